@@ -1,4 +1,4 @@
-//! What clients get wrong: a clear answer for each, nothing of it in the log.
+//! Invalid input from clients: each mistake gets a clear error, and no content appears in the log.
 
 mod connection;
 
@@ -8,10 +8,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Stands in every bad body, and nowhere in a log.
+/// Part of every invalid body; it must not appear in the log.
 const CANARY: &str = "canary-5e1d0c";
 
-/// Checks an error answer: its envelope and that it blames the client.
+/// Checks an error response: its envelope, and that the client is at fault.
 fn check(answer: &Answer, status: u16, words: &str) {
     assert_eq!(answer.status, status, "{}", answer.text);
     let error = &answer.body["error"];
@@ -22,7 +22,7 @@ fn check(answer: &Answer, status: u16, words: &str) {
     assert!(answer.headers.contains_key("x-request-id"));
 }
 
-/// A host that has been shown the canary must not have written it down.
+/// Ends a host that has received the canary and checks that it is neither in the log nor in a file.
 fn end(mut host: Host) {
     let log = host.end();
     assert!(log.contains("\"request\""), "{log}");
@@ -35,7 +35,7 @@ fn traced() -> Host {
 }
 
 #[tokio::test]
-async fn members_of_the_wrong_shape_are_named_by_path() {
+async fn fields_of_the_wrong_type_are_named_by_path() {
     let host = traced();
     let client = Client::new(&host);
     let message =
@@ -98,7 +98,7 @@ async fn members_of_the_wrong_shape_are_named_by_path() {
 }
 
 #[tokio::test]
-async fn embeddings_of_the_wrong_shape_are_named_by_path() {
+async fn embedding_fields_of_the_wrong_type_are_named_by_path() {
     let host = traced();
     let client = Client::new(&host);
     for (members, words) in [
@@ -126,7 +126,7 @@ async fn embeddings_of_the_wrong_shape_are_named_by_path() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_json_object_are_refused() {
+async fn bodies_that_are_not_json_objects_are_refused() {
     let host = traced();
     let client = Client::new(&host);
     let deep = |depth: usize| {
@@ -189,7 +189,7 @@ async fn names_from_the_client_are_harmless_in_messages_and_log() {
 }
 
 #[tokio::test]
-async fn keys_that_open_nothing_are_told_apart_only_by_presence() {
+async fn missing_keys_are_distinguished_from_invalid_ones_and_nothing_else_is() {
     let host = Setup::new().start();
     let body = json!({"model": "local/demo", "input": "x"});
     let without = http().build().unwrap();
@@ -263,7 +263,7 @@ async fn a_compressed_body_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_says_to_be_no_json_is_refused() {
+async fn other_content_types_are_refused() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let post = async |path: &str, types: &[&str]| {
@@ -291,7 +291,7 @@ async fn a_body_that_says_to_be_no_json_is_refused() {
 }
 
 #[tokio::test]
-async fn a_configuration_with_a_mistake_is_refused_by_place() {
+async fn a_configuration_with_a_mistake_is_refused_with_its_position() {
     let output = Setup::new().config("[timeouts]\nidle_ms = \"soon\"").argument("--check").fail();
     assert_eq!(output.status.code(), Some(78));
     let told = String::from_utf8(output.stderr).unwrap();

@@ -1,5 +1,5 @@
-//! Tools that clients run themselves, of kinds that a dialect lacks: how models are told of them, and how their calls
-//! come back.
+//! Tools that clients run themselves, of kinds that a dialect lacks: how they are offered to
+//! models, and how calls are returned to clients.
 
 mod compaction;
 mod history;
@@ -12,13 +12,11 @@ use crate::kit::upstream::Upstream;
 use crate::tools::script::{answer, call, calls};
 use serde_json::{Value, json};
 
-/// A host with one provider of a dialect.
 pub(crate) async fn host(dialect: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
     (Setup::new().config(&single(dialect, &upstream.base)).start(), upstream)
 }
 
-/// The tools that coding agents offer.
 fn tools() -> Value {
     let schema = json!({"type": "object", "properties": {"a": {"type": "number"}}});
     json!([
@@ -45,7 +43,7 @@ const NAMES: [&str; 7] =
     ["exec_command", "mcp__calc__add", "mcp__calc__solve", "edit", "local_shell", "shell", "tool_search"];
 
 #[tokio::test]
-async fn every_kind_is_a_function_in_the_chat_dialect() {
+async fn chat_dialect_offers_every_kind_of_tool_as_a_function() {
     let (host, upstream) = host("openai-chat").await;
     upstream.reply(answer(false, "done"));
     let answered = Client::new(&host).post("/responses", &request()).await;
@@ -68,7 +66,7 @@ async fn every_kind_is_a_function_in_the_chat_dialect() {
 }
 
 #[tokio::test]
-async fn every_kind_is_a_function_in_the_messages_dialect() {
+async fn messages_dialect_offers_every_kind_of_tool_as_a_function() {
     let (host, upstream) = host("anthropic").await;
     upstream.reply(script::anthropic(&json!([{"type": "text", "text": "done"}]), "end_turn"));
     let answered = Client::new(&host).post("/responses", &request()).await;
@@ -80,7 +78,7 @@ async fn every_kind_is_a_function_in_the_messages_dialect() {
 }
 
 #[tokio::test]
-async fn every_kind_goes_as_it_is_to_the_dialect_that_has_it() {
+async fn responses_dialect_gets_every_kind_of_tool_unchanged() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single_with_tools("openai-responses", &upstream.base)).start();
     upstream.reply(script::response(&json!([script::message("done")])));
@@ -98,7 +96,7 @@ async fn every_kind_goes_as_it_is_to_the_dialect_that_has_it() {
 }
 
 #[tokio::test]
-async fn the_demonstration_takes_all_kinds() {
+async fn demo_provider_accepts_all_kinds_of_tools() {
     let host = Setup::new().start();
     let mut request = request();
     request["model"] = "local/demo".into();
@@ -108,7 +106,7 @@ async fn the_demonstration_takes_all_kinds() {
     assert_eq!(answered.body["output"][0]["type"], "local_shell_call", "{}", answered.text);
 }
 
-/// Calls as models make them, and the items that they are to the client.
+/// Calls as models make them, and the output items that the client gets for them.
 fn made() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (
@@ -204,7 +202,7 @@ async fn calls_have_the_events_of_their_kind() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_none_are_nothing_to_run() {
+async fn calls_with_invalid_arguments_are_not_run() {
     let (host, upstream) = host("openai-chat").await;
     for arguments in [r#"{"command":"rm -rf /"}"#, "{", r#"{"command":[]}"#] {
         upstream.reply(calls(false, "", &[call("c1", "local_shell", arguments)]));
@@ -220,7 +218,7 @@ async fn arguments_that_are_none_are_nothing_to_run() {
 }
 
 #[tokio::test]
-async fn a_search_that_is_not_there_is_left_out_and_told() {
+async fn missing_search_tool_is_left_out_and_reported() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
     upstream.reply(answer(false, "done"));
@@ -247,7 +245,7 @@ async fn a_search_that_is_not_there_is_left_out_and_told() {
 }
 
 #[tokio::test]
-async fn a_search_that_the_operator_does_not_list_is_left_out_on_the_operators_key() {
+async fn unlisted_search_tool_is_left_out_on_the_operators_key() {
     let (host, upstream) = host("openai-responses").await;
     let client = Client::new(&host);
     let search = json!({"type": "web_search", "external_web_access": false});
@@ -273,7 +271,7 @@ async fn a_search_that_the_operator_does_not_list_is_left_out_on_the_operators_k
 }
 
 #[tokio::test]
-async fn choices_name_the_functions_that_stand_for_tools() {
+async fn tool_choice_names_the_substitute_functions() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
     for (choice, function) in [
@@ -304,7 +302,7 @@ async fn choices_name_the_functions_that_stand_for_tools() {
 }
 
 #[tokio::test]
-async fn names_stay_apart_and_short() {
+async fn function_names_are_unique_and_short() {
     let (host, upstream) = host("openai-chat").await;
     upstream.reply(calls(false, "", &[call("c1", "a__b_2", "{}")]));
     let long = "x".repeat(100);
@@ -323,7 +321,7 @@ async fn names_stay_apart_and_short() {
 }
 
 #[tokio::test]
-async fn only_kinds_that_cannot_be_told_pass_an_endpoint_by() {
+async fn endpoint_is_skipped_only_for_tools_it_cannot_express() {
     let upstream = Upstream::start().await;
     let config = provider("one", "openai-chat", &upstream.base)
         + &provider("two", "openai-responses", &upstream.base)

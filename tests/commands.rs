@@ -1,5 +1,5 @@
-//! What operators type: every command with the store free and against a running
-//! host, mistakes and their exit codes, and the data directory itself.
+//! Operators' commands: every command without a host and against a running host, mistakes and their
+//! exit codes, and the data directory itself.
 
 mod credits;
 mod first_start;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-/// Where commands run: in their own process, or sent to the one that serves.
+/// How commands run: in their own process, or sent to the running host.
 type Run<'r> = &'r dyn Fn(&[&str]) -> Output;
 
 fn in_both_ways(scenario: impl Fn(Run<'_>)) {
@@ -116,7 +116,7 @@ fn members_are_created_listed_and_given_roles() {
         assert_eq!(find(&done(run, "member list"), "name", "ada"), &set);
         done(run, "workspace create other");
         done(run, "member create ada --workspace other");
-        // Two workspaces have an ada now: a name alone is not enough.
+        // Two workspaces have a member `ada` now, so the name alone is not enough.
         assert!(failed(run, "member set ada --role admin", 1).contains("ada"));
     });
 }
@@ -138,7 +138,7 @@ fn interns_are_created_listed_and_deleted() {
         done(run, &format!("intern delete {}", text(&by_owner, "id")));
         assert_eq!(done(run, "intern list"), Value::Array(Vec::new()));
         assert!(failed(run, "intern delete scout", 1).contains("scout"));
-        // Its key is of no use to anybody.
+        // A deleted intern can get no key.
         assert!(failed(run, "key create --workspace default --intern scout", 1).contains("scout"));
         assert!(key["intern_id"] == made["id"]);
     });
@@ -190,7 +190,7 @@ fn keys_of_each_kind_are_created_listed_and_revoked() {
 }
 
 #[test]
-fn what_does_not_exist_is_named() {
+fn missing_objects_are_named() {
     in_both_ways(|run| {
         for (line, named) in [
             ("workspace set nowhere --programme on", "nowhere"),
@@ -213,7 +213,7 @@ fn what_does_not_exist_is_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_command_lines_are_usage_errors() {
     let free = Setup::new();
     for line in [
         "nonsense",
@@ -278,7 +278,7 @@ fn people_get_tables_and_sentences() {
 }
 
 #[test]
-fn looking_at_the_configuration_makes_no_store() {
+fn commands_about_the_configuration_create_no_store() {
     for line in ["models", "plugin list", "serve --check"] {
         let setup = Setup::new();
         let arguments: Vec<&str> = line.split_whitespace().collect();
@@ -304,7 +304,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_directory_is_its_owners_alone() {
+fn only_the_owner_can_read_the_data_directory() {
     let host = Setup::new().start();
     assert_eq!(mode(&host.data()), 0o700);
     for file in ["root.key", "admin.sock"] {
@@ -313,14 +313,14 @@ fn the_directory_is_its_owners_alone() {
 }
 
 #[test]
-fn a_checked_configuration_is_good_or_named() {
+fn serve_check_accepts_a_configuration_or_names_the_mistake() {
     let good = Setup::new().config("[server]\nregion = \"eu\"").argument("--check").fail();
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     let document: Value = serde_json::from_slice(&good.stdout).unwrap();
     assert_eq!((&document["ok"], &document["models"]), (&true.into(), &2.into()));
 }
 
-/// A configuration with one mistake: where it is and what is said of it.
+/// Configurations with one mistake each, with the position and the message.
 const MISTAKES: [(&str, &str, &str); 15] = [
     ("[server]\nlistn = \"127.0.0.1:0\"", ":2:1: server.listn", "did you mean `listen`"),
     ("[sever]\n", ":1:2: sever", "did you mean `server`"),
@@ -356,7 +356,7 @@ const MISTAKES: [(&str, &str, &str); 15] = [
 ];
 
 #[test]
-fn a_bad_configuration_is_told_by_file_line_column_and_key() {
+fn configuration_errors_have_file_line_column_and_key() {
     for (config, place, says) in MISTAKES {
         let setup = Setup::new().config(config);
         let file = setup.directory().join("cofferdam.toml");
@@ -373,7 +373,7 @@ fn a_bad_configuration_is_told_by_file_line_column_and_key() {
 }
 
 #[test]
-fn commands_need_a_good_configuration_too() {
+fn commands_need_a_valid_configuration_too() {
     let setup = Setup::new().config("[server]\nlistn = 1");
     store::prepare(&setup, |_| ());
     let complaint = failed(&|arguments| setup.command_output(arguments), "workspace list", 78);
@@ -381,7 +381,7 @@ fn commands_need_a_good_configuration_too() {
 }
 
 #[test]
-fn a_configuration_that_is_not_there_is_named() {
+fn a_missing_configuration_file_is_named() {
     let setup = Setup::new();
     let missing = setup.directory().join("missing.toml");
     let output = program()
@@ -408,11 +408,11 @@ fn a_second_host_on_one_directory_ends_with_the_pid_of_the_first() {
 }
 
 #[test]
-fn a_leftover_socket_is_in_nobodys_way() {
+fn a_leftover_socket_does_not_disturb() {
     let mut host = Setup::new().start();
     host.kill();
     assert!(host.data().join("admin.sock").exists());
-    // Nobody holds the store: the command runs by itself.
+    // No host holds the store: the command opens it itself.
     assert_eq!(host.command(&["status"])["serving"], Value::Null);
     let pid = host.pid();
     let mut host = host.restart();
@@ -455,7 +455,7 @@ fn another_root_key_is_refused_with_both_ids() {
 }
 
 #[test]
-fn status_models_and_plugins_are_told_in_both_ways() {
+fn status_models_and_plugins_work_with_and_without_a_host() {
     in_both_ways(|run| {
         let status = done(run, "status");
         assert_uuid(text(&status["store"], "id"));

@@ -1,5 +1,5 @@
-//! What hurts users of other gateways: the complaints of `gateways.md` section 5, each as a test that fails where
-//! theirs did.
+//! Complaints of users of other gateways. Each test reproduces the situation in which those
+//! gateways fail.
 
 mod credit;
 mod estimates;

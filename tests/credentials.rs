@@ -1,4 +1,4 @@
-//! Providers that take a secret of the vault: the operator's, or the caller's own.
+//! Providers with a secret of the vault as their credential: the operator's or the caller's own.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client};
@@ -16,10 +16,9 @@ use std::time::Duration;
 const OPERATORS: &str = "sk-operator-7f3a91";
 const CALLERS: &str = "sk-caller-55d0c2";
 const INTERNS: &str = "sk-intern-b81e04";
-/// The host name of every provider here.
 const HOST: &str = "provider.test";
 
-/// A host with providers `a`, `b`, ... that take both kinds of keys.
+/// A host with providers `a`, `b`, ... that accept the operator's and the caller's keys.
 fn host(upstreams: &[&Upstream]) -> Host {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
@@ -53,7 +52,7 @@ async fn ask(host: &Host, key: &str) -> Answer {
     Client::with_key(host, key).post_with("/responses", &request(), &metadata).await
 }
 
-/// What the last request to the provider carried.
+/// The `Authorization` header of the last request to the provider.
 fn sent(upstream: &Upstream) -> String {
     let asked = upstream.asked();
     let header = asked.last().unwrap().headers.get("authorization").unwrap();
@@ -67,7 +66,7 @@ fn assert_byok(answer: &Answer, byok: bool) {
 }
 
 #[tokio::test]
-async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_down() {
+async fn operators_secret_is_sent_to_its_host_and_audited() {
     let a = Upstream::start().await;
     let mut host = host(&[&a]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
@@ -76,7 +75,7 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
     assert_byok(&answer, false);
     assert_eq!(sent(&a), format!("Bearer {OPERATORS}"));
 
-    // The record was not waited for; it is on the disk once the host has ended.
+    // Requests do not wait for the audit record; it is on disk when the host has ended.
     assert!(!host.end().contains(OPERATORS));
     let records = host.command(&["vault", "audit"]);
     let entries = records.as_array().unwrap().iter().flat_map(|record| record["entries"].as_array().unwrap());
@@ -91,7 +90,7 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
 }
 
 #[tokio::test]
-async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
+async fn a_secret_that_is_missing_or_bound_to_another_host_is_not_sent() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     let answer = ask(&host, &host.key).await;
@@ -105,9 +104,9 @@ async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
     assert!(a.asked().is_empty());
 }
 
-/// It is no mistake of the configuration, wherever that is looked at.
+/// A missing operator secret is not a configuration error, neither at start nor in `serve --check`.
 #[tokio::test]
-async fn an_operators_secret_that_is_missing_is_a_warning_with_the_command_that_stores_it() {
+async fn missing_operators_secret_is_a_warning_with_the_command_that_stores_it() {
     const COMMAND: &str = "cofferdam secret put provider_key --operator --host provider.test";
     let config = "[[providers]]\nname = \"a\"\nadapter = \"openai-chat\"\nbase_url = \"https://provider.test/v1\"\n\
         key = \"operator:provider_key\"\n";
@@ -162,7 +161,7 @@ async fn the_callers_own_key_wins_while_it_is_bound_to_the_host() {
 }
 
 #[tokio::test]
-async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not_match() {
+async fn interns_secret_hides_the_workspaces_even_if_bound_elsewhere() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     host.command(&["intern", "create", "ada", "--workspace", "default"]);
@@ -183,12 +182,12 @@ async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not
 }
 
 #[tokio::test]
-async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
+async fn owner_of_a_refused_key_gets_the_error_without_the_key() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = host(&[&a, &b]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     for status in [401, 402, 403] {
-        // The operator's: not the caller's business, and the next provider may take it.
+        // A refused operator's key is not the caller's fault, so the next provider is tried.
         a.reply(script::refusal(status, &format!("bad key {OPERATORS}")));
         b.reply(script::refusal(status, "bad key"));
         let answer = ask(&host, &host.key).await;
@@ -209,7 +208,7 @@ async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_no_header_can_carry_is_named_to_its_owner_and_not_sent() {
+async fn a_key_that_is_invalid_in_a_header_is_named_to_its_owner_and_not_sent() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     put(&host, "own_key", &format!("{CALLERS}\n\n"), HOST, &["--workspace", "default"]);
@@ -225,7 +224,7 @@ async fn a_key_that_no_header_can_carry_is_named_to_its_owner_and_not_sent() {
 }
 
 #[tokio::test]
-async fn streams_and_embeddings_say_whose_key_was_used() {
+async fn streams_and_embeddings_report_which_key_was_used() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
@@ -247,7 +246,7 @@ async fn streams_and_embeddings_say_whose_key_was_used() {
 }
 
 #[tokio::test]
-async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+async fn cost_on_the_callers_own_key_is_reported_and_not_charged() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[&a, &b]);
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
@@ -258,7 +257,7 @@ async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
     let answer = client.post("/responses", &json!({"model": MODEL, "input": "x", "provider": only})).await;
     let usage = &answer.body["usage"];
     assert_eq!((&usage["cost"], &usage["is_byok"]), (&json!(0), &json!(true)), "{}", answer.text);
-    // 7 tokens at 10 dollars a million.
+    // Seven tokens at 10 dollars per million.
     assert_eq!(usage["cost_details"]["upstream_inference_cost"], json!(0.00007), "{}", answer.text);
     let vectors =
         json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}});
@@ -281,14 +280,14 @@ fn reserved(host: &Host) -> f64 {
 }
 
 #[tokio::test]
-async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_charge_it() {
+async fn cost_on_the_callers_own_key_is_not_reserved_nor_charged_after_a_kill() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[&a, &b]);
     host.command(&["credits", "add", "default", "1"]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     let request = json!({"model": MODEL, "input": "x", "provider": {"only": ["b"]}});
     let client = Client::new(&host);
-    // The operator pays: what is reserved is the input.
+    // The operator pays for this request, so its input is reserved.
     b.reply(Reply::Hang);
     tokio::select! {
         answer = client.post("/responses", &request) => panic!("{}", answer.text),

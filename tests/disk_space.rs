@@ -1,4 +1,5 @@
-//! A disk with less room than the operator wants to be left: who is refused, who is served, what is charged.
+//! A disk with less free space than the operator requires: which requests are refused, which are
+//! served, and what is charged.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, last_response};
@@ -10,10 +11,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 
-/// No disk has so much room.
+/// More than any disk has free: 1 EiB.
 const FULL: &str = "[store]\nfree_bytes_min = 1152921504606846976\n";
 
-/// A model of which each token costs a dollar.
+/// A model whose tokens cost one dollar each.
 fn model(upstream: &Upstream) -> String {
     let endpoint = "{ provider = \"p\", model = \"m\", input = 1000000, output = 1000000 }";
     provider("p", "openai-chat", &upstream.base)
@@ -24,7 +25,7 @@ fn command(host: &Host, line: &str) -> Value {
     host.command(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The key of a new workspace with credit for a hundred thousand tokens.
+/// A client of a new workspace with credit for a hundred thousand tokens.
 fn prepaid(host: &Host) -> Client {
     command(host, "workspace create paid");
     command(host, "credits add paid 100000");
@@ -49,7 +50,7 @@ async fn put(client: &Client, name: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
+async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&(FULL.to_owned() + &model(&upstream))).start();
     let (open, paid) = (Client::new(&host), prepaid(&host));
@@ -72,7 +73,7 @@ async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
     assert!(!host.data().join("reserve").exists());
     host.until_logged("the disk is nearly full (store.free_bytes_min)");
 
-    // Room is looked for again at each change: nothing has to be started anew.
+    // The free space is checked for each change, so no restart is needed.
     reload(&host, &("[store]\nfree_bytes_min = 1\n".to_owned() + &model(&upstream)), 1).await;
     assert_eq!(put(&open, "a").await.status, 200);
     assert_eq!(provisioning.post("/keys", &json!({"name": "another"})).await.status, 201);
@@ -84,13 +85,13 @@ async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
+async fn a_running_request_is_finished_and_charged_exactly() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&model(&upstream)).start();
     let paid = prepaid(&host);
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
-    // The head of the answer waits for the first word.
+    // The response head is sent with the first word.
     words.send(sse_event(&word("hello"))).await.unwrap();
     let mut events = paid.open(&question()).await;
     reload(&host, &(FULL.to_owned() + &model(&upstream)), 1).await;
@@ -107,12 +108,12 @@ async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
     let host = host.restart();
     let credit = command(&host, "credits show paid");
     assert_eq!((&credit["spent"], &credit["reserved"]), (&json!(10), &json!(0)));
-    // The start was one on a disk without room, too.
+    // The next start also finds too little free space.
     assert_eq!(put(&Client::new(&host), "a").await.status, 503);
 }
 
 #[tokio::test]
-async fn a_host_with_room_keeps_a_reserve_that_makes_no_copy_longer() {
+async fn disk_reserve_does_not_make_copies_larger() {
     let host = Setup::new().config("[store]\nfree_bytes_min = 1\n").start();
     let reserve = std::fs::metadata(host.data().join("reserve")).unwrap();
     assert_eq!((reserve.len(), reserve.mode() & 0o777), (0, 0o600));

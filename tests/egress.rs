@@ -1,6 +1,6 @@
-//! What plugins send to other hosts, and secrets on their way there: the rules of the vault's release path, each
-//! attacked through the built program. A probe guest sends what the test tells it to, as if a model had asked it
-//! to, and shows what it got to see. Tests are named after the rule they are about.
+//! Requests of plugins to other hosts, and secrets in them: the egress rules
+//! (docs/egress-rules.md), each attacked through the built program. A probe guest sends the
+//! requests that the test gives it, as if a model had called it, and returns what it received.
 
 mod first_party;
 mod hosts;
@@ -23,40 +23,37 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
-/// The host that secrets are bound to.
 const API: &str = "api.test";
-/// Another that the plugin may reach.
+/// Another host that the plugin may reach.
 const OTHER: &str = "other.test";
-/// A value long enough to be taken out of answers.
+/// A value that is long enough to be removed from responses (egress rule R19).
 const VALUE: &str = "sk-7Qw1-Zx9c-Lm4v-probe";
 
-/// The grant of most tests.
 const GRANT: &str = "[plugins.tool-probe]\nhosts = [\"api.test\", \"other.test\"]\nsecrets = [\"api_key\"]\n";
 
-/// A host with the probe, a model that makes it work, and the servers it may reach.
+/// A host with the probe, a model that calls it, and the servers that it may reach.
 struct Bench {
     host: Host,
     model: Upstream,
-    /// Whatever name a request goes to, it ends here.
+    /// All host names resolve to this server.
     site: Site,
     names: Names,
     _guests: tempfile::TempDir,
 }
 
 impl Bench {
-    /// With these grants.
     async fn start(grants: &str) -> Self {
         Self::with(Setup::new(), "", grants).await
     }
 
-    /// With more keys of `[egress]`.
+    /// Starts with further keys of `[egress]`.
     async fn with(setup: Setup, egress: &str, grants: &str) -> Self {
         let authority = Authority::new();
         let site = Site::start(&authority, &[API, OTHER, "flip.test"]).await;
         Self::at(setup, &authority, site, egress, grants).await
     }
 
-    /// With a site that the host has reason to trust or not.
+    /// Starts with a given site, which may be one that the host does not trust.
     async fn at(setup: Setup, authority: &Authority, site: Site, egress: &str, grants: &str) -> Self {
         let (model_server, names) = (Upstream::start().await, Names::start().await);
         std::fs::write(setup.directory().join("ca.pem"), authority.pem()).unwrap();
@@ -71,7 +68,7 @@ impl Bench {
             .config(&model(MODEL, "responses", &["m"]))
             .config(grants);
         let guests = folder(&["tool-probe"]);
-        // The same component once more, with a grant of its own.
+        // The same component under a second name, with a grant of its own.
         let manifest = std::fs::read_to_string(built("tool-probe.toml")).unwrap();
         let manifest =
             manifest.replace("tool-probe", "tool-second").replace("type = \"probe\"", "type = \"second\"");
@@ -81,12 +78,10 @@ impl Bench {
         Self { host, model: model_server, site, names, _guests: guests }
     }
 
-    /// An address of the site under a name.
     fn url(&self, name: &str, path: &str) -> String {
         format!("https://{name}:{}{path}", self.site.port)
     }
 
-    /// Stores a secret of the default workspace.
     fn secret(&self, name: &str, value: &str, bound_to: &str) {
         self.put(name, value, bound_to, &["--workspace", "default"]);
     }
@@ -99,7 +94,7 @@ impl Bench {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Makes another workspace with a secret; a key of it.
+    /// Creates another workspace with a secret; returns a key of it.
     fn workspace(&self, workspace: &str, secret: &str, value: &str, bound_to: &str) -> String {
         self.host.command(&["workspace", "create", workspace]);
         self.put(secret, value, bound_to, &["--workspace", workspace]);
@@ -107,18 +102,18 @@ impl Bench {
         made["key"].as_str().unwrap().to_owned()
     }
 
-    /// Has the probe send one request; the answer, or its error.
+    /// Makes the probe send one request; returns the response or the error.
     async fn probe(&self, request: Value) -> Value {
         let shown = self.run("probe", &self.host.key, json!({"requests": [request]})).await;
         shown["answers"][0].clone()
     }
 
-    /// Has the probe send one plain request to a URL.
+    /// Makes the probe send a plain request to a URL.
     async fn get(&self, url: &str) -> Value {
         self.probe(json!({"url": url})).await
     }
 
-    /// Has a tool of this type do what it is told, for this key.
+    /// Makes the model call a tool with these arguments, with this key; returns the tool's result.
     async fn run(&self, tool: &str, key: &str, told: Value) -> Value {
         let call = json!([{"id": "call_1", "type": "function", "function": {"name": "probe", "arguments": told.to_string()}}]);
         let message = json!({"role": "assistant", "content": "", "tool_calls": call});
@@ -133,7 +128,8 @@ impl Bench {
         serde_json::from_str(shown["content"].as_str().unwrap()).unwrap()
     }
 
-    /// Entries of the audit log with this action, once they are on the disk.
+    /// Entries of the audit log with this action. Ends the host first, so that all entries are on
+    /// disk.
     fn audit(&mut self, action: &str) -> Vec<Value> {
         self.host.end();
         let records = self.host.command(&["vault", "audit"]);
@@ -143,13 +139,11 @@ impl Bench {
     }
 }
 
-/// Whether an answer is this error.
 #[track_caller]
 fn assert_error(answer: &Value, error: &str) {
     assert_eq!(answer["error"], error, "{answer}");
 }
 
-/// Whether a request came through.
 #[track_caller]
 fn assert_ok(answer: &Value) {
     assert_eq!(answer["status"], 200, "{answer}");

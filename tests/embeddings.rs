@@ -1,4 +1,4 @@
-//! Embeddings: every form of input and of vector, and what providers get wrong.
+//! Embeddings: every form of input and of vector, and mistakes of providers.
 
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, provider, several_of};
@@ -13,14 +13,13 @@ async fn ask(host: &Host, request: &Value) -> Answer {
     Client::new(host).post("/embeddings", request).await
 }
 
-/// A host with an embedding model at one chat-dialect provider.
+/// A host with an embedding model at one provider of the chat dialect.
 async fn single() -> (Upstream, Host) {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&several_of("embeddings", &[&upstream.base])).start();
     (upstream, host)
 }
 
-/// A provider's answer with these vectors.
 fn vectors(vectors: &[Value]) -> Reply {
     let data: Vec<Value> = (0..)
         .zip(vectors)
@@ -88,7 +87,7 @@ async fn base64_and_floats_are_the_same_numbers() {
 }
 
 #[tokio::test]
-async fn what_a_provider_gives_in_either_form_is_given_in_the_form_asked_for() {
+async fn vectors_are_converted_to_the_requested_encoding() {
     let (upstream, host) = single().await;
     let numbers = [0.25f32, -1.5, 0.1];
     for (sent, asked) in [
@@ -106,7 +105,7 @@ async fn what_a_provider_gives_in_either_form_is_given_in_the_form_asked_for() {
 }
 
 #[tokio::test]
-async fn the_provider_is_asked_for_what_the_client_asked() {
+async fn the_provider_gets_the_clients_settings() {
     let (upstream, host) = single().await;
     upstream.reply(vectors(&[json!([1, 2]), json!([3, 4])]));
     let request = json!({
@@ -128,7 +127,7 @@ async fn the_provider_is_asked_for_what_the_client_asked() {
 }
 
 #[tokio::test]
-async fn dimensions_are_kept_or_refused() {
+async fn dimensions_are_respected_or_refused() {
     let host = Setup::new().start();
     for dimensions in [1, 128, 384] {
         let request = json!({"model": "local/embed", "input": "x", "dimensions": dimensions});
@@ -144,7 +143,7 @@ async fn dimensions_are_kept_or_refused() {
 }
 
 #[tokio::test]
-async fn an_input_nobody_takes_is_named_after_all_were_considered() {
+async fn input_that_no_endpoint_accepts_is_named() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
     let image =
@@ -160,7 +159,7 @@ async fn an_input_nobody_takes_is_named_after_all_were_considered() {
 }
 
 #[tokio::test]
-async fn another_endpoint_may_take_what_the_first_cannot() {
+async fn input_that_the_first_endpoint_cannot_take_goes_to_the_next() {
     let a = Upstream::start().await;
     let config = several_of("embeddings", &[&a.base]);
     let config = config
@@ -174,7 +173,7 @@ async fn another_endpoint_may_take_what_the_first_cannot() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_fit_the_question_are_a_bad_gateway() {
+async fn responses_that_do_not_match_the_request_are_a_bad_gateway() {
     let (upstream, host) = single().await;
     let request = json!({"model": MODEL, "input": ["a", "b"], "dimensions": 2});
     for reply in [
@@ -201,7 +200,7 @@ async fn answers_that_do_not_fit_the_question_are_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn dimensions_that_no_endpoint_serves_are_the_requests_fault() {
+async fn dimensions_that_no_endpoint_supports_are_an_invalid_request() {
     let (upstream, host) = single().await;
     let request = json!({"model": MODEL, "input": ["a", "b"], "dimensions": 2});
     upstream.reply(vectors(&[json!([1, 2, 3]), json!([4, 5, 6])]));
@@ -211,7 +210,7 @@ async fn dimensions_that_no_endpoint_serves_are_the_requests_fault() {
 }
 
 #[tokio::test]
-async fn rows_are_put_where_their_index_says() {
+async fn vectors_are_ordered_by_their_index() {
     let (upstream, host) = single().await;
     let row = |index: u32| json!({"index": index, "embedding": [index, 7]});
     upstream.reply(Reply::json(200, json!({"data": [row(1), row(0)]})));
@@ -221,7 +220,7 @@ async fn rows_are_put_where_their_index_says() {
 }
 
 #[tokio::test]
-async fn failing_endpoints_follow_the_rules_of_responses() {
+async fn embeddings_fall_back_like_responses() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
     let request = json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}});

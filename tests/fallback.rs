@@ -1,4 +1,4 @@
-//! What happens when providers fail: who is tried next, and what the client is told at the end.
+//! Failing providers: which provider is tried next, and which error the client gets in the end.
 
 mod statuses;
 mod wordless;
@@ -10,12 +10,12 @@ use crate::kit::script;
 use crate::kit::upstream::{Closed, Reply, Upstream};
 use serde_json::{Value, json};
 
-/// A whole request whose endpoints are tried as configured.
+/// A request that is not streamed and tries the endpoints in the configured order.
 fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
 
-/// Two chat providers, tried in this order whatever happened before, and once each.
+/// Two chat providers that are always tried in this order and once each, whatever failed before.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&a.base, &b.base]))).start();
@@ -27,7 +27,7 @@ async fn ask(host: &Host, request: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_reached_is_passed_over() {
+async fn an_unreachable_provider_is_skipped() {
     let (closed, b) = (Closed::new(), Upstream::start().await);
     let host = Setup::new().config(&several(&[&closed.base, &b.base])).start();
     b.reply(script::chat("from b"));
@@ -38,7 +38,7 @@ async fn a_provider_that_cannot_be_reached_is_passed_over() {
 }
 
 #[tokio::test]
-async fn when_nobody_can_be_reached_the_gateway_is_bad() {
+async fn unreachable_providers_are_a_bad_gateway() {
     let closed = Closed::new();
     let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&closed.base, &closed.base]))).start();
     let answer = ask(&host, &request()).await;
@@ -52,7 +52,7 @@ async fn when_nobody_can_be_reached_the_gateway_is_bad() {
 }
 
 #[tokio::test]
-async fn without_fallbacks_nothing_else_is_tried() {
+async fn without_fallbacks_no_other_provider_is_tried() {
     let (a, b, host) = pair().await;
     let other = "test/other";
     let host = {
@@ -123,7 +123,7 @@ async fn each_model_is_tried_once_in_the_order_given() {
 }
 
 #[tokio::test]
-async fn our_own_validation_errors_never_reach_a_provider() {
+async fn invalid_requests_never_reach_a_provider() {
     let (a, b, host) = pair().await;
     for broken in [json!({"temperature": 9}), json!({"input": []}), json!({"store": true})] {
         let mut request = request();
@@ -153,7 +153,7 @@ async fn provider_preferences_are_honoured() {
         let before: Vec<usize> = upstreams.iter().map(|upstream| upstream.asked().len()).collect();
         let mut request = request();
         request["provider"] = preferences.clone();
-        // Nobody has a reply: all are tried, and the metadata tells in which order.
+        // No provider has a scripted reply, so all are tried, and the metadata shows the order.
         let answer =
             Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
         let attempts = answer.body["service_metadata"]["attempts"].as_array().unwrap();
@@ -166,7 +166,7 @@ async fn provider_preferences_are_honoured() {
 }
 
 #[tokio::test]
-async fn preferences_that_leave_nobody_are_a_404_that_says_so() {
+async fn preferences_that_exclude_every_endpoint_are_a_404() {
     let (a, b, host) = pair().await;
     let mut request = request();
     request["provider"] = json!({"only": ["nobody"]});
@@ -177,7 +177,7 @@ async fn preferences_that_leave_nobody_are_a_404_that_says_so() {
 }
 
 #[tokio::test]
-async fn earlier_errors_stand_in_the_metadata_of_the_last() {
+async fn last_error_lists_earlier_errors_in_its_metadata() {
     let upstreams = [Upstream::start().await, Upstream::start().await, Upstream::start().await];
     let [a, b, c] = &upstreams;
     let host = Setup::new().config(&several(&[&a.base, &b.base, &c.base])).start();
@@ -198,7 +198,7 @@ async fn earlier_errors_stand_in_the_metadata_of_the_last() {
 }
 
 #[tokio::test]
-async fn errors_around_a_limit_are_all_told() {
+async fn all_errors_around_a_rate_limit_are_reported() {
     let (a, b, host) = pair().await;
     a.reply(script::refusal(503, "busy"));
     b.reply(script::refusal(429, "slow down"));

@@ -1,4 +1,4 @@
-//! What plugins may do: shown, granted in the configuration file, refused.
+//! Grants of plugins: how they are shown, written into the configuration file and refused.
 
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
-/// A host with the probe, and its folder of plugins.
 fn host(config: &str) -> (Host, tempfile::TempDir) {
     let guests = folder(&["tool-probe"]);
     (Setup::new().config(config).plugins(guests.path()).start(), guests)
@@ -52,7 +51,7 @@ fn a_plugin_shows_what_it_asks_for_and_what_would_grant_it() {
     assert_eq!(shown["denied"], serde_json::json!([line]));
     let listed = host.command(&["plugin", "list"]);
     let probe = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-probe").unwrap();
-    // It is compiled in the background meanwhile.
+    // The state is removed, because the plugin is compiled in the background meanwhile.
     let settled = |plugin: &Value| {
         let mut plugin = plugin.as_object().unwrap().clone();
         plugin.remove("state").unwrap();
@@ -85,7 +84,7 @@ fn a_grant_is_written_into_the_file_and_the_host_reads_it_again() {
 }
 
 #[test]
-fn lines_can_be_printed_only() {
+fn grant_lines_can_be_printed_without_a_change() {
     let (host, _guests) = host("[limits]\nstreams = 50\n");
     let before = written(&host);
     let printed = granted(&host, "tool-probe --host * --print");
@@ -94,7 +93,7 @@ fn lines_can_be_printed_only() {
 }
 
 #[test]
-fn what_a_plugin_does_not_ask_for_is_not_granted() {
+fn grants_that_a_plugin_does_not_ask_for_are_refused() {
     let (host, _guests) = host("[limits]\nstreams = 50\n");
     let before = written(&host);
     for (line, code, says) in [
@@ -116,21 +115,22 @@ fn what_a_plugin_does_not_ask_for_is_not_granted() {
         assert!(complaint.contains(says), "{line}: {complaint}");
     }
     assert_eq!(written(&host), before);
-    // The same exit status as without a host: it is the file that is wrong, not the command.
+    // The same exit status as without a host: the file is wrong, not the command.
     std::fs::write(file(&host), format!("{before}[plugins.tool-nothing]\n")).unwrap();
     let complaint = refused(&host, "tool-probe --host a.test", 78);
     assert!(complaint.contains(":10: plugins.tool-nothing: no plugin of this name"), "{complaint}");
 }
 
 #[test]
-fn grants_are_changed_without_a_host_too() {
-    // No built-in plugin of this kind is needed: what is refused was read and checked.
+fn grants_can_be_changed_without_a_host() {
+    // No built-in plugin asks for such a host. The refusal shows that the configuration was read
+    // and checked.
     let setup = Setup::new().config("[limits]\nstreams = 50\n");
     let refused = setup.command_output(&["plugin", "grant", "tool-datetime", "--host", "a.test"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let shown = setup.command_output(&["plugin", "grant", "tool-datetime"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
-    // Plugins of a folder are there for who names it.
+    // Plugins of a folder exist only for commands that name the folder.
     let guests = folder(&["tool-probe"]);
     let setup = Setup::new().config("[plugins.tool-probe]\nhosts = [\"a.test\"]\n");
     assert_eq!(setup.command_output(&["plugin", "list"]).status.code(), Some(78));

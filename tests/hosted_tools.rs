@@ -1,5 +1,5 @@
-//! Tools that a provider runs in its own endpoint, and things that are stored there: who may use them, on whose key,
-//! and what calls cost.
+//! Hosted tools, which a provider runs itself, and objects stored at a provider: which requests may
+//! use them, on whose key, and what calls cost.
 
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::{MODEL, model, provider, single, with_keys};
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
-/// The host name of providers that take the caller's own key.
 const HOST: &str = "provider.test";
 
-/// One provider of the Responses dialect whose endpoint has these keys too.
+/// One provider of the Responses dialect, with these additional keys in its endpoint.
 fn host(upstream: &Upstream, keys: &str) -> Host {
     let models = model(MODEL, "responses", &["one"]);
     let models = if keys.is_empty() { models } else { with_keys(&models, "one", keys) };
     Setup::new().config(&(provider("one", "openai-responses", &upstream.base) + &models)).start()
 }
 
-/// Providers `a` and `b` that take the operator's key or the caller's own; no endpoint lists anything.
+/// Providers `a` and `b`, which accept the operator's key or the caller's own. Their endpoints list
+/// no hosted tools.
 fn two_keys(adapter: &str, a: &Upstream, b: &Upstream) -> Host {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
@@ -87,7 +87,7 @@ async fn a_tool_that_no_endpoint_lists_is_refused_on_the_operators_key() {
     let expected = format!("input[0].tools[1].type \"mcp\" {other}");
     assert_eq!((answer.status, answer.message()), (400, expected.as_str()));
     assert!(upstream.asked().is_empty());
-    // What the client runs itself needs no list.
+    // Tools that the client runs need no list.
     upstream.reply(hello());
     let own = json!([{"type": "shell", "environment": {"type": "local"}}, {"type": "shell"}, {"type": "apply_patch"}]);
     assert_eq!(ask(&host, &request(&own)).await.status, 200);
@@ -123,7 +123,7 @@ async fn calls_of_a_listed_tool_are_charged() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_pays_for_the_calls_it_was_told_of() {
+async fn a_client_that_leaves_is_charged_for_calls_already_reported() {
     let upstream = Upstream::start().await;
     let keys = "hosted_tools = [\"web_search\"], hosted_tool_prices = { web_search = 0.01 }";
     let mut host = host(&upstream, keys);
@@ -144,7 +144,7 @@ async fn a_client_that_leaves_pays_for_the_calls_it_was_told_of() {
 }
 
 #[tokio::test]
-async fn stored_things_are_named_only_where_the_endpoint_lists_them() {
+async fn stored_objects_can_be_used_only_if_the_endpoint_lists_them() {
     let upstream = Upstream::start().await;
     let keys = "hosted_tools = [\"file_search\", \"code_interpreter\", \"web_search\", \"image_generation\"], \
                 hosted_tool_ids = [\"vs_1\", \"file-1\"]";
@@ -192,7 +192,7 @@ async fn stored_things_are_named_only_where_the_endpoint_lists_them() {
 }
 
 #[tokio::test]
-async fn no_member_of_a_tool_is_dropped() {
+async fn no_field_of_a_tool_is_dropped() {
     let upstream = Upstream::start().await;
     let host = host(&upstream, "hosted_tools = [\"web_search\", \"code_interpreter\"]");
     let tools = json!([
@@ -220,7 +220,7 @@ async fn no_member_of_a_tool_is_dropped() {
 }
 
 #[tokio::test]
-async fn this_hosts_own_tool_does_not_stand_in_where_a_member_would_be_lost() {
+async fn hosted_substitute_is_not_used_if_a_field_would_be_lost() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let tool = |container: Value| json!([{"type": "code_interpreter", "container": container}]);
@@ -238,7 +238,7 @@ async fn this_hosts_own_tool_does_not_stand_in_where_a_member_would_be_lost() {
 }
 
 #[tokio::test]
-async fn everything_goes_on_the_callers_own_key_and_nothing_is_charged() {
+async fn all_hosted_tools_are_free_on_the_callers_own_key() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = two_keys("openai-responses", &a, &b);
     let tools = json!([{"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["vs_own"]}]);
@@ -254,7 +254,7 @@ async fn everything_goes_on_the_callers_own_key_and_nothing_is_charged() {
 }
 
 #[tokio::test]
-async fn an_attempt_fails_when_the_callers_key_is_gone_since_the_request_was_routed() {
+async fn attempt_fails_if_the_callers_key_is_deleted_after_routing() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = two_keys("openai-chat", &a, &b);
     let (feed, reply) = Reply::fed();
@@ -267,7 +267,7 @@ async fn an_attempt_fails_when_the_callers_key_is_gone_since_the_request_was_rou
     let meanwhile = async {
         a.until_asked(1).await;
         host.command(&["secret", "delete", "own_key", "--workspace", "default"]);
-        // The first endpoint gives no answer, so the second is asked.
+        // Ends the first endpoint's response, so that the second would be tried.
         drop(feed);
     };
     let (answer, ()) = tokio::join!(asked, meanwhile);
@@ -281,7 +281,7 @@ async fn an_attempt_fails_when_the_callers_key_is_gone_since_the_request_was_rou
 }
 
 #[tokio::test]
-async fn a_later_turn_fails_when_the_callers_key_is_gone() {
+async fn later_turn_fails_if_the_callers_key_is_deleted() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = two_keys("openai-chat", &a, &b);
     let (feed, reply) = Reply::fed_as("application/json");
@@ -307,7 +307,7 @@ async fn a_later_turn_fails_when_the_callers_key_is_gone() {
 }
 
 #[test]
-fn lists_that_no_tool_of_the_dialect_fits_are_refused_by_place() {
+fn hosted_tools_that_the_dialect_lacks_are_configuration_errors() {
     let base = "http://127.0.0.1:9/v1";
     for (adapter, keys, words) in [
         (
@@ -335,7 +335,7 @@ fn lists_that_no_tool_of_the_dialect_fits_are_refused_by_place() {
 }
 
 #[test]
-fn a_start_tells_of_providers_whose_tools_nobody_lists() {
+fn start_warns_of_providers_whose_hosted_tools_are_not_listed() {
     let base = "http://127.0.0.1:9/v1";
     let names = ["silent", "listing", "chat"];
     let adapters = ["openai-responses", "openai-responses", "openai-chat"];

@@ -1,4 +1,4 @@
-//! Plugins as an operator installs them: which are refused, when they are compiled, and what the log tells of them.
+//! Installing plugins: which are refused, when they are compiled, and what is logged about them.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::Client;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The last line that a start with this folder ends with.
+/// The last line of the error when a start with this folder fails.
 fn refused(setup: Setup) -> String {
     let output = setup.fail();
     assert_eq!(output.status.code(), Some(78), "{output:?}");
@@ -22,7 +22,7 @@ fn allow(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_folder_or_file_that_every_user_may_write_is_refused() {
+fn a_world_writable_folder_or_file_is_refused() {
     for (name, mode) in [("", 0o777), ("provider-own.toml", 0o666), ("provider-own.wasm", 0o602)] {
         let guests = folder(&["provider-own"]);
         let path = guests.path().join(name);
@@ -34,7 +34,7 @@ fn a_folder_or_file_that_every_user_may_write_is_refused() {
 }
 
 #[test]
-fn the_name_of_a_built_in_is_free_where_the_configuration_says_so() {
+fn built_in_plugin_is_replaced_only_if_configured() {
     let guests = folder(&["router"]);
     let complaint = refused(Setup::new().plugins(guests.path()));
     assert!(complaint.contains("router is built in"), "{complaint}");
@@ -49,7 +49,7 @@ fn the_name_of_a_built_in_is_free_where_the_configuration_says_so() {
 }
 
 #[test]
-fn a_tool_of_a_stranger_does_not_take_the_type_of_another() {
+fn third_party_tool_cannot_take_the_type_of_another() {
     let guests = folder(&["tool-rogue"]);
     let manifest = guests.path().join("tool-rogue.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -59,7 +59,7 @@ fn a_tool_of_a_stranger_does_not_take_the_type_of_another() {
 }
 
 #[test]
-fn a_hook_does_not_take_an_id_for_which_it_would_never_be_called() {
+fn hook_cannot_use_an_id_that_the_host_handles() {
     let guests = folder(&["hook-caller"]);
     let manifest = guests.path().join("hook-caller.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -71,7 +71,7 @@ fn a_hook_does_not_take_an_id_for_which_it_would_never_be_called() {
 }
 
 #[test]
-fn a_pinned_component_is_that_and_no_other() {
+fn pinned_component_must_match_its_digest() {
     let guests = folder(&["provider-own"]);
     let pin = |digest: &str| {
         let config = format!("[plugins.provider-own]\nsha256 = \"{digest}\"\n");
@@ -92,19 +92,19 @@ fn listed(host: &Host, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn plugins_are_compiled_at_the_start_or_behind_it() {
-    // The last by name, which the background would come to last.
+async fn plugins_are_compiled_at_start_or_in_the_background() {
+    // The last plugin by name, which the background compilation would reach last.
     let config = "[plugins.tool-web-search]\nhosts = [\"api.test\"]\ncompile = \"start\"\n";
     let host = Setup::new().config(config).start();
     Admin::new(&host).until_ready().await;
     let state = listed(&host, "tool-web-search")["state"].as_str().unwrap().to_owned();
     assert!(state.starts_with("compiled"), "{state}");
-    // No call needs a plugin here.
+    // No call needs a plugin here, so all are compiled in the background.
     host.until_all_compiled();
 }
 
 #[test]
-fn what_a_reload_makes_usable_is_compiled_behind_it() {
+fn plugins_made_usable_by_a_reload_are_compiled_in_the_background() {
     let guests = folder(&["hook-asker"]);
     let host = Setup::new().config("[limits]\nstreams = 50\n").plugins(guests.path()).start();
     host.until_logged("\"ready\"");
@@ -115,7 +115,7 @@ fn what_a_reload_makes_usable_is_compiled_behind_it() {
 }
 
 #[test]
-fn a_component_without_a_manifest_is_told() {
+fn a_component_without_a_manifest_is_logged() {
     let guests = folder(&["provider-own"]);
     std::fs::copy(guests.path().join("provider-own.wasm"), guests.path().join("other.wasm")).unwrap();
     let host = Setup::new().plugins(guests.path()).start();
@@ -127,7 +127,7 @@ fn a_component_without_a_manifest_is_told() {
     assert!(complaint.contains("but the file is named"), "{complaint}");
 }
 
-/// The one line of the log with this text.
+/// The only line of the log that contains this text.
 fn the_line(host: &Host, text: &str) -> Value {
     host.until_logged(text);
     let log = host.log();
@@ -137,7 +137,7 @@ fn the_line(host: &Host, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_guest_that_breaks_is_told_with_its_function_and_its_last_words() {
+async fn trap_of_a_guest_is_logged_with_its_function_and_message() {
     let guests = folder(&["provider-rogue"]);
     let config = "[[providers]]\nname = \"rogue\"\nadapter = \"rogue\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nid = \"rogue/trap\"\nendpoints = [{ provider = \"rogue\", model = \"trap-prepare\" }]\n\
@@ -157,7 +157,7 @@ async fn a_guest_that_breaks_is_told_with_its_function_and_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_lacks_a_grant_is_told_with_the_line_that_grants_it() {
+async fn missing_grant_is_logged_with_the_line_that_grants_it() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = json!({"model": "local/demo", "input": "x", "tools": [{"type": "service:web_fetch"}]});
@@ -175,7 +175,7 @@ async fn a_plugin_that_lacks_a_grant_is_told_with_the_line_that_grants_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_reached_is_told_with_host_port_and_cause() {
+async fn unreachable_provider_is_logged_with_host_port_and_cause() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -206,7 +206,7 @@ async fn a_provider_that_cannot_be_reached_is_told_with_host_port_and_cause() {
 }
 
 #[tokio::test]
-async fn the_built_in_models_are_missed_with_the_lines_that_keep_them() {
+async fn missing_built_in_models_are_reported_with_the_lines_that_keep_them() {
     let config = "[[providers]]\nname = \"own\"\nadapter = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9\"\n\
         [[models]]\nid = \"own/m\"\nendpoints = [{ provider = \"own\", model = \"m\" }]\n";
     let host = Setup::new().config(config).start();
@@ -224,7 +224,7 @@ async fn the_built_in_models_are_missed_with_the_lines_that_keep_them() {
 }
 
 #[test]
-fn a_check_warns_of_base_addresses_that_were_probably_not_meant() {
+fn serve_check_warns_of_suspicious_base_urls() {
     let config =
         "[[providers]]\nname = \"own\"\nadapter = \"openai-chat\"\nbase_url = \"http://api.example.com\"\n";
     let output = Setup::new().config(config).argument("--check").serve().output().unwrap();
@@ -236,7 +236,7 @@ fn a_check_warns_of_base_addresses_that_were_probably_not_meant() {
 }
 
 #[tokio::test]
-async fn a_model_router_that_answers_to_the_name_of_another_is_told() {
+async fn a_model_router_with_the_name_of_another_is_logged() {
     let guests = folder(&["router-picky"]);
     let manifest = std::fs::read_to_string(guests.path().join("router-picky.toml")).unwrap();
     let second = manifest.replace("router-picky", "router-second").replace("picky-router", "second-router");

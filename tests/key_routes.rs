@@ -1,4 +1,4 @@
-//! `/v1/key`, `/v1/credits`, and `/v1/keys` for provisioning keys.
+//! `/v1/key`, `/v1/credits`, and `/v1/keys` with provisioning keys.
 
 use crate::kit::client::{Answer, Client, read};
 use crate::kit::host::{Host, Setup};
@@ -16,7 +16,7 @@ fn text(document: &Value, name: &str) -> String {
     document[name].as_str().unwrap_or_else(|| panic!("no {name} in {document}")).to_owned()
 }
 
-/// Manages keys as one provisioning key.
+/// A client with a provisioning key.
 struct Manager(Client);
 
 impl Manager {
@@ -34,7 +34,7 @@ impl Manager {
         self.ask(Method::POST, "/keys", body).await
     }
 
-    /// A key with this name: its id and its token.
+    /// Creates a key with this name; returns its id and its token.
     async fn created(&self, name: &str) -> (String, String) {
         let answer = self.create(&json!({"name": name})).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
@@ -49,7 +49,7 @@ impl Manager {
         self.ask(Method::DELETE, &format!("/keys/{id}"), &json!({})).await
     }
 
-    /// The names on a page.
+    /// The names on a page, and whether there are more.
     async fn names(&self, query: &str) -> (Vec<String>, bool) {
         let page = self.0.get(&format!("/keys{query}")).await;
         assert_eq!(page.status, 200, "{}", page.text);
@@ -64,7 +64,7 @@ async fn status_of(host: &Host, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_key_lives_from_its_making_to_its_deletion() {
+async fn a_key_works_from_its_creation_to_its_deletion() {
     let mut host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let made = manager.create(&json!({"name": "Team A", "limit": 2.5, "limit_reset": "weekly"})).await;
@@ -91,7 +91,7 @@ async fn a_key_lives_from_its_making_to_its_deletion() {
     ] {
         assert_eq!(data.get(name), Some(&expected), "{name}: {}", made.text);
     }
-    // The key of the first start has no name, and SDKs insist on a text.
+    // The key made at the first start has no name, but SDKs expect a text.
     let page = manager.0.get("/keys").await;
     assert!(page.body["data"].as_array().unwrap().iter().all(|key| key["name"].is_string()), "{}", page.text);
     assert_eq!(data["creator_user_id"], data["member_id"]);
@@ -132,7 +132,7 @@ async fn a_key_lives_from_its_making_to_its_deletion() {
 }
 
 #[tokio::test]
-async fn a_limit_and_its_span_of_time_change_together_and_alone() {
+async fn limit_and_reset_period_can_be_changed_together_or_alone() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let (id, _) = manager.created("a").await;
@@ -160,9 +160,9 @@ async fn a_limit_and_its_span_of_time_change_together_and_alone() {
     assert_eq!((answer.status, answer.message()), (400, "limit_reset must be null without a limit"));
 }
 
-/// What is not for a provisioning key is not there for it, whatever it is.
+/// Keys that a provisioning key does not manage are not found, whatever the reason.
 #[tokio::test]
-async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and_no_others() {
+async fn provisioning_key_manages_only_inference_keys_of_its_workspace() {
     let host = Setup::new().start();
     command(&host, "workspace create elsewhere");
     command(&host, "intern create scout --workspace default");
@@ -213,7 +213,7 @@ async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and
 }
 
 #[tokio::test]
-async fn what_it_makes_reaches_no_more_than_its_own_member() {
+async fn created_keys_reach_no_more_than_the_provisioning_keys_member() {
     let host = Setup::new().start();
     command(&host, "workspace create elsewhere");
     let scout = text(&command(&host, "intern create scout --workspace default"), "id");
@@ -227,7 +227,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
         let answer = manager.create(&json!({"name": "k", member: id})).await;
         (answer.status, answer.body["data"][member].clone())
     };
-    // The owner is an admin.
+    // The manager's own member, the workspace's owner, is an admin.
     assert_eq!(made("member_id", &bob).await, (201, json!(bob)));
     assert_eq!(made("intern_id", &scout).await, (201, json!(scout)));
     assert_eq!(made("intern_id", &bobs).await, (201, json!(bobs)));
@@ -238,7 +238,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
         assert_eq!(answer.status, 400, "{name}: {}", answer.text);
         assert!(answer.message().starts_with(name), "{}", answer.text);
     }
-    // Once it is none, it has its own keys and those of interns it made.
+    // As a plain member it reaches only its own keys and those of interns it created.
     let owner = text(&manager.0.get("/key").await.body["data"], "member_id");
     command(&host, &format!("member set {owner} --role member"));
     assert_eq!(made("member_id", &bob).await.0, 400);
@@ -251,7 +251,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
 }
 
 #[tokio::test]
-async fn pages_are_newest_first_and_meet_without_a_gap() {
+async fn pages_are_newest_first_without_gaps() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     for name in ["a", "b", "c", "d"] {
@@ -266,7 +266,7 @@ async fn pages_are_newest_first_and_meet_without_a_gap() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
+async fn invalid_requests_name_the_field_and_create_nothing() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let before = manager.names("").await;
@@ -307,7 +307,7 @@ async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_of_keys_have_a_pace() {
+async fn changes_of_keys_are_rate_limited() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let (id, _) = manager.created("a").await;
@@ -329,7 +329,7 @@ async fn changes_of_keys_have_a_pace() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn key_route_describes_the_callers_key() {
     let host = Setup::new().config("[limits]\nrequests_per_minute = 30").start();
     let answer = Client::new(&host).get("/key").await;
     let data = &answer.body["data"];
@@ -348,7 +348,7 @@ async fn a_key_is_told_about_itself() {
         ("is_free_tier", json!(false)),
         ("is_provisioning_key", json!(false)),
         ("is_management_key", json!(false)),
-        // OpenRouter's SDKs refuse a key without these.
+        // OpenRouter's SDKs reject a key without these fields.
         ("organization_id", Value::Null),
         ("allowed_data_regions", json!([])),
         ("budgets", json!([])),
@@ -366,7 +366,7 @@ async fn a_key_is_told_about_itself() {
 }
 
 #[tokio::test]
-async fn the_balance_of_a_workspace_is_what_was_paid_in_and_what_was_used() {
+async fn credits_route_shows_credit_and_usage() {
     let host = Setup::new().start();
     let unlimited = Client::new(&host).get("/credits").await;
     let expected =

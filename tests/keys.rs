@@ -1,4 +1,4 @@
-//! Who may call what outside the vault, and where a key may never be found.
+//! Access rights of keys outside the vault, and the guarantee that tokens are not stored or logged.
 
 mod gone;
 
@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One key of each kind in the workspace `default`, and what they need around them.
+/// One key of each kind in the workspace `default`, and the host.
 struct Keys {
     host: Host,
     keys: Vec<(&'static str, String)>,
@@ -51,8 +51,8 @@ const NO_INFERENCE: Verdict = (403, "This kind of key cannot be used for inferen
 const MANAGEMENT: Verdict = (403, "Only management keys can perform this operation");
 const NOT_FOUND: Verdict = (404, "Not found");
 
-/// What each key meets at a route: member, intern, provisioning, unscoped, outside
-/// the programme, revoked, unknown.
+/// The result of each key at a route: member, intern, provisioning, unscoped, outside the
+/// programme, revoked, unknown.
 type Row = [Verdict; 7];
 
 const INFERENCE: Row = [YES, YES, NO_INFERENCE, NO_INFERENCE, YES, BAD_KEY, BAD_KEY];
@@ -84,7 +84,7 @@ async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Answe
 }
 
 #[tokio::test]
-async fn each_kind_of_key_meets_at_each_route_what_the_contract_says() {
+async fn access_of_each_kind_of_key_at_each_route_matches_the_contract() {
     let keys = keys();
     for (method, path, body, row) in table() {
         for ((kind, token), verdict) in keys.keys.iter().zip(row) {
@@ -104,7 +104,7 @@ fn assert_verdict(what: &str, answer: &Answer, (status, message): Verdict) {
 }
 
 #[tokio::test]
-async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does() {
+async fn malformed_authorization_headers_get_the_documented_errors() {
     let host = Setup::new().start();
     rustls::crypto::ring::default_provider().install_default().ok();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -128,7 +128,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
             assert_eq!((answer.status, answer.message()), (401, expected), "{headers:?} {path}");
         }
     }
-    // One character off, at each end of the token.
+    // One character too many, one too few, and another case.
     for wrong in
         [format!("{}x", host.key), host.key[..host.key.len() - 1].to_owned(), host.key.to_uppercase()]
     {
@@ -137,7 +137,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
 }
 
 #[tokio::test]
-async fn errors_name_the_member_of_the_key_and_nobody_else() {
+async fn errors_contain_only_the_member_id_of_the_key() {
     let keys = keys();
     let member = text(&keys.host.command(&["member", "list"])[0], "id");
     for (kind, token) in &keys.keys {
@@ -153,7 +153,7 @@ async fn errors_name_the_member_of_the_key_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn key_route_describes_the_callers_key() {
     let keys = keys();
     for (kind, token) in keys.keys.iter().take(4) {
         let answer = Client::with_key(&keys.host, token).get("/key").await;
@@ -206,7 +206,7 @@ async fn the_vault_is_refused_on_a_regional_host_name() {
 }
 
 #[tokio::test]
-async fn a_token_is_shown_once_and_kept_nowhere() {
+async fn a_token_is_shown_once_and_never_stored() {
     let keys = keys();
     for (_, token) in &keys.keys {
         let client = Client::with_key(&keys.host, token);
@@ -222,7 +222,7 @@ async fn a_token_is_shown_once_and_kept_nowhere() {
     host.wait();
     let log = host.log();
     for token in tokens {
-        // The middle part is the secret; the first names the key and may be shown.
+        // The first part identifies the key and may be shown; the middle part is the secret.
         let secret = token.split('_').nth(2).unwrap().to_owned();
         assert!(secret.len() >= 40, "{token}");
         assert!(!listed.contains(&secret) && !log.contains(&secret));
@@ -230,7 +230,7 @@ async fn a_token_is_shown_once_and_kept_nowhere() {
     }
 }
 
-/// No file below the folder holds these bytes.
+/// Checks that no file below the folder contains these bytes.
 fn assert_absent(folder: &Path, bytes: &[u8]) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,5 +1,5 @@
-//! How much a key and a workspace may ask for: requests and tokens a minute, and
-//! requests at the same time. Paces here are so slow that no test outlasts a pause.
+//! Limits of keys and workspaces: requests and tokens per minute, and concurrent requests. The
+//! rates are so low that nothing is refilled during a test.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, Events};
@@ -27,7 +27,7 @@ fn scripted() -> Value {
     json!({"model": MODEL, "input": "hi"})
 }
 
-/// A key of its own in the workspace `default`.
+/// A new key in the workspace `default`.
 fn other_key(host: &Host) -> String {
     let made = host.command(&["key", "create", "--workspace", "default"]);
     made["key"].as_str().unwrap().to_owned()
@@ -41,7 +41,7 @@ fn number(answer: &Answer, name: &str) -> u64 {
     header(answer, name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", answer.headers))
 }
 
-/// A stream that has begun, and what feeds it.
+/// A stream whose first event has arrived, and the sender that feeds it.
 async fn opened(client: &Client, provider: &Upstream) -> (Sender<String>, Events) {
     let (feed, reply) = Reply::fed();
     provider.reply(reply);
@@ -55,7 +55,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// A refusal by this host for the limit of this name.
+/// Checks that the host refused a request for this limit.
 fn assert_limited(answer: &Answer, limit: &str) {
     assert_eq!(answer.status, 429, "{limit}: {}", answer.text);
     let metadata = &answer.body["error"]["metadata"];
@@ -71,7 +71,7 @@ fn assert_limited(answer: &Answer, limit: &str) {
 }
 
 #[tokio::test]
-async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
+async fn requests_of_a_key_are_limited_and_headers_show_what_is_left() {
     let host = Setup::new().config(&limits("requests_per_minute = 3")).start();
     let client = Client::new(&host);
     let whole = client.post("/responses", &question()).await;
@@ -81,7 +81,7 @@ async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
     let until_whole_ms = number(&whole, "x-ratelimit-reset").abs_diff(now_ms());
     assert!(until_whole_ms <= 60_000, "{until_whole_ms}");
     client.stream(&question()).await;
-    // A request that is wrong is one all the same.
+    // An invalid request counts too.
     let wrong = client.post("/embeddings", &json!({"model": "local/embed"})).await;
     assert_eq!((wrong.status, number(&wrong, "x-ratelimit-remaining")), (400, 0), "{}", wrong.text);
     for path in ["/responses", "/embeddings"] {
@@ -90,7 +90,7 @@ async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
     let mut streamed = question();
     streamed["stream"] = json!(true);
     assert_limited(&client.post("/responses", &streamed).await, "requests_per_minute");
-    // Other routes and other keys are not concerned.
+    // Other routes and other keys are not limited.
     let models = client.get("/models").await;
     assert_eq!((models.status, header(&models, "x-ratelimit-limit")), (200, ""));
     let other = Client::with_key(&host, &other_key(&host));
@@ -112,7 +112,8 @@ async fn requests_of_a_workspace_are_limited_over_all_its_keys() {
     assert_eq!(elsewhere.post("/responses", &question()).await.status, 200);
 }
 
-/// Nothing of a refused request is read, and who waits for permission to send is told at once.
+/// The body of a refused request is not read. With `Expect: 100-continue` the client gets the
+/// refusal at once.
 #[tokio::test]
 async fn a_request_is_refused_before_its_body_is_read() {
     let host = Setup::new().config(&limits("requests_per_minute = 1")).start();
@@ -126,7 +127,7 @@ async fn a_request_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_good_key_is_told_of_its_key_and_not_of_limits() {
+async fn a_request_without_a_valid_key_gets_401_instead_of_429() {
     let host = Setup::new().config(&limits("requests_per_minute = 1")).start();
     Client::new(&host).post("/responses", &question()).await;
     let answer = Client::with_key(&host, "cfd_wrong").post("/responses", &question()).await;
@@ -136,9 +137,9 @@ async fn a_request_without_a_good_key_is_told_of_its_key_and_not_of_limits() {
     assert_eq!(provisioning.post("/responses", &question()).await.status, 403);
 }
 
-/// Each answer of the scripted provider is 10 tokens: 7 in, 3 out.
+/// Each response of the scripted provider uses 10 tokens: 7 in, 3 out.
 #[tokio::test]
-async fn tokens_are_counted_however_they_were_used() {
+async fn tokens_of_every_kind_of_response_are_counted() {
     let a = Upstream::start().await;
     let config = limits("tokens_per_minute = 11") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -163,7 +164,7 @@ async fn tokens_are_counted_however_they_were_used() {
     }
     used_up(&streamed).await;
 
-    // Both turns of a loop count.
+    // Both turns of a tool loop count.
     let looping = Client::with_key(&host, &other_key(&host));
     let call = json!([{"id": "c", "type": "function", "function": {"name": "datetime", "arguments": "{}"}}]);
     let turn = json!({"role": "assistant", "content": "", "tool_calls": call});
@@ -176,8 +177,8 @@ async fn tokens_are_counted_however_they_were_used() {
     used_up(&looping).await;
 }
 
-/// What a stream has used counts although its client has left before the end, whether the
-/// provider has told how much that is or not.
+/// The tokens of a stream count even if the client leaves before its end, whether or not the
+/// provider has reported the usage.
 #[tokio::test]
 async fn tokens_of_a_stream_that_its_client_leaves_count() {
     let told = [
@@ -230,7 +231,7 @@ async fn tokens_of_embeddings_count_for_the_workspace_too() {
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
+async fn concurrent_requests_are_limited_until_one_ends_or_its_client_leaves() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 2") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -244,7 +245,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     a.reply(script::chat("hello"));
     assert_eq!(other.post("/responses", &scripted()).await.status, 200, "a key's places are its own");
 
-    // The end is what counts, not how long the provider takes to hang up.
+    // The request ends with its response, not when the provider closes its connection.
     let (feed, mut events) = streams.remove(0);
     for event in chat_events(&[]).into_iter().skip(1) {
         feed.send(sse_event(&event)).await.unwrap();
@@ -254,7 +255,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     assert_eq!(client.post("/responses", &scripted()).await.status, 200);
     drop((feed, events));
 
-    // Who leaves gives the place back, and so does who is refused or failed.
+    // A request frees its permit when its client leaves, and when it is refused or fails.
     drop(streams);
     for reply in [script::refusal(500, "x"), script::refusal(400, "x")] {
         a.reply(reply);
@@ -276,9 +277,9 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     assert_eq!((header(&first, "x-ratelimit-limit"), header(&second, "x-ratelimit-limit")), ("", ""));
 }
 
-/// 65 places: from the 57th on few are left, and a key gets no more than one.
+/// There are 65 run permits. When 57 are taken, few are left, and a key then gets at most one.
 #[tokio::test]
-async fn one_key_does_not_take_the_places_of_all_others() {
+async fn one_key_cannot_take_all_run_permits() {
     let a = Upstream::start().await;
     let config = limits("streams = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -304,9 +305,9 @@ async fn one_key_does_not_take_the_places_of_all_others() {
     assert_limited(&greedy.post("/responses", &scripted()).await, "streams");
 }
 
-/// A stream that fills every buffer on its way is left like any other.
+/// The same for a stream whose client does not read, so that every buffer is full.
 #[tokio::test]
-async fn who_stops_reading_and_leaves_gives_the_place_back() {
+async fn permit_is_freed_when_a_stalled_client_leaves() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -325,7 +326,7 @@ async fn who_stops_reading_and_leaves_gives_the_place_back() {
 }
 
 #[tokio::test]
-async fn a_new_configuration_changes_limits_at_once_and_forgets_nothing() {
+async fn reload_changes_limits_at_once_and_keeps_counts() {
     let host = Setup::new().config(&limits("requests_per_minute = 2")).start();
     let (client, admin) = (Client::new(&host), Admin::new(&host));
     let answered = async || {

@@ -1,4 +1,4 @@
-//! A request names a model router instead of a model, and a guest chooses for it.
+//! Requests that name a model router instead of a model; a guest then chooses the model.
 
 use crate::kit::client::Client;
 use crate::kit::config::provider;
@@ -8,7 +8,7 @@ use crate::kit::script::chat;
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// Three models at one provider, from cheap to dear.
+/// Three models at one provider, from cheap to expensive.
 const MODELS: [(&str, u32); 3] = [("acme/small", 1), ("acme/medium", 10), ("other/large", 100)];
 
 struct Bench {
@@ -70,7 +70,7 @@ async fn the_model_is_chosen_by_price_band_patterns_and_exclusions() {
 }
 
 #[tokio::test]
-async fn metadata_tells_who_chose_and_what_was_asked_for() {
+async fn metadata_names_the_router_and_the_requested_model() {
     let bench = Bench::start().await;
     for slug in ["service/auto", "openrouter/auto", "service/auto:floor"] {
         let response = bench.ask(&json!({"model": slug, "input": "Hello."})).await;
@@ -95,7 +95,7 @@ async fn restrictions_that_leave_nothing_are_a_404_and_wrong_settings_a_400() {
 }
 
 #[tokio::test]
-async fn a_router_may_stand_behind_a_model_that_fails() {
+async fn a_router_can_be_the_fallback_of_a_model() {
     let bench = Bench::start().await;
     bench.upstream.reply(crate::kit::script::refusal(503, "busy"));
     let request = json!({"model": "other/large", "models": ["service/auto"], "input": "Hello.",
@@ -103,7 +103,7 @@ async fn a_router_may_stand_behind_a_model_that_fails() {
     let response = bench.ask(&request).await;
     assert_eq!(response["model"], "acme/small");
     assert_eq!(response["service_metadata"]["strategy"], "auto");
-    // The model in front of it was nobody's choice.
+    // The model before the router was not chosen by a router.
     let response = bench.ask(&request).await;
     assert_eq!(
         (&response["model"], &response["service_metadata"]["strategy"]),
@@ -138,7 +138,7 @@ async fn a_conversation_longer_than_the_context_loses_its_middle() {
 }
 
 #[tokio::test]
-async fn a_strangers_model_router_gets_its_own_settings_and_the_models_named_beside_it() {
+async fn third_party_router_gets_its_settings_and_the_fallback_models() {
     let guests = folder(&["router-picky"]);
     let bench = Bench::with(|setup| setup.plugins(guests.path())).await;
     let settings = |pick: &str| json!([{"id": "picky-router", "pick": pick}]);
@@ -160,7 +160,7 @@ async fn a_strangers_model_router_gets_its_own_settings_and_the_models_named_bes
 }
 
 #[tokio::test]
-async fn metadata_has_the_floors_that_the_client_set() {
+async fn metadata_contains_the_clients_quality_floors() {
     let bench = Bench::start().await;
     let request = json!({
         "model": "service/pareto-code", "input": "Hello.",

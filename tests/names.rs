@@ -1,4 +1,4 @@
-//! Names that the interface leaves open, from the client's request to what providers and others receive.
+//! Names that the API leaves open: how a client's field reaches providers and other receivers.
 
 mod broadcast;
 mod debug;

@@ -1,5 +1,4 @@
-//! A host over its life: health and metrics, new configurations, ends soft and
-//! hard, and its connections.
+//! The life of a host: health and metrics, reloads, graceful and hard ends, and its connections.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
@@ -26,7 +25,7 @@ fn chunk(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn health_readiness_and_metrics_are_open_and_tell_no_secret() {
+async fn health_readiness_and_metrics_need_no_key_and_contain_no_secret() {
     let host = Setup::new().start();
     let admin = Admin::new(&host);
     admin.until_ready().await;
@@ -59,7 +58,7 @@ async fn health_readiness_and_metrics_are_open_and_tell_no_secret() {
     assert_eq!(admin.get("/").await.status, 404);
 }
 
-/// Every sample belongs to the family before it, and no sample comes twice.
+/// Checks that every sample belongs to the family before it and that no sample is repeated.
 fn assert_prometheus(text: &str) {
     let (mut family, mut seen) = (String::new(), BTreeSet::new());
     for line in text.lines() {
@@ -76,7 +75,7 @@ fn assert_prometheus(text: &str) {
 }
 
 #[tokio::test]
-async fn a_new_configuration_is_taken_over_and_a_bad_one_is_not() {
+async fn reload_applies_a_valid_configuration_and_refuses_an_invalid_one() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&chat_model(&upstream.base, "one")).start();
     let (client, admin) = (Client::new(&host), Admin::new(&host));
@@ -106,7 +105,7 @@ async fn a_new_configuration_is_taken_over_and_a_bad_one_is_not() {
 }
 
 #[tokio::test]
-async fn what_a_reload_cannot_change_is_measured_by_the_start() {
+async fn restart_warnings_compare_with_the_running_settings() {
     let mut host = Setup::new().config("[limits]\nstreams = 7").start();
     let admin = Admin::new(&host);
     let file = host.directory().join("cofferdam.toml");
@@ -124,7 +123,8 @@ async fn what_a_reload_cannot_change_is_measured_by_the_start() {
         let line = format!("this change takes effect at the next start\",\"key\":\"{key}\"");
         host.log().matches(&line).count()
     };
-    // Back at what runs is no change; away from it is one, whatever stood there in between.
+    // Returning to the running value is no change. Any other value is one, whatever the previous
+    // reload had.
     assert_eq!((warned("limits.streams"), warned("vault.root_key"), warned("server.listen")), (2, 1, 0));
 }
 
@@ -142,7 +142,7 @@ async fn a_stream_that_runs_outlives_a_reload() {
 }
 
 #[tokio::test]
-async fn plugins_are_read_again_too_and_a_broken_one_is_refused() {
+async fn reload_reads_plugins_again_and_refuses_a_broken_one() {
     let plugins = folder(&["provider-own"]);
     let config = "[[providers]]\nname = \"mine\"\nadapter = \"own\"\n\
         [[models]]\nid = \"mine/m\"\nendpoints = [{ provider = \"mine\", model = \"m\" }]";
@@ -172,7 +172,7 @@ async fn plugins_are_read_again_too_and_a_broken_one_is_refused() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_named() {
     let host = Setup::new().start();
     let taken = host.banner["listen"].as_str().unwrap();
     let mut command = program();
@@ -183,7 +183,7 @@ fn an_address_that_is_taken_is_named() {
     assert!(String::from_utf8(output.stderr).unwrap().contains(taken));
 }
 
-/// A stream whose first piece has arrived.
+/// A stream whose first chunk has arrived.
 async fn running_stream(
     host: &Host,
     upstream: &Upstream,
@@ -220,7 +220,7 @@ async fn finish(
 }
 
 #[tokio::test]
-async fn a_host_told_to_stop_finishes_what_runs_and_takes_nothing_new() {
+async fn stopping_host_finishes_running_requests_and_takes_no_new_ones() {
     let upstream = Upstream::start().await;
     let mut host = Setup::new().config(&chat_model(&upstream.base, "m")).start();
     let admin = Admin::new(&host);
@@ -236,7 +236,7 @@ async fn a_host_told_to_stop_finishes_what_runs_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_host_told_to_stop_takes_requests_until_the_load_balancer_has_noticed() {
+async fn stopping_host_accepts_requests_during_the_unready_window() {
     let config = "[timeouts]\nunready_ms = 3600000\ndrain_ms = 3600000\n";
     let mut host = Setup::new().config(config).start();
     let admin = Admin::new(&host);
@@ -251,7 +251,7 @@ async fn a_host_told_to_stop_takes_requests_until_the_load_balancer_has_noticed(
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_streams_with_a_word_and_other_requests_with_503() {
+async fn second_signal_ends_streams_with_an_event_and_other_requests_with_503() {
     let upstream = Upstream::start().await;
     let config = format!("{}[timeouts]\ndrain_ms = 3600000\n", chat_model(&upstream.base, "m"));
     let mut host = Setup::new().config(&config).start();
@@ -285,9 +285,9 @@ async fn a_second_signal_ends_streams_with_a_word_and_other_requests_with_503() 
     assert!(!host.log().contains("connections were cut"), "{}", host.log());
 }
 
-/// The time before the listener closes is part of the time for requests to end.
+/// `unready_ms` is part of `drain_ms`.
 #[tokio::test]
-async fn the_time_for_requests_to_end_counts_from_the_signal() {
+async fn drain_time_starts_at_the_signal() {
     let upstream = Upstream::start().await;
     let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 3600000\n";
     let mut host = Setup::new().config(&(chat_model(&upstream.base, "m") + timeouts)).start();
@@ -297,7 +297,7 @@ async fn the_time_for_requests_to_end_counts_from_the_signal() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_is_cut() {
+async fn requests_are_cut_off_after_the_drain_time() {
     let upstream = Upstream::start().await;
     let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
     let mut host = Setup::new().config(&config).start();
@@ -308,7 +308,7 @@ async fn what_does_not_end_in_time_is_cut() {
 }
 
 #[test]
-fn a_signal_right_after_the_greeting_is_heard() {
+fn a_signal_right_after_the_greeting_is_handled() {
     for name in ["TERM", "INT"] {
         let mut host = Setup::new().start();
         host.signal(name);
@@ -338,8 +338,7 @@ fn every_acknowledged_key_survives_a_kill() {
     }
 }
 
-/// Creates keys from three threads at a time and kills the host in the middle of
-/// it; the keys that were acknowledged.
+/// Creates keys from three threads and kills the host meanwhile; returns the acknowledged keys.
 fn create_until_killed(host: &mut Host) -> Vec<Value> {
     let data = host.data();
     let (sender, receiver) = std::sync::mpsc::sync_channel(64);
@@ -358,7 +357,7 @@ fn create_until_killed(host: &mut Host) -> Vec<Value> {
     })
 }
 
-/// A new key, unless the host ended before it said so.
+/// Creates a key; `None` if the host ended before the acknowledgement.
 fn create_key(data: &Path) -> Option<Value> {
     let mut command = program();
     command.arg("--json").arg("--data").arg(data).args(["key", "create", "--workspace", "default"]);
@@ -379,7 +378,7 @@ async fn one_connection_serves_many_requests() {
     }
 }
 
-/// One answer with a content length.
+/// Reads one response with a content length.
 async fn read_answer(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
@@ -398,7 +397,7 @@ async fn read_answer(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn http_2_is_served_to_clients_that_begin_with_it() {
+async fn http_2_with_prior_knowledge_is_served() {
     let host = Setup::new().start();
     rustls::crypto::ring::default_provider().install_default().ok();
     let http = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
@@ -432,7 +431,7 @@ async fn connections_beyond_the_limit_wait_until_one_is_free() {
 }
 
 #[tokio::test]
-async fn status_models_and_plugins_are_told_to_people() {
+async fn status_models_and_plugins_are_printed_as_text() {
     let host = Setup::new().start();
     Admin::new(&host).until_ready().await;
     let run = |command: &str| {
@@ -498,7 +497,7 @@ async fn a_provider_that_breaks_off_fails_the_stream() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_its_provider_is_cut_at_the_end_too() {
+async fn waiting_request_is_cut_off_after_the_drain_time_too() {
     let upstream = Upstream::start().await;
     let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
     let mut host = Setup::new().config(&config).start();
@@ -515,7 +514,7 @@ async fn a_request_that_waits_for_its_provider_is_cut_at_the_end_too() {
 }
 
 #[test]
-fn a_log_filter_that_is_none_is_named_and_the_host_starts() {
+fn an_invalid_log_filter_is_named_and_the_host_starts() {
     let mut host = Setup::new().environment("COFFERDAM_LOG", "no=such=filter").start();
     host.signal("TERM");
     host.wait();
@@ -524,7 +523,7 @@ fn a_log_filter_that_is_none_is_named_and_the_host_starts() {
 }
 
 #[test]
-fn the_common_log_filter_counts_for_the_host_without_its_own() {
+fn rust_log_applies_without_cofferdam_log() {
     let mut quiet = Setup::new().environment("RUST_LOG", "error").start();
     assert!(!quiet.end().contains("\"listening\""), "{}", quiet.log());
     let own = Setup::new().environment("RUST_LOG", "error").environment("COFFERDAM_LOG", "info");
@@ -532,7 +531,7 @@ fn the_common_log_filter_counts_for_the_host_without_its_own() {
 }
 
 #[test]
-fn an_address_that_others_reach_without_a_proxy_is_warned_of() {
+fn public_addresses_without_a_proxy_are_warned_of() {
     let serve = |config: &str| {
         let setup = Setup::new().config(&format!("[server]\nlisten = \"0.0.0.0:0\"\n{config}"));
         setup.write_config();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
-/// A host whose provider `one` speaks this dialect; `more` are further lines of that provider.
+/// A host whose provider `one` speaks this dialect; `more` are further lines of its section.
 fn host(adapter: &str, upstream: &Upstream, more: &str) -> Host {
     let provider = provider("one", adapter, &upstream.base) + more + "\n";
     let models = model(MODEL, "responses", &["one"]) + &model("test/embed", "embeddings", &["one"]);
@@ -40,7 +40,7 @@ fn dropped(answer: &Answer) -> Vec<&str> {
         .collect()
 }
 
-/// Fields that would buy what the operator does not sell, or change what is asked.
+/// Fields that would use paid features the operator does not offer, or change the request itself.
 fn attack() -> Value {
     json!({
         "speed": "fast", "inference_geo": "us", "mcp_servers": [{"type": "url", "url": "https://x.test", "name": "x"}],
@@ -53,7 +53,7 @@ fn attack() -> Value {
 }
 
 #[tokio::test]
-async fn options_that_no_list_allows_reach_no_provider_and_are_told() {
+async fn options_that_are_not_allowed_are_dropped_and_reported() {
     for adapter in ["openai-chat", "openai-responses", "anthropic"] {
         let upstream = Upstream::start().await;
         let host = host(adapter, &upstream, "");
@@ -61,7 +61,7 @@ async fn options_that_no_list_allows_reach_no_provider_and_are_told() {
             upstream.reply(reply(adapter));
         }
         assert_eq!(ask(&host, &json!({})).await.status, 200);
-        // Unicode has another letter whose lower case is `k`.
+        // U+212A (Kelvin sign) has the lower case `k`, like K.
         upstream.reply(reply(adapter));
         assert_eq!(dropped(&ask(&host, &json!({"max_to\u{212a}ens": 9})).await), ["max_to\u{212a}ens"]);
         let answer = ask(&host, &attack()).await;
@@ -79,7 +79,7 @@ async fn options_that_no_list_allows_reach_no_provider_and_are_told() {
 }
 
 #[tokio::test]
-async fn allowed_options_go_upstream_under_the_name_of_the_list() {
+async fn allowed_options_are_sent_under_their_listed_name() {
     for (adapter, name, value) in [
         ("openai-chat", "min_p", json!(0.1)),
         ("openai-responses", "top_k", json!(5)),
@@ -122,7 +122,7 @@ async fn only_listed_betas_are_sent() {
 }
 
 #[tokio::test]
-async fn the_operator_lists_further_options_of_a_provider() {
+async fn operator_can_allow_further_options() {
     let upstream = Upstream::start().await;
     upstream.always(|_| reply("openai-chat"));
     let host = host("openai-chat", &upstream, "options = [\"models\", \"searchDomain\", \"service_tier\"]");
@@ -158,7 +158,7 @@ async fn two_spellings_of_one_option_are_refused_by_path() {
 }
 
 #[tokio::test]
-async fn embeddings_keep_to_the_same_list() {
+async fn embeddings_use_the_same_list_of_options() {
     let upstream = Upstream::start().await;
     let vectors =
         json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}});

@@ -1,4 +1,4 @@
-//! Whole answers: what a client gets, and what its provider was asked.
+//! Responses that are not streamed: what the client gets, and what the provider received.
 
 mod dialects;
 mod metadata;
@@ -27,7 +27,7 @@ async fn a_string_and_a_list_of_messages_are_answered() {
 }
 
 #[tokio::test]
-async fn a_response_has_every_member_strict_clients_want() {
+async fn a_response_has_every_field_strict_clients_require() {
     let host = Setup::new().start();
     let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "hi"})).await;
     let body = answer.body;
@@ -89,7 +89,7 @@ async fn what_the_client_set_is_echoed() {
 }
 
 #[tokio::test]
-async fn parallel_calls_come_back_and_their_results_are_understood() {
+async fn parallel_calls_and_their_results_are_accepted_as_history() {
     let upstream = Upstream::start().await;
     let call = |id: &str, city: &str| {
         let arguments = json!({"city": city}).to_string();
@@ -117,7 +117,7 @@ async fn parallel_calls_come_back_and_their_results_are_understood() {
         assert_eq!(item["status"], "completed");
     }
     assert_eq!(first.body["status"], "completed");
-    // The output goes back as it came, then the results.
+    // The output is sent back unchanged, followed by the results.
     let mut input = vec![user];
     input.extend(output.iter().cloned());
     input.push(json!({"type": "function_call_output", "call_id": "call_1", "output": "20"}));
@@ -147,7 +147,7 @@ async fn our_own_output_is_accepted_as_history() {
 }
 
 #[tokio::test]
-async fn streamed_and_whole_answers_end_in_the_same_response() {
+async fn streamed_and_whole_responses_are_equal_at_the_end() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = json!({"model": "local/demo", "input": "good morning"});
@@ -161,7 +161,7 @@ async fn streamed_and_whole_answers_end_in_the_same_response() {
 }
 
 #[tokio::test]
-async fn unknown_fields_and_null_fields_are_taken_and_not_passed_on() {
+async fn unknown_and_null_fields_are_accepted_and_not_passed_on() {
     let upstream = Upstream::start().await;
     upstream.reply(script::response(&json!([script::message("fine")])));
     let host = Setup::new().config(&single("openai-responses", &upstream.base)).start();
@@ -202,7 +202,7 @@ async fn usage_is_priced_in_all_its_parts() {
 }
 
 #[tokio::test]
-async fn the_tier_that_served_is_told() {
+async fn the_tier_that_served_is_reported() {
     let upstream = Upstream::start().await;
     let message = json!([script::message("fine")]);
     let body =
@@ -232,9 +232,9 @@ async fn models_are_listed_and_read_one_by_one() {
     assert_eq!((missing.status, missing.message()), (404, "Model local/none does not exist"));
 }
 
-/// OpenRouter's SDKs refuse a whole list for one member that is missing or of another type.
+/// OpenRouter's SDKs reject the whole list if one field is missing or has another type.
 #[tokio::test]
-async fn a_model_has_what_clients_of_openrouter_read() {
+async fn models_have_the_fields_of_openrouters_api() {
     let upstream = Upstream::start().await;
     let model = format!(
         "[[models]]\nid = \"{MODEL}\"\ncontext_length = 9000\nendpoints = [{{ provider = \"one\", model = \"up\", \
@@ -268,7 +268,7 @@ async fn a_model_has_what_clients_of_openrouter_read() {
 }
 
 #[tokio::test]
-async fn models_that_cannot_answer_are_named() {
+async fn unusable_models_are_named_in_the_error() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let ask = async |path: &str, body: Value| {
@@ -291,7 +291,7 @@ async fn models_that_cannot_answer_are_named() {
 }
 
 #[tokio::test]
-async fn tools_nobody_offers_are_named_by_place() {
+async fn unknown_tools_are_named_by_path() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
@@ -318,7 +318,7 @@ async fn tools_nobody_offers_are_named_by_place() {
 }
 
 #[tokio::test]
-async fn a_plugin_this_host_lacks_is_named_and_one_switched_off_is_not_missed() {
+async fn an_unknown_plugin_is_named_unless_it_is_disabled() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = |plugins: Value| json!({"model": "local/demo", "input": "x", "plugins": plugins});
@@ -333,7 +333,7 @@ async fn a_plugin_this_host_lacks_is_named_and_one_switched_off_is_not_missed() 
 }
 
 #[tokio::test]
-async fn response_healing_repairs_json_and_leaves_the_rest() {
+async fn response_healing_repairs_json_only() {
     let upstream = Upstream::start().await;
     let broken = "Here you are:\n```json\n{\"a\": [1, 2,], 'b': true\n```";
     for text in [broken, broken, "{\"a\":1}"] {

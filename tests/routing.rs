@@ -1,6 +1,6 @@
-//! What the host learns of endpoints and does by itself when they fail: the draw by price, the breaker, trying
-//! again, and conversations that stay where they are. The rules are tested one by one, with a clock of their own, in
-//! `host/engine`; here the program follows them.
+//! What the host learns about endpoints and how it reacts to failures: weighted choice by price,
+//! circuit breaker, retries and sticky sessions. The rules themselves are tested with a manual
+//! clock in `host/engine`; these tests check that the program follows them.
 
 mod sessions;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
-/// A request whose endpoints are tried from the cheapest on, whatever happened half a minute ago.
+/// A request that tries the cheapest endpoint first, whatever happened in the last half minute.
 fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
@@ -37,13 +37,13 @@ async fn the_cheaper_endpoint_gets_the_greater_share() {
     for number in 0..100 {
         a.reply(script::chat("a"));
         b.reply(script::chat("b"));
-        // Each a conversation of its own.
+        // Each request is a conversation of its own, so sticky sessions do not apply.
         let request = json!({"model": MODEL, "input": format!("number {number}")});
         assert_eq!(client.post("/responses", &request).await.status, 200);
     }
     let (a, b) = (a.asked().len(), b.asked().len());
     assert_eq!(a + b, 100);
-    // One over the square of the price makes 80 of 100; five standard deviations are 20.
+    // Weights of one over the square of the price give 80 of 100; 20 are five standard deviations.
     assert!((60..=97).contains(&a), "{a} of 100");
 }
 
@@ -73,7 +73,7 @@ async fn an_endpoint_that_keeps_failing_is_tried_last_and_metrics_say_so() {
             assert_eq!(admin.metric(&sample).await, value, "{sample}");
         }
     }
-    // A reload forgets nothing of an endpoint that is still there.
+    // A reload keeps what is known of endpoints that are still configured.
     host.signal("HUP");
     host.until_logged("configuration and plugins were read again");
     b.reply(script::chat("from b"));
@@ -81,7 +81,7 @@ async fn an_endpoint_that_keeps_failing_is_tried_last_and_metrics_say_so() {
 }
 
 #[tokio::test]
-async fn a_provider_that_limits_is_left_alone_for_as_long_as_it_asks() {
+async fn a_rate_limited_provider_is_avoided_for_the_time_it_asks() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::limited(429, "60"));
@@ -92,7 +92,7 @@ async fn a_provider_that_limits_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_when_every_endpoint_failed() {
+async fn temporary_failures_of_all_endpoints_are_retried() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -109,7 +109,7 @@ async fn what_passes_is_tried_again_when_every_endpoint_failed() {
 }
 
 #[tokio::test]
-async fn a_stream_is_tried_again_too() {
+async fn streams_are_retried_too() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     a.reply(script::refusal(503, "busy"));
@@ -118,7 +118,7 @@ async fn a_stream_is_tried_again_too() {
 }
 
 #[tokio::test]
-async fn embeddings_are_tried_again_by_the_same_rules() {
+async fn embeddings_are_retried_by_the_same_rules() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&crate::kit::config::several_of("embeddings", &[&a.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -135,7 +135,7 @@ async fn embeddings_are_tried_again_by_the_same_rules() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let mut alone = request();
@@ -155,7 +155,7 @@ async fn what_does_not_pass_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn metadata_says_when_nobody_was_reached() {
+async fn metadata_shows_when_no_endpoint_was_reached() {
     let closed = crate::kit::upstream::Closed::new();
     let host = Setup::new().config(&single("openai-chat", &closed.base)).start();
     for (request, kind) in [

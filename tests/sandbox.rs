@@ -1,5 +1,5 @@
-//! Guests in their box: strangers' guests are served, and what a guest does
-//! wrong ends one request and nothing else.
+//! The sandbox: third-party guests are served, and a guest that misbehaves ends only its own
+//! request.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of, last_response};
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a provider plugin gets for one call when its manifest is silent.
+/// The time of one call of a provider plugin whose manifest sets none.
 const BUDGET: Duration = Duration::from_millis(100);
 
-/// A provider and models of it, the model's name being what the provider calls it.
+/// A provider and its models; each model has the same name at the provider.
 fn provider(name: &str, adapter: &str, base: Option<&str>, models: &[&str]) -> String {
     let base = base.map_or_else(String::new, |base| format!("base_url = \"{base}\"\n"));
     let mut config = format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\n{base}");
@@ -68,7 +68,7 @@ async fn a_router_dropped_into_the_folder_decides_the_order() {
 }
 
 #[tokio::test]
-async fn a_dialect_is_known_to_its_guest_alone() {
+async fn a_new_dialect_needs_only_its_guest() {
     let upstream = Upstream::start().await;
     let config = provider("calm", "openai-chat", Some(&upstream.base), &["m"]);
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]});
@@ -87,18 +87,18 @@ async fn a_dialect_is_known_to_its_guest_alone() {
     assert_eq!(answer.body["error"]["code"], 502);
 }
 
-/// The misbehaviours, and how metrics call the way each is stopped.
+/// The misbehaviours, and the error kinds in metrics by which each may be stopped.
 const DEEDS: [(&str, &[&str]); 6] = [
     ("loop", &["out_of_time"]),
     ("allocate", &["out_of_memory", "out_of_time"]),
-    // Compilers of guests put their stack below everything else: its end is the end of memory.
+    // Guest compilers put the stack at the start of memory, so an overflow leaves memory.
     ("recurse", &["stack_overflow", "out_of_bounds"]),
     ("trap", &["unreachable"]),
     ("list", &["out_of_bounds", "invalid_value", "output_too_large"]),
     ("log", &["out_of_time", "too_many_host_calls"]),
 ];
 
-/// A host with the rogue, and a calm provider beside it.
+/// A host with the rogue provider and a well-behaved one.
 async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream, Upstream) {
     let (rogue, calm) = (Upstream::start().await, Upstream::start().await);
     let guests = folder(&["provider-rogue"]);
@@ -121,8 +121,8 @@ async fn assert_the_rogue_still_echoes(client: &Client) {
     assert_eq!((answer.status, answer.output_text()), (200, "still here"));
 }
 
-/// A stream of the calm provider, a piece every 10 ms until told to end: what it
-/// said, and the longest that nothing came.
+/// A stream of the well-behaved provider with a chunk every 10 ms until it is ended. Records the
+/// text and the longest gap between two chunks.
 struct Beside {
     end: tokio::sync::oneshot::Sender<()>,
     read: tokio::task::JoinHandle<(String, Duration)>,
@@ -158,7 +158,7 @@ impl Beside {
         Self { end, read }
     }
 
-    /// Ends the stream, which must be whole; the largest gap.
+    /// Ends the stream, which must be complete; returns the longest gap.
     async fn end(self) -> Duration {
         self.end.send(()).unwrap();
         let (text, gap) = self.read.await.unwrap();
@@ -168,13 +168,13 @@ impl Beside {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
+async fn misbehaving_guest_ends_only_its_own_request() {
     let (host, _guests, rogue, calm) = host_with_rogue(&["prepare", "feed"]).await;
     let (client, admin) = (Client::new(&host), Admin::new(&host));
     for (deed, kinds) in DEEDS {
         let before = broken_calls(&admin, kinds).await;
         for (place, streamed) in [("prepare", false), ("prepare", true), ("feed", false), ("feed", true)] {
-            // A reply that the rogue did not ask for must not meet the next one.
+            // A reply that the rogue did not fetch must not be used for its next request.
             rogue.clear();
             rogue.reply(Reply::sse(&[json!({"go": 1})]));
             let beside = Beside::start(&host, &calm).await;
@@ -198,7 +198,7 @@ async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
     }
 }
 
-/// Calls of the rogue that ended in one of these ways.
+/// Calls of the rogue that ended with one of these error kinds.
 async fn broken_calls(admin: &Admin, kinds: &[&str]) -> u64 {
     let mut sum = 0;
     for kind in kinds {
@@ -244,13 +244,14 @@ async fn a_guest_may_misbehave_wherever_it_is_called() {
     assert_the_rogue_still_echoes(&client).await;
 }
 
-/// What happens after the answer is nobody's loss, and making a decoder hands over no list.
+/// A misbehaviour after the response is complete harms no request, and the constructor of the
+/// decoder returns no list.
 fn status_of(deed: &str, place: &str) -> u16 {
     if place == "drop" || (deed, place) == ("list", "new") { 200 } else { 502 }
 }
 
 #[tokio::test]
-async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
+async fn too_many_or_invalid_events_fail_only_that_request() {
     let (host, _guests, rogue, _calm) = host_with_rogue(&["prepare", "feed"]).await;
     let client = Client::new(&host);
     for model in ["flood-prepare", "flood-feed", "disorder-prepare", "disorder-feed"] {
@@ -264,7 +265,7 @@ async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
 }
 
 #[tokio::test]
-async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
+async fn guest_logs_are_bounded_and_contain_no_control_characters() {
     let (mut host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let request = json!({"model": "rogue/log-prepare", "input": "x"});
     assert_eq!(Client::new(&host).post("/responses", &request).await.status, 502);
@@ -291,7 +292,7 @@ async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
     }
 }
 
-/// What the marker of an earlier call, met in this one, was signed with.
+/// The signature of a marker that an earlier call left and this call found.
 async fn found_marker(client: &Client) -> Option<String> {
     let answer = client.post("/responses", &json!({"model": "rogue/marker", "input": "x"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -301,7 +302,7 @@ async fn found_marker(client: &Client) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_not_shared_between_workspaces() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
     host.command(&["workspace", "create", "other"]);
     let other = host.command(&["key", "create", "--workspace", "other"]);
@@ -318,16 +319,16 @@ async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
         found[0].extend(a);
         found[1].extend(b);
     }
-    // Each meets its own workspace's markers at most, and the two are told apart.
+    // Each workspace finds at most its own markers, and the two are distinct.
     assert!(found.iter().all(|names| names.len() <= 1), "{found:?}");
     assert!(found[0].is_disjoint(&found[1]), "{found:?}");
 }
 
 #[tokio::test]
-async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_not_shared_between_keys() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let first = Client::new(&host);
-    // The marker grows the guest's memory, and one that grew is not kept for long.
+    // Writing the marker grows the guest's memory; an instance that has grown is not kept for long.
     assert_eq!(found_marker(&first).await, None);
     let met = found_marker(&first).await;
     assert!(met.is_some(), "a call that went well leaves its instance to the next of the same key");
@@ -348,7 +349,7 @@ async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
 }
 
 #[test]
-fn a_component_that_does_not_fit_is_refused_at_the_start_with_one_line() {
+fn an_incompatible_component_is_refused_at_start_with_one_line() {
     let fits = std::fs::read(built("router-own.wasm")).unwrap();
     let skewed = replaced(&fits, b"routing@0.1.0", b"routing@0.9.0");
     assert_ne!(fits, skewed);
@@ -383,7 +384,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Words of providers' formats. Those with quotes are also parts of our own names.
+/// Words of providers' formats. Those in quotes are also parts of names of the host itself.
 const FOREIGN: [&str; 12] = [
     "chat/completions",
     "\"tool_calls\"",
@@ -400,7 +401,7 @@ const FOREIGN: [&str; 12] = [
 ];
 
 #[test]
-fn no_word_of_a_providers_format_stands_in_the_host() {
+fn the_host_contains_no_provider_formats() {
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<_> =
         std::fs::read_dir(host).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();

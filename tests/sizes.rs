@@ -1,4 +1,5 @@
-//! Requests that are long, or hold very many things: they are sent, or refused by path and limit.
+//! Requests that are very long or have very many items: they are sent, or refused with path and
+//! limit.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, several_of, single};
@@ -27,12 +28,12 @@ async fn very_many_items_are_refused_by_path_and_limit() {
 }
 
 #[tokio::test]
-async fn bodies_as_long_as_the_host_takes_reach_every_dialect() {
+async fn bodies_of_the_maximum_length_reach_every_dialect() {
     for adapter in ["openai-responses", "openai-chat", "anthropic"] {
         let upstream = Upstream::start().await;
         upstream.always(|_| refusal());
         let host = Setup::new().config(&single(adapter, &upstream.base)).start();
-        // Half of it is copied as it is, and half is full of escapes.
+        // Half of the body is copied as it is; the other half is full of escapes.
         let picture = format!("data:image/png;base64,{}", "A".repeat(16 * MIB));
         let content = json!([
             {"type": "input_image", "image_url": picture},

@@ -1,11 +1,11 @@
-//! The first minutes with the program: an empty directory, one key, one line.
+//! The first steps with the program: an empty directory, one key, one command line.
 
 use crate::kit::client::{Client, text_of};
 use crate::kit::host::Setup;
 use serde_json::json;
 
 #[tokio::test]
-async fn an_empty_directory_gives_a_key_and_a_line_that_streams_an_answer() {
+async fn first_start_prints_a_key_and_a_command_that_streams_a_response() {
     let host = Setup::new().start();
     assert!(host.key.starts_with("cfd_"), "{}", host.banner);
     let curl = host.banner["curl"].as_str().unwrap();

@@ -1,5 +1,5 @@
-//! The README's story of a secret, word for word: stored, granted, used by a model through a tool; the API
-//! it is meant for receives it and the client never does.
+//! Runs the README's example of a secret word for word: it is stored, granted and used by a model
+//! through a tool. The API that it is meant for receives it; the client never does.
 
 use crate::kit::canary::{FORMS, written};
 use crate::kit::client::Client;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The heading of the story in the README.
+/// The heading of the example in the README.
 const HEADING: &str = "### A secret that a model can use and nobody can see";
-/// The API of the story.
+/// The API in the example.
 const API: &str = "api.github.com";
-/// What the operator has in `$GITHUB_TOKEN`.
+/// The value of `$GITHUB_TOKEN`.
 const TOKEN: &str = "ghp_4fQz81LmXw02TvRyKd57";
 
-/// The commands of the story, each with its continuation lines.
+/// The commands of the example, each with its continuation lines.
 fn commands() -> Vec<String> {
     let readme =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
@@ -38,7 +38,7 @@ fn commands() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_story_of_the_readme_is_true() {
+async fn the_readmes_example_of_a_secret_works() {
     let authority = Authority::new();
     let site = Site::start(&authority, &[API]).await;
     let setup = Setup::new().config(&format!(
@@ -74,7 +74,8 @@ async fn the_story_of_the_readme_is_true() {
         (item["type"].as_str(), item["status"].as_str()),
         (Some("service:http_request"), Some("completed"))
     );
-    // The server tells back what it was sent; what reaches the model and the client says so in its place.
+    // The server echoes what it received. The model and the client get the name of the secret
+    // instead of its value.
     assert!(answer.text.contains("[secret:github_token]"), "{}", answer.text);
 
     host.end();
@@ -89,7 +90,7 @@ async fn the_story_of_the_readme_is_true() {
     assert!(released.contains("secret_released") && released.contains("github_token"), "{released}");
 }
 
-/// Runs one line of the story in a shell, on the directory of the test.
+/// Runs one command of the example in a shell, on the directory of the test.
 fn run(setup: &Setup, command: &str) {
     let program = program();
     let cofferdam = format!(

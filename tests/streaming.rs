@@ -1,4 +1,4 @@
-//! Streams: the order of events, what may still be taken back, and every way to end.
+//! Streams: the order of events, when a fallback is still possible, and every way to end.
 
 mod order;
 
@@ -9,7 +9,7 @@ use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 
-/// For what must happen at once, but on a busy machine.
+/// A generous limit for events that should happen at once.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 fn request() -> Value {
@@ -23,7 +23,7 @@ async fn pair() -> (Upstream, Upstream, Host) {
     (a, b, host)
 }
 
-/// The error of the terminal event, which must be `response.failed`.
+/// The error of the last event, which must be `response.failed`.
 fn failure_of(events: &[Value]) -> (&str, &str) {
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.failed", "{last}");
@@ -33,7 +33,7 @@ fn failure_of(events: &[Value]) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn an_error_before_any_content_goes_unseen() {
+async fn error_before_any_content_falls_back_unseen() {
     let (a, b, host) = pair().await;
     let error = json!({"error": {"message": "overloaded", "code": 503}});
     a.reply(Reply::sse(&[script::opening(), script::opening(), error]));
@@ -45,7 +45,7 @@ async fn an_error_before_any_content_goes_unseen() {
 }
 
 #[tokio::test]
-async fn a_stream_without_content_goes_unseen() {
+async fn stream_without_content_falls_back_unseen() {
     let (a, b, host) = pair().await;
     for reply in [
         Reply::sse(&[script::opening()]),
@@ -77,7 +77,7 @@ async fn an_error_after_the_first_word_ends_the_stream_as_failed() {
 }
 
 #[tokio::test]
-async fn a_limit_in_the_middle_is_told_by_its_code() {
+async fn rate_limit_in_the_middle_has_its_own_code() {
     let (a, _b, host) = pair().await;
     let error = json!({"error": {"message": "slow down", "code": "rate_limit_exceeded"}});
     a.reply(Reply::sse(&[word("half"), error]));
@@ -86,7 +86,7 @@ async fn a_limit_in_the_middle_is_told_by_its_code() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_failed_and_never_completed() {
+async fn response_that_breaks_off_fails_and_never_completes() {
     let (a, b, host) = pair().await;
     for reply in [
         Reply::cut(&[script::opening(), word("half")]),
@@ -103,7 +103,7 @@ async fn an_answer_that_breaks_off_is_failed_and_never_completed() {
 }
 
 #[tokio::test]
-async fn running_out_of_length_in_the_middle_is_an_incomplete_answer() {
+async fn reaching_the_output_limit_gives_an_incomplete_response() {
     let (a, _b, host) = pair().await;
     let error = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
     for reply in [
@@ -121,7 +121,7 @@ async fn running_out_of_length_in_the_middle_is_an_incomplete_answer() {
 }
 
 #[tokio::test]
-async fn a_filtered_answer_is_incomplete_for_that_reason() {
+async fn a_filtered_response_is_incomplete_for_that_reason() {
     let (a, _b, host) = pair().await;
     a.reply(Reply::sse(&[vec![word("half")], script::ending("content_filter")].concat()));
     let events = Client::new(&host).stream(&request()).await;
@@ -129,7 +129,7 @@ async fn a_filtered_answer_is_incomplete_for_that_reason() {
 }
 
 #[tokio::test]
-async fn a_stream_nobody_begins_is_an_ordinary_error() {
+async fn a_stream_that_no_provider_starts_is_an_ordinary_error() {
     let (a, b, host) = pair().await;
     a.reply(script::refusal(500, "broken"));
     b.reply(Reply::sse(&[json!({"error": {"message": "broken", "code": 500}})]));
@@ -143,7 +143,7 @@ async fn a_stream_nobody_begins_is_an_ordinary_error() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_upstream_along() {
+async fn a_client_that_leaves_cancels_its_upstream_request() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -155,13 +155,13 @@ async fn a_client_that_leaves_takes_its_upstream_along() {
     drop(events);
     let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
     gone.expect("the upstream connection stays open").unwrap();
-    // The host goes on serving.
+    // The host still serves.
     upstream.reply(script::chat("fine"));
     assert_eq!(client.post("/responses", &request()).await.output_text(), "fine");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_first_word_takes_its_upstream_along() {
+async fn a_client_that_leaves_before_the_first_word_cancels_its_upstream_request() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -169,7 +169,8 @@ async fn a_client_that_leaves_before_the_first_word_takes_its_upstream_along() {
     let client = Client::new(&host);
     let request = request();
     let mut asking = Box::pin(client.open(&request));
-    // The head of the answer waits for the first word; asking goes on until upstream was asked.
+    // The response head is sent with the first word. The request is polled until the provider has
+    // received it.
     while upstream.asked().is_empty() {
         tokio::select! {
             biased;
@@ -246,7 +247,7 @@ async fn streams_at_the_same_time_do_not_mix() {
 }
 
 #[tokio::test]
-async fn where_the_network_cuts_a_stream_changes_nothing() {
+async fn streams_are_read_the_same_however_the_network_splits_them() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
@@ -283,7 +284,7 @@ async fn the_type_of_a_stream_may_be_written_in_any_letter_case() {
 }
 
 #[tokio::test]
-async fn a_stream_that_does_not_say_what_it_is_is_understood() {
+async fn a_stream_without_a_content_type_is_understood() {
     let upstream = Upstream::start().await;
     let pieces = script::chat_events(&["fine"]).iter().map(sse_event).collect();
     upstream.reply(Reply::Stream { content_type: "", pieces });
@@ -292,7 +293,7 @@ async fn a_stream_that_does_not_say_what_it_is_is_understood() {
 }
 
 #[tokio::test]
-async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
+async fn metadata_of_a_broken_stream_has_no_selection_and_names_the_error() {
     let (a, _b, host) = pair().await;
     a.reply(Reply::cut(&[word("half")]));
     let mut request = request();
@@ -308,7 +309,7 @@ async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
 }
 
 #[tokio::test]
-async fn every_dialect_takes_back_what_fails_before_its_first_word() {
+async fn every_dialect_falls_back_before_its_first_word() {
     let started =
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -366,7 +367,7 @@ async fn every_dialect_fails_in_band_after_its_first_word() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_a_whole_answer_takes_its_upstream_along() {
+async fn a_client_that_leaves_a_whole_response_cancels_its_upstream_request() {
     let mut upstream = Upstream::start().await;
     let (words, pieces) = tokio::sync::mpsc::channel(8);
     upstream.reply(Reply::Fed { content_type: "application/json", pieces });

@@ -1,4 +1,4 @@
-//! Server tools: what the model calls and the host runs, in a loop inside one response.
+//! Server tools: the model calls them and the host runs them, in a loop inside one response.
 
 mod advice;
 mod approvals;
@@ -34,10 +34,9 @@ use crate::kit::upstream::{Asked, Upstream};
 use script::{Call, answer, call, calls};
 use serde_json::{Value, json};
 
-/// Lets the test guests look at the request.
+/// Allows the test guests to read the request.
 const GRANTS: &str = "[plugins.tool-rogue]\nimports = [\"request\"]\n[plugins.tool-tool-search]\nreplaces = true\nimports = [\"request\"]";
 
-/// A host with the test tools and one chat provider.
 struct Bench {
     host: Host,
     upstream: Upstream,
@@ -49,7 +48,7 @@ impl Bench {
         Self::with("").await
     }
 
-    /// With more configuration, put before the tables.
+    /// Starts with more configuration, placed before the tables.
     async fn with(config: &str) -> Self {
         let upstream = Upstream::start().await;
         let guests = folder(&["tool-rogue", "tool-tool-search"]);
@@ -57,30 +56,29 @@ impl Bench {
         Self { host: setup.plugins(guests.path()).start(), upstream, _guests: guests }
     }
 
-    /// Asks, streamed or not; the finished response.
+    /// Sends a request, streamed or not; returns the finished response.
     async fn ask(&self, request: &Value, streamed: bool) -> Value {
         Client::new(&self.host).ask(request, streamed).await
     }
 
-    /// Lets the model call this once and then answer; the finished response.
+    /// Makes the model make these calls and then answer; returns the finished response.
     async fn run(&self, request: &Value, streamed: bool, made: &[Call<'_>]) -> Value {
         self.upstream.reply(calls(streamed, "", made));
         self.upstream.reply(answer(streamed, "done"));
         self.ask(request, streamed).await
     }
 
-    /// What the provider was asked last.
+    /// The last request to the provider.
     fn asked_last(&self) -> Asked {
         self.upstream.asked().pop().unwrap()
     }
 }
 
-/// A request with one of the tools.
 fn with_tool(tool: &str) -> Value {
     json!({"model": MODEL, "input": "Go.", "tools": [{"type": tool}]})
 }
 
-/// The results that the model is told, in their order.
+/// The tool results that the model received, in order.
 pub fn told(asked: &Asked) -> Vec<&str> {
     let messages = asked.body["messages"].as_array().unwrap();
     let results = messages.iter().filter(|message| message["role"] == "tool");
@@ -139,7 +137,7 @@ async fn the_model_asks_for_the_time_and_answers_within_one_response() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_the_call_as_one_item_and_nothing_of_the_function() {
+async fn streams_show_a_call_as_one_item_without_the_function() {
     let bench = Bench::start().await;
     bench.upstream.reply(calls(true, "Wait.", &[call("c", "datetime", "{}")]));
     bench.upstream.reply(answer(true, "Now."));
@@ -187,7 +185,7 @@ async fn a_call_is_shown_before_its_result_is_there() {
 }
 
 #[tokio::test]
-async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
+async fn routing_metadata_and_the_usage_row_cover_all_turns() {
     let mut bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "charge", "{}"), call("c2", "charge", "{}")]));
     bench.upstream.reply(answer(false, "done"));
@@ -207,7 +205,7 @@ async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
 }
 
 #[tokio::test]
-async fn the_demonstration_model_uses_tools_too() {
+async fn the_demo_model_uses_tools_too() {
     let host = Setup::new().start();
     let request = json!({"model": "local/demo", "input": "Tell me the datetime in Europe/Paris.",
         "tools": [{"type": "service:datetime"}]});

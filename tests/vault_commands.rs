@@ -1,5 +1,5 @@
-//! What operators do to the vault: secrets, checks, backups, changes of keys; with the store free and against a
-//! running host.
+//! Operators' commands for the vault: secrets, verification, backups, key rotation; without a host
+//! and against a running host.
 
 mod audit;
 mod deletion;
@@ -14,7 +14,7 @@ use std::process::{Output, Stdio};
 
 const CANARY: &str = "canary-7f3a-value";
 
-/// A directory, served or not.
+/// A data directory with or without a host.
 enum Place {
     Free(Setup),
     Served(Box<Host>),
@@ -56,7 +56,7 @@ fn run(data: &Path, line: &str, input: &[u8]) -> Output {
     command.arg("--json").arg("--data").arg(data).args(line.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that does not read it may have ended before.
+    // The command may have ended without reading its input.
     child.stdin.take().unwrap().write_all(input).unwrap_or_default();
     child.wait_with_output().unwrap()
 }
@@ -91,7 +91,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
+fn secrets_are_put_listed_and_deleted_and_values_never_shown() {
     in_both_ways(|place| {
         let made = place.put("token", &format!("{CANARY}\n"), "");
         let fields: Vec<&str> = made.as_object().unwrap().keys().map(String::as_str).collect();
@@ -101,7 +101,7 @@ fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
         );
         assert_eq!(made["hosts"], serde_json::json!(["api.example.com", "b.example"]));
         assert_eq!(text(&made, "scope"), "workspace");
-        // One line end is dropped, a second one is part of the value.
+        // One final line end is dropped; a second one would be part of the value.
         let again = place.put("token", CANARY, "--workspace default");
         assert_eq!(
             (&again["fingerprint"], &again["created_at"]),
@@ -127,7 +127,7 @@ fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_is_refused_without_its_value() {
+fn an_invalid_secret_is_refused_without_its_value() {
     in_both_ways(|place| {
         let long = CANARY.repeat(65_537 / CANARY.len() + 1);
         for (line, input, says) in [
@@ -160,7 +160,7 @@ fn a_secret_that_cannot_be_is_refused_without_its_value() {
 #[test]
 fn the_longest_secret_fits_through_the_socket() {
     in_both_ways(|place| {
-        // Each of these characters takes six bytes on its way.
+        // Each of these characters takes six bytes as a JSON escape.
         let value = "\u{1}".repeat(65_535) + "x";
         place.put("long", &value, "");
         place.put("wide", &"\u{1F600}".repeat(65_536), "");
@@ -169,7 +169,7 @@ fn the_longest_secret_fits_through_the_socket() {
 }
 
 #[test]
-fn verify_counts_what_it_checked() {
+fn verify_reports_what_it_checked() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         place.put("b", CANARY, "--operator");
@@ -182,7 +182,7 @@ fn verify_counts_what_it_checked() {
 }
 
 #[test]
-fn the_audit_log_is_printed_in_whole_and_from_a_number_on() {
+fn the_audit_log_is_printed_completely_or_from_a_number_on() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let all = place.done("vault audit");
@@ -202,7 +202,7 @@ fn the_audit_log_is_printed_in_whole_and_from_a_number_on() {
 }
 
 #[test]
-fn a_backup_is_restored_into_a_directory_with_the_key_alone() {
+fn a_backup_is_restored_into_a_directory_with_only_the_key() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let backup = place.beside("backup");
@@ -214,11 +214,11 @@ fn a_backup_is_restored_into_a_directory_with_the_key_alone() {
 
         let data = place.beside("restored");
         let restore = format!("vault restore {}", backup.display());
-        // Without the root key, with another one, with the right one.
+        // Without the root key, then with another one, then with the right one.
         let complaint = failed(&run(&data, &restore, b""), &restore, 78);
         assert!(complaint.contains(text(&made, "root_key_id")), "{complaint}");
         std::fs::copy(place.data().join("root.key"), data.join("root.key")).unwrap();
-        // A host that ended leaves its disk reserve behind when an operator takes the store away.
+        // A host leaves its disk reserve in the directory when an operator moves the store away.
         std::fs::write(data.join("reserve"), [0; 4_096]).unwrap();
         let restored = done(&run(&data, &restore, b""), &restore);
         assert_eq!((&restored["seq"], &restored["secrets"]), (&made["seq"], &1.into()));
@@ -259,7 +259,7 @@ fn the_root_key_of_a_directory_is_replaced_in_place() {
         assert_eq!(place.done("status")["store"]["root_key_id"], done["root_key_id"]);
         place.put("b", CANARY, "");
         assert_eq!(place.done("vault verify")["ok"], true);
-        // Asked once more: it is so.
+        // Repeating the command changes nothing.
         assert_eq!(place.done(&line)["records"], 0);
         assert!(place.failed("vault rotate-root --new fd:9", 1).contains("descriptor 9"));
         place.failed("vault rotate-root --new nonsense", 2);
@@ -267,7 +267,7 @@ fn the_root_key_of_a_directory_is_replaced_in_place() {
 }
 
 #[test]
-fn requests_are_answered_while_the_root_key_changes_and_a_restart_needs_nothing() {
+fn requests_work_during_root_key_rotation_and_after_a_restart() {
     let host = Setup::new().start();
     let place = Place::Served(Box::new(host));
     for number in 0..5 {
@@ -291,7 +291,7 @@ fn requests_are_answered_while_the_root_key_changes_and_a_restart_needs_nothing(
 }
 
 #[test]
-fn a_configured_root_key_is_left_to_the_operator() {
+fn rotating_a_configured_root_key_leaves_the_configuration_to_the_operator() {
     let setup = Setup::new().config("[vault]\nroot_key = \"file:keys/first\"");
     std::fs::create_dir(setup.directory().join("keys")).unwrap();
     let second = setup.directory().join("keys/second");
@@ -304,7 +304,7 @@ fn a_configured_root_key_is_left_to_the_operator() {
     for word in [text(&done, "root_key_id"), text(&done, "previous_root_key_id"), "root_key"] {
         assert!(complaint.contains(word), "{complaint}");
     }
-    // Both keys configured: any order of events is fine.
+    // With both keys configured, the start works whatever happened before.
     let config = format!("[vault]\nroot_key = {new:?}\nroot_key_previous = \"file:keys/first\"\n");
     std::fs::write(setup.directory().join("both.toml"), config).unwrap();
     let both = setup.directory().join("both.toml");
@@ -331,10 +331,10 @@ fn the_recovery_key_opens_a_store_whose_root_key_is_lost() {
         place.done(&format!("vault backup {}", backup.display()));
         let data = place.beside("drill");
         std::fs::create_dir(&data).unwrap();
-        // The drill of the README: the recovery key on standard input, then a new root key.
+        // The documented recovery: the recovery key on standard input, then a new root key.
         std::fs::write(data.join("cofferdam.toml"), "[vault]\nroot_key = \"fd:0\"\n").unwrap();
         let restore = format!("vault restore {}", backup.display());
-        // Each of these warns that a root key is due.
+        // Each of these commands warns that a new root key is needed.
         let warned = |line: &str| -> Value {
             let output = run(&data, line, key.as_bytes());
             assert!(output.status.success(), "{line}: {output:?}");
@@ -393,7 +393,7 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 }
 
 #[test]
-fn people_are_told_in_sentences() {
+fn text_output_is_readable() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
@@ -423,7 +423,7 @@ fn people_are_told_in_sentences() {
 }
 
 #[test]
-fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
+fn a_host_killed_during_root_key_rotation_starts_again() {
     let mut host = Setup::new().start();
     for number in 0..8 {
         host.command(&["workspace", "create", &format!("w{number}")]);
@@ -436,7 +436,7 @@ fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
         let data = host.data();
         std::thread::scope(|scope| {
             let rotation = scope.spawn(|| run(&data, &line, b"").status.code());
-            // Later and later: from before the first commit to after the last.
+            // Kill later in each round: from before the first commit to after the last.
             for _ in 0..round {
                 host.command(&["status"]);
             }
@@ -447,7 +447,7 @@ fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
         let status = host.command(&["status"]);
         assert_eq!(status["store"]["next_root_key_id"], Value::Null, "{status}");
         assert_eq!(host.command(&["vault", "verify"])["secrets"], 8);
-        // Told again, it is so either way.
+        // Repeating the command succeeds in either case.
         let done = done(&run(&data, &line, b""), &line);
         assert_eq!(host.command(&["status"])["store"]["root_key_id"], done["root_key_id"]);
     }

@@ -1,5 +1,5 @@
-//! Lists the plugins of `plugins/` so that the program carries them: a copied
-//! binary runs alone. Nothing is built here; the components are in git.
+//! Embeds the manifests and components of `plugins/` in the program, so that a copied binary needs
+//! no other files. Nothing is compiled here; the components are in git.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -12,7 +12,8 @@ fn main() -> io::Result<()> {
     for manifest in manifests(&plugins)? {
         let component = manifest.with_extension("wasm");
         let name = manifest.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // A manifest whose component is not built yet is left out: the host says what is missing.
+        // A plugin without its component is left out with a warning: the build of the host must not
+        // depend on the components.
         if !component.exists() {
             println!("cargo::warning=plugins/{name}.toml has no component beside it");
             continue;

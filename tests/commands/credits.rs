@@ -1,10 +1,10 @@
-//! What operators type about money.
+//! Operators' commands about money.
 
 use super::{done, failed, find, in_both_ways};
 use serde_json::json;
 
 #[test]
-fn credit_is_added_shown_and_forgotten() {
+fn credit_is_added_shown_and_removed() {
     in_both_ways(|run| {
         let shown = done(run, "credits show default");
         assert_eq!((&shown["workspace"], &shown["credit"]), (&json!("default"), &json!("unlimited")));
@@ -26,7 +26,7 @@ fn credit_is_added_shown_and_forgotten() {
 }
 
 #[test]
-fn what_is_no_amount_or_too_much_of_one_changes_nothing() {
+fn invalid_amounts_change_nothing() {
     in_both_ways(|run| {
         for (amount, why) in [
             ("1,50", "an amount is a number of dollars"),
@@ -61,13 +61,14 @@ fn limits_of_a_key_are_set_and_listed() {
 }
 
 #[test]
-fn usage_is_asked_for_by_days_that_are_kept() {
+fn usage_is_shown_for_the_days_that_are_kept() {
     in_both_ways(|run| {
         for line in ["usage", "usage --by key --days 92", "usage --by model --workspace default --limit 5"] {
             let usage = done(run, line);
             assert_eq!((&usage["groups"], &usage["total"]["requests"]), (&json!([]), &json!(0)), "{line}");
         }
-        // A day before the kept ones begins at the first of them, as the most days do.
+        // A start before the kept days is moved to the first kept day, as with the maximum of
+        // `--days`.
         let all = done(run, "usage --since 1999-01-31");
         assert_eq!(all["from"], done(run, "usage --days 92")["from"]);
         assert!(failed(run, "usage --since yesterday", 1).contains("written like 2026-01-31"));

@@ -1,4 +1,4 @@
-//! Which commands make a store in a directory that holds none.
+//! Which commands create a store in a directory without one.
 
 use super::{done, failed, mode, text};
 use crate::kit::host::{Setup, program};
@@ -29,7 +29,7 @@ const WRITING: [&str; 6] = [
 ];
 
 #[test]
-fn a_command_that_reads_makes_nothing_and_names_the_directory() {
+fn reading_commands_create_nothing_and_name_the_directory() {
     for line in READING {
         let setup = Setup::new();
         let data = setup.data();
@@ -44,7 +44,7 @@ fn a_command_that_reads_makes_nothing_and_names_the_directory() {
         std::fs::create_dir(&data).unwrap();
         fails();
         assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "{line} made a file");
-        // As a command leaves the directory that needs no store.
+        // A command that needs no store leaves a lock file behind.
         std::fs::write(data.join("lock"), "").unwrap();
         fails();
         assert!(!data.join("store").exists() && !data.join("root.key").exists(), "{line}");
@@ -52,7 +52,7 @@ fn a_command_that_reads_makes_nothing_and_names_the_directory() {
 }
 
 #[test]
-fn a_command_that_writes_makes_a_store_and_names_its_full_path_once() {
+fn writing_commands_create_a_store_and_name_its_full_path_once() {
     for line in WRITING {
         let setup = Setup::new();
         let run = || {
@@ -71,13 +71,13 @@ fn a_command_that_writes_makes_a_store_and_names_its_full_path_once() {
         let document: Value = serde_json::from_slice(&first.stdout).unwrap();
         assert!(document.is_object(), "{line}: {document}");
         assert_eq!((mode(&place), mode(&place.join("root.key"))), (0o700, 0o600), "{line}");
-        // A name may be taken by now, but the store is there.
+        // The second run may fail because its name is taken, but the store exists.
         assert!(!String::from_utf8(run().stderr).unwrap().contains("made a store"), "{line}");
     }
 }
 
 #[test]
-fn a_store_that_was_taken_away_is_not_replaced() {
+fn a_missing_store_beside_its_anchor_is_not_replaced() {
     let setup = Setup::new();
     assert!(setup.command_output(&["workspace", "create", "acme"]).status.success());
     std::fs::rename(setup.data().join("store"), setup.directory().join("away")).unwrap();
@@ -89,12 +89,12 @@ fn a_store_that_was_taken_away_is_not_replaced() {
 }
 
 #[test]
-fn a_host_makes_a_key_in_a_store_that_another_command_made() {
+fn a_host_creates_a_key_in_a_store_that_a_command_created() {
     let setup = Setup::new();
     assert!(setup.command_output(&["key", "create", "--no-scope"]).status.success());
     let listed = done(&|arguments| setup.command_output(arguments), "key list");
     assert_eq!(text(&listed[0], "kind"), "unscoped");
     let host = setup.start();
-    // A key without a workspace opens no route for requests: the host makes one that does.
+    // The existing key has no workspace and cannot send requests, so the host creates another one.
     assert!(host.key.starts_with("cfd_"), "{}", host.banner);
 }

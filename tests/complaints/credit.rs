@@ -1,6 +1,7 @@
-//! Complaint 11 (a budget lets requests through, or blocks with money left) inside one request: each later turn of a
-//! tool loop and each question to another model is looked at like a request of its own. And complaint 16 (token counts
-//! are missing, so that bills undercount).
+//! Users of other gateways complain that a budget lets requests through, or blocks while money is
+//! left. Here inside one request: each later turn of a tool loop and each question to another model
+//! is checked like a request of its own. Also the complaint that missing token counts make bills
+//! too low.
 
 use crate::kit::client::{Client, last_response};
 use crate::kit::config::{MODEL, provider};
@@ -14,7 +15,7 @@ use crate::tools::told;
 use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 
-/// What a turn of the client's model costs, in dollars: ten tokens at a millionth.
+/// The cost of a turn of the client's model, in dollars: ten tokens at a millionth.
 const TURN: f64 = 0.000_01;
 
 const ASKER: &str = "[plugins.tool-asker]\nimports = [\"model\"]\n";
@@ -25,7 +26,7 @@ fn credit(models: &Models) -> (f64, f64) {
 }
 
 #[tokio::test]
-async fn a_later_turn_is_refused_like_a_first_one_and_only_then() {
+async fn later_turns_are_refused_under_the_same_conditions_as_the_first() {
     for streamed in [false, true] {
         let mut models = Models::with("").await;
         models.host.command(&["credits", "add", "default", "0.000015"]);
@@ -61,8 +62,8 @@ async fn a_later_turn_is_refused_like_a_first_one_and_only_then() {
 }
 
 #[tokio::test]
-async fn a_question_is_refused_when_nothing_is_left_and_its_tool_is_told() {
-    // The client's own model is free, so that nothing keeps it from going on.
+async fn a_question_without_credit_is_refused_and_its_tool_gets_the_error() {
+    // The client's own model is free, so that the request itself can go on without credit.
     let models = Models::priced(ASKER, [0, 2, 0, 0]).await;
     models.host.command(&["credits", "add", "default", "0.00002"]);
     let ask = json!({"text": question("m/a").to_string()}).to_string();
@@ -79,14 +80,14 @@ async fn a_question_is_refused_when_nothing_is_left_and_its_tool_is_told() {
         told(&asked[2]).iter().map(|told| serde_json::from_str(told).unwrap()).collect();
     assert_eq!(results[0][0]["text"], "Because.");
     assert_eq!(results[1][0]["failure"], "ErrorKind::PaymentRequired", "{results:?}");
-    // The answer, and what the tool itself takes for each call.
+    // The answer to the question, and the tool's own fee for each call.
     assert_eq!(credit(&models), (0.000_022, 0.0));
     let next = Client::new(&models.host).post("/responses", &with_tools(&json!([]))).await;
     assert_eq!(next.status, 402, "{}", next.text);
 }
 
 #[tokio::test]
-async fn complaint_16_what_a_provider_does_not_count_is_estimated_and_told() {
+async fn missing_usage_is_estimated_and_marked() {
     let upstream = Upstream::start().await;
     let endpoint = "{ provider = \"one\", model = \"m\", input = 1, output = 1 }";
     let config = provider("one", "openai-chat", &upstream.base)
@@ -94,7 +95,7 @@ async fn complaint_16_what_a_provider_does_not_count_is_estimated_and_told() {
         + &format!("[[models]]\nid = \"test/embed\"\nkind = \"embeddings\"\nendpoints = [{endpoint}]\n");
     let mut host = Setup::new().config(&config).start();
     let client = Client::new(&host);
-    // Sixteen letters are four tokens.
+    // Sixteen letters are estimated as four tokens.
     let message = json!({"role": "assistant", "content": "sixteen letters."});
     let whole = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});

@@ -1,5 +1,5 @@
-//! Complaint 11 once more: what a request may cost is estimated before it is sent, and an estimate that does not see
-//! pictures, files, sealed reasoning or schemas lets many requests spend the same credit at the same time.
+//! The cost of a request is estimated before it is sent. If the estimate missed pictures, files,
+//! sealed reasoning or schemas, many concurrent requests could spend the same credit.
 
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, provider};
@@ -9,10 +9,10 @@ use crate::kit::store::usage_of;
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 42;
 
-/// [`MODEL`] for three dollars a million tokens.
+/// [`MODEL`] at three dollars per million tokens.
 fn host(adapter: &str, upstream: &Upstream) -> Host {
     let endpoint = "{ provider = \"one\", model = \"m\", input = 3, output = 3 }";
     let config = provider("one", adapter, &upstream.base)
@@ -20,7 +20,7 @@ fn host(adapter: &str, upstream: &Upstream) -> Host {
     Setup::new().config(&config).start()
 }
 
-/// A workspace of its own with a cent of credit, and a client of it.
+/// A client of a new workspace with one cent of credit.
 fn poor(host: &Host, name: &str) -> Client {
     host.command(&["workspace", "create", name]);
     host.command(&["credits", "add", name, "0.01"]);
@@ -39,7 +39,7 @@ fn assert_busy(answer: &Answer) {
     assert_eq!(answer.body["error"]["metadata"]["error_type"], "payment_required", "{}", answer.text);
 }
 
-/// Bodies that cost more than a cent by one thing alone.
+/// Bodies that cost more than a cent, each for a single reason.
 fn dear() -> Vec<(&'static str, Value)> {
     let data = "QUFB".repeat(4_000);
     let long = "word ".repeat(800);
@@ -71,9 +71,9 @@ fn dear() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alone() {
+async fn concurrent_requests_spend_no_more_than_a_single_one() {
     let upstream = Upstream::start().await;
-    // Three dollars of input and a token of output, whatever was asked.
+    // The provider reports three dollars of input and one token of output for every request.
     let usage = json!({"input_tokens": 1_000_000, "output_tokens": 1, "total_tokens": 1_000_001});
     let body = json!({"id": "resp_up", "object": "response", "status": "completed", "output": [script::message("a")],
         "usage": usage});
@@ -92,14 +92,14 @@ async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_ended() {
+async fn a_request_that_may_cost_too_much_is_refused_until_others_end() {
     let upstream = Upstream::start().await;
     let host = host("openai-chat", &upstream);
     let client = poor(&host, "poor");
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
     words.send(sse_event(&script::word("a"))).await.unwrap();
-    // 3,216 tokens of the 3,333 that a cent buys.
+    // 3,216 of the 3,333 tokens that a cent buys.
     let small = json!({"model": MODEL, "input": "x".repeat(3_200), "max_output_tokens": 16});
     let mut running = client.open(&small).await;
     running.until("response.output_text.delta").await;
@@ -108,7 +108,7 @@ async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_e
     let mut streamed = large.clone();
     streamed["stream"] = true.into();
     assert_busy(&client.post("/responses", &streamed).await);
-    // What fits is never held back.
+    // A request that fits into the remaining credit runs at once.
     upstream.reply(script::chat("fits"));
     let fits = json!({"model": MODEL, "input": "x".repeat(30), "max_output_tokens": 16});
     assert_eq!(client.post("/responses", &fits).await.output_text(), "fits");
@@ -119,7 +119,7 @@ async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_e
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_requests_that_fit_together_run_together() {
+async fn requests_that_fit_into_the_credit_run_concurrently() {
     let upstream = Upstream::start().await;
     let mut host = host("openai-chat", &upstream);
     let client = poor(&host, "poor");
@@ -135,7 +135,7 @@ async fn complaint_11_requests_that_fit_together_run_together() {
     }
     assert_eq!(upstream.asked().len(), 10);
     drop(running);
-    // Nothing is reserved once all are gone.
+    // Nothing is reserved after all requests have ended.
     while host.command(&["credits", "show", "poor"])["reserved"] != json!(0) {
         tokio::task::yield_now().await;
     }

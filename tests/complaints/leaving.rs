@@ -1,5 +1,5 @@
-//! Complaint 12 once more: a client that leaves before the provider has said what an answer used has used it all the
-//! same. Where endpoints think without a word, that is most of the bill.
+//! A client that leaves before the provider has reported the usage is still charged for it. For
+//! endpoints that reason before they send any text, the reasoning is most of the cost.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::Client;
@@ -12,10 +12,10 @@ use cofferdam_store::{UsageOutcome, UsageRow};
 use serde_json::{Value, json};
 
 const DOLLAR: u64 = 1_000_000_000_000;
-/// Tokens of reasoning that a provider tells of in the end.
+/// Reasoning tokens that the provider reports at the end.
 const THOUGHT: u64 = 100_000;
 
-/// [`MODEL`] at chat providers, a dollar a token, each endpoint with more members.
+/// [`MODEL`] at chat providers at a dollar per token, with more members for each endpoint.
 fn host(endpoints: &[(&Upstream, &str)], more: &str) -> Host {
     let (mut providers, mut list) = (String::new(), String::new());
     for (name, (upstream, members)) in ["a", "b"].into_iter().zip(endpoints) {
@@ -42,7 +42,8 @@ fn ending() -> [Value; 3] {
     ]
 }
 
-/// Waits until the host has noticed that a client which was getting a stream has left, or one that was waiting.
+/// Waits until the host has noticed that the client left, during its stream or while it waited for
+/// the response.
 async fn noticed(host: &Host, was_getting: bool) {
     let sample = if was_getting {
         "cofferdam_streams_abandoned_total"
@@ -52,7 +53,7 @@ async fn noticed(host: &Host, was_getting: bool) {
     Admin::new(host).until_metric(sample, 1).await;
 }
 
-/// Asks, and leaves as soon as the provider was asked.
+/// Sends a request and leaves as soon as the provider has received it.
 async fn give_up(client: &Client, upstream: &Upstream, body: &Value) {
     tokio::select! {
         answer = client.post("/responses", body) => panic!("{}", answer.text),
@@ -60,7 +61,7 @@ async fn give_up(client: &Client, upstream: &Upstream, body: &Value) {
     }
 }
 
-/// Waits until a request has left its row.
+/// Waits until this many requests have a usage row.
 fn settled(host: &Host, requests: u64) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while host.command(&["usage"])["total"]["requests"] != json!(requests) {
@@ -75,7 +76,7 @@ fn only_row(host: &mut Host) -> UsageRow {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
+async fn a_reasoning_endpoint_is_read_on_for_its_usage() {
     for (reasons, words) in [
         (", supports = [\"reasoning\"]", 1),
         (", supports = [\"reasoning\"]", 0),
@@ -88,7 +89,7 @@ async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
         upstream.reply(reply);
         sender.send(sse_event(&opening())).await.unwrap();
         if words == 0 {
-            // The head of the stream has not come to the client yet: it leaves while the model thinks.
+            // The client has received no response head yet: it leaves while the model reasons.
             let mut body = request();
             body["stream"] = true.into();
             give_up(&client, &upstream, &body).await;
@@ -100,7 +101,7 @@ async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
         }
         noticed(&host, words > 0).await;
         for event in ending() {
-            // The host goes once it knows the usage.
+            // The host closes the connection once it has the usage, so sending may fail.
             sender.send(sse_event(&event)).await.ok();
         }
         drop(sender);
@@ -113,7 +114,7 @@ async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_a_whole_answer_is_read_on_too() {
+async fn a_whole_response_is_read_on_too() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, ", supports = [\"reasoning\"]")], "");
     let client = Client::new(&host);
@@ -132,7 +133,7 @@ async fn complaint_12_a_whole_answer_is_read_on_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_has_reasoned_is_read_on_and_further_turns_are_not_begun() {
+async fn an_endpoint_that_has_reasoned_is_read_on_without_further_turns() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, "")], "");
     let client = Client::new(&host);
@@ -166,7 +167,7 @@ async fn complaint_12_an_endpoint_that_has_reasoned_is_read_on_and_further_turns
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_without_a_word_of_usage_what_was_seen_is_charged_at_least() {
+async fn without_reported_usage_at_least_the_received_output_is_charged() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, ", supports = [\"reasoning\"]")], "");
     let client = Client::new(&host);
@@ -185,7 +186,7 @@ async fn complaint_12_without_a_word_of_usage_what_was_seen_is_charged_at_least(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_does_not_reason_is_cancelled_at_once() {
+async fn an_endpoint_that_does_not_reason_is_cancelled_at_once() {
     let mut upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, "")], "");
     let client = Client::new(&host);
@@ -202,7 +203,7 @@ async fn complaint_12_an_endpoint_that_does_not_reason_is_cancelled_at_once() {
 }
 
 #[tokio::test]
-async fn complaint_12_an_attempt_that_is_not_answered_in_time_is_charged_its_input() {
+async fn an_attempt_that_times_out_is_charged_its_input() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[(&a, ", first_event_ms = 300"), (&b, "")], "[routing]\neject = false\n");
     let client = Client::new(&host);

@@ -1,4 +1,5 @@
-//! Complaints about who is counted and who refused: 13, 16 and 21.
+//! Complaints about other gateways: scanners without a key exhaust them, tokens of streams are not
+//! counted, and errors do not say who refused.
 
 use crate::kit::client::{Answer, Client, http};
 use crate::kit::config::{MODEL, single};
@@ -9,10 +10,11 @@ use crate::kit::upstream::{Reply, Upstream};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Requests of a scanner before memory is looked at, and after.
+/// Requests of a scanner before the first measurement of memory.
 const WARM_UP: usize = 300;
 const SCANS: usize = 3_000;
-/// What so many requests may leave behind: less than 3 KiB each, were it to grow with them.
+/// The memory that these requests may leave behind: less than 3 KiB each, if it grew with their
+/// number.
 const GROWTH_KIB_MAX: u64 = 8 * 1024;
 
 fn request() -> Value {
@@ -24,7 +26,7 @@ fn refused_by(answer: &Answer) -> (&str, &str) {
     (metadata["refused_by"].as_str().unwrap_or(""), metadata["provider_name"].as_str().unwrap_or(""))
 }
 
-/// Memory of the process that is in use, in KiB.
+/// The resident memory of the process, in KiB.
 fn resident_kib(host: &Host) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -35,7 +37,7 @@ fn commits(host: &Host) -> u64 {
     host.command(&["vault", "audit"]).as_array().unwrap().last().unwrap()["seq"].as_u64().unwrap()
 }
 
-/// Asks everywhere, now without a key and now with one of its own making.
+/// Sends requests to all routes, alternately without a key and with an invented one.
 async fn scan(host: &Host, count: usize) {
     let http = http().build().unwrap();
     let paths = ["responses", "embeddings", "keys", "credits", "vault/secrets", "none"];
@@ -50,9 +52,10 @@ async fn scan(host: &Host, count: usize) {
     }
 }
 
-/// 13: an unauthenticated scanner wrote 91,000 rows, and then the page of them killed the process.
+/// In another gateway an unauthenticated scanner wrote 91,000 rows, and the page that listed them
+/// crashed the process.
 #[tokio::test]
-async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
+async fn a_scanner_without_a_key_causes_no_writes_and_no_memory_growth() {
     let mut host = Setup::new().config("[limits]\nrequests_per_minute = 10\ntokens_per_minute = 10").start();
     host.until_all_compiled();
     let before = commits(&host);
@@ -61,14 +64,14 @@ async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
     scan(&host, SCANS).await;
     let grown = resident_kib(&host).saturating_sub(warm);
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
-    // The audit log tells of it, in a record a minute and not in one a request.
+    // The audit log has one record per minute for refused tokens, not one per request.
     assert!(commits(&host) - before < 10);
     assert!(usage_of(&mut host).is_empty());
 }
 
-/// 13: no page is without a bound.
+/// All lists have a maximum page size.
 #[tokio::test]
-async fn c13_pages_are_bounded() {
+async fn pages_are_bounded() {
     let host = Setup::new().start();
     let key = host.command(&["key", "create", "--provisioning", "--workspace", "default"]);
     let client = Client::with_key(&host, key["key"].as_str().unwrap());
@@ -81,9 +84,9 @@ async fn c13_pages_are_bounded() {
     }
 }
 
-/// 16: tokens of streams were not counted, so that limits and bills came short.
+/// In other gateways the tokens of streams were not counted, so limits and bills were too low.
 #[tokio::test]
-async fn c16_a_streams_tokens_are_those_of_the_same_answer_in_one_body() {
+async fn a_stream_is_charged_like_the_same_response_in_one_body() {
     let a = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let client = Client::new(&host);
@@ -96,9 +99,9 @@ async fn c16_a_streams_tokens_are_those_of_the_same_answer_in_one_body() {
     assert_eq!(tokens, [(7, 3), (7, 3)]);
 }
 
-/// 21: the gateway's own limit looked like the provider's.
+/// In other gateways a refusal by the gateway's own limit looked like one by the provider.
 #[tokio::test]
-async fn c21_every_refusal_says_whether_the_host_or_the_provider_refused() {
+async fn every_refusal_says_whether_the_host_or_the_provider_refused() {
     let a = Upstream::start().await;
     let config = "[limits]\nrequests_per_minute = 12\n".to_owned() + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();

@@ -1,5 +1,6 @@
-//! Budgets and bills: complaints 11 (a budget lets requests through, or blocks with money left), 12 (a client
-//! goes away, and what it is charged is a matter of luck) and 13 (usage pages that never end).
+//! Budgets and bills. Complaints about other gateways: a budget lets requests through or blocks
+//! with money left, the charge for a client that leaves is arbitrary, and usage pages have no
+//! bound.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, Events};
@@ -14,13 +15,13 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Sender;
 
-/// How long anything may take before a test fails.
+/// How long a step may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DOLLAR: u64 = 1_000_000_000_000;
-/// What a scripted answer costs: 7 tokens in, 3 out, a dollar each.
+/// The cost of a scripted response: 7 tokens in and 3 out, at a dollar each.
 const ANSWER: u64 = 10 * DOLLAR;
 
-/// A model at one chat provider, a dollar a token.
+/// A model at one chat provider, at a dollar per token.
 fn dear(upstream: &Upstream) -> String {
     let endpoint = "{ provider = \"one\", model = \"m\", input = 1000000, output = 1000000 }";
     provider("one", "openai-chat", &upstream.base)
@@ -28,14 +29,14 @@ fn dear(upstream: &Upstream) -> String {
         + &format!("[[models]]\nid = \"test/embed\"\nkind = \"embeddings\"\nendpoints = [{endpoint}]\n")
 }
 
-/// A host whose workspace has so many dollars.
+/// A host whose default workspace has this much credit.
 fn prepaid(upstream: &Upstream, dollars: &str) -> Host {
     let host = Setup::new().config(&dear(upstream)).start();
     host.command(&["credits", "add", "default", dollars]);
     host
 }
 
-/// Ten tokens of output at most, and about one of input.
+/// Ten tokens of output at most, and about one token of input.
 fn request() -> Value {
     json!({"model": MODEL, "input": "x", "max_output_tokens": 10})
 }
@@ -46,14 +47,14 @@ async fn ask(client: &Client, upstream: &Upstream) -> Answer {
     client.post("/responses", &request()).await
 }
 
-/// Left, spent and reserved, in dollars.
+/// Credit left, spent and reserved, in dollars.
 fn credit(host: &Host) -> (f64, f64, f64) {
     let shown = host.command(&["credits", "show", "default"]);
     let dollars = |name: &str| shown[name].as_f64().unwrap_or(f64::NAN);
     (dollars("left"), dollars("spent"), dollars("reserved"))
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition is true.
 fn until(is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -61,7 +62,7 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the provider was asked.
+/// Waits until the provider has received a request.
 async fn asked(upstream: &Upstream) {
     while upstream.asked().is_empty() {
         tokio::task::yield_now().await;
@@ -75,7 +76,7 @@ fn assert_refused(answer: &Answer, limit: &str) {
     assert_eq!(answer.body["error"]["metadata"]["limit"], limit, "{}", answer.text);
 }
 
-/// A stream that the client reads up to its first word, and the way to more words.
+/// A stream that the client has read up to its first word, and the sender for more words.
 async fn speaking(client: &Client, upstream: &Upstream) -> (Events, Sender<String>) {
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -86,7 +87,7 @@ async fn speaking(client: &Client, upstream: &Upstream) -> (Events, Sender<Strin
 }
 
 #[tokio::test]
-async fn complaint_11_credit_is_refused_when_there_is_none_and_only_then() {
+async fn requests_are_refused_only_without_credit() {
     let upstream = Upstream::start().await;
     let mut host = prepaid(&upstream, "15");
     let client = Client::new(&host);
@@ -109,7 +110,7 @@ async fn complaint_11_credit_is_refused_when_there_is_none_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_what_runs_is_reserved_and_given_back() {
+async fn running_requests_are_reserved_and_released() {
     let upstream = Upstream::start().await;
     let host = prepaid(&upstream, "15");
     let client = Client::new(&host);
@@ -137,7 +138,7 @@ async fn complaint_11_what_runs_is_reserved_and_given_back() {
 }
 
 #[tokio::test]
-async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
+async fn every_way_to_end_releases_the_reservation() {
     let upstream = Upstream::start().await;
     let mut host = prepaid(&upstream, "1000");
     let client = Client::new(&host);
@@ -175,7 +176,7 @@ async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
 }
 
 #[tokio::test]
-async fn complaint_11_a_key_has_limits_of_its_own() {
+async fn a_key_has_its_own_spending_limits() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&dear(&upstream)).start();
     let line = "key create --workspace default --limit-day 12.5 --limit-total 100";
@@ -202,7 +203,7 @@ async fn complaint_11_a_key_has_limits_of_its_own() {
 }
 
 #[tokio::test]
-async fn complaint_11_a_key_may_spend_again_when_the_calendar_says() {
+async fn a_keys_limit_resets_with_the_calendar() {
     const DAY_S: i64 = 24 * 60 * 60;
     let upstream = Upstream::start().await;
     let setup = Setup::new().config(&dear(&upstream));
@@ -219,11 +220,11 @@ async fn complaint_11_a_key_may_spend_again_when_the_calendar_says() {
     assert_refused(&ask(&limited, &upstream).await, "total");
     let host = host.restart();
     let limited = Client::with_key(&host, made["key"].as_str().unwrap());
-    // The next process has the true date again: a date that steps back opens nothing.
+    // The next process has the true date again: a date that steps back does not open a new window.
     assert_refused(&ask(&limited, &upstream).await, "day");
 }
 
-/// Opens a stream of so many words of a token each and leaves in the middle of it.
+/// Opens a stream with this many words of one token each and leaves in the middle of it.
 async fn leave(client: &Client, upstream: &Upstream, words: usize) -> Sender<String> {
     let (sender, reply) = Reply::fed();
     upstream.reply(reply);
@@ -237,7 +238,7 @@ async fn leave(client: &Client, upstream: &Upstream, words: usize) -> Sender<Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_served() {
+async fn five_hundred_clients_that_leave_are_charged_what_was_served() {
     const CLIENTS: usize = 500;
     const AT_ONCE: usize = 50;
     let upstream = Upstream::start().await;
@@ -245,7 +246,8 @@ async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_serve
     let client = Client::new(&host);
     let mut served = 0;
     for batch in 0..CLIENTS / AT_ONCE {
-        // All of a batch alike, for nobody knows whose connection takes which reply.
+        // All streams of a batch are equal, because it is not determined which connection gets
+        // which reply.
         let words = 1 + batch % 7;
         let leaving = (0..AT_ONCE).map(|_| leave(&client, &upstream, words));
         let connections = futures_util::future::join_all(leaving).await;
@@ -273,7 +275,7 @@ async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_serve
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_a_client_that_does_not_wait_for_a_whole_answer_is_charged_its_input() {
+async fn a_client_that_leaves_a_whole_response_is_charged_its_input() {
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Hang);
     let mut host = Setup::new().config(&dear(&upstream)).start();
@@ -292,7 +294,7 @@ async fn complaint_12_a_client_that_does_not_wait_for_a_whole_answer_is_charged_
 }
 
 #[tokio::test]
-async fn a_row_tells_how_many_endpoints_were_asked() {
+async fn a_usage_row_counts_the_attempts() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(500, "no"));
@@ -307,7 +309,7 @@ async fn a_row_tells_how_many_endpoints_were_asked() {
 }
 
 #[tokio::test]
-async fn complaint_13_usage_is_summed_and_bounded_and_strangers_leave_nothing() {
+async fn usage_is_summed_and_bounded_and_unauthenticated_requests_leave_no_rows() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);

@@ -1,4 +1,5 @@
-//! Fallbacks, streams that break, conversations that move, and what one attempt leaves for the next.
+//! Complaints about other gateways: fallbacks, streams that break, conversations that change
+//! providers, and attempts that influence later ones.
 
 use crate::kit::client::{Answer, Client, last_response, text_of, types_of};
 use crate::kit::config::{MODEL, model, priced, provider, several, single};
@@ -18,8 +19,9 @@ async fn ask(host: &Host, request: &Value) -> Answer {
     Client::new(host).post_with("/responses", request, &METADATA).await
 }
 
-/// Complaint 2: the provider's first events are valid and the quota error comes later, so that no fallback runs.
-/// Every dialect's form of it is in `streaming::every_dialect_takes_back_what_fails_before_its_first_word`.
+/// In other gateways the provider's first events are valid and the quota error comes later, so no
+/// fallback runs. Every dialect's form of it is tested in
+/// `streaming::every_dialect_falls_back_before_its_first_word`.
 #[tokio::test]
 async fn a_quota_error_behind_valid_first_events_runs_the_fallback() {
     let (own, chat) = (Upstream::start().await, Upstream::start().await);
@@ -46,13 +48,14 @@ async fn a_quota_error_behind_valid_first_events_runs_the_fallback() {
     assert!(attempts[0]["error_type"].is_string(), "{attempts}");
 }
 
-/// Complaint 5: an answer that is cut ends like a whole one. What a cut stream is told as stands in
-/// `streaming::an_answer_that_breaks_off_is_failed_and_never_completed`; the endpoint is avoided after it, too.
+/// In other gateways a response that is cut off ends like a complete one. The event that ends such
+/// a stream is tested in `streaming::response_that_breaks_off_fails_and_never_completes`; here the
+/// endpoint is also avoided afterwards.
 #[tokio::test]
-async fn an_endpoint_that_cuts_answers_is_failed_and_avoided() {
+async fn an_endpoint_that_cuts_off_responses_is_avoided() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
-    // Nothing but the price, which is none at a, decides.
+    // Only the price decides the order: endpoint `a` is free.
     let request = json!({"model": MODEL, "input": "x"});
     a.reply(Reply::cut(&[script::opening(), word("half")]));
     let events = Client::new(&host).stream_with(&request, &METADATA).await;
@@ -65,9 +68,9 @@ async fn an_endpoint_that_cuts_answers_is_failed_and_avoided() {
     assert_eq!(a.asked().len(), 1, "it failed within the last half minute");
 }
 
-/// Complaint 6: an error inside a stream that began with 200 becomes an empty, completed answer.
+/// In other gateways an error inside a stream with status 200 becomes an empty, completed response.
 #[tokio::test]
-async fn an_error_inside_a_stream_is_a_failure_of_its_kind_and_no_empty_answer() {
+async fn an_error_inside_a_stream_fails_the_response() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let error = json!({"error": {"message": "overloaded", "type": "overloaded_error", "code": 529}});
@@ -83,7 +86,7 @@ async fn an_error_inside_a_stream_is_a_failure_of_its_kind_and_no_empty_answer()
     assert_eq!(response["output"][0]["status"], "incomplete", "what was said stays");
 }
 
-/// Complaint 7: a fallback that fails too has shown the client its first events, and a 200.
+/// In other gateways a fallback that fails as well has already sent events and a 200 to the client.
 #[tokio::test]
 async fn fallbacks_that_fail_too_show_nothing() {
     let upstreams = [Upstream::start().await, Upstream::start().await, Upstream::start().await];
@@ -107,9 +110,9 @@ async fn fallbacks_that_fail_too_show_nothing() {
     assert!(!answer.text.contains("response.created"), "{}", answer.text);
 }
 
-/// Complaint 9: the fallback never runs although the first provider answers 503.
+/// In other gateways the fallback does not run although the first provider answers 503.
 #[tokio::test]
-async fn a_503_goes_to_the_next_provider_without_being_asked_to() {
+async fn a_503_falls_back_to_the_next_provider_by_default() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -123,7 +126,8 @@ async fn a_503_goes_to_the_next_provider_without_being_asked_to() {
     assert_eq!(metadata["summary"], "available=2, selected=b, failed=1");
 }
 
-/// Complaint 10: the turns of one conversation land on different providers. More in `routing::sessions`.
+/// In other gateways the turns of one conversation go to different providers. More tests in
+/// `routing::sessions`.
 #[tokio::test]
 async fn a_conversation_stays_with_its_provider_until_that_fails() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
@@ -134,7 +138,7 @@ async fn a_conversation_stays_with_its_provider_until_that_fails() {
     for turn in 0..24 {
         for (upstream, name) in [(&a, "a"), (&b, "b")] {
             upstream.clear();
-            // In the twelfth turn the endpoint that has the conversation breaks.
+            // In the twelfth turn the endpoint of the conversation fails.
             let breaks = turn == 12 && answered.last().is_some_and(|last| last == name);
             let reply = breaks.then(|| script::refusal(500, "broken"));
             upstream.reply(reply.unwrap_or_else(|| script::chat(name)));
@@ -146,13 +150,14 @@ async fn a_conversation_stays_with_its_provider_until_that_fails() {
     assert!(after.iter().all(|name| *name == after[0] && *name != before[0]), "{answered:?}");
 }
 
-/// Complaint 14: rows vanish when a provider repeats its ids, and a failed request does not say who failed.
+/// In other gateways rows are lost when a provider repeats its ids, and a failed request does not
+/// name the provider that failed.
 #[tokio::test]
-async fn every_answer_has_its_row_and_every_failure_its_provider() {
+async fn every_response_has_a_usage_row_and_every_failure_names_its_provider() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     for _ in 0..3 {
-        // The same id of the provider's each time.
+        // The provider uses the same id each time.
         a.reply(script::chat("fine"));
         assert_eq!(ask(&host, &request()).await.status, 200);
     }
@@ -169,9 +174,9 @@ async fn every_answer_has_its_row_and_every_failure_its_provider() {
     assert!(rows.iter().all(|row| row.request_id.starts_with("resp_")), "{rows:?}");
 }
 
-/// Complaint 16: the tokens of streams are not counted.
+/// In other gateways the tokens of streams are not counted.
 #[tokio::test]
-async fn tokens_told_behind_the_end_of_a_stream_are_counted() {
+async fn tokens_reported_after_the_end_of_a_stream_are_counted() {
     let a = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &a.base)).start();
     a.reply(script::chat_stream(&["one ", "two"]));
@@ -183,9 +188,9 @@ async fn tokens_told_behind_the_end_of_a_stream_are_counted() {
     assert_eq!((rows[0].input_tokens, rows[0].output_tokens, rows[0].streamed), (7, 3, true));
 }
 
-/// Complaint 18: the order of tools changes from call to call, and no prompt cache holds.
+/// In other gateways the order of tools changes from call to call, which defeats prompt caches.
 #[tokio::test]
-async fn the_same_request_is_the_same_bytes_each_time_and_at_each_endpoint() {
+async fn equal_requests_are_sent_as_equal_bytes() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     let names = ["zebra", "apple", "mango", "berry"];
@@ -209,8 +214,9 @@ async fn the_same_request_is_the_same_bytes_each_time_and_at_each_endpoint() {
     assert_eq!(all.len(), 1, "{all:?}");
 }
 
-/// Complaint 22: headers of the attempt that failed leak into the next, and a plugin's fault ends the process. A
-/// plugin that traps is in `sandbox::a_misbehaving_guest_ends_its_own_request_and_nothing_else`.
+/// In other gateways headers of a failed attempt leak into the next one, and a fault of a plugin
+/// ends the process. A plugin that traps is tested in
+/// `sandbox::misbehaving_guest_ends_only_its_own_request`.
 #[tokio::test]
 async fn a_failed_attempt_leaves_nothing_for_the_next() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);

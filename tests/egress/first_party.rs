@@ -1,4 +1,4 @@
-//! The tools that come with the program, on their way to other hosts.
+//! Requests of the built-in tools to other hosts.
 
 use super::{API, Bench, OTHER, VALUE};
 use crate::kit::client::Client;
@@ -11,7 +11,7 @@ const GRANTS: &str = "[plugins.tool-web-fetch]\nhosts = [\"api.test\", \"other.t
     [plugins.tool-http-request]\nhosts = [\"api.test\"]\nsecrets = [\"api_key\"]\n\
     placeholder_headers = [\"x-api-key\"]\n";
 
-/// Has the model call a tool; the output item, and what the model was told.
+/// Makes the model call a tool; returns the output item and the result that the model received.
 async fn call(bench: &Bench, tool: &str, parameters: Value, arguments: Value) -> (Value, String) {
     let made = json!([{"id": "c1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}}]);
     bench
@@ -63,7 +63,7 @@ async fn a_redirect_to_a_domain_the_client_did_not_allow_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
+async fn a_stored_secret_is_sent_and_hidden_from_model_and_client() {
     let bench = Bench::start(GRANTS).await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/v1/items?key=k");
@@ -85,14 +85,14 @@ async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
     }
 }
 
-/// The value in a character set whose bytes look like no spelling of it.
+/// The value in a character set whose bytes look unlike any plain spelling.
 fn in_other_charset(value: &str) -> Reply {
     let letters: String = value.chars().map(|letter| format!("{letter}\u{1b}(J")).collect();
     let headers = vec![("content-type", "text/plain; charset=iso-2022-jp".to_owned())];
     Reply::Whole { status: 200, headers, body: format!("Your key: {letters}.") }
 }
 
-/// The value with its letters escaped, every second one or all of them.
+/// The value with every letter, or every second one, as a JSON escape.
 fn escaped(value: &str, every: usize) -> Reply {
     let escape = |(place, letter): (usize, char)| match place % every {
         0 => format!("\\u{:04X}", u32::from(letter)),
@@ -103,7 +103,7 @@ fn escaped(value: &str, every: usize) -> Reply {
     Reply::Whole { status: 200, headers, body: format!("{{\"key\": \"{letters}\"}}") }
 }
 
-/// A text without escapes of letters, as whoever reads it may write it down.
+/// Decodes the escapes, as a reader of the text might do.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split("\\u");
     let mut out = parts.next().unwrap().to_owned();
@@ -136,7 +136,7 @@ async fn a_secret_that_the_host_sends_back_encoded_reaches_neither_model_nor_cli
 }
 
 #[tokio::test]
-async fn an_answer_that_holds_an_encoded_secret_can_be_withheld() {
+async fn a_response_with_an_encoded_secret_can_be_blocked() {
     let bench = Bench::start(&format!("{GRANTS}on_reflection = \"block\"\n")).await;
     bench.secret("api_key", VALUE, API);
     bench.site.reply(in_other_charset(VALUE));
@@ -149,7 +149,7 @@ async fn an_answer_that_holds_an_encoded_secret_can_be_withheld() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_told_to_the_model_in_a_sentence() {
+async fn the_model_gets_a_sentence_about_missing_grants() {
     let bench = Bench::start(GRANTS).await;
     bench.secret("api_key", VALUE, API);
     for (arguments, says) in [

@@ -1,4 +1,4 @@
-//! Where requests may go (R4 to R13; cases 20 and 21 of the hostile guests).
+//! Which hosts requests may reach (egress rules R4 to R13).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::host::Setup;
@@ -6,7 +6,7 @@ use crate::kit::site::{Authority, Site};
 use serde_json::json;
 
 #[tokio::test]
-async fn r7_the_granted_host_is_reached_however_its_name_is_written() {
+async fn granted_host_is_reached_in_every_spelling_of_its_name() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     for name in ["api.test", "API.Test", "api.test."] {
@@ -20,7 +20,7 @@ async fn r7_the_granted_host_is_reached_however_its_name_is_written() {
 }
 
 #[tokio::test]
-async fn r4_r7_r9_no_other_host_is_reached_or_asked_for() {
+async fn no_other_host_is_resolved_or_reached() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let port = bench.site.port;
@@ -64,7 +64,8 @@ async fn r4_r7_r9_no_other_host_is_reached_or_asked_for() {
         for url in [format!("https://{authority}:{port}/"), format!("https://{authority}/")] {
             let answer = bench.get(&url).await;
             let error = answer["error"].as_str().unwrap_or_else(|| panic!("{url}: {answer}"));
-            // An address is an address in every spelling; the rest is not granted, or no URL.
+            // IP addresses are refused in every spelling; the other URLs are not granted or
+            // invalid.
             assert!(["denied", "invalid"].contains(&error), "{url}: {answer}");
         }
     }
@@ -74,7 +75,7 @@ async fn r4_r7_r9_no_other_host_is_reached_or_asked_for() {
 }
 
 #[tokio::test]
-async fn r5_r6_only_https_and_only_open_ports() {
+async fn only_https_and_allowed_ports_are_reached() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let port = bench.site.port;
@@ -101,7 +102,7 @@ async fn r5_r6_only_https_and_only_open_ports() {
 }
 
 #[tokio::test]
-async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
+async fn names_that_resolve_to_a_private_address_are_not_dialled() {
     let grant = "[plugins.tool-probe]\nhosts = [\"flip.test\"]\nsecrets = [\"api_key\"]\n";
     let mut bench = Bench::start(grant).await;
     bench.secret("api_key", VALUE, "flip.test");
@@ -112,7 +113,7 @@ async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
         &["169.254.169.254"],
         &["0.0.0.0"],
         &["192.0.2.1"],
-        // One closed address spoils the answer.
+        // One closed address makes the whole answer unusable.
         &["127.0.0.1", "10.0.0.1"],
         &["10.0.0.1", "127.0.0.1"],
     ] {
@@ -126,7 +127,7 @@ async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
 }
 
 #[tokio::test]
-async fn r5_a_server_that_cannot_prove_its_name_gets_nothing() {
+async fn a_server_without_a_valid_certificate_gets_nothing() {
     let (trusted, stranger) = (Authority::new(), Authority::new());
     let site = Site::start(&stranger, &[API]).await;
     let bench = Bench::at(Setup::new(), &trusted, site, "", GRANT).await;
@@ -143,7 +144,7 @@ async fn r5_a_server_that_cannot_prove_its_name_gets_nothing() {
 }
 
 #[tokio::test]
-async fn r13_proxies_of_the_environment_are_not_asked() {
+async fn proxies_of_the_environment_are_not_used() {
     let setup = Setup::new();
     let bench = {
         let proxy = "http://127.0.0.1:9";
@@ -161,7 +162,8 @@ async fn a_star_grants_every_public_host_but_never_a_secret() {
     let bench = Bench::start("[plugins.tool-probe]\nhosts = [\"*\"]\nsecrets = [\"api_key\"]\n").await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/");
-    // The site is at a private address, which a star does not open, whatever the operator opened for others.
+    // The site has a private address. `*` does not include private addresses, even if the operator
+    // has allowed them for named hosts.
     assert_error(&bench.get(&url).await, "denied");
     let named =
         json!({"url": url, "injections": [{"secret": "api_key", "header": ["authorization", "", ""]}]});
@@ -176,7 +178,7 @@ async fn a_star_grants_every_public_host_but_never_a_secret() {
 }
 
 #[tokio::test]
-async fn a_plugin_without_a_grant_is_not_there_for_clients() {
+async fn a_plugin_without_a_grant_is_unknown_to_clients() {
     let bench = Bench::start("").await;
     let request = json!({"model": super::MODEL, "input": "Go.", "tools": [{"type": "service:probe"}]});
     let answer = crate::kit::client::Client::new(&bench.host).post("/responses", &request).await;

@@ -1,4 +1,4 @@
-//! `{{secret:NAME}}` in the value of a header that the operator allows (R2; case 23 of the hostile guests).
+//! `{{secret:NAME}}` in the value of a header that the operator allows (egress rule R2).
 
 use super::{API, Bench, GRANT, VALUE, assert_error, assert_ok};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn with(bench: &Bench, headers: Value) -> Value {
 }
 
 #[tokio::test]
-async fn r2_a_placeholder_becomes_the_value_in_an_allowed_header() {
+async fn placeholder_is_replaced_in_an_allowed_header() {
     let bench = Bench::start(&allowed()).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&bench.probe(with(&bench, json!([["X-Key", "a {{secret:api_key}} b"]]))).await);
@@ -29,7 +29,7 @@ async fn r2_a_placeholder_becomes_the_value_in_an_allowed_header() {
 }
 
 #[tokio::test]
-async fn r2_a_placeholder_anywhere_else_keeps_the_request_here() {
+async fn placeholder_anywhere_else_refuses_the_request() {
     let bench = Bench::start(&allowed()).await;
     bench.secret("api_key", VALUE, API);
     const PLACEHOLDER: &str = "{{secret:api_key}}";
@@ -63,7 +63,7 @@ async fn r2_a_placeholder_anywhere_else_keeps_the_request_here() {
 }
 
 #[tokio::test]
-async fn r2_r21_unknown_and_not_granted_look_the_same() {
+async fn unknown_and_ungranted_secrets_give_the_same_error() {
     let bench = Bench::start(&allowed()).await;
     bench.secret("hidden_key", VALUE, API);
     bench.secret("far_key", VALUE, "elsewhere.test");
@@ -80,7 +80,7 @@ async fn r2_r21_unknown_and_not_granted_look_the_same() {
 }
 
 #[tokio::test]
-async fn r2_what_a_value_says_is_not_read_again() {
+async fn placeholders_inside_a_value_are_not_replaced() {
     let bench = Bench::start(&allowed().replace("[\"api_key\"]", "[\"api_key\", \"b_key\"]")).await;
     bench.secret("api_key", "text with {{secret:b_key}} in it", API);
     bench.secret("b_key", VALUE, API);
@@ -90,7 +90,7 @@ async fn r2_what_a_value_says_is_not_read_again() {
 }
 
 #[tokio::test]
-async fn r2_nothing_is_a_placeholder_where_none_is_allowed() {
+async fn placeholders_are_refused_without_a_grant_for_the_header() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     assert_error(&bench.probe(with(&bench, json!([["x-key", "{{secret:api_key}}"]]))).await, "denied");

@@ -1,16 +1,17 @@
-//! Secrets that the host adds by itself, and where they stand (R1, R3, R14 to R17).
+//! Secrets that the host adds itself, and their position in the request (egress rules R1, R3, R14
+//! to R17).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::upstream::Reply;
 use serde_json::json;
 
-/// A grant with one more key.
+/// The grant with one injection.
 fn grant(rule: &str) -> String {
     format!("{GRANT}injections = [{{ secret = \"api_key\", host = \"{API}\", {rule} }}]\n")
 }
 
 #[tokio::test]
-async fn r1_three_lines_of_configuration_send_a_bearer_token() {
+async fn three_lines_of_configuration_send_a_bearer_token() {
     let mut bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let answer = bench.get(&bench.url(API, "/user?page=2")).await;
@@ -35,7 +36,7 @@ async fn r1_three_lines_of_configuration_send_a_bearer_token() {
 }
 
 #[tokio::test]
-async fn r1_injections_say_where_a_secret_stands() {
+async fn injections_define_the_position_of_a_secret() {
     let bench = Bench::start(&grant("header = \"X-Token\", format = \"token {}!\"")).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&bench.get(&bench.url(API, "/")).await);
@@ -45,7 +46,7 @@ async fn r1_injections_say_where_a_secret_stands() {
 }
 
 #[tokio::test]
-async fn r3_a_query_or_a_json_body_takes_a_secret_where_the_plan_says_so() {
+async fn configured_injections_can_use_the_query_or_a_json_body() {
     let bench = Bench::start(&grant("query = \"key\"")).await;
     bench.secret("api_key", "a b&c=d/é+%", API);
     let answer = bench.get(&bench.url(API, "/x?q=1")).await;
@@ -76,7 +77,7 @@ async fn r3_a_query_or_a_json_body_takes_a_secret_where_the_plan_says_so() {
 }
 
 #[tokio::test]
-async fn r1_what_the_plan_wants_and_the_vault_has_not_is_not_sent_without() {
+async fn requests_are_not_sent_without_a_planned_secret() {
     let bench = Bench::start(&grant("header = \"x-token\", format = \"{}\"")).await;
     assert_error(&bench.get(&bench.url(API, "/")).await, "secret-unavailable");
     bench.secret("api_key", VALUE, OTHER);
@@ -87,7 +88,7 @@ async fn r1_what_the_plan_wants_and_the_vault_has_not_is_not_sent_without() {
 }
 
 #[tokio::test]
-async fn r1_two_secrets_for_one_host_need_injections() {
+async fn two_secrets_for_one_host_need_injections() {
     let mut bench = Bench::start(&GRANT.replace("[\"api_key\"]", "[\"api_key\", \"second_key\"]")).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&bench.get(&bench.url(API, "/")).await);
@@ -95,7 +96,7 @@ async fn r1_two_secrets_for_one_host_need_injections() {
     assert_error(&bench.get(&bench.url(API, "/")).await, "denied");
     bench.host.until_logged("say which goes where with `injections`");
     assert_eq!(bench.site.seen().len(), 1);
-    // A guest that says which leaves no doubt.
+    // A guest that names the secret removes the ambiguity.
     let named = json!({"url": bench.url(API, "/"), "injections": [{"secret": "second_key", "header": ["authorization", "Token ", ""]}]});
     assert_ok(&bench.probe(named).await);
     let seen = bench.site.last();
@@ -104,7 +105,7 @@ async fn r1_two_secrets_for_one_host_need_injections() {
 }
 
 #[tokio::test]
-async fn r3_r15_a_guest_chooses_headers_only_and_none_that_steer() {
+async fn guests_can_put_secrets_only_into_headers_that_carry_credentials() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let with = |injection: serde_json::Value| json!({"url": bench.url(API, "/"), "injections": [injection]});
@@ -122,7 +123,7 @@ async fn r3_r15_a_guest_chooses_headers_only_and_none_that_steer() {
 }
 
 #[tokio::test]
-async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
+async fn guests_can_put_secrets_only_into_headers_of_the_grant() {
     let grant = format!("{GRANT}placeholder_headers = [\"x-key\"]\n");
     let bench = Bench::start(&grant).await;
     bench.secret("api_key", VALUE, API);
@@ -130,7 +131,8 @@ async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
         let injection = json!({"secret": "api_key", "header": [header, "", ""]});
         json!({"url": bench.url(API, "/"), "injections": [injection]})
     };
-    // A host may show it to others: as the text of a message, or kept beside an object.
+    // A server may show these headers to others, as the text of a message or as metadata of an
+    // object.
     for header in ["x-message", "x-amz-meta-a", "x-api-key"] {
         assert_error(&bench.probe(with(&bench, header)).await, "denied");
     }
@@ -142,7 +144,7 @@ async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
         assert_ok(&bench.probe(with(&bench, header)).await);
         assert_eq!(bench.site.last().header(&header.to_lowercase()), Some(VALUE));
     }
-    // What has its place has no other.
+    // A secret with a configured injection can be sent in no other way.
     let placed = format!(
         "{grant}injections = [{{ secret = \"api_key\", host = \"{OTHER}\", header = \"x-key\", format = \"{{}}\" }}]\n"
     );
@@ -153,7 +155,7 @@ async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
 }
 
 #[tokio::test]
-async fn r17_r19_more_than_sixteen_secrets_pieces_and_odd_characters_are_refused() {
+async fn too_many_secrets_range_requests_and_odd_characters_are_refused() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/");
@@ -169,7 +171,7 @@ async fn r17_r19_more_than_sixteen_secrets_pieces_and_odd_characters_are_refused
 }
 
 #[tokio::test]
-async fn r8_r15_r16_r17_a_guest_sends_no_credential_and_no_framing_beside_a_secret() {
+async fn guests_send_no_credentials_or_framing_headers_beside_a_secret() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let with = |headers: serde_json::Value| json!({"url": bench.url(API, "/"), "headers": headers});
@@ -197,14 +199,14 @@ async fn r8_r15_r16_r17_a_guest_sends_no_credential_and_no_framing_beside_a_secr
     }
     assert_eq!(bench.site.connections(), 0);
     assert_ok(&bench.probe(with(json!([["x-own", "fine"], ["x-own", "twice"]]))).await);
-    // Without a secret of ours it is the guest's own affair who it says it is.
+    // Without a secret of the host in the request, the guest may send a credential of its own.
     let own = json!({"url": bench.url(OTHER, "/"), "headers": [["authorization", "mine"]]});
     assert_ok(&bench.probe(own).await);
     assert_eq!(bench.site.last().header("authorization"), Some("mine"));
 }
 
 #[tokio::test]
-async fn r14_a_value_that_no_header_can_carry_is_refused_as_it_is() {
+async fn a_value_that_is_invalid_in_a_header_is_refused() {
     let bench = Bench::start(GRANT).await;
     for value in ["two\nlines of it", "sk-1234\r\n", " leading", "trailing ", "tab\there", "schl\u{fc}ssel"] {
         bench.secret("api_key", value, API);

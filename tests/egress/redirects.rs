@@ -1,4 +1,4 @@
-//! Redirects (R10; case 22 of the hostile guests).
+//! Redirects (egress rule R10).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::upstream::Reply;
@@ -9,7 +9,7 @@ fn redirect(status: u16, location: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn r10_a_request_with_a_secret_follows_nothing() {
+async fn request_with_a_secret_follows_no_redirect() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let elsewhere = [
@@ -31,7 +31,7 @@ async fn r10_a_request_with_a_secret_follows_nothing() {
             assert_eq!(bench.site.seen().len(), before + 1);
         }
     }
-    // A value in the address is covered like anywhere else.
+    // A value in the `Location` header is redacted like anywhere else.
     bench.site.reply(redirect(302, &bench.url(OTHER, &format!("/?key={VALUE}"))));
     bench.site.reply(Reply::Whole {
         status: 200,
@@ -46,7 +46,7 @@ async fn r10_a_request_with_a_secret_follows_nothing() {
 }
 
 #[tokio::test]
-async fn r10_a_request_without_a_secret_follows_within_its_grant() {
+async fn request_without_a_secret_follows_redirects_within_its_grant() {
     let bench = Bench::start(GRANT).await;
     let get = |redirects: u8| json!({"url": bench.url(API, "/1"), "redirects": redirects, "headers": [["x-own", "1"], ["accept", "text/plain"]]});
     bench.site.reply(redirect(302, "/2"));
@@ -81,7 +81,7 @@ async fn r10_a_request_without_a_secret_follows_within_its_grant() {
 }
 
 #[tokio::test]
-async fn r10_redirects_are_counted_and_change_the_method_as_browsers_do() {
+async fn redirects_are_limited_and_change_the_method_as_browsers_do() {
     let bench = Bench::start(GRANT).await;
     for hop in 1..=3 {
         bench.site.reply(redirect(302, &format!("/{hop}")));
@@ -114,7 +114,7 @@ async fn r10_redirects_are_counted_and_change_the_method_as_browsers_do() {
 }
 
 #[tokio::test]
-async fn r10_a_redirect_never_leads_to_a_secret() {
+async fn redirects_never_release_a_secret() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     bench.site.reply(redirect(302, &bench.url(API, "/delete-everything")));

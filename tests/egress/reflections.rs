@@ -1,4 +1,4 @@
-//! Hosts that send a secret back (R18 to R20; cases 24 and 25 of the hostile guests).
+//! Servers that send a secret back (egress rules R18 to R20).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::admin::Admin;
@@ -17,14 +17,15 @@ fn holds(bytes: &[u8], part: &str) -> bool {
 }
 
 #[tokio::test]
-async fn r19_every_ordinary_spelling_is_taken_out() {
+async fn every_common_encoding_of_a_value_is_redacted() {
     let bench = Bench::start(GRANT).await;
     let value = "sk-7Qw1/Zx9c+Lm4v\"&<probe";
-    // A debugger's list of numbers is nothing that servers write.
+    // A debugger's list of numbers is not a form that servers write.
     for form in FORMS.into_iter().filter(|form| *form != Form::Numbers) {
         let body = String::from_utf8(written(form, value)).unwrap();
         bench.site.reply(whole(vec![], format!("before {body} after")));
-        // Each time another workspace, or the secret would be suspended.
+        // A new workspace each time; otherwise the secret would be suspended after several
+        // reflections.
         let key = bench.workspace(&format!("{form:?}"), "api_key", value, API);
         let other = bench.run("probe", &key, json!({"requests": [{"url": bench.url(API, "/")}]})).await;
         let answer = &other["answers"][0];
@@ -35,7 +36,7 @@ async fn r19_every_ordinary_spelling_is_taken_out() {
 }
 
 #[tokio::test]
-async fn r19_values_are_found_across_pieces_and_in_headers() {
+async fn values_are_redacted_across_chunks_and_in_headers() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let (one, two) = VALUE.split_at(7);
@@ -51,7 +52,7 @@ async fn r19_values_are_found_across_pieces_and_in_headers() {
 }
 
 #[tokio::test]
-async fn r18_answers_that_cannot_be_searched_or_never_end_are_refused() {
+async fn responses_that_cannot_be_scanned_or_never_end_are_refused() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     for (reply, error) in [
@@ -76,10 +77,11 @@ async fn r18_answers_that_cannot_be_searched_or_never_end_are_refused() {
 }
 
 #[tokio::test]
-async fn r21_case_25_no_memory_of_a_guest_ever_held_a_value() {
+async fn guest_memory_never_contains_a_value() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", "zq-7X_b", OTHER);
-    // Shorter than eight bytes: not taken out by rule (R19), so these eyes must find it.
+    // Values shorter than eight bytes are not redacted (egress rule R19), so the search of the
+    // memory must find this one.
     let memory = |shown: &Value| STANDARD.decode(shown["memory"].as_str().unwrap()).unwrap();
     let told = |name: &str| json!({"requests": [{"url": bench.url(name, "/")}, {"url": bench.url(name, "/no"), "method": "POST", "body": "x"}], "memory": true});
     let shown = bench.run("probe", &bench.host.key, told(OTHER)).await;
@@ -99,7 +101,7 @@ async fn r21_case_25_no_memory_of_a_guest_ever_held_a_value() {
 }
 
 #[tokio::test]
-async fn r19_an_answer_with_a_secret_in_it_can_be_blocked() {
+async fn a_response_with_a_secret_can_be_blocked() {
     let mut bench = Bench::start(&format!("{GRANT}on_reflection = \"block\"\n")).await;
     bench.secret("api_key", VALUE, API);
     assert_error(&bench.get(&bench.url(API, "/")).await, "denied");
@@ -114,7 +116,7 @@ async fn r19_an_answer_with_a_secret_in_it_can_be_blocked() {
 }
 
 #[tokio::test]
-async fn r19_what_comes_back_in_an_answer_that_is_cut_off_counts() {
+async fn reflections_in_responses_that_are_cut_off_count() {
     let mut bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     let (pieces, reply) = Reply::fed_as("text/plain");
@@ -130,7 +132,7 @@ async fn r19_what_comes_back_in_an_answer_that_is_cut_off_counts() {
 }
 
 #[tokio::test]
-async fn r19_a_secret_that_comes_back_too_often_is_suspended_and_a_reload_does_not_give_it_back() {
+async fn a_secret_reflected_too_often_is_suspended_even_after_a_reload() {
     let second = GRANT.replace("tool-probe", "tool-second");
     let mut bench = Bench::start(&format!("{GRANT}{second}")).await;
     bench.secret("api_key", VALUE, API);
@@ -140,7 +142,7 @@ async fn r19_a_secret_that_comes_back_too_often_is_suspended_and_a_reload_does_n
     }
     assert_error(&bench.get(&url).await, "secret-unavailable");
     assert_eq!(bench.site.seen().len(), 4);
-    // Neither the other plugin nor another workspace pays for it.
+    // The suspension applies neither to another plugin nor to another workspace.
     let told = json!({"requests": [{"url": url}]});
     assert_ok(&bench.run("second", &bench.host.key, told.clone()).await["answers"][0]);
     let other = bench.workspace("other", "api_key", VALUE, API);

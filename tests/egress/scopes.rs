@@ -1,11 +1,11 @@
-//! Whose secrets a request gets, and when (R4, R23).
+//! Whose secrets a request can use, and when changes take effect (egress rules R4, R23).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::client::Client;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// What the last request carried.
+/// The `Authorization` header of the last request.
 fn sent(bench: &Bench) -> Option<String> {
     bench.site.last().header("authorization").map(str::to_owned)
 }
@@ -25,7 +25,7 @@ fn key(bench: &Bench, arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn r4_one_plugin_does_not_use_the_grant_of_another() {
+async fn one_plugin_cannot_use_the_grant_of_another() {
     let bench = Bench::start(&format!("{GRANT}[plugins.tool-second]\nhosts = [\"{API}\"]\n")).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&get(&bench, "probe", &bench.host.key).await);
@@ -40,7 +40,7 @@ async fn r4_one_plugin_does_not_use_the_grant_of_another() {
 }
 
 #[tokio::test]
-async fn r4_interns_and_workspaces_use_their_own_secrets() {
+async fn interns_and_workspaces_use_their_own_secrets() {
     let bench = Bench::start(GRANT).await;
     bench.host.command(&["workspace", "create", "other"]);
     for intern in ["ann", "bob"] {
@@ -61,14 +61,14 @@ async fn r4_interns_and_workspaces_use_their_own_secrets() {
         assert_ok(&get(&bench, "probe", key).await);
         assert_eq!(sent(&bench), value);
     }
-    // An intern's own entry wins, bound to this host or not.
+    // An intern's own secret takes precedence even if it is bound to another host.
     bench.put("api_key", "sk-of-bob-1234", OTHER, &["--intern", "bob"]);
     assert_ok(&get(&bench, "probe", &bob).await);
     assert_eq!(sent(&bench), None);
 }
 
 #[tokio::test]
-async fn r23_a_secret_that_was_deleted_or_replaced_is_so_for_the_next_request() {
+async fn deleting_or_replacing_a_secret_takes_effect_at_the_next_request() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&get(&bench, "probe", &bench.host.key).await);
@@ -86,7 +86,7 @@ async fn r23_a_secret_that_was_deleted_or_replaced_is_so_for_the_next_request() 
 }
 
 #[tokio::test]
-async fn r4_a_legacy_secret_goes_nowhere() {
+async fn legacy_secrets_are_never_sent() {
     let bench = Bench::start(&format!("{GRANT}injections = [{{ secret = \"api_key\", host = \"{API}\", header = \"x-key\", format = \"{{}}\" }}]\n")).await;
     let file = bench.host.directory().join("legacy.jsonl");
     std::fs::write(&file, json!({"name": "api_key", "value": VALUE}).to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! After releases of all kinds a value is nowhere but at the host it was sent to.
+//! After releases of all kinds, a value exists nowhere except at the host it was sent to.
 
 use super::{API, Bench, GRANT, OTHER};
 use crate::kit::admin::Admin;
@@ -7,18 +7,19 @@ use crate::kit::host::{Setup, list_files};
 use crate::kit::upstream::Reply;
 use serde_json::json;
 
-/// Fit for a header, and with characters that each form writes in another way.
+/// Valid in a header, with characters that each form encodes differently.
 const VALUE: &str = "sk-Zq8!r5/T+w3=Y&n7<c1>V#m4\"J\\p9%H:d2;L|x6~G^b0*";
 
 #[tokio::test]
-async fn invariant_1_a_released_value_leaves_no_trace() {
+async fn a_released_value_leaves_no_trace() {
     let grant = format!("{GRANT}placeholder_headers = [\"x-key\"]\n");
     let grant = format!("{grant}{}", grant.replace("tool-probe", "tool-second"));
     let setup = Setup::new().environment("COFFERDAM_LOG", "trace");
     let mut bench = Bench::with(setup, "", &grant).await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/");
-    // Echoed, in a placeholder, refused for its header, broken, not decodable, redirected, too long, in time or not.
+    // Echoed, in a placeholder, refused for its header, broken, not decodable, redirected, too
+    // long, in time or not.
     let requests = [
         json!({"url": url}),
         json!({"url": url, "headers": [["x-key", "{{secret:api_key}}"]]}),
@@ -46,7 +47,7 @@ async fn invariant_1_a_released_value_leaves_no_trace() {
     ] {
         bench.site.reply(reply);
         let request = json!({"url": url, "timeout_ms": 1000, "redirects": 3, "injections": [{"secret": "api_key", "header": ["x-key", "", ""]}]});
-        // Another plugin, or the secret would be suspended.
+        // Another plugin sends it; otherwise the secret would be suspended.
         let told = json!({"requests": [request]});
         seen.push(bench.run("second", &bench.host.key, told).await["answers"][0].to_string());
     }
@@ -77,7 +78,7 @@ async fn invariant_1_a_released_value_leaves_no_trace() {
     }
     for (place, text) in &mut places {
         assert!(canary.found(text.as_bytes()).is_empty(), "{place}: {:?}", canary.found(text.as_bytes()));
-        // The same eyes see it when it is there.
+        // Control: the search finds the value when it is there.
         text.push_str(VALUE);
         assert!(!canary.found(text.as_bytes()).is_empty(), "{place}");
     }

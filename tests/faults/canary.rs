@@ -1,5 +1,5 @@
-//! A secret's value goes in through every door and is looked for behind every one: in whatever form somebody may
-//! have written it down, it is nowhere.
+//! A secret's value is passed in through every interface and searched for in every output, in every
+//! form in which it could be encoded.
 
 use super::rows::setup;
 use crate::kit::admin::Admin;
@@ -17,24 +17,22 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Characters that each form writes in another way, in every part.
+/// Every part has characters that each form encodes differently.
 const VALUE: &str = "Kq7\"w\\é9 z/+Xm4<&>T2hB#pR8'é$Jd6=G?u0;c1N_fW9e";
-/// A part of it that may stand in a header.
+/// A part of the value that is valid in a header.
 const TOKEN: &str = "pR8'$Jd6=G?u0;c1N_fW9e";
 
-/// One that a header can carry, for a provider.
+/// A value that is valid in a header, for a provider.
 const CREDENTIAL: &str = "sk-Zq8!r5/T+w3=Y&n7<c1>V#m4\"J\\p9%H:d2;L|x6~G^b0*";
-/// The host name of the provider.
 const PROVIDER: &str = "provider.test";
-/// Everything the host wrote to files and sent on sockets, whatever became of it.
+/// The name of the place that holds everything the host ever wrote to files and sent on sockets.
 const EVER: &str = "all that was ever written and sent";
 
-/// What was searched, by what it is.
+/// The searched bytes, by description.
 type Places = BTreeMap<String, Vec<u8>>;
 
-/// Case 127.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_is_nowhere_but_in_the_answer_to_a_release() {
+async fn a_value_appears_nowhere_except_in_the_request_to_its_provider() {
     let upstream = Upstream::start().await;
     let setup = setup().config(&provider(&upstream.base));
     let shim = Shim::new(&setup.data());
@@ -53,7 +51,7 @@ async fn a_value_is_nowhere_but_in_the_answer_to_a_release() {
     files(&host, &mut places);
     assert!(places.len() > 20, "{:?}", places.keys());
     assert_absent(&Canary::new(VALUE), &places);
-    // The provider itself is sent its credential.
+    // The provider itself is sent the credential, so the recorded traffic contains it.
     places.remove(EVER);
     assert_absent(&Canary::new(CREDENTIAL), &places);
 }
@@ -63,7 +61,7 @@ fn assert_absent(canary: &Canary, places: &Places) {
         let found = canary.found(bytes);
         assert!(found.is_empty(), "{place}: {found:?}");
     }
-    // The same eyes see it wherever it is put.
+    // Control: the search finds the value in each form wherever it is inserted.
     for (place, bytes) in places {
         for form in FORMS {
             let mut planted = bytes.clone();
@@ -84,7 +82,7 @@ fn provider(base: &str) -> String {
     )
 }
 
-/// A provider is sent the operator's credential, then the workspace's own, and says it back.
+/// The provider is sent the operator's credential, then the workspace's own, and echoes it.
 async fn answers(host: &Host, upstream: &Upstream, places: &mut Places) {
     let client = Client::new(host);
     let request = json!({"model": MODEL, "input": "x"});
@@ -105,7 +103,7 @@ async fn answers(host: &Host, upstream: &Upstream, places: &mut Places) {
     }
 }
 
-/// Sends a request and keeps the whole answer.
+/// Sends a request and keeps the whole response.
 async fn keep(places: &mut Places, what: &str, request: RequestBuilder, status: u16) {
     let answer = read(request.send().await.unwrap()).await;
     assert_eq!(answer.status, status, "{what}: {}", answer.text);
@@ -169,7 +167,7 @@ async fn requests(host: &Host, places: &mut Places) {
     keep(places, "DELETE", client.request(Method::DELETE, &format!("{intern}/secrets/b")), 204).await;
 }
 
-/// Every command that touches values, sent to the host, and then some on a directory of their own.
+/// Runs every command that handles values against the host, and some more on a separate directory.
 fn commands(host: &Host, places: &mut Places) {
     let beside = |name: &str| host.directory().join(name).display().to_string();
     let legacy = json!({"name": "old", "value": VALUE}).to_string();
@@ -210,7 +208,7 @@ fn commands(host: &Host, places: &mut Places) {
     run(&restored, "vault verify", 0, places);
 }
 
-/// Runs a command with the value on standard input and keeps all that it says.
+/// Runs a command with the value on standard input and keeps its output.
 fn run(data: &Path, line: &str, code: i32, places: &mut Places) {
     run_with(data, line, VALUE, code, places);
 }
@@ -220,14 +218,14 @@ fn run_with(data: &Path, line: &str, input: &str, code: i32, places: &mut Places
     command.env("COFFERDAM_LOG", "trace").arg("--json").arg("--data").arg(data).args(line.split(' '));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that does not read it may have ended before.
+    // The command may have ended without reading its input.
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap_or_default();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
     places.insert(format!("`{line}` in {}", data.display()), [output.stdout, output.stderr].concat());
 }
 
-/// What the system shows of the process to those it lets look.
+/// What the system shows of the process in `/proc`.
 fn of_the_process(host: &Host, places: &mut Places) {
     for name in ["environ", "cmdline"] {
         let path = PathBuf::from(format!("/proc/{}/{name}", host.pid()));
@@ -236,13 +234,13 @@ fn of_the_process(host: &Host, places: &mut Places) {
                 assert!(!bytes.is_empty());
                 places.insert(path.display().to_string(), bytes);
             }
-            // Sealed against everybody but root, and so against these eyes.
+            // The process is not dumpable, so only root can read it.
             Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{name}"),
         }
     }
 }
 
-/// All files of the directories and the backup, without the zeros at their ends.
+/// All files of the directories and the backup, without trailing zeros.
 fn files(host: &Host, places: &mut Places) {
     let mut files = Vec::new();
     list_files(host.directory(), &mut files);

@@ -1,4 +1,4 @@
-//! The date steps back while the host runs: what is measured is measured with a clock that does not.
+//! The date steps back while the host runs: durations must be measured with the monotonic clock.
 
 use super::rows::setup;
 use crate::kit::client::{Client, read};
@@ -20,7 +20,7 @@ async fn put(host: &Host, name: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn case_130_an_hour_back_changes_dates_and_nothing_else() {
+async fn setting_the_date_back_changes_only_dates() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let mut host = shim.on(setup).start();
@@ -31,7 +31,7 @@ async fn case_130_an_hour_back_changes_dates_and_nothing_else() {
     assert_eq!(status, 200);
     let date = |body: &Value| body["data"]["created_at"].as_str().unwrap().to_owned();
     assert!(date(&after) < date(&before), "the date did not step back");
-    // A name keeps the date it was made on, however late it is now.
+    // A replaced secret keeps its creation date, whatever the date is now.
     let (_, again) = put(&host, "a").await;
     assert_eq!(date(&again), date(&before));
     host.end();
@@ -40,7 +40,7 @@ async fn case_130_an_hour_back_changes_dates_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn keys_of_vaults_are_deleted_by_the_running_host_when_their_30_days_are_over() {
+async fn retired_vault_keys_are_deleted_by_a_running_host_after_30_days() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();
@@ -58,7 +58,7 @@ async fn keys_of_vaults_are_deleted_by_the_running_host_when_their_30_days_are_o
 }
 
 #[tokio::test]
-async fn case_130_limits_open_again_though_the_date_stepped_back() {
+async fn rate_limits_recover_although_the_date_stepped_back() {
     let setup = Setup::new().config("[vault]\nrate_limit = { writes_per_minute = 60 }");
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();

@@ -1,4 +1,4 @@
-//! Somebody or something changes the store's files: it is noticed, and what is not noticed did no harm.
+//! The store's files are changed from outside: the damage is detected, or it does no harm.
 
 use super::rows::{Failed, Rows, command, each, setup};
 use crate::kit::disk::{self, PAGE, scratch};
@@ -9,7 +9,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// One change of one file.
 #[derive(Clone, Debug)]
 struct Damage {
     file: PathBuf,
@@ -17,7 +16,7 @@ struct Damage {
     bytes: Vec<u8>,
 }
 
-/// How often the program served everything, and what it said otherwise.
+/// How often the program accepted everything, and its errors otherwise.
 #[derive(Debug, Default)]
 struct Outcomes {
     whole: usize,
@@ -58,7 +57,7 @@ fn open_damaged(data: &Path, rows: &Rows, damages: Vec<Damage>) -> Outcomes {
     outcomes.into_inner().unwrap()
 }
 
-/// The files of the store and the anchor, with what they hold up to their last byte that is not zero.
+/// The files of the store and the anchor, with their content up to the last byte that is not zero.
 fn files_of(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = vec![data.join("anchor")];
     crate::kit::host::list_files(&data.join("store"), &mut files);
@@ -71,7 +70,8 @@ fn files_of(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     contents.filter(|(_, bytes)| !bytes.is_empty()).collect()
 }
 
-/// Bits flipped at random places: in every file the same number, then in proportion to their sizes.
+/// Bit flips at random positions: half of them spread evenly over the files, half in proportion to
+/// their sizes.
 fn flips(files: &[(PathBuf, Vec<u8>)], count: usize, random: &mut Random) -> Vec<Damage> {
     let total: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
     let places = (0..count).map(|number| {
@@ -97,7 +97,7 @@ fn flips(files: &[(PathBuf, Vec<u8>)], count: usize, random: &mut Random) -> Vec
     flipped.collect()
 }
 
-/// Pages that hold something, zeroed.
+/// Random pages with content, zeroed.
 fn zeroed_pages(files: &[(PathBuf, Vec<u8>)], count: usize, random: &mut Random) -> Vec<Damage> {
     let pages = files.iter().flat_map(|(file, bytes)| {
         bytes.chunks(PAGE).enumerate().map(|(number, page)| Damage {
@@ -124,7 +124,7 @@ fn damaged_everywhere(host: &Host, rows: &Rows, samples: usize) {
 }
 
 #[test]
-fn case_122_damage_in_a_journal_is_noticed_or_does_no_harm() {
+fn damage_in_a_journal_is_detected_or_harmless() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 60);
@@ -133,9 +133,9 @@ fn case_122_damage_in_a_journal_is_noticed_or_does_no_harm() {
 }
 
 #[test]
-fn case_122_damage_in_tables_and_blobs_is_noticed_or_does_no_harm() {
+fn damage_in_tables_and_blobs_is_detected_or_harmless() {
     let mut host = setup().start();
-    // Enough for the engine to have written out one keyspace, and not the others.
+    // Enough rows for the engine to have written tables for one keyspace and not for the others.
     let rows = Arc::new(Rows::of(24 * 1024));
     rows.write_exactly(&host, 300);
     host.kill();
@@ -148,7 +148,7 @@ fn case_122_damage_in_tables_and_blobs_is_noticed_or_does_no_harm() {
 }
 
 #[test]
-fn case_124_an_older_store_beside_its_anchor_is_refused_with_both_numbers() {
+fn an_older_store_than_its_anchor_is_refused_with_both_numbers() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 5);
@@ -192,7 +192,7 @@ fn case_124_an_older_store_beside_its_anchor_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn case_125_another_root_key_is_refused_by_both_ids_and_touches_nothing() {
+fn another_root_key_is_refused_with_both_ids_and_changes_nothing() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 20);
@@ -207,7 +207,7 @@ fn case_125_another_root_key_is_refused_by_both_ids_and_touches_nothing() {
 
     let before = host.directory().join("before");
     std::fs::copy(stranger.data().join("root.key"), host.data().join("root.key")).unwrap();
-    // It holds the number of the process, and is no data.
+    // The lock file contains the process id and no data, so it is emptied before the comparison.
     std::fs::write(host.data().join("lock"), "").unwrap();
     disk::copy(&host.data(), &before);
     for line in ["serve", "status", "key create --workspace default"] {

@@ -1,4 +1,4 @@
-//! A disk without space, and one that does not take what it is given.
+//! A full disk, and a disk on which syncs fail.
 
 use super::rows::{Rows, setup};
 use crate::kit::host::Setup;
@@ -15,7 +15,7 @@ fn fails_under(rules: &[Rule]) {
     shim.rules(rules);
     rows.write(&host, 200);
     assert_eq!(host.wait().code(), Some(1), "{}", host.log());
-    // Whoever got an answer got this one; the others lost their connection.
+    // Every client that got a response got one of these; the others lost their connection.
     assert_eq!(rows.statuses(), [200, 502]);
     rows.check(&host.data()).unwrap();
     let host = Setup::after(&host).start();
@@ -23,7 +23,7 @@ fn fails_under(rules: &[Rule]) {
 }
 
 #[test]
-fn case_120_a_full_disk_ends_the_process_and_costs_no_acknowledged_row() {
+fn full_disk_ends_the_process_and_loses_no_acknowledged_row() {
     for space in [0, 1, 500, 4000, 20_000] {
         fails_under(&[
             Rule::new(Call::Write, "*", Action::Space(space)),
@@ -33,7 +33,7 @@ fn case_120_a_full_disk_ends_the_process_and_costs_no_acknowledged_row() {
 }
 
 #[test]
-fn case_121_a_sync_that_fails_ends_the_process_and_costs_no_acknowledged_row() {
+fn failing_sync_ends_the_process_and_loses_no_acknowledged_row() {
     for path in ["jnl", "anchor"] {
         for after in [0, 5] {
             fails_under(&[Rule { after, ..Rule::new(Call::Sync, path, Action::Fail(EIO)) }]);

@@ -1,4 +1,4 @@
-//! The process ends without a warning.
+//! The process is killed.
 
 use super::rows::{Rows, Stored, TOO_LATE, each, setup};
 use crate::kit::client::Client;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[test]
-fn case_118_every_acknowledged_row_survives_a_kill_under_load() {
+fn every_acknowledged_row_survives_a_kill_under_load() {
     let mut random = Random::new(seed());
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
@@ -36,7 +36,7 @@ fn kill(host: &Host) {
 }
 
 #[test]
-fn case_119_a_copy_that_was_killed_is_there_as_a_whole_or_not_at_all() {
+fn a_copy_survives_a_kill_completely_or_not_at_all() {
     const NAMES: usize = 64;
     const INTERNS: usize = 8;
     let mut random = Random::new(seed());
@@ -67,7 +67,8 @@ fn case_119_a_copy_that_was_killed_is_there_as_a_whole_or_not_at_all() {
     }
 }
 
-/// Copies to all interns at once and kills the host when so many are acknowledged; those that were.
+/// Copies to all interns at the same time and kills the host after `enough` acknowledgements;
+/// returns the acknowledged copies.
 fn copy_until_killed(
     host: &mut Host,
     interns: &[String],
@@ -112,7 +113,8 @@ fn copy_until_killed(
     })
 }
 
-/// A host under a shim that stops at this call of a commit, killed there while rows wait for their answer.
+/// A host that was killed while it was stopped at this call of a commit, with rows waiting for
+/// their responses.
 fn killed_at(call: Call, path: &'static str) -> (Host, Shim, Arc<Rows>, Record) {
     let setup = setup();
     let shim = Shim::new(&setup.data());
@@ -132,19 +134,19 @@ fn killed_at(call: Call, path: &'static str) -> (Host, Shim, Arc<Rows>, Record) 
 }
 
 #[test]
-fn a_kill_anywhere_in_a_commit_costs_no_acknowledged_row() {
+fn a_kill_anywhere_in_a_commit_loses_no_acknowledged_row() {
     for (call, path) in
         [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
     {
         let (host, _shim, rows, _) = killed_at(call, path);
         assert_eq!(rows.acknowledged(), 20, "nothing was acknowledged at the {path}");
         rows.check(&host.data()).unwrap();
-        // The power goes too, and takes what was not synced.
+        // The power fails too: writes that were not synced are lost.
     }
 }
 
 #[test]
-fn a_torn_group_that_nobody_was_told_of_opens_with_every_acknowledged_row() {
+fn a_torn_unacknowledged_group_loses_no_acknowledged_row() {
     let (host, _shim, rows, record) = killed_at(Call::Sync, "jnl");
     let (begin, end) = unanswered(&record);
     let journal =
@@ -155,7 +157,7 @@ fn a_torn_group_that_nobody_was_told_of_opens_with_every_acknowledged_row() {
     let mut torn = 0;
     for page in begin / PAGE as u64..=(end - 1) / PAGE as u64 {
         let from = (page * PAGE as u64).max(begin);
-        // The last bytes stay, so that the group looks whole.
+        // The last bytes are kept, so that the group looks complete.
         let to = ((page + 1) * PAGE as u64).min(end - 8);
         if from >= to {
             continue;
@@ -174,7 +176,7 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jnl")
 }
 
-/// What was written to the journal after the last sync of it that returned.
+/// The range of the journal written after its last completed sync.
 fn unanswered(record: &Record) -> (u64, u64) {
     let synced =
         record.entries.iter().rposition(|entry| entry.kind == Kind::Synced && is_journal(&entry.path));
@@ -186,8 +188,8 @@ fn unanswered(record: &Record) -> (u64, u64) {
 }
 
 #[test]
-fn an_anchor_slot_torn_at_any_byte_costs_no_acknowledged_row() {
-    // Both slots get their turn to be the last.
+fn an_anchor_slot_torn_at_any_byte_loses_no_acknowledged_row() {
+    // The anchor has two slots; both are tested as the newest one.
     for rows_written in [20, 21] {
         let setup = setup();
         let shim = Shim::new(&setup.data());
@@ -203,7 +205,7 @@ fn an_anchor_slot_torn_at_any_byte_costs_no_acknowledged_row() {
         let writes: Vec<_> =
             record.entries.iter().filter(|entry| entry.kind == Kind::Write && entry.path == anchor).collect();
         let last = writes.last().unwrap();
-        // The slot as it was before: written two commits earlier.
+        // The slot's previous content, written two commits earlier.
         let before = &writes[writes.len() - 3];
         assert_eq!((last.offset, last.data.len()), (before.offset, before.data.len()));
         let folder = scratch();

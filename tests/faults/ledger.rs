@@ -1,5 +1,5 @@
-//! Money, when the process ends without a warning: every request is in the books once, with all that it had its
-//! providers do, and nothing is lent for ever.
+//! Money when the process is killed: every request is recorded once with all its provider calls,
+//! and no reservation stays open.
 
 mod further;
 
@@ -20,16 +20,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A kill may cost the rows of the last second.
+/// A kill may lose the rows of the last second.
 const LOST_MAX: Duration = Duration::from_secs(1);
-/// What a request reserves: about a token of input and ten of output, a dollar each.
+/// Tokens of output that a request reserves, besides about one token of input, at a dollar each.
 const OUTPUT: u32 = 10;
-/// What the provider takes for a turn, in dollars: 7 tokens in, 3 out.
+/// The cost of a turn, in dollars: 7 tokens in, 3 out.
 const TURN: u64 = 10;
-/// How many ask for each workspace at the same time.
+/// Concurrent clients for each workspace.
 const CLIENTS: usize = 6;
 
-/// A host with the model `test/paid` for a prepaid workspace and `test/open` for one without limit.
+/// A host with the model `test/paid` for a prepaid workspace and `test/open` for one without a
+/// limit.
 fn setup(paid: &Upstream, open: &Upstream) -> Setup {
     let model = |name: &str| {
         format!(
@@ -49,14 +50,15 @@ fn prepaid_key(host: &Host) -> String {
     host.command(&["key", "create", "--workspace", "paid"])["key"].as_str().unwrap().to_owned()
 }
 
-/// An answer that reached its client.
+/// A response that reached its client.
 struct Answered {
     id: String,
     is_paid: bool,
     at: Instant,
 }
 
-/// Asks until the host is gone; every other time as a stream, and half of these times with a tool.
+/// Sends requests until the host is gone. Every second one is a stream, and half of the streams use
+/// a tool.
 async fn ask_on(client: Client, is_paid: bool, finished: &Mutex<Vec<Answered>>, ended: &AtomicBool) {
     let model = if is_paid { "test/paid" } else { "test/open" };
     let mut request = json!({"model": model, "input": "x", "max_output_tokens": OUTPUT});
@@ -71,7 +73,7 @@ async fn ask_on(client: Client, is_paid: bool, finished: &Mutex<Vec<Answered>>, 
         let Ok(response) = sent.header("content-type", "application/json").send().await else { break };
         assert_eq!(response.status(), 200);
         let id = response.headers()["x-generation-id"].to_str().unwrap().to_owned();
-        // A stream that the kill cuts off is not finished.
+        // A stream that the kill cuts off does not count as finished.
         let Ok(text) = response.text().await else { break };
         if !streamed || text.contains("[DONE]") {
             finished.lock().unwrap().push(Answered { id, is_paid, at: Instant::now() });
@@ -79,7 +81,8 @@ async fn ask_on(client: Client, is_paid: bool, finished: &Mutex<Vec<Answered>>, 
     }
 }
 
-/// Lets clients ask for a while, then kills the host; what was finished, and when the end came.
+/// Runs clients for a while, then kills the host; returns the finished responses and the time of
+/// the kill.
 async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (Vec<Answered>, Instant) {
     let (finished, ended) = (Mutex::default(), AtomicBool::new(false));
     let clients = (0..2 * CLIENTS).map(|number| {
@@ -89,7 +92,7 @@ async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (
     });
     let killed_at = Mutex::new(None);
     let kill = async {
-        // The promise is about time, so this has to pass some.
+        // The guarantee is about real time, so the test has to wait.
         tokio::time::sleep(time).await;
         *killed_at.lock().unwrap() = Some(Instant::now());
         host.signal("KILL");
@@ -101,7 +104,7 @@ async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (
     (finished.into_inner().unwrap(), killed_at)
 }
 
-/// A model that uses a tool when it has one, and then answers.
+/// A model that calls a tool if it has one, and then answers.
 fn answer(asked: &Asked) -> Reply {
     let streamed = asked.body["stream"] == true;
     let has_tools = asked.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
@@ -121,13 +124,13 @@ fn once(rows: &[UsageRow]) -> BTreeMap<String, UsageRow> {
     by_id
 }
 
-/// The model of this workspace in the rows, and what they cost.
+/// The rows of this model.
 fn of<'r>(rows: &'r [UsageRow], model: &str) -> Vec<&'r UsageRow> {
     rows.iter().filter(|row| row.model == model).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_ever() {
+async fn a_kill_records_every_request_once_and_leaves_no_reservation() {
     let mut random = Random::new(seed());
     let (paid, open) = (Upstream::start().await, Upstream::start().await);
     for upstream in [&paid, &open] {
@@ -140,7 +143,8 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
     for round in 0..rounds {
         let time = Duration::from_millis(1_050 + random.below(900));
         let (finished, killed_at) = killed_under_load(&mut host, &key, time).await;
-        // Opening is what charges requests that were running: here, and again by the next host.
+        // Opening the store charges requests that were running: here, and again when the next host
+        // starts.
         let first = rows_in(&host.data(), 1_000_000);
         let rows = rows_in(&host.data(), 1_000_000);
         assert_eq!(first, rows, "round {round}: opening again changes nothing");
@@ -162,7 +166,7 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
         assert_eq!(credit["reserved"], 0.0, "round {round}: {credit}");
         let dollars = paid_rows.iter().map(|row| row.cost_pico).sum::<u64>() / 1_000_000_000_000;
         assert_eq!(credit["spent"].as_f64(), Some(dollars as f64), "round {round}: {credit}");
-        // A turn that was running is charged what it had reserved, which is more.
+        // A turn that was running is charged its reservation, which is more.
         assert!(dollars >= TURN * seen as u64, "round {round}: {seen} turns seen, {dollars} dollars charged");
         let verified = host.command(&["vault", "verify"]);
         assert_eq!(verified["problems"], json!([]), "round {round}");
@@ -187,12 +191,12 @@ fn rows_in_ended(mut host: Host) -> Vec<UsageRow> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_killed() {
+async fn running_request_is_charged_once_even_if_the_next_start_is_killed() {
     for (call, path) in
         [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
     {
         let host = killed_while_one_runs().await;
-        // The next start is killed in the commit that charges it.
+        // The next start is killed in the commit that charges the request.
         let shim = Shim::new(&host.data());
         shim.rules(&[Rule::new(call, path, Action::Freeze)]);
         let mut command = shim.on(Setup::after(&host)).serve();
@@ -215,7 +219,7 @@ async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_k
     }
 }
 
-/// A host that was killed while its provider had one request and had not answered.
+/// A host that was killed while its provider had one request without a response.
 async fn killed_while_one_runs() -> Host {
     let (paid, open) = (Upstream::start().await, Upstream::start().await);
     let mut host = setup(&paid, &open).start();

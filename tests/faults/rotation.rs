@@ -1,4 +1,5 @@
-//! The root key is replaced while requests run, and whatever happens meanwhile one of the two keys opens.
+//! The root key is rotated while requests run. Whatever happens meanwhile, one of the two keys
+//! opens the store.
 
 use super::rows::{Rows, setup};
 use crate::kit::disk::{self, scratch};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with vaults whose keys are to be wrapped again.
+/// A directory with vaults whose keys must be wrapped again.
 fn prepared() -> (Host, Arc<Rows>) {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
@@ -24,7 +25,7 @@ fn prepared() -> (Host, Arc<Rows>) {
     (host, rows)
 }
 
-/// `vault rotate-root` in a process of its own.
+/// Runs `vault rotate-root` in a process of its own.
 fn rotate(data: &Path, shim: Option<&Shim>) -> Child {
     let mut command = program();
     command.envs(shim.into_iter().flat_map(Shim::environment));
@@ -33,7 +34,7 @@ fn rotate(data: &Path, shim: Option<&Shim>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Whether the rotation came to its end; otherwise it was killed where it was stuck.
+/// Whether the rotation finished; otherwise it is killed where the shim stopped it.
 fn ends(mut rotation: Child, shim: &Shim) -> bool {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -52,7 +53,7 @@ fn ends(mut rotation: Child, shim: &Shim) -> bool {
 }
 
 #[test]
-fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
+fn root_key_rotation_can_be_killed_at_every_write_and_sync() {
     let (host, rows) = prepared();
     let folder = scratch();
     for call in [Call::Write, Call::Sync, Call::Create] {
@@ -63,7 +64,7 @@ fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
             shim.rules(&[Rule { after, ..Rule::new(call, "*", Action::Freeze) }]);
             let ended = ends(rotate(&data, Some(&shim)), &shim);
             rows.check(&data).unwrap_or_else(|failed| panic!("{} {after}: {failed:?}", call.name()));
-            // Once more, to the end.
+            // Run the rotation again, to its end.
             assert!(rotate(&data, None).wait().unwrap().success(), "{} {after}", call.name());
             rows.check(&data).unwrap_or_else(|failed| panic!("after {} {after}: {failed:?}", call.name()));
             if ended {
@@ -75,7 +76,7 @@ fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
 }
 
 #[test]
-fn case_126_no_request_fails_while_the_root_key_is_replaced() {
+fn no_request_fails_during_root_key_rotation() {
     let (host, rows) = prepared();
     let mut host = Setup::after(&host).start();
     std::thread::scope(|scope| {
@@ -95,7 +96,7 @@ fn case_126_no_request_fails_while_the_root_key_is_replaced() {
 }
 
 #[test]
-fn case_126_a_kill_while_the_root_key_is_replaced_under_load_leaves_a_key_that_opens() {
+fn a_kill_during_root_key_rotation_leaves_a_key_that_opens_the_store() {
     let mut random = Random::new(seed());
     let (host, rows) = prepared();
     let mut host = host;

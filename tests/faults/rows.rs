@@ -1,4 +1,5 @@
-//! Secrets that a test writes over HTTP, who was told that they are stored, and whether they are.
+//! Rows are secrets that a test writes over HTTP: which writes were acknowledged, and whether the
+//! store has them.
 
 use crate::kit::client::Client;
 use crate::kit::host::{Host, Setup, program};
@@ -18,21 +19,21 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const SIGABRT: i32 = 6;
 const HOST: &str = "api.example.com";
-/// A commit that takes longer than 5 s is answered so, whatever becomes of it.
+/// The status of a commit that takes longer than 5 s; its outcome is unknown.
 pub const TOO_LATE: u16 = 504;
-/// Stores opened at the same time.
+/// Stores that are opened at the same time.
 const AT_A_TIME: usize = 4;
-/// Names of one writer, written over and over.
+/// Names of one writer, written again and again.
 const NAMES_OF_ONE: usize = 4;
 
-/// A host whose vault takes writes at any pace.
+/// A host without rate limits for vault writes.
 pub fn setup() -> Setup {
     Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 0, writes_per_minute = 0 }")
 }
 
-/// Rows `NAME`, each written by one writer at a time, with values that tell name and version.
+/// Secrets, each written by one writer at a time, with values that contain name and version.
 pub struct Rows {
-    /// So many bytes are added to each value.
+    /// The number of bytes added to each value.
     filler: usize,
     known: Mutex<Known>,
     grown: Condvar,
@@ -43,14 +44,14 @@ struct Known {
     rows: BTreeMap<String, Versions>,
     acknowledged: usize,
     statuses: BTreeMap<u16, usize>,
-    /// The version that each stands for.
+    /// The version for each fingerprint.
     fingerprints: BTreeMap<String, usize>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Versions {
     acknowledged: Option<usize>,
-    /// How many were sent.
+    /// The number of versions that were sent.
     sent: usize,
 }
 
@@ -67,12 +68,13 @@ impl Rows {
         format!("value of {name} in version {version} {}", "x".repeat(self.filler))
     }
 
-    /// Rows are written at once by so many, until each of them is not answered with a 200.
+    /// Starts this many writers. Each writes until a write fails; a 504 of a slow disk does not
+    /// count as a failure.
     pub fn write(self: &Arc<Self>, host: &Host, writers: usize) {
         self.run(host, writers, usize::MAX);
     }
 
-    /// Writes this many times, each of which must be acknowledged.
+    /// Makes this many writes, each of which must be acknowledged.
     pub fn write_exactly(self: &Arc<Self>, host: &Host, count: usize) {
         let before = self.acknowledged();
         self.run(host, count.min(16), count);
@@ -104,15 +106,15 @@ impl Rows {
             let name = format!("row{writer}_{}", number % NAMES_OF_ONE);
             match self.put(&client, &name).await {
                 Some(200) => stored += 1,
-                // The disk is slow, and nobody knows what became of it.
+                // The disk is slow; the outcome of this write is unknown.
                 Some(TOO_LATE) => {}
-                // No answer is no promise.
+                // Without a response the write is not acknowledged.
                 _ => return,
             }
         }
     }
 
-    /// Writes the next version of a row; the status of the answer.
+    /// Writes the next version of a row; returns the status of the response.
     pub async fn put(&self, client: &Client, name: &str) -> Option<u16> {
         let version = self.begin(name);
         let body = json!({"hosts": [HOST], "value": self.value(name, version)}).to_string();
@@ -145,48 +147,46 @@ impl Rows {
         self.grown.notify_all();
     }
 
-    /// The version of a row that an answer with this fingerprint was about.
+    /// The version of a row with this fingerprint.
     pub fn version_of(&self, fingerprint: &str) -> usize {
         self.known.lock().unwrap().fingerprints[fingerprint]
     }
 
-    /// How many writes were acknowledged.
     pub fn acknowledged(&self) -> usize {
         self.known.lock().unwrap().acknowledged
     }
 
-    /// The names written so far.
     pub fn names(&self) -> Vec<String> {
         self.known.lock().unwrap().rows.keys().cloned().collect()
     }
 
-    /// Whether this is the value that was acknowledged last.
+    /// Whether this is the last acknowledged value.
     pub fn is_last(&self, name: &str, value: &[u8]) -> bool {
         let version = self.known.lock().unwrap().rows[name].acknowledged;
         version.is_some_and(|version| self.value(name, version).as_bytes() == value)
     }
 
-    /// The statuses that were answered, those apart that a slow disk is to blame for.
+    /// The statuses of all responses, except those caused by a slow disk.
     pub fn statuses(&self) -> Vec<u16> {
         let known = self.known.lock().unwrap();
         known.statuses.keys().copied().filter(|status| *status != TOO_LATE).collect()
     }
 
-    /// Waits until so many writes are acknowledged.
+    /// Waits until this many writes are acknowledged.
     pub fn until(&self, count: usize) {
         let known = self.known.lock().unwrap();
         let waited = self.grown.wait_timeout_while(known, PATIENCE, |known| known.acknowledged < count);
         assert!(!waited.unwrap().1.timed_out(), "fewer than {count} writes are acknowledged");
     }
 
-    /// Opens the data directory, which nobody else has open, with the program, and looks at every row.
+    /// Opens a data directory that no process has open with the program, and checks every row.
     pub fn check(&self, data: &Path) -> Result<(), Failed> {
         opens(data)?;
         let rows = self.known.lock().unwrap().rows.clone();
         self.check_rows(data, &rows)
     }
 
-    /// The same when only these were acknowledged, in versions of these numbers.
+    /// Like [`Self::check`], if only these versions were acknowledged.
     pub fn check_only(&self, data: &Path, acknowledged: &BTreeMap<String, usize>) -> Result<(), Failed> {
         opens(data)?;
         let mut rows = self.known.lock().unwrap().rows.clone();
@@ -218,7 +218,8 @@ impl Rows {
 }
 
 impl Rows {
-    /// The version that was acknowledged, or one sent after it of which nothing is known.
+    /// Whether the value is the acknowledged version or one sent after it, whose outcome is
+    /// unknown.
     fn fits(&self, name: &str, row: Versions, value: Option<&Release>) -> bool {
         let Some(value) = value else { return row.acknowledged.is_none() };
         let mut possible = (row.acknowledged.unwrap_or(0)..row.sent).rev();
@@ -226,19 +227,17 @@ impl Rows {
     }
 }
 
-/// Why rows are not as they should be.
 #[derive(Debug)]
 pub enum Failed {
-    /// The program refused to open the store and said this.
+    /// The program refused to open the store, with this error.
     Refused(String),
-    /// The store opened, and said that something in it is damaged.
+    /// The store opened, and damage was reported.
     Reported(String),
-    /// The store opened and nobody said a word.
+    /// The store opened with wrong data and without an error.
     Silent(String),
 }
 
-/// Does something with each of these, several at a time: opening a store waits for the disk more than for the
-/// processor.
+/// Applies `act` to all items, several at a time: opening a store mostly waits for the disk.
 pub fn each<T: Send>(items: impl Iterator<Item = T> + Send, act: impl Fn(T) + Sync) {
     let items = Mutex::new(items);
     let next = || items.lock().unwrap().next();
@@ -249,17 +248,17 @@ pub fn each<T: Send>(items: impl Iterator<Item = T> + Send, act: impl Fn(T) + Sy
     });
 }
 
-/// Runs a command on a data directory.
 pub fn command(data: &Path, line: &str) -> Output {
     program().arg("--json").arg("--data").arg(data).args(line.split(' ')).output().unwrap()
 }
 
-/// Opens the store with the program and lets it check everything in it.
+/// Opens the store with the program and verifies everything in it.
 pub fn opens(data: &Path) -> Result<(), Failed> {
     let mut output = command(data, "vault verify");
     let mut complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     if complaint.contains("no store in ") {
-        // The disk was lost before the first start had made one: the next change makes it.
+        // The disk was lost before the first start had created the store; the next change creates
+        // it.
         let made = command(data, "workspace set default --vault-writes on");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         output = command(data, "vault verify");
@@ -268,7 +267,7 @@ pub fn opens(data: &Path) -> Result<(), Failed> {
     if output.status.success() {
         return Ok(());
     }
-    // The engine may end the process itself over files that its author did not foresee.
+    // The database engine may abort the process when it reads files it cannot interpret.
     if output.status.signal() == Some(SIGABRT) {
         return Err(Failed::Refused(format!("{complaint}\naborted")));
     }
@@ -279,8 +278,8 @@ pub fn opens(data: &Path) -> Result<(), Failed> {
     Err(Failed::Refused(complaint))
 }
 
-/// Locks a directory that nobody has open. A test beside this one that starts a process holds all that this
-/// process has open for a moment.
+/// Locks a directory that no host has open. A child process that another test starts inherits all
+/// open files of this process until its `exec`, so the lock may be held for a moment.
 fn lock(data: &Path) -> DirectoryLock {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -291,7 +290,7 @@ fn lock(data: &Path) -> DirectoryLock {
     }
 }
 
-/// The store in this process: no door of the program shows values.
+/// The store opened in the test process, because the program never shows values.
 pub struct Stored {
     store: Store,
     vault: VaultId,
@@ -299,7 +298,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// The vault of an intern.
     pub fn of_intern(data: &Path, name: &str) -> Self {
         let opened = Self::open(data);
         let directory = opened.store.directory();
@@ -307,7 +305,6 @@ impl Stored {
         Self { vault: VaultId::Intern(id), scope: ReleaseScope::Intern(id), ..opened }
     }
 
-    /// The vault of the workspace `default`.
     pub fn open(data: &Path) -> Self {
         let lock = lock(data);
         let root_key = RootKeySource::File(data.join("root.key"));
@@ -346,7 +343,7 @@ impl Stored {
     }
 
     fn verify(&self) -> Result<(), Failed> {
-        // Nothing is lost by a store that reads and does not write: whoever writes is told.
+        // A store that can only be read loses nothing, because writes to it fail with an error.
         self.store.flush().map_err(|error| Failed::Reported(format!("it does not write: {error}")))?;
         match self.store.verify_audit() {
             Ok(summary) if summary.broken_at.is_none() => Ok(()),

@@ -1,5 +1,6 @@
-//! The page cache must not do the work of fsync: what the shim recorded shows that no answer ran ahead of the
-//! disk, and played back without what was not synced it still holds every acknowledged row.
+//! Acknowledged rows must be synced, not only in the page cache. The record of the shim shows that
+//! no response was sent before the sync, and playing the record back without unsynced data must
+//! give every acknowledged row.
 
 use super::rows::{Failed, Rows, each, setup};
 use crate::kit::disk::{Disk, Of, assert_complete, scratch};
@@ -12,13 +13,14 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// With values of this size the engine writes tables and starts new journals within a few hundred rows.
+/// With values of this size the engine writes tables and starts new journals within a few hundred
+/// rows.
 const LARGE: usize = 12 * 1024;
-/// Images made ahead of those that open them.
+/// Images that are prepared ahead of the threads that open them.
 const AHEAD: usize = 4;
 
 #[test]
-fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
+fn no_200_is_sent_before_the_store_and_the_anchor_are_synced() {
     for delay in [0, 500] {
         let setup = setup();
         let shim = Shim::new(&setup.data());
@@ -33,7 +35,7 @@ fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
         let record = shim.record();
         assert_complete(before, &record);
         assert_eq!(ahead_of_the_disk(&record), (12, Vec::new()));
-        // The same eyes see an answer that did not wait.
+        // Control: the check detects a response that did not wait for a sync.
         for file in ["0.jnl", "anchor"] {
             let mut blind = shim.record();
             blind.entries.retain(|entry| entry.kind != Kind::Synced || !entry.is_of(file));
@@ -42,15 +44,15 @@ fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
     }
 }
 
-/// How many names were acknowledged, and those whose answer left before the journal was written and synced,
-/// then the anchor written and synced.
+/// The number of acknowledged names, and the names whose response was sent before first the journal
+/// and then the anchor were written and synced.
 fn ahead_of_the_disk(record: &Record) -> (usize, Vec<String>) {
     let acknowledged = acknowledged(record);
     let ahead = acknowledged.iter().filter(|(name, sent)| !is_synced(name, &record.entries[..sent.at]));
     (acknowledged.len(), ahead.map(|(name, _)| name.clone()).collect())
 }
 
-/// The names in the 200s, in the order they were sent.
+/// The names in responses with status 200, in the order they were sent.
 fn acknowledged(record: &Record) -> Vec<(String, Sent)> {
     let answers = record.answers().into_iter().filter(|answer| answer.status == 200);
     answers.filter_map(|answer| Some((answer.body["data"]["name"].as_str()?.to_owned(), answer))).collect()
@@ -74,7 +76,7 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jnl")
 }
 
-/// Where the first sync that begins after `from` has ended well.
+/// The index at which the first sync that begins after `from` has completed successfully.
 fn synced(entries: &[Entry], from: usize, of: impl Fn(&Path) -> bool) -> Option<usize> {
     let begun = entries[from..].iter().position(|entry| entry.kind == Kind::Sync && of(&entry.path))? + from;
     let (thread, ino) = (entries[begun].thread, entries[begun].ino);
@@ -83,7 +85,7 @@ fn synced(entries: &[Entry], from: usize, of: impl Fn(&Path) -> bool) -> Option<
     (entries[ended].result == 0).then_some(ended)
 }
 
-/// What is to be opened and what must be in it.
+/// A disk image, and the rows it must contain.
 struct Image {
     path: PathBuf,
     label: String,
@@ -91,22 +93,22 @@ struct Image {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_when_everything_after_the_last_syncs_is_gone() {
+fn acknowledged_rows_survive_the_loss_of_unsynced_data() {
     play_back(&[Of::Synced, Of::Ordered], 0, count(100, 1000));
 }
 
 #[test]
-fn what_was_acknowledged_is_there_also_when_the_engine_was_replacing_its_files() {
+fn acknowledged_rows_survive_while_the_engine_replaces_files() {
     play_back(&[Of::Synced, Of::Ordered], LARGE, count(15, 500));
 }
 
 #[test]
 #[ignore = "the engine does not sync the folder of its blob files (lsm-tree 3.1.10), and removes the journal"]
-fn what_was_acknowledged_is_there_on_a_disk_that_keeps_no_name_without_a_sync_of_its_folder() {
+fn acknowledged_rows_survive_if_names_need_a_sync_of_their_folder() {
     play_back(&[Of::Strict], LARGE, count(15, 500));
 }
 
-/// Opens what a disk that keeps these names holds at random moments.
+/// Opens images of a disk with this guarantee for names, taken at random moments.
 fn play_back(names: &[Of], filler: usize, points: usize) {
     let mut random = Random::new(seed());
     let setup = setup();
@@ -147,7 +149,7 @@ fn open(rows: &Rows, image: &Image) {
     std::fs::remove_dir_all(&image.path).unwrap();
 }
 
-/// The newest version of each name acknowledged before this entry.
+/// The newest version of each name that was acknowledged before this entry.
 fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTreeMap<String, usize> {
     let sent = acknowledged.iter().take_while(|(_, sent)| sent.at < point);
     sent.map(|(name, sent)| {
@@ -158,7 +160,7 @@ fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTree
 }
 
 #[test]
-fn a_disk_that_only_claims_to_have_synced_is_found_out() {
+fn lost_data_on_a_disk_that_ignores_syncs_is_detected() {
     for file in ["0.jnl", "anchor"] {
         let setup = setup();
         let shim = Shim::new(&setup.data());

@@ -1,5 +1,6 @@
-//! Whether the time of a refusal tells which half of a key was wrong. Measured and printed, not asserted: run it
-//! by hand on a quiet machine with `cargo test -p cofferdam --test all case_128 -- --ignored --nocapture`.
+//! Measures whether the time of a refusal reveals which half of a token was wrong. The result is
+//! printed, not asserted. Run it on a quiet machine with `cargo test -p cofferdam --test all
+//! time_of_a_401 -- --ignored --nocapture`.
 
 use crate::kit::host::{Host, Setup};
 use crate::kit::random::{Random, seed};
@@ -8,14 +9,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant;
 
 const SAMPLES: usize = 10_000;
-/// Requests from one address, fewer than it may fail with.
+/// Requests from one address; fewer than its limit of failed authentications.
 const FROM_ONE: usize = 50;
 
 #[test]
 #[ignore = "a measurement for a quiet machine; it asserts nothing"]
-fn case_128_the_time_of_a_401_does_not_tell_an_unknown_id_from_a_wrong_secret() {
+fn time_of_a_401_does_not_reveal_whether_the_id_exists() {
     let host = Setup::new().start();
-    // One id is unknown, the other known with another secret; both tokens have a good check sum.
+    // One id is unknown, the other is known with a wrong secret; both tokens have a valid checksum.
     let stranger = Setup::new().start();
     let unknown = stranger.key.clone();
     let wrong = with_id_of(&host.key, &unknown);
@@ -25,7 +26,7 @@ fn case_128_the_time_of_a_401_does_not_tell_an_unknown_id_from_a_wrong_secret() 
     for number in 0..2 * SAMPLES {
         if number % FROM_ONE == 0 {
             socket = connect(&host, number / FROM_ONE);
-            // The first on a connection has its own price.
+            // The first request on a connection has additional cost, so it is not measured.
             ask(&mut socket, &unknown);
         }
         let kind = random.below(2) as usize;
@@ -42,7 +43,8 @@ fn case_128_the_time_of_a_401_does_not_tell_an_unknown_id_from_a_wrong_secret() 
     );
 }
 
-/// The id of one token with the secret of another, and a check sum that fits: what the host sees is a known id.
+/// The id of one token with the secret of another and a valid checksum, so that the host finds a
+/// known id.
 fn with_id_of(known: &str, other: &str) -> String {
     let part = |token: &str, number| token.split('_').nth(number).unwrap().to_owned();
     let body = format!("cfd_{}_{}", part(known, 1), part(other, 2));
@@ -62,7 +64,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bits))
 }
 
-/// A connection from another of the machine's own addresses: each may fail so often and no more.
+/// A connection from another loopback address, because failed authentications are limited by
+/// address.
 fn connect(host: &Host, number: usize) -> TcpStream {
     let address: SocketAddr =
         host.base.trim_start_matches("http://").trim_end_matches("/v1").parse().unwrap();
@@ -96,7 +99,8 @@ fn ask(socket: &mut TcpStream, token: &str) -> String {
     }
 }
 
-/// Mean, variance and number of the samples without the slowest twentieth, which is the machine's.
+/// Mean, variance and number of the samples. The slowest twentieth is left out as noise of the
+/// machine.
 fn summary(mut times: Vec<f64>) -> (f64, f64, f64) {
     times.sort_by(f64::total_cmp);
     times.truncate(times.len() / 20 * 19);

@@ -1,4 +1,4 @@
-//! Keys that were switched off, or whose member or workspace was deleted, while the host runs.
+//! Keys that are switched off, or whose member or workspace is deleted, while the host runs.
 
 use super::{key, text};
 use crate::kit::client::Client;
@@ -6,7 +6,7 @@ use crate::kit::host::{Host, Setup};
 use crate::kit::raw::Raw;
 use serde_json::json;
 
-/// What each route answers to the key: responses, embeddings, models, the key itself, the vault.
+/// The statuses of the routes for this key: responses, embeddings, models, own key, vault.
 async fn statuses(host: &Host, token: &str) -> [u16; 5] {
     let client = Client::with_key(host, token);
     [
@@ -19,7 +19,7 @@ async fn statuses(host: &Host, token: &str) -> [u16; 5] {
 }
 
 #[tokio::test]
-async fn keys_of_a_deleted_workspace_open_nothing_at_once() {
+async fn keys_of_a_deleted_workspace_stop_working_at_once() {
     let host = Setup::new().start();
     key(&host, "workspace create acme");
     key(&host, "intern create scout --workspace acme");
@@ -32,14 +32,14 @@ async fn keys_of_a_deleted_workspace_open_nothing_at_once() {
     assert_eq!(statuses(&host, &member).await, [401; 5]);
     assert_eq!(statuses(&host, &intern).await, [401; 5]);
     assert_eq!(statuses(&host, &host.key).await, [200; 5]);
-    // What was deleted stays deleted.
+    // Deletions are durable.
     let host = host.restart();
     assert_eq!(statuses(&host, &member).await, [401; 5]);
     assert_eq!(key(&host, "vault verify")["ok"], true);
 }
 
 #[tokio::test]
-async fn keys_of_a_deleted_member_open_nothing_and_those_of_its_interns_do() {
+async fn keys_of_a_deleted_member_stop_working_but_not_those_of_its_interns() {
     let host = Setup::new().start();
     key(&host, "member create ada --workspace default");
     key(&host, "intern create scout --workspace default --member ada");
@@ -54,7 +54,7 @@ async fn keys_of_a_deleted_member_open_nothing_and_those_of_its_interns_do() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_switched_off_opens_nothing_until_it_is_switched_on() {
+async fn a_disabled_key_works_again_only_when_enabled() {
     let host = Setup::new().start();
     let made = key(&host, "key create --workspace default");
     let (id, token) = (text(&made, "id"), text(&made, "key"));
@@ -67,7 +67,7 @@ async fn a_key_that_is_switched_off_opens_nothing_until_it_is_switched_on() {
 }
 
 #[tokio::test]
-async fn a_limit_is_changed_on_a_running_host_and_those_not_named_stay() {
+async fn changing_one_limit_on_a_running_host_keeps_the_others() {
     let host = Setup::new().start();
     let made = key(&host, "key create --workspace default --limit-day 5 --limit-week 7");
     let (id, token) = (text(&made, "id"), text(&made, "key"));
@@ -79,9 +79,10 @@ async fn a_limit_is_changed_on_a_running_host_and_those_not_named_stay() {
     assert_eq!(client.get("/key").await.body["data"]["limit"], json!(null));
 }
 
-/// The host asks for the body once it has looked at the key: by then the request is let in.
+/// The host asks for the body after it has authenticated the key, so the request is already
+/// admitted.
 #[tokio::test]
-async fn a_request_whose_workspace_is_deleted_before_its_body_comes_is_refused_as_its_key_is() {
+async fn deleting_the_workspace_before_the_body_arrives_refuses_the_request() {
     let body = json!({"model": "local/demo", "input": "hi", "value": "x", "hosts": ["a.com"]}).to_string();
     for (line, kind) in [
         ("POST /v1/responses", ""),

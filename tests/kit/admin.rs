@@ -1,13 +1,13 @@
-//! What an operator's tools read: health, readiness and metrics.
+//! The admin listener: health, readiness and metrics.
 
 use super::client::{Answer, http, read};
 use super::host::Host;
 use std::time::{Duration, Instant};
 
-/// How long a host may take to get where a test waits for it.
+/// How long a host may take to reach a state that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads the admin listener of a host.
+/// A client of the admin listener.
 pub struct Admin {
     http: reqwest::Client,
     base: String,
@@ -23,14 +23,14 @@ impl Admin {
         read(self.http.get(format!("{}{path}", self.base)).send().await.unwrap()).await
     }
 
-    /// A sample of `/metrics` by its whole name, labels included; 0 when there is none.
+    /// A sample of `/metrics` by its full name with labels; 0 if it does not exist.
     pub async fn metric(&self, sample: &str) -> u64 {
         let text = self.get("/metrics").await.text;
         let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
     }
 
-    /// Asks until `/readyz` says 200.
+    /// Polls until `/readyz` answers 200.
     pub async fn until_ready(&self) {
         let end = Instant::now() + PATIENCE;
         while self.get("/readyz").await.status != 200 {
@@ -38,7 +38,7 @@ impl Admin {
         }
     }
 
-    /// Asks until a sample of `/metrics` is at least this.
+    /// Polls until a sample of `/metrics` is at least this value.
     pub async fn until_metric(&self, sample: &str, least: u64) {
         let end = Instant::now() + PATIENCE;
         while self.metric(sample).await < least {

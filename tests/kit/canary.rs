@@ -1,10 +1,10 @@
-//! A value that must be nowhere, and the eyes that would find it.
+//! Searches output for a secret value in every form in which it could be encoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::fmt::Write as _;
 
-/// How text may have been written down.
+/// The encoding of a value in some output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
     Raw,
@@ -12,13 +12,13 @@ pub enum Form {
     JsonAscii,
     Debug,
     Percent,
-    /// As percent, with a plus for a space.
+    /// Percent-encoded, with a plus for a space.
     Query,
     Hex,
     HexUpper,
-    /// Standard alphabet, the value beginning at this place of a group of three bytes.
+    /// Standard alphabet. The value begins at this offset in a group of three bytes.
     Base64(usize),
-    /// The alphabet for addresses.
+    /// URL-safe alphabet, with the same offset.
     Base64Url(usize),
     /// `[113, 55, ...]`
     Numbers,
@@ -42,7 +42,7 @@ pub const FORMS: [Form; 15] = [
     Form::Numbers,
 ];
 
-/// Text as it would be written down in this form, with something around it.
+/// The text encoded in this form, with other bytes around it.
 pub fn written(form: Form, text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let around = |lead: usize| [&b"~~~"[..lead], bytes, b"~~~~"].concat();
@@ -93,17 +93,18 @@ fn hex(bytes: &[u8], upper: bool) -> String {
     text
 }
 
-/// Looks for parts of a value in every form.
+/// Searches for parts of a value in every form.
 pub struct Canary {
     value: String,
     marks: Vec<(Form, Vec<u8>)>,
 }
 
-/// What stands for the whole: a form cut off or wrapped in the middle is found by its other part.
+/// The length of a part, in bytes. A form that is cut off or wrapped in the middle is found by its
+/// other part.
 const PART: usize = 24;
 
 impl Canary {
-    /// Each part must be one of a kind; the length of the value is a multiple of a part's.
+    /// The length of the value must be a multiple of the part length.
     pub fn new(value: &str) -> Self {
         assert_eq!(value.len() % PART, 0, "{} bytes", value.len());
         let parts = (0..value.len()).step_by(PART).map(|at| &value[at..at + PART]);
@@ -115,7 +116,7 @@ impl Canary {
         &self.value
     }
 
-    /// The forms in which the value, or a part of it, stands in these bytes.
+    /// The forms in which these bytes contain the value or a part of it.
     pub fn found(&self, bytes: &[u8]) -> Vec<Form> {
         let mut found: Vec<Form> = Vec::new();
         for (form, mark) in &self.marks {
@@ -127,14 +128,14 @@ impl Canary {
     }
 }
 
-/// What is the same whatever stands around the part.
+/// The bytes of an encoded part that do not depend on its surroundings.
 fn mark(form: Form, part: &str) -> Vec<u8> {
     let whole = written(form, part);
     match form {
         Form::JsonEscaped | Form::JsonAscii | Form::Debug | Form::Numbers => {
             whole[1..whole.len() - 1].to_vec()
         }
-        // Groups of three bytes that hold a neighbour too are left out.
+        // Groups of three bytes that also contain a neighbouring byte are left out.
         Form::Base64(lead) | Form::Base64Url(lead) => {
             let first = if lead == 0 { 0 } else { 4 };
             let groups = (lead + part.len()) / 3;

@@ -5,12 +5,12 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long any answer may take before a test fails.
+/// How long a response may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client of plain HTTP, without a key.
+/// A builder of HTTP clients without a key.
 pub fn http() -> reqwest::ClientBuilder {
-    // No other HTTP is spoken, but the client wants its cryptography chosen.
+    // Only plain HTTP is used, but the client requires a TLS provider to be installed.
     rustls::crypto::ring::default_provider().install_default().ok();
     reqwest::Client::builder().no_proxy().timeout(PATIENCE)
 }
@@ -22,7 +22,7 @@ pub struct Client {
     key: String,
 }
 
-/// An answer read to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -32,7 +32,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The text of the first message's first part.
+    /// The text of the first part of the first message.
     pub fn output_text(&self) -> &str {
         let message = self.body["output"]
             .as_array()
@@ -41,31 +41,29 @@ impl Answer {
         message["content"][0]["text"].as_str().unwrap()
     }
 
-    /// `error.message`.
     pub fn message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_else(|| panic!("no error in {}", self.text))
     }
 }
 
 impl Client {
-    /// A client with the host's first key.
+    /// Uses the key made at the first start.
     pub fn new(host: &Host) -> Self {
         Self::with_key(host, &host.key)
     }
 
-    /// A client with another key.
     pub fn with_key(host: &Host, key: &str) -> Self {
         let http = http().build().unwrap();
         Self { http, base: host.base.clone(), key: key.to_owned() }
     }
 
-    /// A client with a key at another of the machine's own addresses, `127.0.0.N`.
+    /// A client that connects from another loopback address.
     pub fn from_address(host: &Host, key: &str, address: std::net::Ipv4Addr) -> Self {
         let http = http().local_address(std::net::IpAddr::from(address));
         Self { http: http.build().unwrap(), ..Self::with_key(host, key) }
     }
 
-    /// A request with the key, path below `/v1`.
+    /// A request with the key; `path` is relative to `/v1`.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.key)
     }
@@ -78,7 +76,6 @@ impl Client {
         self.post_bytes(path, body.to_string().into_bytes()).await
     }
 
-    /// A request with further headers.
     pub async fn post_with(&self, path: &str, body: &Value, headers: &[(&'static str, &str)]) -> Answer {
         let mut request = self.request(Method::POST, path).header("content-type", "application/json");
         for (name, value) in headers {
@@ -87,7 +84,7 @@ impl Client {
         read(request.body(body.to_string()).send().await.unwrap()).await
     }
 
-    /// `POST /responses`, streamed or not; the finished response.
+    /// Sends `POST /responses`, streamed or not; returns the finished response.
     pub async fn ask(&self, body: &Value, streamed: bool) -> Value {
         if streamed {
             return last_response(&self.stream(body).await).clone();
@@ -97,7 +94,7 @@ impl Client {
         answer.body
     }
 
-    /// `POST /responses`, streamed and read one event at a time.
+    /// Sends `POST /responses` for a stream that is read one event at a time.
     pub async fn open(&self, body: &Value) -> Events {
         let mut body = body.clone();
         body["stream"] = Value::Bool(true);
@@ -112,12 +109,13 @@ impl Client {
         read(request.send().await.unwrap()).await
     }
 
-    /// `POST /responses`, streamed: the events, without `[DONE]`, whose form is checked.
+    /// Sends `POST /responses` for a stream; returns its events without `[DONE]` and checks their
+    /// form.
     pub async fn stream(&self, body: &Value) -> Vec<Value> {
         self.stream_with(body, &[]).await
     }
 
-    /// The same with more headers.
+    /// Like [`Self::stream`], with further headers.
     pub async fn stream_with(&self, body: &Value, headers: &[(&str, &str)]) -> Vec<Value> {
         let mut body = body.clone();
         body["stream"] = Value::Bool(true);
@@ -133,14 +131,14 @@ impl Client {
     }
 }
 
-/// A stream on its way. Dropping it closes the connection.
+/// A running stream. Dropping it closes the connection.
 pub struct Events {
     response: Response,
     buffer: String,
 }
 
 impl Events {
-    /// The next event; none after `[DONE]`.
+    /// The next event; `None` after `[DONE]`.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((block, rest)) = self.buffer.split_once("\n\n") {
@@ -153,13 +151,13 @@ impl Events {
         }
     }
 
-    /// Waits until there are bytes that were not read yet.
+    /// Waits for further bytes of the stream.
     pub async fn more(&mut self) {
         let chunk = self.response.chunk().await.unwrap().expect("the stream ends without [DONE]");
         self.buffer.push_str(std::str::from_utf8(&chunk).unwrap());
     }
 
-    /// What has come and was not read yet.
+    /// The bytes that have arrived and were not returned as events.
     pub fn unread(&self) -> &str {
         &self.buffer
     }
@@ -175,7 +173,7 @@ impl Events {
     }
 }
 
-/// Reads an answer to its end; the body is null when it is not JSON.
+/// Reads a response to its end. The body is null if it is not JSON.
 pub async fn read(response: Response) -> Answer {
     let status = response.status().as_u16();
     let headers = response.headers().clone();
@@ -184,8 +182,8 @@ pub async fn read(response: Response) -> Answer {
     Answer { status, headers, body, text }
 }
 
-/// The events of a whole stream: names and types agree, numbers rise from 0,
-/// `[DONE]` is last and only there.
+/// The events of a whole stream. Checks that names and types agree, that sequence numbers rise from
+/// 0, and that `[DONE]` is last and occurs once.
 pub fn events_of(stream: &str) -> Vec<Value> {
     let mut events = Vec::new();
     let mut done = false;
@@ -208,18 +206,15 @@ pub fn events_of(stream: &str) -> Vec<Value> {
     events
 }
 
-/// All text deltas joined.
 pub fn text_of(events: &[Value]) -> String {
     let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
     deltas.map(|event| event["delta"].as_str().unwrap()).collect()
 }
 
-/// The types of the events in their order.
 pub fn types_of(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
-/// The response of the terminal event.
 pub fn last_response(events: &[Value]) -> &Value {
     &events.last().unwrap()["response"]
 }

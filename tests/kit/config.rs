@@ -1,20 +1,19 @@
-//! Configurations of providers and models, in the order they are meant to be tried.
+//! Configurations of providers and models.
 
 use std::fmt::Write as _;
 
-/// The model most tests ask for.
+/// The model that most tests use.
 pub const MODEL: &str = "test/model";
 
-/// Every request is routed as the first one: what failed before does not count, and nothing is tried twice.
+/// Makes routing independent of earlier requests: failures are forgotten and nothing is retried.
 pub const STEADY: &str = "[routing]\neject = false\nretry = false\n";
 
-/// A provider without a credential.
 pub fn provider(name: &str, adapter: &str, base: &str) -> String {
     format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\nbase_url = \"{base}\"\n")
 }
 
-/// A model served by these providers. The first is free and the others cost more
-/// and more, so that sorting by price tries them as listed.
+/// A model served by these providers. The first one is free and each further one costs more, so
+/// that sorting by price tries them in this order.
 pub fn model(id: &str, kind: &str, providers: &[&str]) -> String {
     let mut endpoints = String::new();
     for (place, provider) in providers.iter().enumerate() {
@@ -28,13 +27,13 @@ pub fn model(id: &str, kind: &str, providers: &[&str]) -> String {
     format!("[[models]]\nid = \"{id}\"\nkind = \"{kind}\"\nendpoints = [{endpoints}]\n")
 }
 
-/// Models whose endpoints of this provider have these keys too.
+/// Adds keys to the endpoints of this provider.
 pub fn with_keys(models: &str, provider: &str, keys: &str) -> String {
     let endpoint = format!("provider = \"{provider}\", ");
     models.replace(&endpoint, &format!("{endpoint}{keys}, "))
 }
 
-/// Every type of tool that providers of the Responses dialect run themselves, and a vector store.
+/// Every hosted tool of the Responses dialect, and a vector store.
 pub const HOSTED_TOOLS: &str = "hosted_tool_ids = [\"v\"], hosted_tools = [\"web_search\", \
     \"web_search_2025_08_26\", \"web_search_preview\", \"web_search_preview_2025_03_11\", \"file_search\", \
     \"code_interpreter\", \"mcp\", \"image_generation\", \"programmatic_tool_calling\", \"shell\"]";
@@ -44,7 +43,7 @@ pub fn single(adapter: &str, base: &str) -> String {
     provider("one", adapter, base) + &model(MODEL, "responses", &["one"])
 }
 
-/// The same, where clients may use the tools that the provider runs itself.
+/// Like [`single`]; clients may use the provider's hosted tools.
 pub fn single_with_tools(adapter: &str, base: &str) -> String {
     let config = single(adapter, base);
     if adapter == "openai-responses" { with_keys(&config, "one", HOSTED_TOOLS) } else { config }
@@ -55,7 +54,7 @@ pub fn several(bases: &[&str]) -> String {
     several_of("responses", bases)
 }
 
-/// [`MODEL`] at providers `a`, `b`, ... of the chat dialect, each at this price of input.
+/// [`MODEL`] at providers `a`, `b`, ... of the chat dialect, each with this price of input.
 pub fn priced(endpoints: &[(&str, f64)]) -> String {
     let names = ["a", "b", "c", "d"].into_iter().zip(endpoints);
     let (mut config, mut list) = (String::new(), String::new());
@@ -67,7 +66,7 @@ pub fn priced(endpoints: &[(&str, f64)]) -> String {
     config
 }
 
-/// The same for a model of this kind.
+/// Like [`several`], for a model of this kind.
 pub fn several_of(kind: &str, bases: &[&str]) -> String {
     let names: Vec<&str> = ["a", "b", "c", "d"].into_iter().take(bases.len()).collect();
     let providers = names.iter().zip(bases).map(|(name, base)| provider(name, "openai-chat", base));

@@ -1,9 +1,10 @@
-//! What a disk holds after the power goes: the shim's record played back up to a moment, and of what was not
-//! synced by then, only what a disk may or may not have kept.
+//! Simulates the disk after a power failure. The shim's record is played back up to some moment;
+//! what was not synced by then is kept or lost as a real disk might do.
 //!
-//! A file's content is durable as it was when its last completed sync began. Names are another matter: strictly
-//! a name is durable when its folder was synced, while journaling file systems keep the name of a new file that
-//! was synced itself, and write the changes of all names in order, further than asked for. See [`Of`].
+//! A file's content is durable as it was when its last completed sync began. Names are different.
+//! Strictly, a name is durable when its folder was synced. Journaling file systems also keep the
+//! name of a new file that was synced itself, and write changes of names in order and earlier than
+//! required. See [`Of`].
 
 use super::random::Random;
 use super::record::{Entry, Kind, Record};
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 
 pub const PAGE: usize = 4096;
 
-/// A file or folder over its life; inode numbers are used again.
+/// Identifies a file or folder over its whole life, since inode numbers are reused.
 type Id = u64;
 
 #[derive(Clone, Default, PartialEq)]
@@ -40,7 +41,7 @@ impl Content {
         self.length = self.length.max(at);
     }
 
-    /// Holes stay holes.
+    /// Pages of zeros are left out, so holes stay holes.
     fn append(&mut self, page: &[u8]) {
         let at = self.length;
         if page.iter().any(|byte| *byte != 0) {
@@ -57,7 +58,7 @@ impl Content {
         self.length = length;
     }
 
-    /// Every page and the length as here or as there.
+    /// A mix of both contents: each page and the length are taken from one of them at random.
     fn torn(&self, newer: &Self, random: &mut Random) -> Self {
         let mut torn = self.clone();
         if random.below(2) == 0 {
@@ -102,9 +103,9 @@ struct Contents {
     durable: Content,
 }
 
-/// Names of one folder.
+/// The names in one folder.
 type Names = Rc<BTreeMap<String, (Id, bool)>>;
-/// Names of all folders.
+/// The names in all folders.
 type Tree = HashMap<Id, Names>;
 
 enum Syncing {
@@ -121,28 +122,27 @@ pub struct Disk {
     files: HashMap<Id, Contents>,
     now: Tree,
     durable: Tree,
-    /// As durable, with the names of new files that were synced themselves.
+    /// The durable names, and the names of new files that were synced themselves.
     synced: Tree,
     /// The names after each change since the last completed sync.
     since_sync: Vec<Tree>,
     syncing: HashMap<(u64, Id), Syncing>,
 }
 
-/// What is durable of the names.
+/// The guarantee for names after a power failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Of {
-    /// What the syncs of folders promise, and nothing else.
+    /// Only the names that a sync of their folder has made durable.
     Strict,
-    /// That, and the name under which a new file was synced, as ext4, XFS and btrfs keep it.
+    /// Also the name under which a new file was synced, as ext4, XFS and btrfs keep it.
     Synced,
-    /// The changes in their order, up to any moment after the last sync.
+    /// All changes in their order, up to some moment after the last sync.
     Ordered,
-    /// All.
     Everything,
 }
 
 impl Disk {
-    /// The disk before the first entry: as the folder is now, all of it durable.
+    /// The disk before the first entry: the folder as it is now, all of it durable.
     pub fn of(root: &Path) -> Self {
         let root = root.parent().unwrap().canonicalize().unwrap().join(root.file_name().unwrap());
         let mut disk = Self {
@@ -186,7 +186,7 @@ impl Disk {
         id
     }
 
-    /// Plays entries on.
+    /// Applies further entries.
     pub fn play(&mut self, entries: &[Entry]) {
         for entry in entries {
             self.apply(entry);
@@ -200,7 +200,8 @@ impl Disk {
         id
     }
 
-    /// A new file or folder, unless one of this number has a name: then it gets another one.
+    /// The id of a new file or folder. If the inode number still belongs to one with a name, that
+    /// one's id is used.
     fn created(&mut self, ino: u64) -> Id {
         let linked =
             |tree: &Tree, id: Id| tree.values().any(|names| names.values().any(|(other, _)| *other == id));
@@ -276,8 +277,8 @@ impl Disk {
         self.since_sync.clear();
     }
 
-    /// A new file that was synced under this name. A name that was another file's before stays that one's: a
-    /// rename is not part of what a sync of the file promises.
+    /// Records the name under which a new file was synced. A name that another file had before is
+    /// not replaced, because a sync of a file does not make a rename durable.
     fn keep_name(&mut self, path: &Path, id: Id) {
         let Some(folder) = path.parent().and_then(|folder| self.folder(folder)) else { return };
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -287,7 +288,7 @@ impl Disk {
         }
     }
 
-    /// The listing of a folder; teaches us renames that went past the C library.
+    /// The listing of a folder. It also reveals renames that did not go through the C library.
     fn listed(&mut self, entry: &Entry) -> Names {
         let mut names = BTreeMap::new();
         for line in std::str::from_utf8(&entry.data).unwrap().lines() {
@@ -303,7 +304,7 @@ impl Disk {
         Rc::new(names)
     }
 
-    /// A file was seen under this name.
+    /// Records that a file has this name.
     fn found(&mut self, path: &Path, ino: u64) {
         let Some(id) = self.ids.get(&ino).copied() else { return };
         let Some(folder) = path.parent().and_then(|folder| self.folder(folder)) else { return };
@@ -349,13 +350,14 @@ impl Disk {
         self.since_sync.push(self.now.clone());
     }
 
-    /// Makes a folder of what is left. With `torn`, parts of what was not synced are there too.
+    /// Writes the disk's state to a folder. With `torn`, it also contains random parts of what was
+    /// not synced.
     pub fn save(&self, target: &Path, of: Of, torn: Option<&mut Random>, choice: &mut Random) {
         let ordered = choice.below(self.since_sync.len() as u64 + 1) as usize;
         let tree = match of {
             Of::Strict => &self.durable,
             Of::Synced => &self.synced,
-            // Before the first change since the sync nothing else was different.
+            // An index past the last change means the current names.
             Of::Ordered => self.since_sync.get(ordered).unwrap_or(&self.now),
             Of::Everything => &self.now,
         };
@@ -399,19 +401,20 @@ impl Save<'_, '_> {
     }
 }
 
-/// A folder for copies that are opened once: in memory where there is such a place, for syncs are slow and the
-/// copies are worth nothing.
+/// A temporary folder for copies that are opened once. It is in memory if possible, because syncs
+/// on a disk are slow and the copies are not kept.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
-/// A copy of a folder, holes kept.
+/// Copies a folder and keeps holes.
 pub fn copy(from: &Path, to: &Path) {
     Disk::of(from).save(to, Of::Everything, None, &mut Random::new(0));
 }
 
-/// Whether two folders hold the same files, sockets aside. Tells the first difference.
+/// The first difference between two folders, ignoring sockets; `None` if they contain the same
+/// files.
 pub fn difference(one: &Path, other: &Path) -> Option<String> {
     let names = |folder: &Path| -> BTreeMap<String, bool> {
         let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
@@ -435,7 +438,8 @@ pub fn difference(one: &Path, other: &Path) -> Option<String> {
     })
 }
 
-/// The record played to its end must give the folder as it is, or the record is not complete.
+/// Checks that playing back the whole record gives the folder as it is, so that no change is
+/// missing in the record.
 pub fn assert_complete(before: Disk, record: &Record) {
     let mut disk = before;
     disk.play(&record.entries);

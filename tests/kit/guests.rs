@@ -1,14 +1,13 @@
-//! The test guests of `rogue/`, built, in folders for `--plugins`.
+//! The built test guests of `rogue/`, in folders for `--plugins`.
 
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A file of the built test guests.
 pub fn built(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rogue/built").join(file)
 }
 
-/// A folder outside the sources with these of the plugins in it, each with a component of its own.
+/// A temporary folder with these plugins, each with its component.
 pub fn folder(plugins: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for plugin in plugins {

@@ -1,4 +1,4 @@
-//! The program under test: one process, its own data directory, free ports.
+//! The program under test: one process with its own data directory and free ports.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -12,15 +12,15 @@ use tempfile::TempDir;
 
 /// How long a line of the log may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long all plugins may take to be compiled by a debug build on a busy machine.
+/// How long a debug build may take to compile all plugins on a busy machine.
 const COMPILE_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where compiled guests are kept between tests, so that each is compiled once.
+/// The cache of compiled guests, shared by all tests so that each guest is compiled once.
 fn cache_dir() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled")
 }
 
-/// A command of the program with the environment every test needs.
+/// The program with the environment that every test needs.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
     command
@@ -31,7 +31,7 @@ pub fn program() -> Command {
     command
 }
 
-/// How a host is started.
+/// The options for starting a host.
 pub struct Setup {
     directory: Arc<TempDir>,
     data: String,
@@ -39,11 +39,11 @@ pub struct Setup {
     plugins: Option<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
-    /// The first key, when an earlier start has printed it.
+    /// The key printed by an earlier start, if there was one.
     key: String,
 }
 
-/// A running host. Ended, and its log checked for panics, when dropped.
+/// A running host. Dropping it ends the process and checks its log for panics.
 pub struct Host {
     child: Child,
     log: Arc<Log>,
@@ -51,20 +51,18 @@ pub struct Host {
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
     data: String,
-    /// When the process was started.
     pub spawned: Instant,
-    /// The key printed at the first start.
     pub key: String,
     /// `http://127.0.0.1:PORT/v1`
     pub base: String,
     /// `http://127.0.0.1:PORT` of the admin listener.
     pub admin: String,
-    /// The line printed at the start.
+    /// The JSON line printed at the start.
     pub banner: Value,
 }
 
 impl Setup {
-    /// A host on an empty directory without a configuration.
+    /// A host with an empty directory and without a configuration.
     pub fn new() -> Self {
         Self {
             directory: Arc::new(tempfile::tempdir().unwrap()),
@@ -77,27 +75,25 @@ impl Setup {
         }
     }
 
-    /// A host on the directory of one that has ended, with its configuration.
+    /// A host with the directory and configuration of one that has ended.
     pub fn after(host: &Host) -> Self {
         let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
         let (directory, data, key) = (Arc::clone(&host.directory), host.data.clone(), host.key.clone());
         Self { directory, data, config, key, ..Self::new() }
     }
 
-    /// Adds to `cofferdam.toml`.
     pub fn config(mut self, toml: &str) -> Self {
         self.config.push_str(toml);
         self.config.push('\n');
         self
     }
 
-    /// Puts the data directory at another path below the test's own directory.
+    /// Puts the data directory at another path below the test's directory.
     pub fn data_at(mut self, path: &str) -> Self {
         path.clone_into(&mut self.data);
         self
     }
 
-    /// The data directory.
     pub fn data(&self) -> PathBuf {
         self.directory.path().join(&self.data)
     }
@@ -107,41 +103,38 @@ impl Setup {
         self.directory.path()
     }
 
-    /// Runs a command on the directory that no host serves yet, `--json` included.
+    /// Runs a command with `--json` on a directory that no host serves yet.
     pub fn command_output(&self, arguments: &[&str]) -> Output {
         self.program().args(arguments).output().unwrap()
     }
 
-    /// Starts with `--plugins DIR`.
     pub fn plugins(mut self, directory: &Path) -> Self {
         self.plugins = Some(directory.to_owned());
         self
     }
 
-    /// Sets an environment variable.
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Adds an argument of `serve`.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Puts the configuration into its file, where commands that change it find it.
+    /// Writes the configuration to its file, for commands that change the file.
     pub fn write_config(&self) {
         std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
     }
 
-    /// Takes over what a command has made of the configuration file.
+    /// Reads the configuration file back after a command has changed it.
     pub fn reread_config(mut self) -> Self {
         self.config = std::fs::read_to_string(self.directory.path().join("cofferdam.toml")).unwrap();
         self
     }
 
-    /// The program with the options that every command has.
+    /// The program with the options of every command.
     fn program(&self) -> Command {
         if !self.config.is_empty() {
             self.write_config();
@@ -154,7 +147,7 @@ impl Setup {
         command
     }
 
-    /// The command that `start` would run.
+    /// The command that `start` runs.
     pub fn serve(&self) -> Command {
         let mut command = self.program();
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -170,7 +163,7 @@ impl Setup {
         self.serve().output().unwrap()
     }
 
-    /// Starts and waits for the line with the addresses.
+    /// Starts the host and waits for the line with the addresses.
     pub fn start(self) -> Host {
         let spawned = Instant::now();
         let mut child = self.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -198,7 +191,6 @@ impl Setup {
     }
 }
 
-/// What a host has logged so far.
 #[derive(Default)]
 struct Log {
     text: Mutex<String>,
@@ -206,7 +198,7 @@ struct Log {
     ended: AtomicBool,
 }
 
-/// Reads a pipe to its end in the background.
+/// Reads a pipe to its end on a thread.
 fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
     let log = Arc::new(Log::default());
     let sink = Arc::clone(&log);
@@ -217,7 +209,8 @@ fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
             sink.grown.notify_all();
         }
         sink.ended.store(true, Ordering::Release);
-        // With the lock, or whoever has just looked would miss it.
+        // Taken once, so that a thread between its check and its wait does not miss the
+        // notification.
         drop(sink.text.lock().unwrap());
         sink.grown.notify_all();
     });
@@ -225,7 +218,6 @@ fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
 }
 
 impl Host {
-    /// The data directory.
     pub fn data(&self) -> PathBuf {
         self.directory.path().join(&self.data)
     }
@@ -235,22 +227,22 @@ impl Host {
         self.directory.path()
     }
 
-    /// What the host has logged so far.
     pub fn log(&self) -> String {
         self.log.text.lock().unwrap().clone()
     }
 
-    /// Waits until the host has logged this.
+    /// Waits until the log contains this text.
     pub fn until_logged(&self, wanted: &str) {
         let text = self.log.text.lock().unwrap();
         let waited = self.log.grown.wait_timeout_while(text, PATIENCE, |text| !text.contains(wanted));
         let (text, timed_out) = waited.unwrap();
-        // Without the lock, which would be poisoned for whoever reads the log of this failure.
+        // Copied, so that the lock is free and not poisoned when the assertion fails.
         let text = text.clone();
         assert!(!timed_out.timed_out(), "no {wanted} in:\n{text}");
     }
 
-    /// Waits until every usable plugin is compiled, which takes memory and processor time behind the start.
+    /// Waits until every usable plugin is compiled. The compilation in the background takes memory
+    /// and processor time.
     pub fn until_all_compiled(&self) {
         let until = Instant::now() + COMPILE_PATIENCE;
         loop {
@@ -264,12 +256,11 @@ impl Host {
         }
     }
 
-    /// The process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Runs another command on the same data directory; the answer's JSON.
+    /// Runs another command on the same data directory; returns its JSON output.
     pub fn command(&self, arguments: &[&str]) -> Value {
         let output = self.command_output(arguments);
         assert!(
@@ -281,7 +272,6 @@ impl Host {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Runs another command on the same data directory.
     pub fn command_output(&self, arguments: &[&str]) -> Output {
         let mut command = program();
         command.arg("--json").arg("--data").arg(self.data());
@@ -292,14 +282,14 @@ impl Host {
         command.args(arguments).output().unwrap()
     }
 
-    /// Sends a signal by name, `TERM` for instance.
+    /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let status =
             Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
         assert!(status.success());
     }
 
-    /// Waits for the process to end by itself; the log is whole then.
+    /// Waits for the process to end; the log is complete then.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let text = self.log.text.lock().unwrap();
         let ended = |_: &mut String| !self.log.ended.load(Ordering::Acquire);
@@ -313,20 +303,20 @@ impl Host {
         status
     }
 
-    /// Ends the host in good order; everything it has logged.
+    /// Ends the host with SIGTERM; returns its log.
     pub fn end(&mut self) -> String {
         self.signal("TERM");
         self.wait();
         self.log()
     }
 
-    /// Ends the host, as hard as there is.
+    /// Ends the host with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends the host unless it has ended, and gives its directory to the next.
+    /// Ends the host if it still runs, and starts another one on its directory.
     pub fn restart(mut self) -> Host {
         if let Ok(None) = self.child.try_wait() {
             self.signal("TERM");
@@ -335,7 +325,7 @@ impl Host {
         Setup::after(&self).start()
     }
 
-    /// The files below its directory that contain `text`, wherever it stands in them.
+    /// The files below the host's directory that contain `text`.
     pub fn files_with(&self, text: &str) -> Vec<PathBuf> {
         let mut files = Vec::new();
         list_files(self.directory(), &mut files);
@@ -343,7 +333,7 @@ impl Host {
         files
     }
 
-    /// Everything the host printed on stdout after its first line.
+    /// Everything the host printed to standard output after its first line.
     pub fn rest_of_stdout(&mut self) -> String {
         let mut rest = String::new();
         if let Some(mut stdout) = self.stdout.take() {
@@ -353,7 +343,7 @@ impl Host {
     }
 }
 
-/// Adds the files below a folder.
+/// Adds all files below a folder to `files`.
 pub fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();

@@ -1,5 +1,5 @@
-//! What the tests are written with: the program under test, a scripted
-//! provider, what it says in each dialect, and a client.
+//! Tools for the tests: the program under test, a scripted provider with responses in each dialect,
+//! and a client.
 
 pub mod admin;
 pub mod canary;

@@ -1,5 +1,5 @@
-//! A name server under the test's control: it answers what it is told for a name
-//! and remembers which names it was asked for.
+//! A name server under the test's control, with scripted answers. It records the names it was asked
+//! for.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-/// Length of the fixed head of a message (RFC 1035 4.1.1).
+/// The length of a message header (RFC 1035, section 4.1.1).
 const HEAD: usize = 12;
 
 #[derive(Default)]
@@ -16,16 +16,14 @@ struct State {
     answers: Mutex<BTreeMap<String, Vec<Ipv4Addr>>>,
 }
 
-/// The name server.
 pub struct Names {
-    /// Where it listens.
     pub address: String,
     state: Arc<State>,
     server: JoinHandle<()>,
 }
 
 impl Names {
-    /// Starts on a free port. Names without an answer do not exist.
+    /// Starts on a free port. Names without a scripted answer do not exist.
     pub async fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap().to_string();
@@ -34,13 +32,13 @@ impl Names {
         Self { address, state, server }
     }
 
-    /// What a name leads to from now on.
+    /// Sets the addresses of a name.
     pub fn answer(&self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         self.state.answers.lock().unwrap().insert(name.to_owned(), addresses);
     }
 
-    /// The names that were asked for, each as often as it was.
+    /// All queried names, with repetitions.
     pub fn asked(&self) -> Vec<String> {
         self.state.asked.lock().unwrap().clone()
     }
@@ -62,7 +60,7 @@ async fn serve(socket: UdpSocket, state: Arc<State>) {
     }
 }
 
-/// Answers the first question, whose type is kept in what is sent back.
+/// Builds the answer to the first question of a query.
 fn answer(query: &[u8], state: &State) -> Option<Vec<u8>> {
     let mut labels = Vec::new();
     let mut at = HEAD;
@@ -87,7 +85,7 @@ fn answer(query: &[u8], state: &State) -> Option<Vec<u8>> {
     let mut message = vec![query[0], query[1], 0x81, status, 0, 1, 0, count, 0, 0, 0, 0];
     message.extend_from_slice(question);
     for address in addresses {
-        // The name of the question, type A, class IN, 0 s, 4 bytes.
+        // A pointer to the question's name, type A, class IN, TTL 0 s, 4 bytes.
         message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
         message.extend_from_slice(&address.octets());
     }

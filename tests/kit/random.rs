@@ -1,6 +1,6 @@
-//! Random numbers that a seed repeats.
+//! Reproducible random numbers.
 
-/// A stream of numbers.
+/// A generator (SplitMix64).
 pub struct Random(u64);
 
 impl Random {
@@ -8,7 +8,6 @@ impl Random {
         Self(seed)
     }
 
-    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -17,13 +16,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
 }
 
-/// The seed of this run: `COFFERDAM_SEED`, else one from the clock; printed, so that a failure can be repeated.
+/// The seed of this run: `COFFERDAM_SEED`, else one from the clock. It is printed, so that a
+/// failure can be repeated.
 pub fn seed() -> u64 {
     let given = std::env::var("COFFERDAM_SEED").ok().map(|seed| seed.parse().unwrap());
     let seed = given.unwrap_or_else(|| {
@@ -34,7 +34,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// How many of something: few by default, all with `COFFERDAM_FAULTS=all`.
+/// How many repetitions to run: few by default, all with `COFFERDAM_FAULTS=all`.
 pub fn count(few: usize, all: usize) -> usize {
     match std::env::var("COFFERDAM_FAULTS").as_deref() {
         Ok("all") => all,

@@ -1,4 +1,4 @@
-//! Requests as bytes, for what no client library would send.
+//! Requests written as raw bytes, for cases that no client library can produce.
 
 use super::host::Host;
 use serde_json::Value;
@@ -6,7 +6,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// An open connection to the API.
 pub struct Raw(TcpStream);
 
 impl Raw {
@@ -15,18 +14,18 @@ impl Raw {
         Self(TcpStream::connect(address).await.unwrap())
     }
 
-    /// Sends bytes; false when the host does not take them any more.
+    /// Sends bytes; false if the host has closed the connection.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).await.is_ok()
     }
 
-    /// The two directions, to be used at the same time.
+    /// Splits the connection, so that both directions can be used at the same time.
     pub fn split(self) -> (RawReader, RawWriter) {
         let (reader, writer) = self.0.into_split();
         (RawReader(reader), RawWriter(writer))
     }
 
-    /// Waits for the host to ask for the body of a request with `Expect: 100-continue`.
+    /// Waits for `100 Continue`.
     pub async fn is_asked_for_body(&mut self) {
         let mut bytes = *b"HTTP/1.1 100 Continue\r\n\r\n";
         let expected = bytes;
@@ -34,14 +33,14 @@ impl Raw {
         assert_eq!(bytes, expected, "{}", String::from_utf8_lossy(&bytes));
     }
 
-    /// Reads to the end of the connection: all that came.
+    /// Reads to the end of the connection.
     pub async fn ended(mut self) -> String {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes).await.ok();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Reads one answer whose head tells the length of its body.
+    /// Reads one response with a content length.
     pub async fn one_answer(&mut self) -> String {
         let mut text = String::new();
         let mut length = None;
@@ -59,10 +58,11 @@ impl Raw {
         text
     }
 
-    /// Reads to the end of the connection: status, head and body of the one answer.
+    /// Reads to the end of the connection; returns status, head and body of the only response.
     pub async fn answer(mut self) -> (u16, String, Value) {
         let mut bytes = Vec::new();
-        // A reset after the answer is the host's way not to read the rest.
+        // The host may reset the connection after the response instead of reading the rest of the
+        // request.
         self.0.read_to_end(&mut bytes).await.ok();
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
@@ -71,11 +71,11 @@ impl Raw {
     }
 }
 
-/// What the host sends.
+/// The receiving half.
 pub struct RawReader(OwnedReadHalf);
 
 impl RawReader {
-    /// The status of the next answer.
+    /// The status of the next response.
     pub async fn status(&mut self) -> u16 {
         let mut line = [0; 12];
         self.0.read_exact(&mut line).await.unwrap();
@@ -83,17 +83,17 @@ impl RawReader {
     }
 }
 
-/// What the host gets.
+/// The sending half.
 pub struct RawWriter(OwnedWriteHalf);
 
 impl RawWriter {
-    /// Sends bytes; false when the host does not take them any more.
+    /// Sends bytes; false if the host has closed the connection.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).await.is_ok()
     }
 }
 
-/// The head of a `POST`, up to and without the blank line, on a connection of its own.
+/// The head of a `POST` without its final blank line; asks for the connection to be closed.
 pub fn post_head(host: &Host, path: &str, headers: &str) -> String {
     format!(
         "POST /v1{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{headers}",
@@ -101,7 +101,7 @@ pub fn post_head(host: &Host, path: &str, headers: &str) -> String {
     )
 }
 
-/// A request on a connection of its own, its path as it is: status, head and body.
+/// Sends a request on its own connection, with the path unchanged; returns status, head and body.
 pub async fn ask_raw(
     host: &Host,
     method: &str,

@@ -1,4 +1,4 @@
-//! The record that the shim leaves: what reached the disk and what left on sockets, in one order.
+//! The shim's record: file changes and bytes sent on sockets, in one order.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ pub enum Kind {
     Open,
     Truncate,
     Write,
-    /// A sync of a file begins; what was written before is covered by it.
+    /// A sync of a file begins; it covers earlier writes.
     Sync,
-    /// A sync of a folder begins; `data` lists it.
+    /// A sync of a folder begins; `data` lists the folder.
     SyncFolder,
-    /// A sync has ended; `result` is 0 or an error.
+    /// A sync has ended; `result` is 0 or an error number.
     Synced,
     /// `data` is the old path.
     Rename,
     Remove,
     MakeFolder,
-    /// About to be sent on the socket `ino`.
+    /// Bytes are about to be sent on the socket `ino`.
     Answer,
-    /// So many bytes of the answer before were sent.
+    /// The number of bytes of the preceding answer that were sent.
     Sent,
     /// A rule made a call fail; `data` names the call.
     Fault,
@@ -40,7 +40,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether this is about the file with this name.
+    /// Whether the entry is about a file with this name.
     pub fn is_of(&self, name: &str) -> bool {
         self.path.file_name().is_some_and(|found| found == name)
     }
@@ -51,10 +51,10 @@ pub struct Record {
     pub root: PathBuf,
 }
 
-/// An answer as it was sent.
+/// A response as it was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// The entry before which not a byte of it had left.
+    /// The index of the entry before which no byte of the response was sent.
     pub at: usize,
     pub status: u16,
     pub body: Value,
@@ -65,7 +65,7 @@ const HEAD_BYTES: usize = 40;
 impl Record {
     pub fn parse(mut bytes: &[u8], root: &Path) -> Self {
         let mut entries = Vec::new();
-        // A killed process may leave half an entry.
+        // A killed process may leave an incomplete entry at the end.
         while let Some(entry) =
             bytes.get(..4).map(|head| u32::from_le_bytes(head.try_into().unwrap()) as usize)
         {
@@ -76,7 +76,8 @@ impl Record {
         Self { entries, root: root.to_owned() }
     }
 
-    /// The answers, by connection and in order. HTTP/1 with a length, or one JSON document to its end.
+    /// The responses on all connections in the order they were sent: HTTP/1 responses with a
+    /// length, or single JSON documents.
     pub fn answers(&self) -> Vec<Sent> {
         let mut streams: BTreeMap<u64, Stream> = BTreeMap::new();
         let mut pending: BTreeMap<(u64, u64), (usize, &[u8])> = BTreeMap::new();
@@ -94,7 +95,7 @@ impl Record {
                 _ => {}
             }
         }
-        // Killed in the middle of a call: the bytes may have left.
+        // The process was killed during a call, so these bytes may have been sent.
         for ((_, ino), (at, data)) in pending {
             streams.entry(ino).or_default().push(at, data);
         }
@@ -135,11 +136,11 @@ fn parse_entry(frame: &[u8]) -> Entry {
     }
 }
 
-/// What was sent on one connection, with the entries the bytes belong to.
+/// The bytes sent on one connection, with the entries they belong to.
 #[derive(Default)]
 struct Stream {
     bytes: Vec<u8>,
-    /// Where in `bytes` what an entry sent begins.
+    /// Offsets in `bytes` with the index of the entry that starts there.
     parts: Vec<(usize, usize)>,
 }
 
@@ -175,7 +176,7 @@ impl Stream {
     }
 }
 
-/// Status, length of the head and of the body.
+/// Status, length of the head and length of the body.
 fn head_of(bytes: &[u8]) -> Option<(u16, usize, usize)> {
     if !bytes.starts_with(b"HTTP/1.") {
         return None;

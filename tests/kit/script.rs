@@ -1,4 +1,4 @@
-//! What providers say, dialect by dialect.
+//! Scripted responses of providers in each dialect.
 
 use super::upstream::Reply;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ pub fn chunk(delta: &Value) -> Value {
     json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]})
 }
 
-/// The chunk that opens a chat stream and says nothing yet.
+/// The first chunk of a chat stream, without text.
 pub fn opening() -> Value {
     chunk(&json!({"role": "assistant", "content": ""}))
 }
 
-/// A chunk with a word.
+/// A chunk with text.
 pub fn word(text: &str) -> Value {
     chunk(&json!({"content": text}))
 }
@@ -38,12 +38,12 @@ pub fn chat_stream(words: &[&str]) -> Reply {
     Reply::sse(&chat_events(words))
 }
 
-/// A chat answer in one body.
+/// A chat response that is not streamed.
 pub fn chat(text: &str) -> Reply {
     chat_message(&json!({"role": "assistant", "content": text}), "stop")
 }
 
-/// A chat answer with this message.
+/// A chat response with this message.
 pub fn chat_message(message: &Value, reason: &str) -> Reply {
     Reply::json(
         200,
@@ -56,7 +56,7 @@ pub fn chat_message(message: &Value, reason: &str) -> Reply {
     )
 }
 
-/// A chat answer whose prompt was in the provider's cache.
+/// A chat response whose prompt was in the provider's cache.
 pub fn cached_chat(text: &str) -> Reply {
     let message = json!({"role": "assistant", "content": text});
     Reply::json(
@@ -71,7 +71,7 @@ pub fn cached_chat(text: &str) -> Reply {
     )
 }
 
-/// A refusal that asks to wait so many seconds.
+/// A refusal with a `Retry-After` header.
 pub fn limited(status: u16, seconds: &str) -> Reply {
     Reply::Whole {
         status,
@@ -80,12 +80,12 @@ pub fn limited(status: u16, seconds: &str) -> Reply {
     }
 }
 
-/// An error in the form of OpenAI.
+/// An error in OpenAI's format.
 pub fn refusal(status: u16, message: &str) -> Reply {
     Reply::json(status, json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))
 }
 
-/// An answer of the Responses dialect in one body.
+/// A response in the Responses dialect that is not streamed.
 pub fn response(output: &Value) -> Reply {
     Reply::json(
         200,
@@ -106,7 +106,7 @@ pub fn response(output: &Value) -> Reply {
     )
 }
 
-/// A message of the Responses dialect.
+/// A message in the Responses dialect.
 pub fn message(text: &str) -> Value {
     json!({
         "type": "message", "id": "msg_up", "role": "assistant", "status": "completed",
@@ -114,7 +114,7 @@ pub fn message(text: &str) -> Value {
     })
 }
 
-/// An answer of Anthropic's dialect in one body.
+/// A response in Anthropic's dialect that is not streamed.
 pub fn anthropic(content: &Value, reason: &str) -> Reply {
     Reply::json(
         200,

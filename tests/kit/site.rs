@@ -1,6 +1,5 @@
-//! Somebody else's HTTPS server under the test's control, with a certificate
-//! authority of its own. It answers what it is told; with nothing left to say it
-//! tells back all that it was sent.
+//! A third-party HTTPS server under the test's control, with its own certificate authority. It
+//! sends scripted replies; without one it echoes the request.
 
 use super::upstream::{Body, Reply, respond};
 use bytes::Bytes;
@@ -23,10 +22,10 @@ use tokio::sync::mpsc::channel;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// In an answer: the id of the JSON-RPC request that is answered.
+/// In a scripted reply: stands for the id of the JSON-RPC request.
 pub const ID: &str = "@id";
 
-/// Who vouches for servers.
+/// A certificate authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -36,12 +35,12 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// What an operator puts into `egress.roots`.
+    /// The certificate for `egress.roots`.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A server that proves to be any of these names.
+    /// A TLS acceptor with a certificate for these names.
     fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
@@ -58,7 +57,7 @@ impl Authority {
     }
 }
 
-/// What the server was sent.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The name in the TLS handshake.
@@ -71,7 +70,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A header as text, if it came once.
+    /// The value of a header, which must not be repeated.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?.to_str().unwrap();
@@ -83,9 +82,10 @@ impl Seen {
 #[derive(Default)]
 struct State {
     seen: Mutex<Vec<Seen>>,
-    /// Each for the next request to its path, or to any.
+    /// Replies for the next request to a path, or to any path.
     replies: Mutex<VecDeque<(Option<String>, Reply)>>,
-    /// Ends of sessions, which are not scripted: they come when nobody waits for them.
+    /// Requests that end a session. They are recorded separately, because they arrive at times that
+    /// tests do not control.
     ended: Mutex<Vec<Seen>>,
     came: Notify,
     connections: AtomicUsize,
@@ -99,7 +99,6 @@ impl State {
     }
 }
 
-/// The server.
 pub struct Site {
     /// On 127.0.0.1.
     pub port: u16,
@@ -108,7 +107,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts on a free port.
     pub async fn start(authority: &Authority, names: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -117,17 +115,17 @@ impl Site {
         Self { port, state, server }
     }
 
-    /// Adds what to do with the next request.
+    /// Adds a reply for the next request.
     pub fn reply(&self, reply: Reply) {
         self.state.replies.lock().unwrap().push_back((None, reply));
     }
 
-    /// Adds what to do with the next request to this path.
+    /// Adds a reply for the next request to this path.
     pub fn reply_at(&self, path: &str, reply: Reply) {
         self.state.replies.lock().unwrap().push_back((Some(path.to_owned()), reply));
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     pub async fn until(&self, count: usize) {
         loop {
             let more = self.state.came.notified();
@@ -138,7 +136,7 @@ impl Site {
         }
     }
 
-    /// Waits for the end of a session and takes it.
+    /// Waits for a request that ends a session and returns it.
     pub async fn ended(&self) -> Seen {
         loop {
             let more = self.state.came.notified();
@@ -149,17 +147,17 @@ impl Site {
         }
     }
 
-    /// What came so far.
+    /// All requests so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.seen.lock().unwrap().clone()
     }
 
-    /// What came last.
+    /// The last request.
     pub fn last(&self) -> Seen {
         self.seen().pop().expect("nothing came")
     }
 
-    /// Connections that were made, used or not.
+    /// Accepted connections, with or without requests.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
@@ -182,7 +180,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>) 
 
 async fn converse(socket: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
     socket.set_nodelay(true).unwrap();
-    // Somebody who does not trust us goes away.
+    // A client that does not trust the certificate closes the connection.
     let Ok(stream) = acceptor.accept(socket).await else { return };
     let sni = stream.get_ref().1.server_name().map(str::to_owned);
     let service = service_fn(move |request| answer(request, sni.clone(), Arc::clone(&state)));
@@ -216,7 +214,7 @@ async fn answer(
     Ok(respond(reply, channel(1).0).await)
 }
 
-/// A reply in which [`ID`] stands for the id of the JSON-RPC request that it answers.
+/// A reply in which [`ID`] is replaced by the id of the JSON-RPC request.
 fn answering(reply: Reply, request: &[u8]) -> Reply {
     let id = serde_json::from_slice::<Value>(request).ok().and_then(|message| message.get("id").cloned());
     let Some(id) = id else { return reply };
@@ -229,7 +227,7 @@ fn answering(reply: Reply, request: &[u8]) -> Reply {
         Reply::Fed { content_type, mut pieces } => {
             let (filled, reply) = Reply::fed_as(content_type);
             tokio::spawn(async move {
-                // Until the host hangs up.
+                // Until the host closes the connection.
                 while let Some(piece) = pieces.recv().await
                     && filled.send(fill(piece)).await.is_ok()
                 {}
@@ -240,7 +238,7 @@ fn answering(reply: Reply, request: &[u8]) -> Reply {
     }
 }
 
-/// Everything back, in the body and in a header.
+/// Echoes the whole request, in the body and in a header.
 fn echo(seen: &Seen) -> Reply {
     let all: Vec<(String, String)> = seen
         .headers

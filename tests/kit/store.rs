@@ -1,11 +1,11 @@
-//! What a host left in its store, read after it has ended.
+//! Reads a host's store after the host has ended.
 
 use super::host::{Host, Setup};
 use std::path::Path;
 
 use cofferdam_store::{Clock, DirectoryLock, OpenOptions, RootKeySource, Store, UsageRow};
 
-/// Ends the host; its usage rows, the oldest first.
+/// Ends the host; returns its usage rows, oldest first.
 pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     host.end();
     let store = open(&host.data());
@@ -15,7 +15,7 @@ pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     rows
 }
 
-/// The newest usage rows in the directory of a host that has ended, the newest first.
+/// The newest usage rows in the directory of a host that has ended, newest first.
 pub fn rows_in(data: &Path, limit: usize) -> Vec<UsageRow> {
     let store = open(data);
     let rows = store.usage_rows(limit).unwrap();
@@ -23,7 +23,7 @@ pub fn rows_in(data: &Path, limit: usize) -> Vec<UsageRow> {
     rows
 }
 
-/// Does something to the store that a host is about to be started on.
+/// Prepares the store before a host is started on it.
 pub fn prepare<T>(setup: &Setup, work: impl FnOnce(&Store) -> T) -> T {
     let store = open(&setup.data());
     let done = work(&store);

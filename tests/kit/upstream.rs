@@ -1,5 +1,5 @@
-//! A provider under the test's control: a real HTTP server on loopback that
-//! answers what it is told and remembers what it was asked.
+//! A provider under the test's control: an HTTP server on loopback that sends scripted replies and
+//! records requests.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-/// How long a request may take to come.
+/// How long a request may take to arrive.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-/// Between two comments of [`Reply::Comments`].
+/// The time between two comments of [`Reply::Comments`].
 const COMMENT_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// What the provider was asked.
+/// A request that the provider received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub method: String,
@@ -29,46 +29,45 @@ pub struct Asked {
     pub headers: hyper::HeaderMap,
     /// The body, if it is JSON.
     pub body: Value,
-    /// The body as it came.
+    /// The body as received.
     pub bytes: Bytes,
 }
 
-/// What the provider does with one request.
+/// The reply to one request.
 pub enum Reply {
     /// A status, headers and a whole body.
     Whole { status: u16, headers: Vec<(&'static str, String)>, body: String },
-    /// Bytes of a stream of events, cut where no event or character ends.
+    /// The bytes of an event stream, cut inside events and characters.
     Split { pieces: Vec<Vec<u8>> },
-    /// A stream of comments without end and without an event.
+    /// An endless stream of comments without an event.
     Comments,
-    /// Pieces of a body, then its end. An empty type is left out.
+    /// Chunks of a body, then its end. An empty type means no header.
     Stream { content_type: &'static str, pieces: Vec<String> },
-    /// Pieces of a body, then the connection breaks.
+    /// Chunks of a body, then the connection breaks.
     Cut { content_type: &'static str, pieces: Vec<String> },
-    /// Pieces the test sends itself, until it drops the sender.
+    /// Chunks that the test sends itself, until it drops the sender.
     Fed { content_type: &'static str, pieces: Receiver<String> },
-    /// No answer at all until the test ends.
+    /// No response until the test ends.
     Hang,
 }
 
 impl Reply {
-    /// A JSON body.
     pub fn json(status: u16, body: Value) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
         Self::Whole { status, headers, body: body.to_string() }
     }
 
-    /// Server-sent events, one piece each; strings as they are, objects as `data:` lines.
+    /// Server-sent events, one chunk each. Strings are sent as they are, other values as JSON.
     pub fn sse(events: &[Value]) -> Self {
         Self::Stream { content_type: "text/event-stream", pieces: events.iter().map(sse_event).collect() }
     }
 
-    /// A stream of events that breaks off.
+    /// An event stream that breaks off.
     pub fn cut(events: &[Value]) -> Self {
         Self::Cut { content_type: "text/event-stream", pieces: events.iter().map(sse_event).collect() }
     }
 
-    /// A stream that the test feeds.
+    /// An event stream that the test feeds.
     pub fn fed() -> (Sender<String>, Self) {
         Self::fed_as("text/event-stream")
     }
@@ -80,7 +79,6 @@ impl Reply {
     }
 }
 
-/// One event as a `data:` line.
 pub fn sse_event(event: &Value) -> String {
     match event {
         Value::String(text) => format!("data: {text}\n\n"),
@@ -90,7 +88,7 @@ pub fn sse_event(event: &Value) -> String {
 
 type Always = Box<dyn Fn(&Asked) -> Reply + Send>;
 
-/// What to do with the next requests, and with all that come after them.
+/// Replies to the next requests, and a reply to all further ones.
 #[derive(Default)]
 struct Plan {
     next: VecDeque<Reply>,
@@ -99,20 +97,19 @@ struct Plan {
 
 type Replies = Arc<Mutex<Plan>>;
 
-/// The provider.
 pub struct Upstream {
     /// `http://127.0.0.1:PORT/v1`
     pub base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     news: Arc<Notify>,
     replies: Replies,
-    /// Streams whose client went away before their end.
+    /// Receives a message for each stream whose client left before its end.
     pub dropped: Receiver<()>,
     server: JoinHandle<()>,
 }
 
 impl Upstream {
-    /// Starts on a free port. Requests without a reply left are answered 500.
+    /// Starts on a free port. Requests without a scripted reply get status 500.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -125,29 +122,29 @@ impl Upstream {
         Self { base, asked, news, replies, dropped, server }
     }
 
-    /// Adds what to do with the next request.
+    /// Adds a reply for the next request.
     pub fn reply(&self, reply: Reply) {
         self.replies.lock().unwrap().next.push_back(reply);
     }
 
-    /// What to do with every request for which there is no other reply.
+    /// Sets the reply for every request without a scripted one.
     pub fn always(&self, reply: impl Fn(&Asked) -> Reply + Send + 'static) {
         self.replies.lock().unwrap().always = Some(Box::new(reply));
     }
 
-    /// Forgets replies that nobody asked for.
+    /// Drops replies that were not used.
     pub fn clear(&self) {
         self.replies.lock().unwrap().next.clear();
     }
 
-    /// What the only request so far was.
+    /// The only request so far.
     pub fn asked_once(&self) -> Asked {
         let asked = self.asked();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.into_iter().next().unwrap()
     }
 
-    /// Waits until it was asked so many times; everything it was asked.
+    /// Waits until this many requests have arrived; returns all.
     pub async fn until_asked(&self, count: usize) -> Vec<Asked> {
         while self.asked().len() < count {
             let news = tokio::time::timeout(PATIENCE, self.news.notified()).await;
@@ -156,7 +153,7 @@ impl Upstream {
         self.asked()
     }
 
-    /// What was asked so far.
+    /// All requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -168,7 +165,7 @@ impl Drop for Upstream {
     }
 }
 
-/// Where a provider writes down what it is asked.
+/// Where received requests are recorded.
 #[derive(Clone)]
 struct Notes {
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -179,14 +176,14 @@ async fn serve(listener: TcpListener, notes: Notes, replies: Replies, gone: Send
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
-        // Or small pieces would wait for the acknowledgement of those before.
+        // Otherwise small chunks would wait for the acknowledgement of earlier ones.
         socket.set_nodelay(true).unwrap();
         let (notes, replies, gone) = (notes.clone(), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
             let service =
                 service_fn(move |request| answer(request, notes.clone(), Arc::clone(&replies), gone.clone()));
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-            // A client that goes away is part of what is tested.
+            // Clients that leave are part of the tests.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
         });
     }
@@ -219,7 +216,7 @@ async fn answer(
     Ok(respond(reply, gone).await)
 }
 
-/// A reply as it goes out.
+/// The HTTP response for a reply.
 pub(super) async fn respond(reply: Reply, gone: Sender<()>) -> Response<Body> {
     match reply {
         Reply::Whole { status, headers, body } => {
@@ -260,7 +257,7 @@ pub(super) async fn respond(reply: Reply, gone: Sender<()>) -> Response<Body> {
     }
 }
 
-/// A body piece by piece, each flushed by itself, broken off at the end if `cut`.
+/// A body sent chunk by chunk, each flushed separately; it breaks off at the end if `cut`.
 fn stream<P>(pieces: Vec<P>, cut: bool) -> Body
 where
     Bytes: From<P>,
@@ -269,14 +266,14 @@ where
     let last = cut.then(|| Err(std::io::Error::other("cut")));
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(last);
     let frames = futures_util::stream::unfold(frames, |mut frames| async move {
-        // Between two pieces the connection gets a chance to write the first.
+        // Lets the connection write the previous chunk first.
         tokio::task::yield_now().await;
         frames.next().map(|frame| (frame, frames))
     });
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A body fed by the test; tells when it is dropped before its end.
+/// A body fed by the test. Sends a message when it is dropped before its end.
 struct Fed {
     pieces: Receiver<String>,
     gone: Option<Sender<()>>,
@@ -308,7 +305,7 @@ impl Drop for Fed {
     }
 }
 
-/// A port on which nobody answers, kept from others as long as this lives.
+/// A port that is bound but does not accept connections; it stays reserved while this value lives.
 pub struct Closed {
     /// `http://127.0.0.1:PORT/v1`
     pub base: String,

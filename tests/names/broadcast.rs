@@ -1,4 +1,4 @@
-//! Who else is told of finished requests, and what.
+//! Request export: which records of finished requests destinations receive.
 
 use crate::kit::client::{Client, http};
 use crate::kit::config::{MODEL, model, provider};
@@ -20,7 +20,7 @@ fn taken() -> Reply {
     Reply::json(200, json!({}))
 }
 
-/// A webhook or collector at this address.
+/// The configuration of a webhook or collector at this address.
 fn destination(name: &str, kind: &str, url: &str) -> String {
     format!("[[broadcast]]\nname = \"{name}\"\nkind = \"{kind}\"\nurl = \"{url}\"\n")
 }
@@ -40,7 +40,7 @@ fn traced() -> Value {
     })
 }
 
-/// What a destination was told, without what differs from run to run.
+/// The record that a destination received, without values that differ from run to run.
 fn told(asked: &Asked) -> Value {
     let mut told = asked.body.clone();
     let times = ["started_at_ms", "ended_at_ms"].map(|name| told[name].take().as_u64().unwrap());
@@ -69,7 +69,7 @@ async fn counts(host: &Host, name: &str) -> [u64; 3] {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_of_each_request_however_it_ends() {
+async fn a_webhook_receives_a_record_of_each_request_however_it_ends() {
     let (upstream, hook) = (Upstream::start().await, Upstream::start().await);
     let url = hook.base.replace("/v1", "/hooks/requests");
     let host = Setup::new().config(&(served(&upstream) + &destination("hook", "webhook", &url))).start();
@@ -172,7 +172,7 @@ async fn a_collector_gets_spans_in_the_binary_encoding() {
 }
 
 #[tokio::test]
-async fn a_destination_is_authenticated_to_and_its_key_is_nowhere_else() {
+async fn the_key_of_a_destination_is_sent_only_to_it() {
     let (upstream, hook) = (Upstream::start().await, Upstream::start().await);
     let url = hook.base.replace("127.0.0.1", "hooks.test").replace("/v1", "/in");
     let other = hook.base.replace("/v1", "/env");
@@ -218,7 +218,7 @@ async fn a_destination_is_authenticated_to_and_its_key_is_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_destination_that_fails_is_tried_again_and_holds_nobody_up() {
+async fn a_failing_destination_is_retried_and_delays_no_request() {
     let (upstream, hook, silent) =
         (Upstream::start().await, Upstream::start().await, Upstream::start().await);
     let closed = Closed::new();
@@ -248,7 +248,7 @@ async fn a_destination_that_fails_is_tried_again_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn what_waits_is_sent_before_the_host_ends() {
+async fn queued_records_are_sent_before_the_host_ends() {
     let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
     let config = served(&upstream) + &destination("otel", "otlp", &collector.base);
     let mut host = Setup::new().config(&config).start();
@@ -265,7 +265,7 @@ async fn what_waits_is_sent_before_the_host_ends() {
 }
 
 #[test]
-fn a_faulty_destination_does_not_start() {
+fn an_invalid_destination_is_refused_at_start() {
     let good = destination("a", "webhook", "https://x.test/hook");
     for (toml, message) in [
         (destination("a", "mail", "https://x.test/"), "broadcast[0].kind: expected `webhook` or `otlp`"),

@@ -1,4 +1,4 @@
-//! `debug.echo_upstream_body`: what was sent, shown to whoever asked.
+//! `debug.echo_upstream_body`: shows the client the request body that was sent to the provider.
 
 use crate::kit::client::{Client, text_of, types_of};
 use crate::kit::config::{MODEL, model, several};
@@ -16,7 +16,7 @@ fn request() -> Value {
     })
 }
 
-/// The bodies of the debug events, which stand before all others.
+/// The bodies of the debug events, which must come before all others.
 fn echoed(events: &[Value]) -> Vec<&Value> {
     let is_debug = |event: &&Value| event["type"] == "response.debug";
     let bodies: Vec<&Value> =
@@ -33,7 +33,7 @@ fn times_of(event: &Value) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn every_body_that_was_sent_is_shown_first() {
+async fn every_upstream_body_is_shown_before_other_events() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -50,7 +50,7 @@ async fn every_body_that_was_sent_is_shown_first() {
 }
 
 #[tokio::test]
-async fn nothing_is_shown_where_nothing_is_streamed_sent_or_asked_for() {
+async fn no_debug_event_without_a_stream_a_provider_request_or_the_option() {
     let upstream = Upstream::start().await;
     let config = several(&[&upstream.base]) + "[[providers]]\nname = \"demo\"\nadapter = \"demo\"\n";
     let config = config + &model("test/demo", "responses", &["demo"]);
@@ -70,7 +70,7 @@ async fn nothing_is_shown_where_nothing_is_streamed_sent_or_asked_for() {
 }
 
 #[tokio::test]
-async fn a_refusal_before_the_stream_shows_nothing_and_stays_an_error() {
+async fn a_refusal_before_the_stream_has_no_debug_event() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&several(&[&upstream.base])).start();
     upstream.reply(script::refusal(400, "no"));
@@ -82,7 +82,7 @@ async fn a_refusal_before_the_stream_shows_nothing_and_stays_an_error() {
 }
 
 #[tokio::test]
-async fn a_credential_in_the_words_of_the_client_is_covered() {
+async fn a_credential_in_the_clients_text_is_redacted() {
     let upstream = Upstream::start().await;
     let provider = format!(
         "[egress]\nallow_plaintext_loopback = true\n[[providers]]\nname = \"one\"\n\
@@ -97,7 +97,7 @@ async fn a_credential_in_the_words_of_the_client_is_covered() {
         json!({"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "ok"}),
         json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [], "usage": null}}),
     ]));
-    // Once as it is and once behind an escape that the dialect hands on.
+    // Once unchanged and once with an escape that the dialect passes on.
     let escaped = SECRET.replace("sk-", "\\u0073k-");
     let body = format!(
         r#"{{"model":"{MODEL}","stream":true,"debug":{{"echo_upstream_body":true}},
@@ -116,7 +116,7 @@ async fn a_credential_in_the_words_of_the_client_is_covered() {
 }
 
 #[tokio::test]
-async fn each_turn_of_server_tools_shows_its_body_where_it_begins() {
+async fn each_turn_of_server_tools_shows_its_body_at_its_start() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&several(&[&upstream.base])).start();
     let call = json!({"index": 0, "id": "c1", "type": "function",

@@ -1,4 +1,5 @@
-//! What becomes of each name in each dialect, through the whole host. The guests' own tables go further.
+//! What each dialect does with each field, through the whole host. The tests of the guests cover
+//! more cases.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, provider};
@@ -7,7 +8,7 @@ use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
-/// A model at one provider whose endpoint states these abilities.
+/// A model at one provider whose endpoint lists these abilities.
 async fn host(adapter: &str, upstream_model: &str, supports: &[&str]) -> (Upstream, Host) {
     let upstream = Upstream::start().await;
     let model = format!(
@@ -18,7 +19,8 @@ async fn host(adapter: &str, upstream_model: &str, supports: &[&str]) -> (Upstre
     (upstream, host)
 }
 
-/// Sends each row's members and looks at what arrives: values at JSON pointers, null where nothing may stand.
+/// Sends the members of each row and compares the provider's request at JSON pointers; null means
+/// that the field must be absent.
 async fn check(upstream: &Upstream, host: &Host, reply: fn() -> Reply, rows: &[(Value, &[(&str, Value)])]) {
     let client = Client::new(host);
     for (members, expected) in rows {
@@ -57,14 +59,14 @@ fn function() -> Value {
     json!([{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}])
 }
 
-/// An input with a breakpoint on its only part.
+/// An input whose only part has a cache breakpoint.
 fn marked() -> Value {
     let mark = json!({"mode": "explicit", "ttl": "30m"});
     json!([{"role": "user", "content": [{"type": "input_text", "text": "x", "prompt_cache_breakpoint": mark}]}])
 }
 
 #[tokio::test]
-async fn the_responses_dialect_has_most_names_itself() {
+async fn the_responses_dialect_passes_most_fields_on() {
     let (upstream, host) = host("openai-responses", "up", &["top_k"]).await;
     let rows: &[(Value, &[(&str, Value)])] = &[
         (
@@ -128,7 +130,7 @@ async fn the_responses_dialect_has_most_names_itself() {
 }
 
 #[tokio::test]
-async fn the_chat_dialect_sends_what_a_server_takes() {
+async fn the_chat_dialect_sends_the_fields_of_chat_completions() {
     let able = [
         "top_k",
         "prompt_cache_key",
@@ -188,7 +190,7 @@ async fn the_chat_dialect_sends_what_a_server_takes() {
 }
 
 #[tokio::test]
-async fn anthropics_dialect_has_its_own_words() {
+async fn anthropics_dialect_translates_fields() {
     let (upstream, host) = host("anthropic", "claude-sonnet-4-6", &[]).await;
     let rows: &[(Value, &[(&str, Value)])] = &[
         (
@@ -241,7 +243,7 @@ async fn anthropics_dialect_has_its_own_words() {
 }
 
 #[tokio::test]
-async fn embeddings_pass_what_the_provider_needs_and_keep_the_rest() {
+async fn embeddings_pass_only_the_providers_fields() {
     let upstream = Upstream::start().await;
     let models = ["test/plain", "test/typed"].map(|id| {
         let supports = if id == "test/typed" { "\"input_type\"" } else { "" };

@@ -1,4 +1,4 @@
-//! The response object repeats what was asked and tells what was served.
+//! The response object repeats the request's settings and reports what served it.
 
 use crate::kit::client::{Client, last_response};
 use crate::kit::config::{MODEL, single};
@@ -8,7 +8,7 @@ use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn every_setting_comes_back() {
+async fn every_setting_is_repeated_in_the_response() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-responses", &upstream.base)).start();
     let asked = json!({
@@ -26,7 +26,7 @@ async fn every_setting_comes_back() {
     for (name, value) in asked.as_object().unwrap() {
         assert_eq!(&answer.body[name], value, "{name}");
     }
-    // The tier that served, not the one that was asked for.
+    // The tier that served the request, not the requested one.
     assert_eq!(answer.body["service_tier"], "default");
     for (name, value) in [
         ("background", json!(false)),
@@ -53,7 +53,7 @@ async fn every_setting_comes_back() {
 }
 
 #[tokio::test]
-async fn a_failed_stream_names_its_error_in_both_vocabularies() {
+async fn a_failed_stream_has_the_error_codes_of_both_apis() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     upstream.reply(Reply::cut(&[script::opening(), script::word("half")]));

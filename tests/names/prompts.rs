@@ -63,7 +63,7 @@ async fn a_prompt_becomes_messages_before_the_input() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_template_is_refused_by_name() {
+async fn variables_that_do_not_match_the_template_are_refused_by_name() {
     let (upstream, host) = host().await;
     let client = Client::new(&host);
     for (prompt, status, kind, message) in [
@@ -100,7 +100,7 @@ async fn what_does_not_fit_the_template_is_refused_by_name() {
 }
 
 #[test]
-fn a_faulty_template_does_not_start() {
+fn an_invalid_template_is_refused_at_start() {
     for (toml, message) in [
         ("[[prompts]]\nid = \"a\"\n", "prompts[0]: `text` or `messages` is missing"),
         (

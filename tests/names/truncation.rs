@@ -1,4 +1,4 @@
-//! `truncation: auto`: who drops what does not fit.
+//! `truncation: auto`: whether the host or the provider drops what does not fit.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, model, provider};
@@ -7,7 +7,8 @@ use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// A conversation of more than the 9,000 tokens that the model takes: small models are cut for without being asked.
+/// A conversation longer than the 9,000 tokens that the model accepts. For models with a smaller
+/// context, the host would drop items without being asked.
 fn request(truncation: Option<&str>) -> Value {
     let turns = (0..40).map(|turn| {
         let role = if turn % 2 == 0 { "user" } else { "assistant" };
@@ -29,7 +30,7 @@ async fn host(adapter: &str) -> (Upstream, Host) {
 }
 
 #[tokio::test]
-async fn the_middle_is_dropped_where_the_dialect_cannot() {
+async fn the_host_drops_the_middle_if_the_dialect_cannot_truncate() {
     let (upstream, host) = host("openai-chat").await;
     let client = Client::new(&host);
     for (truncation, cut) in [(Some("auto"), true), (Some("disabled"), false), (None, false)] {
@@ -43,7 +44,7 @@ async fn the_middle_is_dropped_where_the_dialect_cannot() {
         assert_eq!(messages.len() < 41, cut, "{truncation:?}: {}", messages.len());
         assert_eq!(messages.last().unwrap()["content"], "last");
     }
-    // An entry of the request's own is its last word.
+    // The entry in the request takes precedence over `truncation`.
     let mut off = request(Some("auto"));
     off["plugins"] = json!([{"id": "context-compression", "enabled": false}]);
     upstream.reply(script::chat("ok"));
@@ -52,7 +53,7 @@ async fn the_middle_is_dropped_where_the_dialect_cannot() {
 }
 
 #[tokio::test]
-async fn a_dialect_with_truncation_gets_everything_and_the_wish() {
+async fn a_dialect_with_truncation_gets_the_whole_input_and_the_setting() {
     let (upstream, host) = host("openai-responses").await;
     upstream.reply(script::response(&json!([script::message("ok")])));
     let answer = Client::new(&host).post("/responses", &request(Some("auto"))).await;

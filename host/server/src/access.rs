@@ -1,21 +1,20 @@
-//! Who may call what: one table from routes and kinds of keys to a verdict, and
-//! one for what a key reaches inside the vault.
+//! Access control in two tables: which kind of key may call which route, and which secrets a key
+//! reaches inside the vault.
 
 use cofferdam_store::{ApiKey, Directory, InternId, KeyKind, MemberId, Principal, Role};
 
 use crate::reply::{Fault, VaultFault};
 use crate::route::Label;
 
-/// What a kind of key meets at a route.
+/// The result for a kind of key at a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It may call the route.
     Allow,
-    /// The key is good, but not for this.
+    /// The key is valid but not for this route.
     Forbid,
-    /// The route manages keys, and the key does not.
+    /// The route manages keys, and the key may not.
     ManagementOnly,
-    /// For this key the route does not exist.
+    /// The route does not exist for this key.
     Hide,
     /// The vault treats the key as unknown.
     Unknown,
@@ -36,11 +35,11 @@ const TABLE: [(Label, [Verdict; 4]); 7] = [
     (Label::Vault, [Allow, Allow, Unknown, NoScope]),
 ];
 
-/// Decides whether a kind of key may call a route.
+/// Checks whether a kind of key may call a route.
 ///
 /// # Errors
 ///
-/// What the client is told instead.
+/// The fault that the client gets.
 pub(crate) fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
     let row = TABLE.iter().find(|(label, _)| *label == route);
     let [member, intern, provisioning, unscoped] = row.map_or([Hide; 4], |(_, verdicts)| *verdicts);
@@ -60,19 +59,18 @@ pub(crate) fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
     }
 }
 
-/// Whose secrets a vault request is about, as its key sees them. Copying is about
-/// two at once.
+/// Whose secrets a vault request is about, relative to its key. A copy request is checked for two
+/// of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The workspace's.
     Workspace,
-    /// Those of the intern that the key belongs to.
+    /// The intern that the key belongs to.
     OwnIntern,
-    /// Those of an intern that the key's member made.
+    /// An intern that the key's member created.
     MadeIntern,
-    /// Those of another intern of the workspace.
+    /// Another intern of the workspace.
     OtherIntern,
-    /// Those of an intern of another workspace, or of none.
+    /// An intern of another workspace, or one that does not exist.
     Stranger,
 }
 
@@ -85,7 +83,7 @@ const REACH: [(Whose, [bool; 3]); 5] = [
     (Whose::Stranger, [false, false, false]),
 ];
 
-/// Who an intern is to the key.
+/// The relation of an intern to the key.
 pub(crate) fn intern(principal: &Principal, directory: &Directory, id: InternId) -> Whose {
     match directory.intern(id) {
         Some(intern) if Some(intern.workspace) != principal.workspace() => Whose::Stranger,
@@ -96,14 +94,14 @@ pub(crate) fn intern(principal: &Principal, directory: &Directory, id: InternId)
     }
 }
 
-/// Whether the key reaches these secrets. What it does not reach is not there for it.
+/// Whether the key reaches these secrets. Secrets out of reach are reported as not found.
 pub(crate) fn reaches(principal: &Principal, whose: Whose) -> bool {
     reaches_as(principal.kind(), principal.role(), whose)
 }
 
-/// Whether a provisioning key may see, change and delete another: one of its workspace
-/// that makes requests and reaches no more than the provisioning key's own member does.
-/// No provisioning key is there for another, or for itself.
+/// Whether a provisioning key may see, change and delete another key. The other key must be an
+/// inference key of the same workspace and must reach no more than the provisioning key's member. A
+/// provisioning key never manages another provisioning key or itself.
 pub(crate) fn manages(principal: &Principal, directory: &Directory, key: &ApiKey) -> bool {
     if key.workspace.is_none() || key.workspace != principal.workspace() {
         return false;
@@ -115,15 +113,16 @@ pub(crate) fn manages(principal: &Principal, directory: &Directory, key: &ApiKey
     }
 }
 
-/// Whether a provisioning key may have keys of a member: of its own, or as an admin's of
-/// any in its workspace.
+/// Whether a provisioning key may create and manage keys of a member: those of its own member, or
+/// as an admin's key those of any member of its workspace.
 pub(crate) fn manages_member(principal: &Principal, directory: &Directory, id: MemberId) -> bool {
     let is_inside =
         directory.member(id).is_some_and(|member| Some(member.workspace) == principal.workspace());
     is_inside && (principal.role() == Some(Role::Admin) || principal.member() == Some(id))
 }
 
-/// Whether a provisioning key may have keys of an intern: of those that its member sees.
+/// Whether a provisioning key may create and manage keys of an intern: of those that its member
+/// reaches.
 pub(crate) fn manages_intern(principal: &Principal, directory: &Directory, id: InternId) -> bool {
     reaches_as(KeyKind::Member, principal.role(), intern(principal, directory, id))
 }
@@ -146,9 +145,9 @@ mod tests {
     use super::{REACH, Whose, check, reaches_as};
     use crate::route::Label;
 
-    /// The statuses of the contract, column by column.
+    /// The statuses of the API contract, column by column.
     #[test]
-    fn each_kind_of_key_meets_what_the_contract_says() {
+    fn access_of_each_kind_of_key_matches_the_contract() {
         let contract: [(Label, [u16; 4]); 8] = [
             (Label::Responses, [200, 200, 403, 403]),
             (Label::Embeddings, [200, 200, 403, 403]),

@@ -1,7 +1,7 @@
-//! Who gets to ask for inference: the limits of `[limits]` by key and workspace,
-//! looked at when it is known who asks and before anything of the body is read. A
-//! request is let in by all of them or uses nothing up. What it uses of tokens is
-//! known when it is over; until then the bucket may be overdrawn by what is running.
+//! The rate and concurrency limits of `[limits]` for inference, by key and by workspace. They are
+//! checked when the caller is authenticated, before the body is read. A request is admitted by all
+//! limits, or it uses up none of them. The tokens a request uses are charged when it ends, so until
+//! then running requests can overdraw the token limits.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::config::Pace;
 
-/// What a client is told to wait for what other requests have to give back, in seconds.
+/// The wait sent to clients for a limit that depends on other requests ending, in seconds.
 const PLACE_WAIT_S: u64 = 1;
 
-/// What keys and workspaces have used.
+/// The current usage of all keys and workspaces.
 pub(crate) struct Admission {
     clock: Clock,
     requests: Limit<KeyId>,
@@ -27,31 +27,30 @@ pub(crate) struct Admission {
     running: Running<KeyId>,
 }
 
-/// A request that was let in.
 #[derive(Default)]
 pub(crate) struct Admitted {
-    /// What it may use.
+    /// What the request may use. Holds its permit among the running requests.
     pub(crate) allowance: Allowance,
-    /// What the client is told, when there is a limit.
+    /// The rate limit headers, when a limit applies.
     pub(crate) shown: Option<Shown>,
 }
 
-/// A request that was not let in.
+/// A request that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limited {
     resource: Resource,
-    /// What the client is told.
+    /// The rate limit headers.
     pub(crate) shown: Shown,
-    /// Whole seconds to wait.
+    /// How long to wait, in seconds.
     pub(crate) wait_s: u64,
 }
 
-/// The limits, named as their keys in the configuration are.
+/// The limits. All but `BodyBytes`, which is fixed, are named like their keys in `[limits]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
-    /// The places of the host, while few are left.
+    /// The key's share of the host's run permits, enforced while few are left.
     Streams,
-    /// The memory for request bodies, while little is left.
+    /// The key's share of the memory for request bodies, enforced while little is left.
     BodyBytes,
     ConcurrentPerKey,
     TokensPerMinute,
@@ -73,7 +72,7 @@ impl Resource {
         }
     }
 
-    /// Whose limit it is.
+    /// Whether the limit belongs to the key or to the workspace.
     fn scope(self) -> &'static str {
         match self {
             Self::Streams
@@ -85,7 +84,7 @@ impl Resource {
         }
     }
 
-    /// What there is a limit of.
+    /// The unit of the limit, as it reads in the error message.
     fn units(self) -> &'static str {
         match self {
             Self::Streams => "places while few are left",
@@ -98,7 +97,6 @@ impl Resource {
 }
 
 impl Admission {
-    /// Nobody has used anything yet.
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
@@ -110,12 +108,12 @@ impl Admission {
         }
     }
 
-    /// Lets a request in, which uses up one request of key and workspace and a place
-    /// among those that run.
+    /// Admits a request: takes one request from the limits of key and workspace, and a permit among
+    /// the running requests.
     ///
     /// # Errors
     ///
-    /// [`Limited`]; nothing is used up then.
+    /// [`Limited`]; then nothing was taken.
     pub(crate) fn admit(
         &self,
         key: KeyId,
@@ -162,6 +160,7 @@ impl Admission {
             tightest.meet(Resource::RequestsPerMinute, self.requests.take(key, quota))?;
         }
         let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) else { return Ok(()) };
+        // If the workspace refuses, the request already taken from the key is given back.
         let taken = self.workspace_requests.take(workspace, quota);
         if taken.is_err()
             && let Some(quota) = of_key
@@ -172,12 +171,12 @@ impl Admission {
     }
 }
 
-/// Whether a key may take one more place. A request that waits for its body has none in the runtime yet, and one
-/// that runs tools has several, so the larger count is the true one.
+/// Whether a key may run one more request. A request that still waits for its body has no permit of
+/// the runtime yet, and one that runs tools has several, so the larger of the two counts is used.
 ///
 /// # Errors
 ///
-/// The key's share of the places, when it holds more than that and few are left.
+/// The key's share of the permits, if the key holds more than that and few are left.
 fn is_fair(places: Places, own: u64, all: u64) -> Result<(), u64> {
     let count = |running: u64| usize::try_from(running).unwrap_or(usize::MAX);
     let Places { taken, held, fairness } = places;
@@ -187,7 +186,7 @@ fn is_fair(places: Places, own: u64, all: u64) -> Result<(), u64> {
     Ok(())
 }
 
-/// The limit of which the smallest share is left.
+/// Finds the limit of which the smallest fraction is left: it is the one shown in the headers.
 struct Tightest {
     now_ms: u64,
     found: Option<(Resource, Standing)>,
@@ -198,6 +197,7 @@ impl Tightest {
         let standing = met.map_err(|TooOften { wait_s, standing }| {
             Box::new(Limited { resource, shown: Shown::of(resource, standing, self.now_ms), wait_s })
         })?;
+        // Compares the fractions `remaining / limit` without division.
         let share = |one: Standing, other: Standing| u128::from(one.remaining) * u128::from(other.limit);
         if self.found.is_none_or(|(_, found)| share(standing, found) < share(found, standing)) {
             self.found = Some((resource, standing));
@@ -211,19 +211,20 @@ impl Tightest {
 }
 
 impl Limited {
-    /// A key holds all that it may hold of something that others give back.
+    /// The key holds all that it may hold at the same time. It has to wait until its own requests
+    /// end.
     fn full(resource: Resource, most: u64, now_ms: u64) -> Box<Self> {
         let reset_ms = now_ms.saturating_add(PLACE_WAIT_S * 1000);
         let shown = Shown { resource: resource.name(), limit: most, remaining: 0, reset_ms };
         Box::new(Self { resource, shown, wait_s: PLACE_WAIT_S })
     }
 
-    /// A key holds more than its share of the memory for bodies, of which little is left.
+    /// The key holds more than its share of the memory for bodies, and little is left.
     pub(crate) fn by_bodies(fairness: Fairness, now_ms: u64) -> Box<Self> {
         Self::full(Resource::BodyBytes, fairness.share() as u64, now_ms)
     }
 
-    /// For the client: who refused, for which limit, and what to do.
+    /// The message for the client: which limit, and when to try again.
     pub(crate) fn message(&self) -> String {
         let Self { resource, shown: Shown { limit, .. }, wait_s } = self;
         let who = if resource.scope() == "key" { "API key" } else { "workspace" };
@@ -231,28 +232,27 @@ impl Limited {
         format!("Rate limit exceeded: this host allows this {who} {limit} {units}. Try again in {wait_s} s.")
     }
 
-    /// What stands in `error.metadata` beside the type and who refused.
+    /// Further members of `error.metadata`.
     pub(crate) fn details(&self) -> Value {
         json!({"limit": self.resource.name(), "scope": self.resource.scope()})
     }
 }
 
-/// What the headers of an answer tell of a limit.
+/// The `X-RateLimit-*` headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// Which limit, as its key in `[limits]` is called.
+    /// [`Resource::name`] of the limit.
     resource: &'static str,
-    /// How much there is.
     limit: u64,
-    /// How much of it was left after this request was let in.
+    /// How much was left after this request was admitted.
     remaining: u64,
-    /// When all of it is there again, if nothing else comes: Unix milliseconds.
+    /// When the limit is completely free again if no other request comes: Unix milliseconds.
     reset_ms: u64,
 }
 
 impl Shown {
     fn of(resource: Resource, standing: Standing, now_ms: u64) -> Self {
-        // Rounded up: at that moment it is true.
+        // Rounded up, so that the limit is really free at that time.
         let whole_in_ms = u64::try_from(standing.whole_in.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Self {
             resource: resource.name(),
@@ -262,7 +262,6 @@ impl Shown {
         }
     }
 
-    /// Writes the headers.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         let Self { resource, limit, remaining, reset_ms } = self;
         let mut write = |name, value| headers.insert(HeaderName::from_static(name), value);

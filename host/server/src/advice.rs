@@ -1,4 +1,5 @@
-//! What an operator is told of a configuration that is accepted: in the log, or where a client misses something.
+//! Advice about a configuration that is valid: in the log, or in an error for a client that asks
+//! for a missing model.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::config::{self, Config, Model, ModelKind, Problem};
 /// The adapter of the built-in models.
 const DEMO_ADAPTER: &str = "demo";
 
-/// Warns of base addresses that are probably not what was meant.
+/// Warns of base URLs that are probably a mistake.
 pub(crate) fn warn_of_origins(config: &Config) {
     for provider in &config.providers {
         for doubt in provider.origin.iter().flat_map(|origin| origin.doubts()) {
@@ -17,7 +18,8 @@ pub(crate) fn warn_of_origins(config: &Config) {
     }
 }
 
-/// The built-in models that a configuration with models of its own has no more, each with the lines that keep it.
+/// The built-in models that are missing because the configuration names others, each with the lines
+/// that would keep it.
 pub(crate) fn absent_models(config: &Config) -> BTreeMap<String, String> {
     if config.is_demo() {
         return BTreeMap::new();
@@ -27,7 +29,7 @@ pub(crate) fn absent_models(config: &Config) -> BTreeMap<String, String> {
     absent.map(|model| (model.id.clone(), advice(&model, config))).collect()
 }
 
-/// Tells the log of them.
+/// Logs the missing built-in models.
 pub(crate) fn tell_absent(absent: &BTreeMap<String, String>) {
     for (model, advice) in absent {
         tracing::info!(model, "a built-in model is not served: {advice}");
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_that_are_told_keep_the_built_in_models() {
+    fn advised_lines_keep_the_built_in_models() {
         let ollama = "[[providers]]\nname = \"NAME\"\nadapter = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
         for text in [
             ollama.replace("NAME", "ollama"),

@@ -1,7 +1,7 @@
-//! The body of an answer. Polling a streamed body polls the engine's stream: no
-//! task stands between, so a client that reads slowly slows the provider down,
-//! and a client that goes away drops engine and upstream at once. The record of
-//! the request travels with the body and is written when the body is done.
+//! The body of a response. Polling a streamed body polls the engine's stream directly, without a
+//! task in between: a client that reads slowly slows the provider down, and a client that
+//! disconnects drops the engine's work and the request upstream at once. The record of the request
+//! travels with the body and is written when the body is done.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 use crate::record::Record;
 use crate::telemetry::within;
 
-/// What is sent, and the record of what came of it.
+/// The content, and the log record of the request.
 #[derive(Default)]
 pub(crate) struct Body {
     content: Content,
@@ -30,30 +30,28 @@ enum Content {
 }
 
 impl Body {
-    /// A body that is known.
     #[must_use]
     pub(crate) fn whole(bytes: Bytes) -> Self {
         Self { content: Content::Whole(bytes), record: None }
     }
 
-    /// A body that the engine makes while it is read.
+    /// A body that the engine produces while it is sent.
     #[must_use]
     pub(crate) fn stream(stream: EventStream) -> Self {
         Self { content: Content::Stream(Box::new(stream)), record: None }
     }
 
-    /// Gives the record of the request to its answer.
+    /// Attaches the record of the request, which is written when this body is dropped.
     pub(crate) fn attach(&mut self, record: Box<Record>) {
         self.record = Some(record);
     }
 
-    /// True when the engine makes the body while it is read.
     #[must_use]
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.content, Content::Stream(_))
     }
 
-    /// The bytes of a body that is known.
+    /// The bytes, unless the body is a stream.
     #[must_use]
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match &self.content {

@@ -1,5 +1,5 @@
-//! The running host: what stays for the life of the process, and what a reload
-//! replaces whole. Requests under way keep the parts they began with.
+//! The state of a running host: what lives as long as the process, and the `Live` part that a
+//! reload replaces as a whole. Running requests keep the `Live` part they started with.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,60 +19,52 @@ use crate::rate;
 use crate::refusals::Refusals;
 use crate::wiring::{Ground, Live};
 
-/// Pages of the vault that are read at once. Reading takes microseconds, unless the disk hangs.
+/// Vault pages that are read at the same time. A read takes microseconds unless the disk hangs.
 const VAULT_READS_MAX: usize = 64;
 
-/// What every part of a serving process shares.
 pub(crate) struct App {
-    /// Keys, workspaces, usage.
     pub store: Store,
-    /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Request bodies in memory.
+    /// Limits the memory that request bodies take together.
     pub bodies: Budget,
-    /// How often clients come.
     pub rates: rate::Limits,
-    /// Tokens that were refused.
+    /// Refused tokens that are not in the audit log yet.
     pub(crate) refusals: Refusals,
-    /// For reading pages of the vault, each on a thread of its own: one that hangs keeps its place.
+    /// Permits for reading vault pages. Each read runs on a thread of its own; a read that hangs
+    /// keeps its permit.
     pub(crate) vault_reads: Arc<Semaphore>,
-    /// The sandbox.
     pub(crate) runtime: Runtime,
-    /// Where grants are changed.
+    /// The only way to change grants while the host serves.
     pub(crate) desk: Desk,
-    /// The time.
     pub(crate) clock: Clock,
     live: ArcSwap<Live>,
     at: Addresses,
     started: Instant,
     draining: AtomicBool,
     compiled: AtomicBool,
-    /// There are plugins that wait to be compiled.
+    /// Wakes the task that compiles plugins.
     uncompiled: Notify,
 }
 
-/// Where the host listens, with real port numbers.
+/// The bound addresses, with real port numbers even where the configuration says port 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addresses {
-    /// For clients.
     pub(crate) listen: SocketAddr,
-    /// For health checks and metrics.
     pub(crate) admin: SocketAddr,
 }
 
-/// Whether a request would be answered, part by part.
+/// Whether the host can serve requests: the parts that `/readyz` reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Readiness {
-    /// The router and the configured providers are compiled.
+    /// The router and the plugins of all configured providers are compiled.
     pub plugins_compiled: bool,
-    /// The store takes writes.
+    /// The store accepts writes and does not hang.
     pub store_writable: bool,
-    /// The process is about to end.
+    /// The host is stopping.
     pub draining: bool,
 }
 
 impl Readiness {
-    /// All parts together.
     #[must_use]
     pub(crate) fn is_ready(self) -> bool {
         self.plugins_compiled && self.store_writable && !self.draining
@@ -80,7 +72,6 @@ impl Readiness {
 }
 
 impl App {
-    /// A host that serves at these addresses, not ready yet.
     #[must_use]
     pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses, desk: Desk) -> Self {
         Self {
@@ -102,35 +93,34 @@ impl App {
         }
     }
 
-    /// The configuration and what was made of it.
+    /// The current configuration and everything built from it.
     pub(crate) fn live(&self) -> Guard<Arc<Live>> {
         self.live.load()
     }
 
-    /// Puts a new configuration in the place of the old one.
+    /// Replaces the current configuration by a new one.
     pub(crate) fn replace(&self, live: Live) {
         self.live.store(Arc::new(live));
         self.uncompiled.notify_one();
     }
 
-    /// From now on requests find compiled plugins.
+    /// Records that all required plugins are compiled.
     pub(crate) fn note_compiled(&self) {
         self.compiled.store(true, Ordering::Release);
         self.uncompiled.notify_one();
     }
 
-    /// Waits until the host is ready for the first time, or has a new configuration since this was last waited for.
-    /// For one task only.
+    /// Waits until the host is ready for the first time or its configuration was replaced since the
+    /// last call. Only one task may call it, because a notification wakes one waiter.
     pub(crate) async fn until_ready_or_replaced(&self) {
         self.uncompiled.notified().await;
     }
 
-    /// From now on the process is about to end.
+    /// Records that the host is stopping, so that it is no longer ready.
     pub(crate) fn note_draining(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Whether a request would be answered.
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
@@ -139,7 +129,7 @@ impl App {
         }
     }
 
-    /// What operators are told of this process.
+    /// The status that the `status` command and other operator requests show.
     pub(crate) fn facts(&self) -> Facts {
         let live = self.live();
         let serving = Serving {

@@ -1,27 +1,21 @@
-//! From the `Authorization` header to the token in it. Who the token belongs to
-//! is the store's answer; what its owner may do stands in `access`.
+//! Reads the token from the `Authorization` header. The store authenticates it; `access` decides
+//! what its owner may do.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// No token is longer.
+/// The maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// Why there is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoToken {
-    /// The request has no `Authorization` header.
     Missing,
-    /// It has more than one, or one that is not `Bearer TOKEN`.
+    /// There is more than one header, or its value is not `Bearer TOKEN`.
     Malformed,
 }
 
-/// The token of a request: exactly one header, the scheme in any letter case,
-/// one space, visible ASCII.
-///
-/// # Errors
-///
-/// There is no such token.
+/// The token of a request: exactly one header, the scheme in any letter case, one space, visible
+/// ASCII without commas.
 pub(crate) fn token(headers: &HeaderMap) -> Result<&str, NoToken> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(NoToken::Missing)?;
@@ -87,7 +81,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_token_is_visible_ascii_whatever_comes(value in proptest::collection::vec(0x20_u8.., 0..64)) {
+        fn accepted_tokens_are_visible_ascii(value in proptest::collection::vec(0x20_u8.., 0..64)) {
             if let Ok(value) = HeaderValue::from_bytes(&value)
                 && let Ok(token) = token(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
             {

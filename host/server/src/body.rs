@@ -1,6 +1,6 @@
-//! Reading a request body: bounded in length, in time, and in what all bodies
-//! that are being read take together. Nothing is read before it is known that
-//! the caller may send it, so `Expect: 100-continue` works as meant.
+//! Reads request bodies. Their length, the time they take and the memory of all bodies together are
+//! bounded. A body is read only after the caller is authorized to send it, so `Expect:
+//! 100-continue` works as intended.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,23 +16,23 @@ use zeroize::Zeroizing;
 use crate::admission::Limited;
 use crate::reply::Fault;
 
-/// The longest body of a response or embedding request, in bytes.
+/// The maximum length of the body of a response or embedding request, in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What all bodies that are being read or worked on may take together, in bytes.
+/// The maximum length of all bodies in memory together, in bytes.
 const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// How much of that one key may hold while little is left.
+/// How much of that one key may hold while little is left: an eighth.
 const FAIRNESS: Fairness = Fairness::new(ALL_BODIES_BYTES_MAX, ALL_BODIES_BYTES_MAX / 8);
 
-/// Bytes of bodies in memory.
+/// Counts the bytes of all bodies in memory.
 pub(crate) struct Budget {
     clock: Clock,
     taken: AtomicUsize,
     by_key: Holders<KeyId>,
 }
 
-/// A part of the budget, given back when dropped.
+/// The part of the budget that one request holds; given back when dropped.
 pub(crate) struct Share<'b> {
     budget: &'b Budget,
     key: KeyId,
@@ -40,13 +40,12 @@ pub(crate) struct Share<'b> {
 }
 
 impl Budget {
-    /// Nothing is taken.
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
         Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_key: Holders::default() }
     }
 
-    /// A share of nothing for a request of this key, to grow.
+    /// An empty share for a request of this key; it grows while the body is read.
     pub(crate) fn share(&self, key: KeyId) -> Share<'_> {
         Share { budget: self, key, bytes: 0 }
     }
@@ -71,22 +70,22 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Waits for a whole body.
+/// Limits for reading one body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The longest body in bytes.
+    /// The maximum length, in bytes.
     pub bytes_max: usize,
-    /// Between two reads.
+    /// The maximum time between two chunks.
     pub idle: Duration,
-    /// For all of it.
+    /// The maximum time for the whole body.
     pub total: Duration,
 }
 
-/// Reads a body to its end.
+/// Reads a whole body.
 ///
 /// # Errors
 ///
-/// It is too long, too slow, broken, or there is no room for it.
+/// The body is too long, too slow or broken, or the memory for bodies is used up.
 pub(crate) async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> Result<Bytes, Fault>
 where
     B: http_body::Body<Data = Bytes>,
@@ -118,8 +117,8 @@ where
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
 }
 
-/// Reads a body with a secret in it to its end, into memory that is wiped when it
-/// is dropped and never moved before.
+/// Reads a body that contains a secret into a buffer that is wiped when dropped and never
+/// reallocated.
 ///
 /// # Errors
 ///
@@ -134,7 +133,8 @@ where
 {
     let declared = declared(&body, limits)?;
     let is_exact = body.size_hint().exact().is_some();
-    // A vector that grows leaves its content behind.
+    // A vector that grows leaves a copy of its content in freed memory. Without an exact length the
+    // buffer has the maximum size from the start.
     let capacity = if is_exact { declared } else { limits.bytes_max };
     share.grow(capacity)?;
     let mut whole = Zeroizing::new(Vec::with_capacity(capacity));
@@ -149,11 +149,11 @@ where
     Ok(whole)
 }
 
-/// True when there is no body, or one without a byte in it.
+/// Whether the body has no bytes. Waits for the first chunk if the length is not declared.
 ///
 /// # Errors
 ///
-/// It stops arriving, or is broken.
+/// The body stops arriving or is broken.
 pub(crate) async fn is_empty<B>(body: B, limits: Limits) -> Result<bool, Fault>
 where
     B: http_body::Body<Data = Bytes>,
@@ -171,13 +171,13 @@ where
     Ok(true)
 }
 
-/// The length that a body has at least, unless that is too much.
+/// The minimum length of the body as declared, checked against the limit.
 fn declared<B: http_body::Body>(body: &B, limits: Limits) -> Result<usize, Fault> {
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if declared > limits.bytes_max { Err(Fault::BodyTooLarge) } else { Ok(declared) }
 }
 
-/// The next piece of a body.
+/// The next chunk of data, within both time limits.
 async fn next<B>(mut body: Pin<&mut B>, limits: Limits, end: Instant) -> Result<Option<Bytes>, Fault>
 where
     B: http_body::Body<Data = Bytes>,
@@ -186,18 +186,17 @@ where
         let until = end.min(Instant::now() + limits.idle);
         let frame = timeout_at(until, body.frame()).await.map_err(|_| Fault::BodyTimedOut)?;
         let Some(frame) = frame else { return Ok(None) };
-        // The connection broke or its framing did; whoever still reads gets a plain answer.
+        // The connection or the framing broke. A client that still reads gets this error.
         let frame = frame.map_err(|_| Fault::Malformed("The request body is broken"))?;
-        // What is left are trailers, which mean nothing here.
+        // Otherwise the frame holds trailers, which are ignored.
         if let Ok(chunk) = frame.into_data() {
             return Ok(Some(chunk));
         }
     }
 }
 
-/// Reads what is left of a body nobody wants, so that the client, who may still be
-/// sending, gets to read why. True when the end was reached and the connection can
-/// serve another request.
+/// Reads and drops the rest of an unused body, so that a client that is still sending can read the
+/// response. Returns true when the end was reached and the connection can serve another request.
 pub(crate) async fn discard<B>(body: B, limits: Limits) -> bool
 where
     B: http_body::Body<Data = Bytes>,

@@ -1,9 +1,9 @@
-//! Where compiled plugins are kept between starts.
+//! The directory for compiled plugins, which are kept between starts.
 
 use std::path::{Path, PathBuf};
 
-/// `COFFERDAM_CACHE`, else `cofferdam` in the user's cache directory, else `cache`
-/// in the data directory. Relative values of the variables count as absent.
+/// `COFFERDAM_CACHE`, else `cofferdam` in `XDG_CACHE_HOME`, else `cache` in the data directory.
+/// Relative values of the variables are ignored.
 pub(crate) fn directory(data: &Path) -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     choose(absolute("COFFERDAM_CACHE"), absolute("XDG_CACHE_HOME"), data)

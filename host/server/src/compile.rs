@@ -1,5 +1,5 @@
-//! When plugins are compiled: those that a start and a reload wait for, and all others behind them. Off the
-//! request threads.
+//! Compiles plugins: first those that a start or a reload waits for, then all others in the
+//! background. Compilation runs outside the request threads.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::wiring::Live;
 
-/// Compiles the router, the configured providers and what the operator wants compiled at the start.
+/// Compiles the router, the configured providers and the plugins with `compile = "start"`.
 ///
 /// # Errors
 ///
@@ -28,8 +28,9 @@ pub(crate) async fn required(live: &Live) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compiles every other usable plugin, one at a time, once the host is ready and again after each reload, until
-/// told to stop. A call that needs a plugin sooner compiles it itself, or waits for the compilation under way.
+/// Compiles every other usable plugin, one at a time, when the host is ready and again after each
+/// reload, until stopped. A call that needs a plugin earlier compiles it itself, or waits for the
+/// compilation under way.
 pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -37,13 +38,14 @@ pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
             () = app.until_ready_or_replaced() => {}
         }
         let live = Arc::clone(&app.live());
+        // A reload replaces the plugins; the loop then starts again with the new ones.
         for plugin in live.plugins.iter().filter(|plugin| plugin.is_usable()) {
             if !Arc::ptr_eq(&live, &app.live()) {
                 break;
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                // A failure stands in the log and in the plugin's state.
+                // A failure is logged and kept in the plugin's state.
                 _ = plugin.compile() => {}
             }
         }

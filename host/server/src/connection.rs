@@ -1,7 +1,6 @@
-//! Connections: a permit before accepting, HTTP/1.1 and HTTP/2 on one port, and
-//! an end for those that do nothing. On shutdown every connection finishes what
-//! runs on it and takes nothing new; what has not ended when the patience of the
-//! operator has is cut off.
+//! Accepts connections and serves HTTP/1.1 and HTTP/2 on one port. A permit is taken before a
+//! connection is accepted, and idle connections are closed. On shutdown every connection finishes
+//! its running requests and takes no new ones; the drain timeout cuts off the rest.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -31,40 +30,39 @@ use crate::metrics::Metrics;
 use crate::rate::Source;
 use crate::stall::{Answers, Stalling};
 
-/// A head must arrive whole within this; it also ends idle HTTP/1 connections.
+/// A request head must arrive completely within this time. It also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a connection is asked whether anything happens on it; one on which
-/// nothing has happened for two rounds is closed.
+/// How often a connection is checked for activity. A connection without any for two rounds is
+/// closed gracefully, and after a third round at once.
 const IDLE_ROUND: Duration = Duration::from_secs(30);
-/// What a connection reads ahead at most. Heads beyond this are refused by the
-/// protocol code, without an envelope.
+/// The read buffer of a connection. Hyper refuses longer heads itself, without an error document.
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
-/// How long a client may take nothing of an answer that waits for it.
+/// How long a client may leave a waiting response unread.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Headers in one head.
+/// Headers in one request head.
 const HEADERS_MAX: usize = 128;
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
-/// For the last words of requests that are told to end at once.
+/// How long requests that are ended early may take to send their last event.
 const LAST_WORD: Duration = Duration::from_secs(2);
-/// After a failed accept (no file descriptors, mostly) the next try waits.
+/// The pause after a failed accept, which mostly means that no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a line of the log tells of connections that were refused, at most.
+/// The shortest time between two log lines about refused connections.
 const REFUSED_LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// The other end of a connection.
+/// The client's end of a connection.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    /// Its address.
     pub(crate) address: IpAddr,
-    /// Its requests that are not answered yet.
+    /// Requests on this connection that are not answered completely.
     pub(crate) running: Arc<AtomicUsize>,
-    /// Its answers that are on their way.
+    /// Responses that are being sent on this connection.
     pub(crate) answers: Arc<Answers>,
 }
 
-/// The right to be open. It is given back, and the connection no longer counted for its address, when dropped.
+/// The permit of an open connection. Dropping it frees the permit and the connection's entry for
+/// its address.
 struct Permit {
     source: Source,
     addresses: Arc<Holders<Source>>,
@@ -77,13 +75,12 @@ impl Drop for Permit {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections of one listener.
 #[derive(Clone)]
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
-    /// Open connections by address.
     addresses: Arc<Holders<Source>>,
-    /// When it was last told that one was refused.
+    /// When a refused connection was last logged.
     refused: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
@@ -92,7 +89,6 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// At most `connections_max` at a time.
     #[must_use]
     pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -106,9 +102,8 @@ impl Connections {
         }
     }
 
-    /// Accepts connections until stopped and answers their requests with `handler`,
-    /// which also gets to know the other end. `address_max` is how many may be open
-    /// from an address, if there is a limit.
+    /// Accepts connections until stopped and answers their requests with `handler`. `address_max`
+    /// is the limit of open connections for an address, if there is one.
     pub(crate) async fn accept<H, F>(
         &self,
         listener: TcpListener,
@@ -135,9 +130,9 @@ impl Connections {
         }
     }
 
-    /// Takes nothing new and lets running requests end until `end`, then cuts them off.
-    /// When there is a `hurry`, `tell` has them end with a last word, for which they
-    /// have a moment. Returns how many connections were cut.
+    /// Stops accepting, waits until `end` for running requests, then cuts off the rest. When
+    /// `hurry` resolves first, `tell` is called to end the requests early and they get
+    /// [`LAST_WORD`] to send their last event. Returns how many connections were cut off.
     pub(crate) async fn drain(
         &self,
         end: tokio::time::Instant,
@@ -163,7 +158,7 @@ impl Connections {
         open
     }
 
-    /// Serves a connection, unless its address has too many.
+    /// Serves a connection, unless its address already has too many.
     fn begin<H, F>(
         &self,
         stream: TcpStream,
@@ -181,7 +176,8 @@ impl Connections {
         }
     }
 
-    /// Counts a connection for its address, unless that has too many: then it is closed at once.
+    /// Counts a connection for its address. Returns `None` when the address has too many; the
+    /// connection is then closed at once.
     fn of_address(
         &self,
         permit: OwnedSemaphorePermit,
@@ -209,7 +205,8 @@ impl Connections {
         Box::pin(self.stop.clone().cancelled_owned().map(|()| Notice::Stop))
     }
 
-    /// Room first: what is not accepted waits in the kernel and costs nothing here.
+    /// Waits for a permit first: connections that are not accepted yet wait in the kernel and cost
+    /// nothing here.
     async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, address) = listener.accept().await?;
@@ -241,7 +238,7 @@ impl Connections {
         loop {
             tokio::select! {
                 biased;
-                // Errors here are the client's: a broken connection, a malformed head.
+                // Errors here come from the client: a broken connection or a malformed head.
                 ended = &mut connection => {
                     if let Err(error) = ended {
                         tracing::debug!(%error, "a connection ended");
@@ -268,14 +265,14 @@ impl Connections {
     }
 }
 
-/// What a connection is told while it serves. Each is looked at when it is there and not, as the connection
-/// itself, whenever a byte has come.
+/// Events for the task of a connection. They are polled only when they have fired, while the
+/// connection itself is polled for every byte that arrives.
 enum Notice {
-    /// It ends now.
+    /// Close the connection now.
     Cut,
-    /// It takes nothing new.
+    /// Finish running requests and take no new ones.
     Stop,
-    /// Time to look whether anything happens on it.
+    /// Check for activity.
     Round,
 }
 
@@ -285,7 +282,7 @@ fn next_round() -> Noticed {
     Box::pin(tokio::time::sleep(IDLE_ROUND).map(|()| Notice::Round))
 }
 
-/// For how many rounds nothing has happened on a connection.
+/// Counts the rounds in which a connection was idle.
 #[derive(Default)]
 struct Idle {
     rounds: u32,
@@ -341,7 +338,7 @@ mod tests {
     use super::{Connections, Idle};
 
     #[tokio::test]
-    async fn an_address_has_so_many_connections_and_no_more() {
+    async fn connections_of_one_address_are_limited() {
         let connections = Connections::new(8, Arc::default());
         let open = async |address: &str, most| {
             let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();

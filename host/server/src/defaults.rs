@@ -1,5 +1,5 @@
-//! From `[[workspaces]]` of the configuration to account defaults: entries are checked like those of a request,
-//! and whatever they switch on has to be there.
+//! Turns `[[workspaces]]` of the configuration into plugin defaults. Entries are checked like those
+//! of a request, and the plugins they enable must exist.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use cofferdam_store::Directory;
 
 use crate::config::{Problem, Workspace, WorkspaceName};
 
-/// The defaults. What is wrong with an entry is added to `problems`, and the entry left out.
+/// Entries with mistakes are added to `problems` and left out.
 pub(crate) fn read(
     workspaces: &[Workspace],
     plugins: &Plugins,
@@ -42,7 +42,8 @@ pub(crate) fn read(
     PluginDefaults::new(everyone, named)
 }
 
-/// Tells the operator of names that no workspace has. One may be made later, so this is no mistake.
+/// Warns of names that match no workspace. This is not an error, because the workspace may be
+/// created later.
 pub(crate) fn warn_of_unknown(workspaces: &[Workspace], directory: &Directory) {
     for workspace in workspaces {
         if let WorkspaceName::One(name) = &workspace.name

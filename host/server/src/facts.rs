@@ -1,5 +1,5 @@
-//! What a host can say of itself to operators: catalog, plugins, and whether it
-//! serves. Read from the parts that run, so that it cannot differ from them.
+//! Facts about a host for operators: catalog, plugins, and whether it serves. They are read from
+//! the running parts, so they are always up to date.
 
 use std::collections::BTreeSet;
 
@@ -7,84 +7,76 @@ use cofferdam_engine::catalog::Catalog;
 use cofferdam_runtime::{Asked, Grant, Manifest, Plugin, PluginState, Plugins, WrittenInjection};
 use serde::Serialize;
 
-/// What a host knows beside its store.
+/// What a host can report besides its store.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Set when the answering process serves.
+    /// Set if the answering process serves.
     pub serving: Option<Serving>,
-    /// The catalog as the configuration has it.
     pub models: Vec<ModelFacts>,
-    /// What is installed.
+    /// Installed plugins.
     pub plugins: Vec<PluginFacts>,
 }
 
-/// About a process that serves.
 #[derive(Debug, Clone, Serialize)]
 pub struct Serving {
-    /// Its process id.
     pub pid: u32,
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: String,
-    /// Where health checks and metrics are.
+    /// The address for health checks and metrics.
     pub admin: String,
-    /// False before plugins are compiled and while it stops.
+    /// False until the plugins are compiled, and while the host stops.
     pub ready: bool,
-    /// Seconds since it started.
     pub uptime_s: u64,
-    /// Requests whose answer is not done.
+    /// Requests whose response is not finished.
     pub requests_running: u64,
 }
 
-/// One model.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelFacts {
-    /// What clients ask for.
     pub id: String,
     /// `responses` or `embeddings`.
     pub kind: &'static str,
-    /// Tokens of input and output together.
+    /// The maximum of input and output tokens together.
     pub context_length: Option<u32>,
-    /// The providers that serve it, in order.
+    /// In order of preference.
     pub providers: Vec<String>,
 }
 
-/// One plugin.
 #[derive(Debug, Clone, Serialize)]
 pub struct PluginFacts {
-    /// Its name.
     pub name: String,
     /// Router, provider, hook or tool.
     pub kind: String,
-    /// As its manifest says.
+    /// From its manifest.
     pub version: String,
-    /// Where its component came from.
+    /// Where its component was loaded from.
     pub origin: String,
     /// SHA-256 of the component, in hexadecimal.
     pub digest: String,
-    /// Whether it is compiled, or lacks a grant that it cannot do without.
+    /// Whether it is compiled, or lacks a required grant.
     pub state: String,
-    /// What its manifest asks for; `*` is whatever the operator names.
+    /// What its manifest asks for. `*` stands for names that the operator chooses.
     pub asks: Reach,
-    /// What it may do; `*` is every public host, without a secret.
+    /// What it is granted. `*` as a host stands for every public host, without secrets.
     pub granted: Reach,
-    /// Lines of configuration that would grant what it asks for and did not get.
+    /// Lines of configuration that would grant what it asks for and does not have.
     pub denied: Vec<String>,
-    /// What the configuration grants and it does not ask for.
+    /// Grants of the configuration that its manifest does not ask for.
     pub idle: Vec<String>,
 }
 
-/// What a plugin can do beyond its sandbox.
+/// What a plugin can use outside its sandbox.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Reach {
     /// Interfaces of the host.
     pub imports: Vec<String>,
-    /// Hosts its requests go to.
+    /// Hosts to which it may send requests.
     pub hosts: Vec<String>,
-    /// Secrets that may go along.
+    /// Secrets that its requests may carry.
     pub secrets: Vec<String>,
-    /// Which of them go along always, and where they stand.
+    /// Secrets that its requests always carry, and their position in the request.
     pub injections: Vec<WrittenInjection>,
-    /// Headers that may have placeholders.
+    /// Headers in which it may use placeholders for secrets.
     pub placeholder_headers: Vec<String>,
 }
 
@@ -121,7 +113,7 @@ fn texts<T: ToString>(names: &BTreeSet<T>) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// What can be said without a store and without serving.
+/// The facts that need neither a store nor a running server.
 #[must_use]
 pub(crate) fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
     let model = |model: &std::sync::Arc<cofferdam_engine::catalog::Model>| ModelFacts {
@@ -137,7 +129,6 @@ pub(crate) fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
     }
 }
 
-/// What can be said of one plugin.
 pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
     PluginFacts {
         name: plugin.name().to_owned(),

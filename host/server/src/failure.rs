@@ -1,5 +1,4 @@
-//! Why the program ends without having done what it was asked, and the exit code
-//! that says so to scripts.
+//! Errors that end the program, and their exit codes.
 
 use cofferdam_store::{LockError, OpenError};
 use serde_json::json;
@@ -8,58 +7,54 @@ use crate::command::CommandError;
 use crate::config::ConfigError;
 use crate::wiring::WiringError;
 
-/// The command failed, or nobody knows its outcome.
+/// The command failed, or its outcome is unknown.
 const FAILED: u8 = 1;
-/// What the command line says is not acceptable. Most such errors end in the parser.
+/// The command line is not valid. The parser reports most such errors itself.
 const USAGE: u8 = 2;
-/// The configuration is not acceptable.
+/// The configuration is not valid (`EX_CONFIG` of sysexits.h).
 const CONFIGURATION: u8 = 78;
 
-/// Why the program ends without having done what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is not acceptable.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The configuration cannot be served.
+    /// The configuration is valid by itself but cannot be served.
     #[error(transparent)]
     Wiring(#[from] WiringError),
-    /// The data directory cannot be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A command that only reads found no store.
     #[error("no store in {}; serve makes one", .0.display())]
     NoStore(std::path::PathBuf),
-    /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What `--new` says names no source.
+    /// The value of `--new` is not a source of a key.
     #[error("--new: {0}")]
     Source(#[source] cofferdam_store::SourceError),
-    /// The source of a new root key gives none.
+    /// The source of the new root key gives no usable key.
     #[error("no new root key: {0}")]
     NewRootKey(#[from] cofferdam_store::RootKeyError),
     /// A backup was not restored.
     #[error(transparent)]
     Vault(#[from] cofferdam_store::VaultError),
-    /// The question before a command was not answered with yes.
+    /// The confirmation question was not answered with `y`.
     #[error("nothing was done: the answer was not `y`; `--yes` does not ask")]
     NotConfirmed,
     /// The command was understood and failed.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// The command was sent and nobody answered.
+    /// The command was sent and no reply came.
     #[error(
         "outcome unknown: the connection to the running process broke after sending; look before repeating"
     )]
     OutcomeUnknown,
-    /// The sandbox does not start.
     #[error(transparent)]
     Runtime(#[from] cofferdam_runtime::StartError),
-    /// A write of the store failed. What is durable is known at the next start.
+    /// A write of the store failed. Only the next start can find out what is durable.
     #[error("the store cannot write, the log has the reason; start again to go on with what is durable")]
     StoreFailed,
-    /// A write of the store does not end.
+    /// A write of the store does not finish.
     #[error("the store does not finish writing; start again to go on with what is durable")]
     StoreHangs,
     /// A listener, a file or standard output failed.
@@ -67,16 +62,13 @@ pub enum Failure {
     System {
         /// What was attempted.
         what: String,
-        /// What the system said.
         cause: std::io::Error,
     },
-    /// A configured plugin does not compile.
     #[error("plugin {0} does not compile; the log has the reason")]
     Plugin(String),
 }
 
 impl Failure {
-    /// The exit code that stands for it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -89,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// The same for the process that is waiting for the outcome of a command.
+    /// The error as a reply to the process that sent the command.
     pub(crate) fn into_reply(self) -> CommandError {
         let is_configuration = self.exit_code() == CONFIGURATION;
         match self {
@@ -98,13 +90,12 @@ impl Failure {
         }
     }
 
-    /// A system error with what was attempted.
     pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |cause| Self::System { what, cause }
     }
 
-    /// What standard error says, one JSON document when asked for JSON.
+    /// The text for standard error: one JSON document if JSON was asked for.
     #[must_use]
     pub fn describe(&self, as_json: bool) -> String {
         match self {

@@ -1,7 +1,7 @@
-//! The address of a client. Behind a trusted proxy it stands in `Forwarded` (RFC 7239)
-//! or `X-Forwarded-For`, where each proxy adds at the right the address that it was
-//! reached from. So both are read from the right: what a client has written itself
-//! stands to the left of what the first trusted proxy has added, and is not looked at.
+//! The address of a client behind trusted proxies, from `Forwarded` (RFC 7239) or
+//! `X-Forwarded-For`. Each proxy appends the address it was reached from at the right end. Both
+//! headers are therefore read from the right: addresses that a client has forged are to the left of
+//! those that trusted proxies have added, and are not used.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderValue};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The address of the client whose request came from `peer`.
+/// The address of the client whose request came over a connection from `peer`. It is `peer` itself
+/// if that is not a trusted proxy or if the header is malformed.
 pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpRange]) -> IpAddr {
     let peer = peer.to_canonical();
     if !is_trusted(peer, trusted) {
@@ -19,7 +20,7 @@ pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpRange]) -> 
     }
     let (name, read): (_, fn(&str) -> Option<IpAddr>) =
         if headers.contains_key(FORWARDED) { (FORWARDED, forwarded_for) } else { (X_FORWARDED_FOR, address) };
-    // Several headers are one list, the first header at its left.
+    // Several header lines form one list; the first line is the left end.
     let mut client = peer;
     for value in headers.get_all(name).iter().rev() {
         for element in from_the_right(value) {
@@ -30,16 +31,15 @@ pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpRange]) -> 
             }
         }
     }
-    // All of them are proxies: the one farthest away asked.
+    // Every address is a trusted proxy; the leftmost one sent the request.
     client
 }
 
-/// Whether a trusted proxy has this address.
 pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpRange]) -> bool {
     trusted.iter().any(|range| range.contains(address))
 }
 
-/// The elements of a list, the last one first; `None` for a value that is no text.
+/// The elements of a list, from the last to the first; `None` for a value that is not ASCII text.
 fn from_the_right(value: &HeaderValue) -> impl Iterator<Item = Option<&str>> {
     let mut rest = Some(value.to_str().ok());
     std::iter::from_fn(move || {
@@ -51,8 +51,8 @@ fn from_the_right(value: &HeaderValue) -> impl Iterator<Item = Option<&str>> {
     })
 }
 
-/// The last separator outside of quotes. Quotes are matched from the right, so that a quote that a client has left
-/// open does not swallow what a proxy has added.
+/// The last separator outside quotes. Quotes are matched from the right, so that a quote which a
+/// client has left open does not hide what a proxy has appended.
 fn last(separator: u8, text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut is_quoted = false;
@@ -66,7 +66,7 @@ fn last(separator: u8, text: &str) -> Option<usize> {
     None
 }
 
-/// Whether what follows `before` stands after an odd number of backslashes.
+/// Whether the byte after `before` is escaped: an odd number of backslashes comes before it.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
@@ -89,7 +89,7 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     found
 }
 
-/// A value without its quotes. No address needs an escape in them.
+/// A value without its quotes. An address contains no characters that need escapes.
 fn unquoted(value: &str) -> Option<&str> {
     match value.strip_prefix('"') {
         Some(quoted) => quoted.strip_suffix('"'),
@@ -97,7 +97,7 @@ fn unquoted(value: &str) -> Option<&str> {
     }
 }
 
-/// An address, with or without a port, with or without the brackets of IPv6.
+/// Parses an address, with or without a port and with or without the brackets of IPv6.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
     let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());

@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets in `tests/fuzz`, there under `--cfg fuzzing` only. Each
-//! takes what anybody may send and panics when a promise about it does not hold.
+//! Entry points for the fuzz targets in `tests/fuzz`; they exist only under `--cfg fuzzing`. Each
+//! takes arbitrary input and panics when a guarantee is broken.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::api::vault::doors;
 use crate::config::{Config, ConfigError};
 use crate::route::Route;
 
-/// A member of a body; what others there are and say is nobody's business.
+/// The one member that is compared; others are ignored.
 #[derive(Deserialize)]
 struct ReadPut {
     value: String,
@@ -20,8 +20,7 @@ struct ReadCopy {
     names: Vec<String>,
 }
 
-/// The body of a `PUT`: taken only if it is JSON with a text of 1 to 65,536
-/// characters, which is then that text.
+/// The body of a `PUT`. If it is accepted, it must be JSON with a value of 1 to 65,536 characters.
 pub fn put(body: &[u8]) {
     if doors::put(body) {
         let ReadPut { value } = serde_json::from_slice(body).expect("the body is not JSON with a text");
@@ -30,14 +29,15 @@ pub fn put(body: &[u8]) {
     }
     if let Ok(json) = std::str::from_utf8(body) {
         let said = serde_json::from_str::<String>(json).ok();
-        // What the parser never hands on, a text with something around it, may be refused here.
+        // The JSON parser never passes text with anything around the string, so `unescape` may
+        // refuse it.
         if let Some(said) = said.filter(|_| json.starts_with('"') && json.ends_with('"')) {
             assert_eq!(doors::unescape(json), Some(said));
         }
     }
 }
 
-/// The body of a copy.
+/// The body of a copy request.
 pub fn copy(body: &[u8]) {
     let Some(names) = doors::names(body) else { return };
     assert!((1..=100).contains(&names.len()));
@@ -45,21 +45,19 @@ pub fn copy(body: &[u8]) {
     assert_eq!(read.names, names);
 }
 
-/// The query of a listing.
+/// The query of a list.
 pub fn query(text: &str) {
     if let Some((offset, limit)) = doors::window(text) {
         assert!(offset <= 10_000 && (1..=100).contains(&limit));
     }
 }
 
-/// A path.
 pub fn route(path: &str) {
     if Route::find(path).is_ok() {
         assert!(path.starts_with("/v1/") && !path.ends_with('/') && !path.contains("//"), "{path}");
     }
 }
 
-/// A configuration file.
 pub fn config(text: &str) {
     if let Err(ConfigError::Invalid(problems)) = Config::parse(text, Path::new("/c.toml"), Path::new("/data"))
     {

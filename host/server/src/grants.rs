@@ -1,5 +1,5 @@
-//! Showing and changing what the configuration in use grants to a plugin. A file
-//! is replaced only by one that a start would accept, whole and at once.
+//! Shows and changes the grants of plugins in the configuration file. The file is replaced
+//! atomically, and only by a configuration that `serve` would accept.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -20,19 +20,19 @@ use crate::facts;
 use crate::failure::Failure;
 use crate::wiring;
 
-/// Where the configuration of a process is, and what it takes to check another.
+/// Finds and checks the configuration of a process, for `plugin grant`.
 pub(crate) struct Desk {
     options: Options,
     arguments: Serve,
     runtime: Runtime,
     environment: Arc<Environment>,
     serves: bool,
-    /// One change at a time.
+    /// Serializes changes of the file.
     turn: Mutex<()>,
 }
 
 impl Desk {
-    /// Of a process that serves.
+    /// For a running host, which reloads after a change.
     pub(crate) fn serving(
         options: Options,
         arguments: Serve,
@@ -42,7 +42,7 @@ impl Desk {
         Self { options, arguments, runtime, environment, serves: true, turn: Mutex::default() }
     }
 
-    /// Of a process that does this and ends.
+    /// For a command that runs without a host.
     pub(crate) fn alone(options: &Options, folder: Option<&Path>, runtime: Runtime) -> Self {
         let environment = Arc::new(Environment::offline());
         let arguments = Serve { plugins: folder.map(Path::to_path_buf), ..Serve::default() };
@@ -50,12 +50,12 @@ impl Desk {
         Self { options, arguments, runtime, environment, serves: false, turn: Mutex::default() }
     }
 
-    /// Shows or grants.
+    /// Shows what a plugin asks for, or adds to its grants.
     ///
     /// # Errors
     ///
-    /// There is no such plugin, it does not ask for this, or the configuration is
-    /// not acceptable, before or after.
+    /// The plugin does not exist or does not ask for the grant, or the configuration is not valid
+    /// before or after the change.
     pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<Outcome, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let file = Config::path(self.options.config.as_deref(), &self.options.data);
@@ -97,7 +97,7 @@ impl Desk {
         Ok(granted(&command.name, &file.display().to_string(), &edited.lines, became))
     }
 
-    /// What `serve --check` checks.
+    /// Checks a configuration like `serve --check` and returns its plugins.
     fn check(&self, text: &str, file: &Path) -> Result<Plugins, Failure> {
         let mut config = Config::parse(text, file, &self.options.data)?;
         self.arguments.apply(&mut config);
@@ -106,7 +106,7 @@ impl Desk {
             .plugins)
     }
 
-    /// Has the process that serves, which is this one, read its configuration again.
+    /// Sends SIGHUP to this process if it serves, so that it reloads its configuration.
     fn tell(&self) -> Became {
         if self.serves && kill_process(getpid(), Signal::HUP).is_ok() {
             return Became::Told;
@@ -115,7 +115,7 @@ impl Desk {
     }
 }
 
-/// What a plugin does not ask for would be granted for nothing.
+/// Refuses to grant what the plugin's manifest does not ask for: the grant would have no effect.
 fn refuse_unasked(command: &GrantCommand, manifest: &Manifest) -> Result<(), CommandError> {
     let refuse = |what: &str, name: &str, asked: String| {
         let plugin = &manifest.name;
@@ -153,8 +153,8 @@ fn list<T: Ord + ToString>(key: &str, asked: &Asked<T>) -> String {
     }
 }
 
-/// Puts a text in the place of a file, of which all or nothing is seen: written
-/// beside it, synced, renamed. A link stays a link, permissions stay.
+/// Replaces a file atomically: the text is written to a new file, synced and renamed. A symbolic
+/// link stays a link, and permissions stay.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let file = match std::fs::canonicalize(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => file.to_path_buf(),
@@ -163,7 +163,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     if !folder.exists() {
-        // The data directory before its first start.
+        // The data directory may not exist before the first start.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mode = match std::fs::metadata(&file) {
@@ -173,10 +173,11 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let beside = beside(&file);
     let written = write(&beside, text, mode).and_then(|()| std::fs::rename(&beside, &file));
     if written.is_err() {
-        // What is left of a failed attempt is of no use; the first error tells why.
+        // Removes the partial file. The first error is the one to report.
         std::fs::remove_file(&beside).unwrap_or_default();
         return written;
     }
+    // Makes the rename durable.
     std::fs::File::open(folder)?.sync_all()
 }
 

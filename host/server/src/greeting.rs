@@ -1,6 +1,6 @@
-//! What `serve` prints first: where it listens, a key if the store has none yet,
-//! and a line to paste that streams a real answer. It goes to standard output
-//! only, because of the key.
+//! The output of `serve` at its start: the addresses, a key if the store has none, and a `curl`
+//! command that streams a response. Because of the key it goes only to standard output, never to
+//! the log.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,6 @@ use crate::command::CommandError;
 use crate::failure::Failure;
 use crate::wiring::Live;
 
-/// What a stranger reads first.
 pub(crate) struct Greeting {
     key: Option<String>,
     curl: String,
@@ -21,7 +20,7 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Makes the first key of a store that has none for clients.
+    /// Creates a key for the workspace `default` if the store has no key for clients.
     pub(crate) fn new(live: &Live, store: &Store, at: Addresses) -> Result<Self, Failure> {
         let directory = store.directory();
         let default =
@@ -51,7 +50,7 @@ impl Greeting {
         Ok(Self { key, curl, at })
     }
 
-    /// What is printed: text for people, or one line of JSON.
+    /// The text for people, or one line of JSON.
     pub(crate) fn text(&self, as_json: bool) -> String {
         let Self { key, curl, at: Addresses { listen, admin } } = self;
         if as_json {
@@ -74,7 +73,7 @@ impl Greeting {
     }
 }
 
-/// An address that a client on this machine can use.
+/// The address to use from this machine: loopback instead of an unspecified address.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let loopback = match listen {
         SocketAddr::V4(_) => std::net::IpAddr::from([127, 0, 0, 1]),

@@ -1,6 +1,6 @@
-//! The path of one request: head, route, key, access, method, then the endpoint.
-//! Each step either goes on or ends with a fault; nothing of the body is read
-//! before the caller is known to have a right to send it.
+//! The path of one request: head, route, key, access, method, then the endpoint. Each step passes
+//! the request on or ends it with a fault. The body is not read before the caller is authorized to
+//! send it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -26,31 +26,28 @@ use crate::route::{Label, NoRoute, Route};
 use crate::telemetry::within_polls;
 use crate::{access, auth, body};
 
-/// The longest path and query, in bytes.
+/// The maximum length of path and query, in bytes.
 const URI_BYTES_MAX: usize = 8 * 1024;
-/// What all headers may take together, in bytes. Connections refuse far longer
-/// ones by themselves; up to there the refusal has an envelope.
+/// The maximum length of all headers together, in bytes. Up to twice this length the refusal is a
+/// JSON error document; beyond that, hyper refuses the head itself.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
 
-/// Our id of the request, on every answer.
+/// The host's id of the request, sent with every response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long a refused client may pause while the rest of its body is read.
+/// How long a refused client may pause while the rest of its body is discarded.
 const REST_IDLE: Duration = Duration::from_secs(1);
 
-/// One request on its way.
+/// One authenticated request.
 pub(crate) struct Call<'r> {
-    /// The host that answers.
     pub(crate) app: &'r Arc<App>,
-    /// Who asks.
     pub(crate) principal: Principal,
-    /// The head.
     pub(crate) head: &'r Parts,
-    /// What the log will say.
     pub(crate) record: &'r mut Record,
 }
 
 impl Call<'_> {
-    /// Whether the key still opens anything: it may have been revoked, or its workspace deleted, since the head came.
+    /// Checks the key again: it may have been revoked, or its workspace deleted, since the head
+    /// arrived.
     pub(crate) fn is_key_live(&self) -> bool {
         let directory = self.app.store.directory();
         let key = directory.key(self.principal.key_id());
@@ -58,14 +55,14 @@ impl Call<'_> {
     }
 }
 
-/// Answers a request.
+/// Answers one request. Always returns a response: faults and panics become error documents.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let client =
         forwarded::client(peer.address, request.headers(), &app.live().config.server.trusted_proxies);
     let mut record = Record::begin(&request, Arc::clone(&app.metrics), &peer, client);
     let id = record.id();
     let is_head = request.method() == Method::HEAD;
-    // A panic is a mistake of ours in one request; the connection and all others go on.
+    // A panic ends only this request; the connection and all other requests go on.
     let answer = AssertUnwindSafe(answer(&app, client.into(), &mut record, request)).catch_unwind();
     let answer = within_polls(id, answer).await;
     let mut response = match answer {
@@ -96,11 +93,11 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
     response
 }
 
-/// A fault and whose request it ended.
+/// A fault, and the member whose request it ended.
 pub(crate) struct Refused {
     fault: Fault,
     user: Option<MemberId>,
-    /// The connection cannot go on: part of the request is still on its way.
+    /// The connection must close: part of the request body may still arrive.
     closing: bool,
 }
 
@@ -122,13 +119,14 @@ async fn answer(
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
-    // An HTTP/1 connection that closes while the client is still sending loses the
-    // answer. Who waits for permission to send has sent nothing.
+    // With `Expect: 100-continue` the client has not sent its body yet.
     let waits = head.headers.contains_key(EXPECT);
     if version >= Version::HTTP_2 || body.is_end_stream() {
         return Err(refused);
     }
-    // So has, by now, who has stopped sending.
+    // If an HTTP/1 connection closes while the client is still sending, the client loses the
+    // response. The rest of the body is therefore read and dropped first, except one that timed
+    // out: its client has stopped sending.
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
@@ -168,7 +166,7 @@ async fn find_and_answer(
         if let Fault::Limited(limited) = &fault {
             call.record.limit = Some(limited.shown);
         }
-        // What is hidden must not differ from what is not there.
+        // The error for a hidden resource must be equal to the error for one that does not exist.
         let user = if matches!(fault, Fault::NotFound) { None } else { user };
         Refused { fault, user, closing: false }
     })
@@ -185,7 +183,8 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
     if !route.methods().contains(&call.head.method) {
         return Err(Fault::WrongMethod(route.methods()));
     }
-    // Their futures are large. Everything above hands its own on by moving it, so these stay out of them.
+    // The futures of these endpoints are large. They are boxed, so that the futures above, which
+    // are moved when they are passed on, stay small.
     match route {
         Route::Responses => Box::pin(api::responses::create(call, body)).await,
         Route::Embeddings => Box::pin(api::embeddings::create(call, body)).await,
@@ -199,7 +198,7 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
     }
 }
 
-/// Whether a request asks for another protocol than HTTP.
+/// Whether the request asks for an upgrade to WebSocket.
 fn asks_for_websocket(head: &Parts) -> bool {
     let asked = head.headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
     asked.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
@@ -223,14 +222,15 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
     if is_clear { Ok(()) } else { Err(Fault::Malformed("The request must name exactly one Host")) }
 }
 
-/// Who asks. An address that has shown too many tokens in vain is told so on the
-/// vault's routes with its next refused token; a good token from there is good.
+/// Authenticates the request. Refused tokens are counted by address. An address over the limit gets
+/// 429 instead of 401 for its next refused token, on the vault's routes only; a valid token is
+/// always accepted.
 fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
     let shown = auth::token(&head.headers);
     let authenticated = match shown {
         Ok(token) => app.store.authenticate(token),
-        // Who shows nothing guesses nothing and is not counted.
+        // A request without a token guesses nothing and is not counted.
         Err(auth::NoToken::Missing) => {
             return Err(if in_vault { Fault::InvalidVaultKey } else { Fault::MissingKey });
         }
@@ -242,7 +242,7 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
             tracing::debug!(%error, "a token was refused");
             app.refusals.count(source, &error);
         }
-        // An address that is over the limit already is not made to wait any longer.
+        // A refused token of an address over the limit does not extend its wait.
         let counted =
             failures_quota().filter(|_| is_tokens_fault).map(|quota| app.rates.failures.take(source, quota));
         match counted {
@@ -252,7 +252,8 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
     })
 }
 
-/// What a client is told of a token that opens nothing: one thing, unless the fault is ours.
+/// The fault for a refused token. All refusals look the same to the client, except those that are
+/// the host's own fault.
 fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
     match error {
         AuthenticationError::Incomplete(key) => {
@@ -264,12 +265,12 @@ fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
     }
 }
 
-/// The refusal of a vault request that comes too soon after others.
+/// The refusal of a vault request that exceeds its rate limit.
 pub(crate) fn too_often(too_often: TooOften) -> Fault {
     Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s })
 }
 
-/// Leaves the head as `GET` would have it.
+/// Removes the body of the response to a `HEAD` request and keeps the length that `GET` would have.
 fn empty(response: &mut Response<Body>) {
     let length = response.body().bytes().map_or(0, bytes::Bytes::len);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -283,7 +284,7 @@ mod tests {
     use super::refusal;
 
     #[test]
-    fn tokens_that_open_nothing_are_not_told_apart_but_our_own_fault_is() {
+    fn refused_tokens_look_alike_except_for_internal_errors() {
         let key = "abcdefghijkl".parse().unwrap();
         for (error, status) in [
             (Error::Malformed, 401),
@@ -291,7 +292,7 @@ mod tests {
             (Error::Revoked(key), 401),
             (Error::Disabled(key), 401),
             (Error::Expired(key), 401),
-            // The workspace, member or intern of the key is not there.
+            // The workspace, member or intern of the key does not exist.
             (Error::Incomplete(key), 500),
         ] {
             for in_vault in [false, true] {

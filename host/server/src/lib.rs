@@ -1,7 +1,7 @@
-//! The server: clients and operators come in here. Groups of modules stand in the
-//! order in which a reader meets them; the contract they keep is in the README.
+//! The HTTP server, the command line and the configuration. The modules are grouped below in the
+//! order in which a reader meets them.
 
-// The program and what operators type.
+// The program and its command line.
 pub mod cli;
 pub mod failure;
 mod greeting;
@@ -11,13 +11,13 @@ mod start;
 mod upkeep;
 mod watchdog;
 
-// Operators' requests.
+// Commands of operators.
 mod admin;
 pub mod command;
 mod facts;
 mod grants;
 
-// Clients' requests.
+// Requests of clients.
 mod access;
 mod admission;
 mod api;
@@ -31,13 +31,13 @@ mod refusals;
 mod route;
 mod stall;
 
-// Answers, and what is left of them.
+// Responses, and their log lines and metrics.
 mod answer;
 mod metrics;
 mod record;
 mod reply;
 
-// What a host is made of.
+// The parts of a running host.
 mod advice;
 mod app;
 mod cache;

@@ -1,4 +1,5 @@
-//! The program `cofferdam`: seal the process, read the command line, do it.
+//! The program `cofferdam`: protects the process against debuggers, reads the command line and runs
+//! the command.
 
 use std::process::ExitCode;
 
@@ -8,7 +9,8 @@ use cofferdam::failure::Failure;
 use cofferdam::{hygiene, telemetry};
 use mimalloc::MiMalloc;
 
-/// A request allocates some hundred times, much of it on one thread and freed on another.
+/// A request makes some hundred allocations, and many of them are freed on another thread. mimalloc
+/// is fast in both cases.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -30,7 +32,8 @@ fn main() -> ExitCode {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");
     }
     let outcome = run(cli);
-    // The log ends before the last word.
+    // The logger writes from a thread of its own. It is flushed here, so that the error below is
+    // the last line.
     drop(logging);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Errors of the command line go to standard error, for people; the log is for what serves.
+/// Prints the error that ends a command to standard error. The log is for running hosts.
 #[expect(clippy::print_stderr, reason = "the one place where the program speaks to whoever typed a command")]
 fn complain(message: &str) {
     eprintln!("{message}");

@@ -1,5 +1,5 @@
-//! Counters of the server in plain atomics, and the Prometheus text they make.
-//! Labels are closed sets: nothing a client sends becomes a label.
+//! Counters of the server in atomics, and their output in Prometheus text format. Label values come
+//! from closed sets: clients cannot create new time series.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::route::Label;
 
-/// Statuses that are counted apart; anything else counts as the last.
+/// Statuses that are counted separately. All others are counted as the last one, 0.
 const STATUSES: [u16; 26] = [
     200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 414, 422, 426, 429, 431, 500, 502, 503, 504,
     524, 529, 201, 499, 0,
@@ -17,7 +17,7 @@ const STATUSES: [u16; 26] = [
 const BOUNDS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Default)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
@@ -25,7 +25,6 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Adds one observation.
     pub(crate) fn observe(&self, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         let index = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
@@ -49,31 +48,29 @@ impl Histogram {
     }
 }
 
-/// Everything the server counts by itself.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    /// Requests whose answer is not done.
+    /// Requests whose response is not finished.
     pub requests_running: AtomicU64,
     /// Open client connections.
     pub connections: AtomicU64,
-    /// Connections that were closed at once because their address had too many.
+    /// Connections closed at once because their address had too many.
     pub connections_refused: AtomicU64,
     /// Streams that are being sent.
     pub(crate) streams_running: AtomicU64,
-    /// Streams whose client went away before the end.
+    /// Streams whose client disconnected before the end.
     pub streams_abandoned: AtomicU64,
-    /// From the end of the head of a request to the first byte of its stream.
+    /// From the end of a request's head to the first byte of its stream.
     pub first_bytes: Histogram,
-    /// Configurations that were taken over while running.
+    /// Reloads that replaced the configuration.
     pub reloads: AtomicU64,
-    /// Configurations that were refused while running.
+    /// Reloads that were refused.
     pub reloads_refused: AtomicU64,
     requests: [[AtomicU64; STATUSES.len()]; Label::ALL.len()],
     durations: [Histogram; Label::ALL.len()],
 }
 
 impl Metrics {
-    /// Counts an answered request.
     pub(crate) fn count_request(&self, route: Label, status: u16, elapsed: Duration) {
         let column = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
         let row = self.requests.get(route as usize);
@@ -85,7 +82,6 @@ impl Metrics {
         }
     }
 
-    /// Writes all of them.
     pub(crate) fn write(&self, text: &mut Text) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.family("cofferdam_requests_total", "counter", "Answered requests");
@@ -148,17 +144,17 @@ impl Metrics {
     }
 }
 
-/// Prometheus text in the making.
+/// Builds Prometheus text.
 #[derive(Default)]
 pub(crate) struct Text(String);
 
 impl Text {
-    /// Begins a family.
+    /// Starts a metric family with its `HELP` and `TYPE` lines.
     pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// Adds a sample; `labels` is what stands between the braces.
+    /// Adds a sample; `labels` is the text between the braces.
     pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         if labels.is_empty() {
             self.line(format_args!("{name} {value}\n"));
@@ -167,7 +163,6 @@ impl Text {
         }
     }
 
-    /// The finished text.
     #[must_use]
     pub(crate) fn finish(self) -> String {
         self.0
@@ -180,7 +175,7 @@ impl Text {
     }
 }
 
-/// A label value: backslash, quote and line end are escaped.
+/// Escapes a label value: backslash, quote and line break.
 #[must_use]
 pub(crate) fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")

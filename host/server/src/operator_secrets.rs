@@ -1,6 +1,6 @@
-//! The operator's secrets that a configuration names, and those of them that are not
-//! stored. One that is missing is no mistake of the configuration: it may be stored
-//! later, and until then requests that need it are refused.
+//! Secrets of the operator's vault that the configuration names, and which of them are missing. A
+//! missing secret is not an error of the configuration: it may be stored later, and until then
+//! requests that need it are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +14,24 @@ use crate::config::{Config, KeySource};
 use crate::failure::Failure;
 use crate::start::open;
 
-/// The hosts that each secret has to be stored for.
+/// The hosts for which each secret must be stored.
 type Hosts = BTreeMap<SecretName, BTreeSet<HostName>>;
 
-/// A secret that is not stored, or not for all hosts that it is wanted for.
+/// A secret that is not stored, or not for all hosts that need it.
 pub(crate) struct Missing {
     name: SecretName,
     hosts: BTreeSet<HostName>,
 }
 
-/// What a look into the store has shown.
+/// The result of looking for the secrets in the store.
 pub(crate) enum Looked {
-    /// These are missing.
+    /// Missing secrets; may be empty.
     Missing(Vec<Missing>),
-    /// There is no store yet.
     NoStore,
 }
 
 impl Missing {
-    /// What stores it.
+    /// The command that stores the secret.
     pub(crate) fn command(&self) -> String {
         let hosts: String = self.hosts.iter().map(|host| format!(" --host {host}")).collect();
         format!("cofferdam secret put {} --operator{hosts}", self.name)
@@ -48,7 +47,7 @@ impl Missing {
     }
 }
 
-/// Warns of the secrets that a store has not.
+/// Warns of secrets that are missing in a store.
 pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
     match missing(config, |name, host| is_stored(store, name, host)) {
         Ok(missing) => missing.iter().for_each(Missing::warn),
@@ -56,11 +55,12 @@ pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
     }
 }
 
-/// Looks into the store of a data directory, through the host that serves it if there is one.
+/// Looks for the secrets in the store of a data directory. If a host holds the store, the host is
+/// asked.
 ///
 /// # Errors
 ///
-/// The store cannot be opened or asked.
+/// The store cannot be opened, or the host does not answer.
 pub(crate) fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
     if !options.data.join("store").exists() {
         return Ok(Looked::NoStore);
@@ -85,7 +85,7 @@ pub(crate) fn look(options: &Options, config: &Config) -> Result<Looked, Failure
     Ok(Looked::Missing(missing))
 }
 
-/// Whether a configuration names any.
+/// Whether the configuration names any secret of the operator's vault.
 pub(crate) fn are_wanted(config: &Config) -> bool {
     !wanted(config).is_empty()
 }
@@ -95,7 +95,7 @@ fn wanted(config: &Config) -> Hosts {
     let destinations = config.broadcast.iter().map(|it| (&it.key, &it.origin));
     let mut wanted = Hosts::new();
     for (key, origin) in providers.chain(destinations) {
-        // A host that is no name was refused with the configuration.
+        // A host that is not a name was already reported when the configuration was checked.
         if let (Some((KeySource::Operator(name), _)), Some(origin)) = (key, origin)
             && let Ok(host) = origin.host().parse()
         {
@@ -125,7 +125,7 @@ fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, 
     store.is_releasable(ReleaseScope::Operator, name, host)
 }
 
-/// Name and host of each secret of the operator, told by the host that serves.
+/// Name and host of each secret in the operator's vault, from the running host.
 fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
     let scope = Scope { workspace: None, intern: None, operator: true };
     let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;

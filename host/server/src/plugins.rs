@@ -1,5 +1,5 @@
-//! Which plugins there are: those in the program and those of `--plugins`, which
-//! add to them, or replace them where the configuration says so.
+//! The installed plugins: those embedded in the program and those of `--plugins`, which add to them
+//! or, where the configuration allows it, replace them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,16 +9,16 @@ use cofferdam_runtime::{LoadError, Plugin, PluginSource, Plugins, Runtime, read_
 
 use crate::config::Config;
 
-/// Name, manifest and component of each plugin in the program.
+/// Name, manifest and component of a plugin in the program.
 type Embedded = (&'static str, &'static str, &'static [u8]);
 
 const EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/plugins.rs"));
 
-/// Loads all plugins with what the configuration grants them.
+/// Loads all plugins with their grants from the configuration.
 ///
 /// # Errors
 ///
-/// A folder, manifest or component is not acceptable.
+/// A folder, manifest or component is not valid.
 pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) -> Result<Plugins, LoadError> {
     let mut sources: Vec<PluginSource> = EMBEDDED.iter().map(embedded).collect();
     if let Some(folder) = folder {
@@ -35,7 +35,7 @@ pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) ->
     Ok(plugins)
 }
 
-/// The id of a plugin's entries, if the host would not ask the plugin for them.
+/// The id of the plugin's entries, if it is one that the host handles itself.
 fn own_entry(plugin: &Plugin) -> Option<&str> {
     plugin.manifest().entry_id().filter(|id| is_own_entry(id))
 }

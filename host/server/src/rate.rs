@@ -1,4 +1,4 @@
-//! How often clients may come: the limits of this host, and what they count by.
+//! Rate limits other than those of `[limits]`, and the units in which clients are counted.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,29 +7,27 @@ use cofferdam_store::{Clock, KeyId};
 
 use crate::admission::Admission;
 
-/// What may be asked of the vault at once, however small the quota.
+/// The minimum burst of vault requests, however small the quota is.
 const VAULT_AT_ONCE_MIN: u64 = 20;
-/// Failed authentications from one address in a minute, and at once.
+/// Failed authentications from one address per minute; also the burst.
 const FAILURES_PER_MINUTE: u64 = 60;
-/// Changes of keys that one key makes in a minute, and at once. A deleted key is kept as one that is revoked.
+/// Changes of keys that one key may make per minute; also the burst. Deleted keys stay in the store
+/// as revoked keys, so this also bounds its growth.
 const KEY_CHANGES_PER_MINUTE: u64 = 60;
 
-/// The limits of this host.
 pub(crate) struct Limits {
     /// Vault requests that read, by key.
     pub(crate) vault_reads: Limit<KeyId>,
-    /// Vault requests that change something, by key.
+    /// Vault requests that write, by key.
     pub(crate) vault_writes: Limit<KeyId>,
     /// Changes of keys, by the key that makes them.
     pub(crate) key_changes: Limit<KeyId>,
-    /// Tokens that were refused, by address.
+    /// Refused tokens, by address.
     pub(crate) failures: Limit<Source>,
-    /// Requests for inference.
     pub(crate) inference: Admission,
 }
 
 impl Limits {
-    /// Nobody has used anything up yet.
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
@@ -42,32 +40,32 @@ impl Limits {
     }
 }
 
-/// The quota of a key in the vault: a third of the minute's figure at once, but at
-/// least 20. `None` for 0, which is no limit.
+/// The vault quota of a key. The burst is a third of the quota, but at least 20. `None` for 0,
+/// which means no limit.
 #[must_use]
 pub(crate) fn vault_quota(per_minute: u64) -> Option<Quota> {
     Quota::new(per_minute, (per_minute / 3).max(VAULT_AT_ONCE_MIN))
 }
 
-/// The quota of an address that shows tokens which are refused.
+/// The quota of refused tokens for one address.
 #[must_use]
 pub(crate) fn failures_quota() -> Option<Quota> {
     Quota::of_minute(FAILURES_PER_MINUTE)
 }
 
-/// The quota of a key that changes others.
+/// The quota of key changes for one key.
 #[must_use]
 pub(crate) fn key_changes_quota() -> Option<Quota> {
     Quota::of_minute(KEY_CHANGES_PER_MINUTE)
 }
 
-/// A client's address as far as one client can be told from the next: the whole
-/// of an IPv4 address, the network half of an IPv6 one.
+/// A client's address, reduced to what identifies one client: the whole IPv4 address, or the first
+/// 64 bits of an IPv6 address, since one client usually has a whole /64 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
 
 impl Source {
-    /// The address, or the first one of the network.
+    /// The address, or the first address of the network.
     pub(crate) fn address(self) -> IpAddr {
         self.0
     }
@@ -90,7 +88,7 @@ mod tests {
     use super::{Source, vault_quota};
 
     #[test]
-    fn a_third_of_the_minute_and_at_least_twenty_may_be_asked_of_the_vault_at_once() {
+    fn vault_burst_is_a_third_of_the_quota_and_at_least_twenty() {
         for (per_minute, at_once) in [(1, 20), (60, 20), (61, 20), (600, 200), (6_000, 2_000)] {
             let limit = Limit::new(Clock::manual());
             let quota = vault_quota(per_minute).unwrap();
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_apart_by_address_and_ipv6_networks() {
+    fn clients_are_counted_by_ipv4_address_or_ipv6_network() {
         let source = |text: &str| Source::from(text.parse::<std::net::IpAddr>().unwrap());
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));

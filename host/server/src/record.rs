@@ -1,6 +1,6 @@
-//! One request as the log and the metrics see it: route, status, time, bytes,
-//! which key, from which address. Never content, tokens of keys, paths with names in them or query
-//! strings. A record is written exactly once, when its answer is done or dropped.
+//! The access log line and the metrics of one request: route, status, time, bytes, key id and
+//! client address. Never content, tokens, query strings or paths, which contain names. A record is
+//! written exactly once, when its response has been sent or dropped.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ pub(crate) struct Record {
     pub(crate) key: Option<KeyId>,
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
-    /// What the client is told of its limits.
+    /// The rate limit headers of the response.
     pub(crate) limit: Option<Shown>,
-    /// What the request may use: its place is taken until the answer is out.
+    /// What the request may use. It holds the request's permit until the response has been sent.
     pub(crate) allowance: Allowance,
     streamed: bool,
     client: IpAddr,
@@ -44,7 +44,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Begins the record of a request that `client` sent and that came from `peer`.
+    /// Starts the record of a request from `client`, whose connection comes from `peer`. The two
+    /// differ behind a proxy.
     pub(crate) fn begin<B>(
         request: &Request<B>,
         metrics: Arc<Metrics>,
@@ -52,13 +53,13 @@ impl Record {
         client: IpAddr,
     ) -> Box<Self> {
         let running = Arc::clone(&peer.running);
-        // Below HTTP/2 the socket knows it.
+        // Over HTTP/1 the stall timer of the socket is enough; see `stall`.
         let handed = (request.version() == Version::HTTP_2).then(|| peer.answers.begin());
         running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         Box::new(Self {
             route: Label::None,
-            // What stays when the client goes away before there is an answer.
+            // Logged when the client disconnects before there is a response.
             status: 499,
             key: None,
             generation: None,
@@ -77,25 +78,24 @@ impl Record {
         })
     }
 
-    /// Our id of the request.
     pub(crate) fn id(&self) -> Uuid {
         self.id
     }
 
-    /// The answer is a stream: it is live from now on.
+    /// Marks the response as a stream and counts it as running.
     pub(crate) fn note_stream(&mut self) {
         self.streamed = true;
         self.metrics.streams_running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The connection asks for the next chunk.
+    /// Records that the connection asks for the next chunk.
     pub(crate) fn asked(&self) {
         if let Some(handed) = &self.handed {
             handed.taken();
         }
     }
 
-    /// Notes the length of a chunk that was handed to the connection, or the end.
+    /// Records the length of a chunk that was handed to the connection, or the end (`None`).
     pub(crate) fn sent(&mut self, chunk: Option<usize>) {
         match chunk {
             Some(bytes) => {
@@ -123,7 +123,7 @@ impl Drop for Record {
             self.metrics.streams_running.fetch_sub(1, Ordering::Relaxed);
             self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
-        // The line carries the request id as all others do.
+        // Attaches the request id to the line, as on all other lines of the request.
         within(self.id, || {
             tracing::info!(
                 target: "cofferdam::access",
@@ -143,7 +143,7 @@ impl Drop for Record {
     }
 }
 
-/// A method as a fixed word: clients may send any.
+/// Maps a method to a fixed word, since clients may send arbitrary methods.
 fn known(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
     known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")

@@ -1,5 +1,5 @@
-//! Tokens that open nothing, on their way into the audit log: counted by address
-//! and written down once a minute, so that nobody can fill the log by guessing.
+//! Collects refused tokens for the audit log: counted by address and written once a minute, so that
+//! guessing tokens cannot fill the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use cofferdam_store::{AuthenticationError, Clock, RefusedTokens};
 
 use crate::rate::Source;
 
-/// How long refusals are gathered before they are written down.
+/// How long refusals are collected before they are written.
 const PERIOD_MS: u64 = 60_000;
-/// Addresses told apart in one period; all others are one.
+/// Addresses that are counted separately in one period; all others share one record.
 const ADDRESSES_MAX: usize = 32;
-/// Keys named for one address in one period.
+/// Keys that are named for one address in one period.
 const KEYS_MAX: usize = 8;
 
-/// Refusals that were not written down yet.
+/// Refusals that are not written yet.
 pub(crate) struct Refusals {
     clock: Clock,
     gathered: Mutex<Gathered>,
@@ -23,19 +23,17 @@ pub(crate) struct Refusals {
 
 #[derive(Default)]
 struct Gathered {
-    /// When the first of them came; `None` while there is none.
+    /// When the first of them came; `None` while there are none.
     since_ms: Option<u64>,
     by_source: BTreeMap<Source, RefusedTokens>,
     others: RefusedTokens,
 }
 
 impl Refusals {
-    /// None yet.
     pub(crate) fn new(clock: &Clock) -> Self {
         Self { clock: clock.clone(), gathered: Mutex::default() }
     }
 
-    /// Counts a token that was refused.
     pub(crate) fn count(&self, source: Source, error: &AuthenticationError) {
         let mut gathered = self.lock();
         gathered.since_ms.get_or_insert_with(|| self.clock.monotonic_ms());
@@ -49,7 +47,7 @@ impl Refusals {
         }
     }
 
-    /// Takes what was gathered, once a minute has passed since the first.
+    /// Takes what was collected if at least a minute has passed since the first refusal.
     pub(crate) fn take_due(&self) -> Vec<RefusedTokens> {
         let mut gathered = self.lock();
         let due_ms = gathered.since_ms.map(|since_ms| since_ms.saturating_add(PERIOD_MS));
@@ -60,13 +58,13 @@ impl Refusals {
         }
     }
 
-    /// Takes what was gathered so far.
+    /// Takes what was collected so far, at shutdown.
     pub(crate) fn take(&self) -> Vec<RefusedTokens> {
         std::mem::take(&mut *self.lock()).into_records()
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered> {
-        // Counts are counts, whoever panicked.
+        // The counts stay valid when another thread has panicked.
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_a_minute_are_one_record_for_each_address() {
+    fn refusals_of_a_minute_become_one_record_per_address() {
         let clock = Clock::manual();
         let refusals = Refusals::new(&clock);
         assert!(refusals.take_due().is_empty());
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_and_keys_take_no_more_room_than_a_few() {
+    fn memory_is_bounded_with_many_addresses_and_keys() {
         let refusals = Refusals::new(&Clock::manual());
         for number in 0..1_000_u16 {
             let key = format!("abcdefgh{number:04}").parse().unwrap();

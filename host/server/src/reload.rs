@@ -1,6 +1,5 @@
-//! Signals. SIGTERM and SIGINT end the host, SIGHUP reads configuration and
-//! plugins again: what is good takes the place of what was, as a whole; what is
-//! not is reported, and everything stays as it was.
+//! Signals. SIGTERM and SIGINT stop the host. SIGHUP reads configuration and plugins again: if they
+//! are valid they replace the old ones as a whole; if not, the error is logged and nothing changes.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::failure::Failure;
 use crate::start::set_limits;
 use crate::wiring::{self, Ground, Live};
 
-/// How to read everything again.
+/// Reads configuration and plugins again.
 pub(crate) struct Reload {
     options: Options,
     arguments: Serve,
@@ -22,21 +21,21 @@ pub(crate) struct Reload {
     settled: Settled,
 }
 
-/// What the start has settled, whatever later configurations say.
+/// Settings that only a restart can change.
 #[derive(Clone)]
 pub(crate) struct Settled {
     server: Server,
     limits: Limits,
     drain: Duration,
     unready: Duration,
-    /// Where the root key and the one before it came from, never what they are.
+    /// The sources of the root key and of the previous one, not the keys themselves.
     root_keys: [Option<String>; 2],
-    /// Where this host really listens.
+    /// The bound addresses.
     at: Addresses,
 }
 
 impl Settled {
-    /// With the configuration of the start and the listeners that came of it.
+    /// The settings of the configuration at start, and the listeners bound from them.
     pub(crate) fn new(config: &Config, at: Addresses) -> Self {
         Self {
             server: config.server.clone(),
@@ -48,12 +47,12 @@ impl Settled {
         }
     }
 
-    /// Closes to guests the ports on which this host listens.
+    /// Adds the ports of this host to those that guests may not reach.
     pub(crate) fn close_own_ports(&self, config: &mut Config) {
         config.egress.own_ports = vec![self.at.listen.port(), self.at.admin.port()];
     }
 
-    /// Names the keys that say something else now, to no effect before the next start.
+    /// Warns of changed keys that take effect only after a restart.
     fn warn_of_restart(&self, now: &Config) {
         let Self { server, limits, drain, unready, root_keys: [root_key, previous], at: _ } = self;
         let [root_key_now, previous_now] = root_keys(&now.vault);
@@ -78,7 +77,7 @@ fn root_keys(vault: &Vault) -> [Option<String>; 2] {
     [Some(vault.root_key.to_string()), vault.root_key_previous.as_ref().map(ToString::to_string)]
 }
 
-/// The signals that mean something to the host.
+/// The signals that the host handles.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -86,7 +85,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over from the system; until then they end the process.
+    /// Installs handlers for the signals. Before this call they end the process.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let listen = |kind| signal(kind).map_err(Failure::system("signals"));
         Ok(Self {
@@ -134,7 +133,7 @@ impl Reload {
         }
     }
 
-    /// Reads and compiles everything; nothing is replaced before all of it is good.
+    /// Reads and compiles everything. The running configuration is not touched.
     async fn read(&self) -> Result<Live, Failure> {
         let (options, arguments, ground) =
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
@@ -145,6 +144,7 @@ impl Reload {
             settled.close_own_ports(&mut config);
             Ok(wiring::live(config, arguments.plugins.as_deref(), &ground)?)
         };
+        // Reading files and loading plugins blocks.
         let read = tokio::task::spawn_blocking(read).await;
         let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
         compile::required(&live).await?;

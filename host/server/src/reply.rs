@@ -1,6 +1,5 @@
-//! What clients get to read: the one table from faults to status, type and
-//! message, and the envelope around them. Messages here are fixed texts; causes
-//! inside the host go to the log with the request id and nowhere else.
+//! The one table that maps faults to status, error type and message, and the JSON error document
+//! around them. Messages are fixed texts; internal causes go only to the log, with the request id.
 
 mod vault;
 
@@ -18,73 +17,65 @@ use crate::answer::Body;
 
 pub(crate) use vault::{Flaw, VaultFault};
 
-/// What clients are told to wait when nobody knows better.
+/// `Retry-After` when no better estimate exists.
 const RETRY_AFTER_S: u64 = 1;
 
-/// Everything the server itself refuses, and what the engine refuses.
+/// Every refusal of the server, and refusals of the engine.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// No `Authorization` header.
     MissingKey,
-    /// A token that is no working key.
+    /// The token is malformed, unknown, revoked, disabled or expired.
     InvalidKey,
-    /// The same on a route of the vault.
+    /// [`Self::InvalidKey`] on a route of the vault.
     InvalidVaultKey,
-    /// The key is not for inference.
+    /// This kind of key cannot be used for inference.
     NoInference,
-    /// The route is for provisioning keys.
+    /// The route is for provisioning keys only.
     ManagementOnly,
-    /// Nothing is there, for this key at least.
+    /// The resource does not exist, or is hidden from this key.
     NotFound,
-    /// It is a route of another interface; the text says what there is instead.
+    /// A route of another API. The text says what this host serves instead.
     NotServed(&'static str),
-    /// The route is not served over a WebSocket.
     NoUpgrade,
-    /// The route has other methods.
+    /// The method is not allowed; the route has these.
     WrongMethod(&'static [Method]),
-    /// The path, a header or the body is malformed; the text says which.
+    /// The path, a header or the body is malformed. The text says which.
     Malformed(&'static str),
-    /// A part of the request is wrong.
+    /// A parameter is invalid.
     Flawed(Flaw),
-    /// The workspace has as many keys as it may have.
+    /// The workspace has the maximum number of keys.
     TooManyKeys,
-    /// The key changes others too often.
+    /// The key changes other keys too often.
     TooManyChanges {
         /// How long to wait, in seconds.
         wait_s: u64,
     },
-    /// The store took a change and has not told what became of it.
+    /// The store accepted a change but did not report its outcome in time.
     OutcomeUnknown,
-    /// The request line is too long.
     UriTooLong,
-    /// The headers are too many or too long.
     HeadersTooLarge,
-    /// The body is too long.
     BodyTooLarge,
-    /// The body stopped arriving.
     BodyTimedOut,
-    /// Too many bodies are being read at once.
+    /// Too many request bodies are in memory, or the store takes no further changes.
     Busy,
-    /// The key or its workspace has used up what it may use.
+    /// A limit of the key or its workspace is exceeded.
     Limited(Box<Limited>),
-    /// The vault refuses, in its own words.
+    /// The vault refuses.
     Vault(VaultFault),
-    /// The host failed; the log knows why.
+    /// An internal error; its cause is in the log.
     Internal,
-    /// What the engine refuses: it knows status, type and message.
+    /// A refusal of the engine, which brings its own status, type and message.
     Refused {
-        /// The refusal.
         refusal: Box<Refusal>,
-        /// The member that routing metadata stands under, when the client asked for it.
+        /// The top-level field for the routing metadata, if the client asked for it.
         field: Option<&'static str>,
     },
 }
 
-/// Status, canonical type and message of one fault.
+/// Status, error type and message of a fault.
 struct Line(StatusCode, &'static str, &'static str);
 
 impl Fault {
-    /// The status that the client gets.
     #[must_use]
     pub(crate) fn status(&self) -> StatusCode {
         match self {
@@ -95,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// The table. A refusal of the engine brings its own line.
+    /// The table. Refusals of the engine bring their own status and message.
     fn line(&self) -> Line {
         use StatusCode as S;
         match self {
@@ -151,7 +142,7 @@ impl Fault {
         }
     }
 
-    /// The answer in its envelope. `user` is the member id of the key, if it has one.
+    /// The error document. `user` is the member id of the key, if it has one.
     #[must_use]
     pub(crate) fn into_response(self, user: Option<String>) -> Response<Body> {
         let status = self.status();
@@ -168,7 +159,7 @@ impl Fault {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if no_upgrade {
-            // The status wants to be told what to speak instead.
+            // RFC 9110, section 15.5.22: a 426 response must name the protocols to upgrade to.
             headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
         }
         if let Some(seconds) = retry_after_s {
@@ -227,7 +218,7 @@ impl Fault {
     }
 }
 
-/// What an error answer is made of.
+/// The parts of an error document.
 struct Parts {
     message: Cow<'static, str>,
     metadata: Value,
@@ -236,8 +227,8 @@ struct Parts {
     allow: Option<String>,
 }
 
-/// `error.metadata`: the canonical type first, then who refused, then what else is
-/// known. Whoever knows of a provider that refused says so; all else is ours.
+/// `error.metadata`: the error type, `refused_by`, then further details. Details of a refusal by a
+/// provider overwrite `refused_by`; all other refusals come from the host.
 fn metadata(kind: &str, more: Value) -> Value {
     let mut metadata = Map::new();
     metadata.insert("error_type".to_owned(), kind.into());
@@ -248,7 +239,6 @@ fn metadata(kind: &str, more: Value) -> Value {
     Value::Object(metadata)
 }
 
-/// An answer with a JSON body.
 #[must_use]
 pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(body));
@@ -257,7 +247,7 @@ pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     response
 }
 
-/// 200 with a document that nobody keeps.
+/// A 200 response with a JSON document and `Cache-Control: no-store`.
 pub(crate) fn document<T: Serialize>(document: &T) -> Response<Body> {
     match serde_json::to_vec(document) {
         Ok(bytes) => {
@@ -265,7 +255,7 @@ pub(crate) fn document<T: Serialize>(document: &T) -> Response<Body> {
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             response
         }
-        // Texts, numbers and lists of them always are JSON.
+        // Cannot happen for the documents of this crate: they hold only texts, numbers and lists.
         Err(_) => Fault::Internal.into_response(None),
     }
 }

@@ -1,11 +1,9 @@
-//! The whole API on one screen: a path becomes a [`Route`], a route knows its
-//! methods. Paths are exact: no trailing slash, no empty or dot segment, no
-//! letter case but lower; an encoded character means what it encodes, except
-//! that nothing encoded can make another route.
+//! The whole API on one screen: a path becomes a [`Route`], and a route lists its methods. Paths
+//! match exactly: no trailing slash, no empty or dot segments, lower case only. An encoded
+//! character in an id means what it encodes, but an encoded path never matches another route.
 
 use http::Method;
 
-/// What a path stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/v1/responses`
@@ -14,7 +12,7 @@ pub(crate) enum Route {
     Embeddings,
     /// `/v1/models`
     Models,
-    /// `/v1/models/{id}`, the id decoded; ids contain slashes.
+    /// `/v1/models/{id}`. The id is decoded and may contain slashes.
     Model(String),
     /// `/v1/key`
     Key,
@@ -28,7 +26,7 @@ pub(crate) enum Route {
     Vault(VaultRoute),
 }
 
-/// The routes of the vault. Names and ids stand as written, not yet decoded.
+/// The routes of the vault. Names and ids are kept as written, not decoded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VaultRoute {
     /// `/v1/vault/secrets`
@@ -39,8 +37,8 @@ pub(crate) enum VaultRoute {
     InternSecrets(String),
     /// `/v1/vault/interns/{id}/secrets/{name}`
     InternSecret(String, String),
-    /// `/v1/vault/interns/{id}/secrets/copy`: `POST` copies, the other methods mean the
-    /// secret of this name.
+    /// `/v1/vault/interns/{id}/secrets/copy`: `POST` copies, the other methods act on the secret
+    /// named `copy`.
     Copy(String),
     /// `/v1/vault/interns/{id}/effective-secrets`
     EffectiveSecrets(String),
@@ -49,20 +47,15 @@ pub(crate) enum VaultRoute {
 /// Why a path is no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoute {
-    /// Nothing is there.
     Unknown,
-    /// A route of another interface; what there is instead.
+    /// A route of another API. The text says what this host serves instead.
     Elsewhere(&'static str),
-    /// It has a `%` that encodes nothing, or encodes no text.
+    /// A `%` is not followed by two hexadecimal digits, or the result is not valid text.
     Malformed,
 }
 
 impl Route {
-    /// The route of a path, query excluded.
-    ///
-    /// # Errors
-    ///
-    /// The path is no route.
+    /// Finds the route of a path without its query.
     pub(crate) fn find(path: &str) -> Result<Self, NoRoute> {
         let rest = path.strip_prefix("/v1/").ok_or(NoRoute::Unknown)?;
         let parts: Vec<&str> = rest.split('/').collect();
@@ -83,7 +76,6 @@ impl Route {
         })
     }
 
-    /// The methods that the route answers.
     #[must_use]
     pub(crate) fn methods(&self) -> &'static [Method] {
         match self {
@@ -95,7 +87,7 @@ impl Route {
         }
     }
 
-    /// A fixed word for logs and metrics.
+    /// The label for logs and metrics.
     #[must_use]
     pub(crate) fn label(&self) -> Label {
         match self {
@@ -110,7 +102,7 @@ impl Route {
     }
 }
 
-/// Why a path is no route: clients of other interfaces are told what there is.
+/// For an unknown path: clients of other APIs get a message that says what this host serves.
 fn elsewhere(parts: &[&str]) -> NoRoute {
     match parts {
         ["chat", "completions", ..] | ["completions"] => NoRoute::Elsewhere(
@@ -134,7 +126,6 @@ fn elsewhere(parts: &[&str]) -> NoRoute {
 }
 
 impl VaultRoute {
-    /// The methods that the route answers.
     #[must_use]
     pub(crate) fn methods(&self) -> &'static [Method] {
         match self {
@@ -159,29 +150,28 @@ impl VaultRoute {
     }
 }
 
-/// Routes as logs and metrics name them.
+/// Route labels in logs and metrics. They contain no ids, so the number of metric series is
+/// bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
-    /// Responses.
     Responses,
-    /// Embeddings.
     Embeddings,
-    /// The catalog and its models.
+    /// The catalog and single models.
     Models,
-    /// The key itself.
+    /// The caller's own key.
     Key,
     /// Management of keys.
     Keys,
-    /// The balance.
+    /// The credit balance.
     Credits,
     /// All routes of the vault.
     Vault,
-    /// No route.
+    /// No route matched.
     None,
 }
 
 impl Label {
-    /// All of them, in the order of their numbers.
+    /// All labels; each is at the index that equals its number.
     pub(crate) const ALL: [Self; 8] = [
         Self::Responses,
         Self::Embeddings,
@@ -193,7 +183,6 @@ impl Label {
         Self::None,
     ];
 
-    /// The word.
     #[must_use]
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -209,7 +198,7 @@ impl Label {
     }
 }
 
-/// Percent-decodes a part of a path or query: every `%` must be followed by two hexadecimal digits,
+/// Percent-decodes a part of a path or query. Every `%` must be followed by two hexadecimal digits,
 /// and the result must be UTF-8 without control characters.
 pub(crate) fn decode(text: &str) -> Result<String, NoRoute> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -299,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_encodes_no_text_is_malformed() {
+    fn invalid_percent_encoding_is_malformed() {
         for path in [
             "/v1/models/%",
             "/v1/models/%4",
@@ -314,7 +303,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_path_is_a_route_or_not(path in ".{0,64}") {
+        fn no_path_panics(path in ".{0,64}") {
             drop(Route::find(&path));
             drop(Route::find(&format!("/v1/{path}")));
         }
@@ -339,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_at_their_number() {
+    fn labels_are_at_the_index_of_their_number() {
         for (index, label) in super::Label::ALL.iter().enumerate() {
             assert_eq!(*label as usize, index);
         }

@@ -1,7 +1,7 @@
-//! `serve`: from a locked store to a listening host, and from a signal to its
-//! end. The order matters: nothing listens before the store is open, nothing is
-//! ready before plugins are compiled, and the admin listener stays until the
-//! last request is done.
+//! `serve`: starts the host, serves until a signal, and shuts down. The order matters: the host
+//! listens only after the store is open, it is ready only after the plugins are compiled, and the
+//! admin listener stays open until the last request has ended, so that health checks and metrics
+//! work during the drain.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -37,19 +37,18 @@ use crate::upkeep;
 use crate::watchdog;
 use crate::wiring::{self, Ground};
 
-/// Connections of the admin listener.
 const ADMIN_CONNECTIONS: usize = 64;
-/// For running requests to end when the store does not write any more.
+/// For how long running requests may go on after the store has stopped writing.
 const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// For the last records of finished requests to reach their destinations.
+/// For how long the export of the last finished requests may take.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves until told to stop, or checks and returns.
+/// Serves until a signal to stop, or with `--check` only checks the configuration.
 ///
 /// # Errors
 ///
-/// The host cannot start.
+/// The host cannot start, or its store failed while it served.
 pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let environment = Arc::new(Environment::default());
     let mut config = Config::load(options.config.as_deref(), &options.data)?;
@@ -72,6 +71,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let ground = Ground { runtime, store: store.clone(), clock, environment, memory, ending };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground, end)));
+    // Does not wait for blocking threads, which may hang with the disk.
     workers.shutdown_background();
     if matches!(ended, Err(Failure::StoreHangs)) {
         // Closing would wait for the writer, which waits for the disk.
@@ -83,14 +83,15 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
 }
 
 impl Serve {
-    /// What the command line says wins over the file.
+    /// Options of the command line take precedence over the configuration file.
     pub(crate) fn apply(&self, config: &mut Config) {
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         config.server.admin = self.admin.unwrap_or(config.server.admin);
     }
 }
 
-/// Each connection is an open file, and a request upstream may be another.
+/// Raises the limit of open files: each connection is an open file, and its request to a provider
+/// may be another.
 fn make_room(config: &Config) {
     let wanted = (config.limits.connections + config.limits.streams) as u64;
     match hygiene::raise_open_files() {
@@ -122,8 +123,8 @@ fn check(
     write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n{secrets}"))
 }
 
-/// What is to be said of the operator's secrets that the configuration names, if it names any. One that is missing
-/// is no mistake of the configuration.
+/// For `--check`: which of the operator's secrets named by the configuration are stored. `None` if
+/// it names none. A missing secret is reported but is no error of the configuration.
 fn check_secrets(options: &Options, config: &Config) -> Option<String> {
     if !operator_secrets::are_wanted(config) {
         return None;
@@ -139,17 +140,18 @@ fn check_secrets(options: &Options, config: &Config) -> Option<String> {
     })
 }
 
-/// How clients are told of the end.
+/// The time limits of a shutdown.
 struct Stop {
-    /// From the signal on, for requests to end.
+    /// From the signal until running requests are cut off.
     drain: Duration,
-    /// From the signal on, until the listener closes.
+    /// From the signal until the listener closes. `/readyz` already fails then, so load balancers
+    /// can react.
     unready: Duration,
-    /// Ends requests although their time is not up.
+    /// Makes running requests end at once.
     end: End,
 }
 
-/// The listeners, bound before anything is promised.
+/// All listeners. They are bound before the host prints its addresses.
 struct Listeners {
     api: TcpListener,
     admin: TcpListener,
@@ -182,6 +184,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
+    // Only now are the real ports known. Guests must not reach the host's own listeners.
     let settled = Settled::new(&config, listeners.at);
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
@@ -209,17 +212,19 @@ async fn serve(
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
+    // From here on there are two ways to end: a signal, or a store that stops writing.
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
         lost = watchdog::until_lost(&store) => Err(lost),
     };
     let ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
+    // No client is left. The admin listener has reported the drain until now.
     stop.cancel();
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
     if lost {
-        // A command may be waiting for the store.
+        // A task may wait for the store without end, for example for a command.
         drop(tokio::time::timeout(LOST_PATIENCE, tasks.wait()).await);
     } else {
         tasks.wait().await;
@@ -231,7 +236,8 @@ async fn serve(
     ended
 }
 
-/// From the signal to stop, or the loss of the store, to the end of the last request of a client.
+/// Shuts clients down: from the signal to stop, or the loss of the store, until their last request
+/// has ended.
 async fn drain_clients(
     app: &App,
     clients: &Connections,
@@ -247,7 +253,7 @@ async fn drain_clients(
     let window = tokio::time::sleep((*unready).min(*drain));
     let (ended, hurried) = match ended {
         Err(lost) => (Err(lost), false),
-        // A load balancer may not have looked at `/readyz` yet.
+        // Keep accepting for a while: a load balancer may not have polled `/readyz` yet.
         Ok(()) => tokio::select! {
             () = window => (Ok(()), false),
             () = signals.stop() => (Ok(()), true),
@@ -261,10 +267,13 @@ async fn drain_clients(
             signals.stop().await;
         }
     };
+    // A second signal ends running requests early, each with a last event.
     let cut = clients.drain(last, hurry, || end.tell()).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
+    // Responses that are read on after their client has left are settled here, so that their usage
+    // rows are written.
     memory.end_reading_on().await;
     if !lost {
         let broadcast = app.live().broadcast.clone();
@@ -286,7 +295,8 @@ async fn accept_operators(connections: Connections, listener: TcpListener, app: 
     connections.accept(listener, |_| None, handler).await;
 }
 
-/// How many connections may be open from this address, if there is a limit: proxies have those of all their clients.
+/// How many connections may be open from this address, if there is a limit. Loopback addresses and
+/// trusted proxies have none, since a proxy carries the connections of all its clients.
 fn connections_max(config: &Config, address: IpAddr) -> Option<usize> {
     let address = address.to_canonical();
     let is_exempt =
@@ -301,7 +311,7 @@ async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<Ap
     }
 }
 
-/// Compiles what is configured, then waits for a signal to stop.
+/// Compiles the required plugins, then serves until a signal to stop.
 async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> Result<(), Failure> {
     let live = Arc::clone(&app.live());
     let compiled = tokio::select! {
@@ -316,7 +326,7 @@ async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> 
     Ok(())
 }
 
-/// Warns of addresses that others than this machine reach.
+/// Warns of addresses that other machines can reach.
 fn warn_if_open(at: Addresses, config: &Config) {
     let Addresses { listen, admin } = at;
     if !admin.ip().is_loopback() {

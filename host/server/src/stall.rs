@@ -1,8 +1,8 @@
-//! A client that stops taking its answer holds a sandbox and a provider's
-//! stream. The body is not even polled then, so the limit sits at the socket:
-//! a write that cannot go on for too long ends the connection. Over HTTP/2 the
-//! socket goes on while the client gives one answer no room, so there the chunks
-//! that wait for room are watched too.
+//! Limits how long a client may leave its response unread: meanwhile the response holds a sandbox
+//! and a provider's stream. The body is not polled then, so the limit is enforced at the socket: a
+//! write that blocks for too long ends the connection. Over HTTP/2 the socket can make progress
+//! while one response is blocked by flow control, so chunks that wait in the connection are watched
+//! as well.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A socket whose writes may stall for a limited time.
+/// A socket whose writes fail when they block for longer than `patience`.
 pub(crate) struct Stalling<S> {
     socket: S,
     patience: Duration,
-    /// Set while a write cannot go on.
+    /// Runs while a write is blocked.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    /// Ends writes that do not go on for `patience`.
     pub(crate) fn new(socket: S, patience: Duration) -> Self {
         Self { socket, patience, alarm: None }
     }
@@ -84,14 +83,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     }
 }
 
-/// The answers that are on their way over one connection.
+/// The responses that are being sent on one HTTP/2 connection.
 pub(crate) struct Answers {
     began: Instant,
-    /// For each when its last chunk was handed over, in milliseconds; 0 while none waits.
+    /// For each response the time at which its last chunk was handed to the connection, in
+    /// milliseconds since `began`; 0 when no chunk waits.
     handed_ms: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
-/// The last chunk of one answer.
+/// The state of one response in [`Answers`]; dropping it removes the entry.
 pub(crate) struct Handed {
     answers: Arc<Answers>,
     at_ms: Arc<AtomicU64>,
@@ -104,20 +104,20 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// One more answer.
+    /// Adds a response.
     pub(crate) fn begin(self: &Arc<Self>) -> Handed {
         let at_ms = Arc::<AtomicU64>::default();
         self.handed_ms().push(Arc::clone(&at_ms));
         Handed { answers: Arc::clone(self), at_ms }
     }
 
-    /// Is there one of which the client has taken nothing for `patience`?
+    /// Whether the client has left a chunk of some response unread for `patience`.
     pub(crate) fn any_stalled(&self, patience: Duration) -> bool {
         let Some(last_ms) = self.now_ms().checked_sub(milliseconds(patience)) else { return false };
         self.handed_ms().iter().any(|at_ms| (1..=last_ms).contains(&at_ms.load(Ordering::Relaxed)))
     }
 
-    /// Never 0.
+    /// Milliseconds since `began`, plus one: 0 means that no chunk waits.
     fn now_ms(&self) -> u64 {
         milliseconds(self.began.elapsed()).saturating_add(1)
     }
@@ -128,12 +128,12 @@ impl Answers {
 }
 
 impl Handed {
-    /// A chunk waits for room from now on.
+    /// Records that a chunk was handed to the connection.
     pub(crate) fn hand(&self) {
         self.at_ms.store(self.answers.now_ms(), Ordering::Relaxed);
     }
 
-    /// It had room: the connection asks for the next.
+    /// Records that the connection took the chunk and asks for the next.
     pub(crate) fn taken(&self) {
         self.at_ms.store(0, Ordering::Relaxed);
     }
@@ -160,7 +160,7 @@ mod tests {
     use super::{Answers, Stalling};
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stops_ends_the_write() {
+    async fn stopped_reader_ends_the_write_with_a_timeout() {
         let (near, _far) = duplex(4);
         let mut socket = Stalling::new(near, Duration::from_secs(60));
         let error = socket.write_all(b"more than fits").await.unwrap_err();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_is_waited_for() {
+    async fn slow_reader_does_not_time_out() {
         let (near, far) = duplex(1);
         let mut socket = Stalling::new(near, Duration::from_secs(60));
         let reader = read_slowly(far);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_chunk_that_is_not_taken_stalls_its_answer_until_it_is_or_the_answer_ends() {
+    async fn unread_chunk_counts_as_stalled_until_it_is_read_or_the_response_ends() {
         let answers = Arc::new(Answers::default());
         let patience = Duration::from_secs(60);
         let (one, other) = (answers.begin(), answers.begin());

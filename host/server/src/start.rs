@@ -1,4 +1,5 @@
-//! What every way to start has in common: lock, store, sandbox, standard output.
+//! Steps shared by `serve` and by commands that open the store themselves: lock, store, sandbox,
+//! standard output.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,12 +12,11 @@ use crate::cache;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// How long a lock that is held, and a socket that is not there yet, are tried again.
+/// For how long a directory lock that is held, or a socket that does not exist yet, is tried again.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries.
+/// The pause between two such tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens the store with the root key of the configuration.
 pub(crate) fn open(
     config: &Config,
     lock: DirectoryLock,
@@ -27,13 +27,12 @@ pub(crate) fn open(
     Ok(store)
 }
 
-/// Hands the limits of the configuration to the store, at the start and at each reload.
+/// Passes the limits of the configuration to the store, at start and at each reload.
 pub(crate) fn set_limits(config: &Config, store: &Store) {
     store.set_vault_quota(config.vault.quota);
     store.set_free_bytes_min(config.store.free_bytes_min);
 }
 
-/// How the configuration says that the store is opened.
 pub(crate) fn open_options(config: &Config, accept_rollback: Option<u64>) -> OpenOptions {
     OpenOptions {
         root_key: config.vault.root_key.clone(),
@@ -43,7 +42,8 @@ pub(crate) fn open_options(config: &Config, accept_rollback: Option<u64>) -> Ope
     }
 }
 
-/// Locks the store, waiting a while for a command or an ending host to let go.
+/// Locks the data directory. Waits up to [`PATIENCE`] for a command or a stopping host that holds
+/// the lock.
 pub(crate) fn acquire(data: &Path) -> Result<DirectoryLock, Failure> {
     let end = Instant::now() + PATIENCE;
     let mut told = false;
@@ -61,7 +61,6 @@ pub(crate) fn acquire(data: &Path) -> Result<DirectoryLock, Failure> {
     }
 }
 
-/// Starts the sandbox.
 pub(crate) fn runtime(config: &Config, data: &Path) -> Result<Runtime, Failure> {
     let settings = RuntimeConfig {
         streams: config.limits.streams,
@@ -71,19 +70,18 @@ pub(crate) fn runtime(config: &Config, data: &Path) -> Result<Runtime, Failure> 
     Ok(Runtime::start(settings)?)
 }
 
-/// Waits a moment between two tries.
 #[expect(clippy::disallowed_methods, reason = "the command line has one thread and nothing else to do")]
 pub(crate) fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// Says something on standard error to whoever types, as far as somebody is there.
+/// Prints text to standard error for the person at the terminal. A failure to write is ignored.
 pub(crate) fn ask(text: &str) {
     let mut out = std::io::stderr().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Writes text on standard output. A reader that went away is no failure of ours.
+/// Writes text to standard output. A closed pipe is not an error.
 pub(crate) fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! Times as the API and the command line show them.
+//! Formats times for the API and the command line.
 
 /// Unix milliseconds as ISO 8601 in UTC with milliseconds: `2026-01-02T03:04:05.678Z`.
 pub(crate) fn timestamp(ms: u64) -> String {

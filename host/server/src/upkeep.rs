@@ -1,7 +1,6 @@
-//! What a host does by itself from time to time: it writes down which tokens were
-//! refused, compares the endpoints of each model, and deletes keys of vaults, sums of
-//! usage and revoked keys whose time is over. When is a question of
-//! the injected clock; the rounds are only there to ask it.
+//! Periodic tasks of a host: it writes refused tokens to the audit log, compares the endpoints of
+//! each model, and deletes retired vault keys, old usage totals and old revoked keys. Due times are
+//! checked against the injected clock once per round.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// Between two looks, each of which reads a clock and a few numbers.
+/// The time between two rounds. A round reads a clock and a few numbers.
 const ROUND: Duration = Duration::from_secs(1);
-/// How long keys that could not be deleted are left alone.
+/// How long to wait after deleting vault keys before trying again.
 const AGAIN_MS: u64 = 60 * 60 * 1000;
 
-/// Looks after the store until stopped, and once more then.
+/// Runs until stopped, then writes the remaining refused tokens.
 pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,7 +49,7 @@ fn record(store: &Store, refused: Vec<RefusedTokens>) {
     }
 }
 
-/// Once a day, and after a start.
+/// Runs after a start and then once a day.
 async fn drop_what_is_old(store: Store) {
     let drop = move || store.drop_old_totals().and_then(|()| store.drop_old_keys());
     match tokio::task::spawn_blocking(drop).await {
@@ -66,7 +65,7 @@ async fn delete_due_keys(store: Store, stop: CancellationToken) {
         store.delete_due_vault_keys(&mut |_, _, _| go_on())
     };
     match tokio::task::spawn_blocking(delete).await {
-        // The next start goes on with it, or the next look.
+        // Continued in a later round or after the next start.
         Ok(Ok(()) | Err(VaultError::Stopped | VaultError::Busy)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "retired keys of vaults could not be deleted"),
         Err(error) => tracing::error!(%error, "deleting retired keys of vaults ended unexpectedly"),

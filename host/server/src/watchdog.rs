@@ -1,6 +1,6 @@
-//! Watches whether the store still writes. After a failed write nobody knows what
-//! the disk holds, and a writer that hangs may hang for ever: in both cases the
-//! process ends, and whoever supervises it starts it again on what is durable.
+//! Watches whether the store still writes. After a failed write the state of the disk is unknown,
+//! and a write that hangs may never return. In both cases the process ends, so that its supervisor
+//! starts it again with the durable state.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failure::Failure;
 
-/// Between two looks.
+/// The time between two checks.
 const ROUND: Duration = Duration::from_millis(250);
 /// How long one commit may take.
 const COMMIT_MAX_MS: u64 = 60_000;
 
-/// Returns once the store does not write any more, with the reason to end.
+/// Returns when the store has stopped writing, with the reason.
 pub(crate) async fn until_lost(store: &Store) -> Failure {
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,14 +28,14 @@ pub(crate) async fn until_lost(store: &Store) -> Failure {
     }
 }
 
-/// Remembers what was told, so that it is told once.
+/// Remembers whether a stall was logged, so that it is logged once.
 #[derive(Default)]
 struct Watch {
     stalled: bool,
 }
 
 impl Watch {
-    /// The store's own clock has measured for how long a commit has been on its way.
+    /// `stalled_for_ms` is how long the current commit takes already, by the store's own clock.
     fn look(&mut self, failed: bool, stalled_for_ms: Option<u64>) -> Option<Failure> {
         if failed {
             return Some(Failure::StoreFailed);

@@ -1,5 +1,5 @@
-//! From a checked configuration and loaded plugins to the parts that answer
-//! requests. Built whole, at the start and at each reload, and never changed.
+//! Builds the parts that answer requests from a checked configuration and loaded plugins. They are
+//! built as a whole at start and at each reload, and never changed afterwards.
 
 mod broadcast;
 mod hosted;
@@ -25,73 +25,60 @@ use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
 use crate::{advice, defaults, operator_secrets, plugins};
 
-/// What a reload replaces.
+/// Everything that a reload replaces.
 pub(crate) struct Live {
-    /// The configuration.
     pub config: Config,
-    /// What answers requests.
     pub engine: Arc<Engine>,
-    /// What is loaded.
     pub plugins: Plugins,
-    /// What requests are sent to.
     pub providers: Vec<Arc<Provider>>,
-    /// Who is told of finished requests.
+    /// Exports records of finished requests to the configured destinations.
     pub broadcast: Broadcaster,
 }
 
-/// Why a configuration cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum WiringError {
-    /// It names something that does not exist or does not fit.
+    /// The configuration names something that does not exist or does not fit.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A plugin cannot be loaded.
     #[error(transparent)]
     Plugins(#[from] LoadError),
-    /// The way out cannot be set up.
     #[error("[egress]: {0}")]
     Egress(#[from] cofferdam_egress::ConfigError),
-    /// No router plugin.
     #[error(transparent)]
     Router(#[from] cofferdam_engine::NoRouter),
 }
 
-/// What outlives every configuration.
+/// Services that live as long as the process and are shared by all configurations.
 #[derive(Clone)]
 pub(crate) struct Ground {
-    /// The sandbox.
     pub runtime: Runtime,
-    /// Where keys and usage are.
     pub store: Store,
-    /// The time.
     pub clock: Clock,
-    /// Credentials from the environment.
+    /// Values of environment variables that the configuration names. They are read once and then
+    /// removed from the process.
     pub environment: Arc<Environment>,
-    /// What is known of endpoints and sessions.
+    /// Health of endpoints and sessions of clients; both survive a reload.
     pub memory: Arc<Memory>,
-    /// Tells requests of the end of the host.
+    /// Signals to running requests that the host is stopping.
     pub ending: Ending,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
 pub(crate) struct Services {
-    /// What is loaded.
     pub plugins: Plugins,
-    /// What requests are sent to.
     pub providers: Vec<Arc<Provider>>,
-    /// What is served.
     pub catalog: Catalog,
-    /// Who is told of finished requests.
     pub destinations: Vec<Destination>,
-    /// What requests have without asking.
+    /// Plugins that apply to requests that do not name them.
     pub defaults: PluginDefaults,
 }
 
-/// Loads plugins and puts the catalog together, without anything that is stored.
+/// Loads the plugins and builds the catalog. Needs no store, so `serve --check` can use it.
 ///
 /// # Errors
 ///
-/// The configuration cannot be served.
+/// The configuration cannot be served. All problems with providers, models and destinations are
+/// reported together.
 pub(crate) fn services(
     config: &Config,
     folder: Option<&Path>,
@@ -129,7 +116,7 @@ pub(crate) fn services(
     Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
-/// A plugin that is configured and not there, or not the one that is pinned, is a mistake in the file.
+/// Turns a missing or wrongly pinned plugin into an error with its line in the configuration.
 fn placed(error: LoadError, config: &Config) -> WiringError {
     let (name, message) = match &error {
         LoadError::UnknownPlugin { name } => {
@@ -146,11 +133,7 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
     }
 }
 
-/// Builds everything a configuration asks for.
-///
-/// # Errors
-///
-/// The configuration cannot be served.
+/// Builds everything that serves requests under a configuration.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
     let Ground { runtime, store, clock, environment, memory, ending } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
@@ -228,8 +211,8 @@ fn provider(
     })
 }
 
-/// Whose credential requests carry. `environment` is the one named `env:`, which may be absent where nothing is
-/// sent.
+/// Which credential requests to a provider carry. `environment` is the value of the variable that
+/// `env:` names; it is absent where no request is sent, as in `serve --check`.
 fn authentication(
     written: &config::Provider,
     slot: &CredentialSlot,
@@ -252,7 +235,6 @@ fn authentication(
     Ok(Authentication { placement, own, byok })
 }
 
-/// A secret for the host of an origin.
 fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, HostNameError> {
     Ok(BoundSecret { name: name.clone(), host: origin.map_or("", Origin::host).parse()? })
 }
@@ -263,7 +245,7 @@ fn model(
     memory: &Memory,
 ) -> catalog::Model {
     let endpoints = written.endpoints.iter().filter_map(|endpoint| {
-        // Unknown providers were refused with the file.
+        // Unknown providers were already reported when the configuration was checked.
         let provider = providers.get(endpoint.provider.as_str())?;
         Some(Arc::new(self::endpoint(written, endpoint, provider, memory)))
     });
@@ -343,7 +325,7 @@ fn endpoint(
     }
 }
 
-/// Pico-dollars per token as dollars per million tokens.
+/// Converts pico-dollars per token to dollars per million tokens.
 fn per_million(price: Amount) -> f64 {
     price.0 as f64 / 1e6
 }

@@ -1,6 +1,5 @@
-//! The built program as an operator meets it: first start, commands beside a
-//! running host, signals, exit codes. What clients see is tested in `tests/` of
-//! the workspace.
+//! Tests of the built program from the operator's side: first start, commands beside a running
+//! host, signals, exit codes. The tests of the API are in `tests/` of the workspace.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +28,7 @@ fn json(data: &Path, line: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A serving program, ended when dropped.
+/// A running program; killed when dropped.
 struct Host {
     child: Child,
     greeting: Value,
@@ -56,7 +55,7 @@ impl Host {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Sends one request and reads the whole answer.
+    /// Sends one request and reads the whole response.
     fn exchange(&self, listener: &str, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.greeting[listener].as_str().unwrap()).unwrap();
         let length = body.len();
@@ -67,7 +66,7 @@ impl Host {
         answer
     }
 
-    /// Asks until the answer contains the text: what follows a signal takes a moment.
+    /// Polls until the response contains the text, because a signal takes effect after a moment.
     fn wait_for(&self, path: &str, text: &str) {
         for _ in 0..10_000 {
             if self.exchange("admin", &format!("GET {path} HTTP/1.1"), "").contains(text) {
@@ -104,7 +103,7 @@ fn first_start_prints_a_line_that_streams_a_real_answer() {
 }
 
 #[test]
-fn later_starts_make_no_key() {
+fn later_starts_create_no_key() {
     let data = data();
     drop(Host::start(data.path()));
     let host = Host::start(data.path());
@@ -137,7 +136,7 @@ fn commands_make_a_store_and_run_beside_a_host() {
 }
 
 #[test]
-fn exit_codes_tell_failures_apart() {
+fn exit_codes_distinguish_failures() {
     let data = data();
     assert_eq!(run(data.path(), "key revoke nothing").status.code(), Some(1));
     assert_eq!(run(data.path(), "nonsense").status.code(), Some(2));

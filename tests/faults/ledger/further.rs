@@ -1,4 +1,4 @@
-//! A kill in the middle of a request that had more than one turn, or had asked other models before.
+//! A kill during a request that already had other turns, or had asked other models.
 
 use super::OUTPUT;
 use crate::kit::client::Client;
@@ -12,9 +12,9 @@ use cofferdam_store::{UsageOutcome, UsageRow};
 use serde_json::{Value, json};
 
 const DOLLAR: u64 = 1_000_000_000_000;
-/// What a turn of either model costs: 7 tokens in, 3 out, a dollar each.
+/// The cost of a turn of either model: 7 tokens in, 3 out, at a dollar each.
 const TURN: u64 = 10 * DOLLAR;
-/// What is reserved for the output of a question without a limit of its own.
+/// The output reservation of a question without a limit of its own.
 const QUESTION: u64 = 8_192 * DOLLAR;
 
 /// A prepaid host with the models [`MODEL`] and `m/a`, and plugins that ask models.
@@ -44,8 +44,8 @@ impl Bench {
         Self { host, outer, asked, _guests: guests }
     }
 
-    /// Kills the host as soon as a provider has been asked so often, while it has not answered the last time; the
-    /// only row that is left.
+    /// Kills the host when a provider has received this many requests and has not answered the last
+    /// one; returns the only usage row.
     async fn killed(mut self, request: &Value, provider: fn(&Self) -> &Upstream, asked: usize) -> UsageRow {
         let upstream = provider(&self);
         upstream.reply(Reply::Hang);
@@ -74,7 +74,7 @@ fn request(tools: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_later_turn_is_in_the_books_with_those_before_it() {
+async fn a_killed_later_turn_is_charged_with_earlier_turns() {
     let request = request(&json!([{"type": "service:datetime"}]));
     let bench = Bench::start("1000").await;
     let first = bench.killed(&request, outer, 1).await.cost_pico;
@@ -91,7 +91,7 @@ async fn a_later_turn_is_in_the_books_with_those_before_it() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_tool_is_in_the_books_with_the_turn_before_it() {
+async fn a_killed_question_of_a_tool_is_charged_with_the_turn_before_it() {
     let bench = Bench::start("100000").await;
     let ask = json!({"text": json!({"model": "m/a", "input": "Why?"}).to_string()}).to_string();
     bench.outer.reply(calls(false, "", &[call("c", "question", &ask)]));
@@ -101,13 +101,14 @@ async fn a_question_of_a_tool_is_in_the_books_with_the_turn_before_it() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_hook_is_in_the_books_before_the_request_it_is_about_is_sent() {
+async fn a_hooks_question_is_charged_if_the_host_is_killed_during_or_after_it() {
     let mut request = request(&json!([]));
     request["plugins"] = json!([{"id": "asking", "model": "m/a"}]);
     let bench = Bench::start("100000").await;
     let row = bench.killed(&request, other, 1).await;
     assert!((QUESTION..2 * QUESTION).contains(&row.cost_pico), "{}", row.cost_pico);
-    // The question is over and was cheap; what it cost is kept beside what the client's own turn reserves.
+    // The question has ended and was cheap. Its cost is kept in addition to the reservation of the
+    // client's own turn.
     let bench = Bench::start("100000").await;
     bench.asked.reply(answer(false, "fine"));
     let row = bench.killed(&request, outer, 1).await;

@@ -1,5 +1,5 @@
-//! A library loaded before the C library into the program under test. It records what reaches the disk and
-//! what leaves on sockets, and makes syncs and writes slow, stuck or failing on demand. See `shim.c`.
+//! An `LD_PRELOAD` library for the program under test. It records file changes and bytes sent on
+//! sockets, and makes syncs and writes slow, stuck or failing on demand. See `shim.c`.
 
 use super::host::Setup;
 use super::record::Record;
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("shim.c");
 
-/// How long something under the shim's control may take.
+/// How long a step under the shim's control may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The compiled library. Needs `cc`, which is there wherever rustc links.
+/// The compiled library. Needs `cc`, which exists wherever rustc can link.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -27,27 +27,28 @@ fn library() -> &'static Path {
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o"]).arg(&made).arg(&source);
         let output = compiler.args(["-ldl", "-lpthread"]).output().expect("the shim needs `cc`");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // Other test processes may be at it too: whoever is last wins, with the same bytes.
+        // Another test process may build it at the same time; the renamed files have the same
+        // content.
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cofferdam-shim.so");
         std::fs::rename(&made, &library).unwrap();
         library
     })
 }
 
-/// The rules and the record of the processes it is loaded into.
+/// The rules and the record of the processes that load the library.
 pub struct Shim {
     folder: TempDir,
     root: PathBuf,
 }
 
 impl Shim {
-    /// Watches the files below `root`, which need not exist yet.
+    /// Watches the files below `root`, which may not exist yet.
     pub fn new(root: &Path) -> Self {
         let parent = root.parent().unwrap().canonicalize().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), root: parent.join(root.file_name().unwrap()) }
     }
 
-    /// What the program needs in its environment.
+    /// The environment variables that load the library.
     pub fn environment(&self) -> [(&'static str, String); 3] {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         [
@@ -57,12 +58,12 @@ impl Shim {
         ]
     }
 
-    /// A host under this shim's control.
+    /// A setup whose host loads the library.
     pub fn on(&self, setup: Setup) -> Setup {
         self.environment().iter().fold(setup, |setup, (name, value)| setup.environment(name, value))
     }
 
-    /// Replaces all rules. Effective with the next call of the program.
+    /// Replaces all rules. They take effect with the next call of the program.
     pub fn rules(&self, rules: &[Rule]) {
         let mut text = String::new();
         for rule in rules {
@@ -78,12 +79,12 @@ impl Shim {
         self.replace("control", &text);
     }
 
-    /// Sets the program's date forward, or back.
+    /// Shifts the program's date forward or back.
     pub fn shift_date(&self, by_seconds: i64) {
         self.replace("clock", &(by_seconds * 1000).to_string());
     }
 
-    /// Waits until a call is stuck at a rule that freezes it.
+    /// Waits until a call is stopped by [`Action::Freeze`].
     pub fn until_frozen(&self) {
         let end = Instant::now() + PATIENCE;
         while !self.is_frozen() {
@@ -92,17 +93,17 @@ impl Shim {
         }
     }
 
-    /// Whether a call is stuck.
+    /// Whether a call is stopped.
     pub fn is_frozen(&self) -> bool {
         self.folder.path().join("frozen").exists()
     }
 
-    /// What happened so far.
+    /// The record so far.
     pub fn record(&self) -> Record {
         Record::parse(&self.record_bytes(), &self.root)
     }
 
-    /// The same as it was written down; everything written to files and sent on sockets is in it.
+    /// The unparsed record. It contains everything written to files and sent on sockets.
     pub fn record_bytes(&self) -> Vec<u8> {
         std::fs::read(self.folder.path().join("record")).unwrap_or_default()
     }
@@ -115,14 +116,14 @@ impl Shim {
     }
 }
 
-/// Which call a rule is about.
+/// The calls that a rule applies to.
 #[derive(Clone, Copy)]
 pub enum Call {
-    /// fsync and fdatasync.
+    /// `fsync` and `fdatasync`.
     Sync,
-    /// Every way to write to a file.
+    /// All calls that write to a file.
     Write,
-    /// Opening a file that is not there yet.
+    /// Opening a file that does not exist yet.
     Create,
 }
 
@@ -138,18 +139,18 @@ impl Call {
 
 #[derive(Clone, Copy)]
 pub enum Action {
-    /// It takes this much longer.
+    /// The call takes this much longer.
     Delay(Duration),
-    /// It fails and does nothing.
+    /// The call fails with this error number and does nothing.
     Fail(i32),
-    /// It does not go on until the rules are replaced.
+    /// The call blocks until the rules are replaced.
     Freeze,
-    /// It works for so many bytes more, then there is no space.
+    /// The call works for this many more bytes, then there is no space left.
     Space(u64),
 }
 
-/// What to do with calls on files whose path below the root contains `path` (`*`: all), from the call after
-/// the first `after` on.
+/// What to do with calls on files whose path below the root contains `path` (`*` for all files),
+/// after the first `after` calls.
 #[derive(Clone, Copy)]
 pub struct Rule {
     pub call: Call,
@@ -164,7 +165,7 @@ impl Rule {
     }
 }
 
-/// No space on the device.
+/// No space left on the device.
 pub const ENOSPC: i32 = 28;
-/// Input or output error.
+/// Input/output error.
 pub const EIO: i32 = 5;

@@ -1,18 +1,17 @@
-//! Metrics of endpoints: one line for each that the configuration names.
+//! Metrics of endpoints: one sample for each endpoint of the configuration.
 
 use cofferdam_engine::memory::health::{EndpointKey, Phase, Reading};
 
 use crate::app::App;
 use crate::metrics::{Text, escape};
 
-/// Writes what is known of every endpoint.
 pub(super) fn write(app: &App, text: &mut Text) {
     let (live, now_ms) = (app.live(), app.clock.monotonic_ms());
     let health = live.engine.catalog().endpoints().map(|endpoint| &endpoint.health);
     let mut known: Vec<(&EndpointKey, Reading)> =
         health.map(|health| (health.key(), health.reading(now_ms))).collect();
     known.sort_by_key(|(key, _)| *key);
-    // An endpoint may stand in the configuration twice, with other prices.
+    // The same endpoint may be configured twice with different prices.
     known.dedup_by_key(|(key, _)| *key);
     let known: Vec<(String, Reading)> =
         known.into_iter().map(|(key, reading)| (labels(key), reading)).collect();

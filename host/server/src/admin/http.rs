@@ -1,5 +1,5 @@
-//! The admin listener: `/healthz`, `/readyz` and `/metrics`, open to whoever can
-//! connect. Nothing here tells of tenants, keys or content.
+//! The admin listener: `/healthz`, `/readyz` and `/metrics`. It has no authentication, so it
+//! reveals nothing about tenants, keys or content.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,6 @@ use crate::app::App;
 use crate::connection::Peer;
 use crate::metrics::{Text, escape};
 
-/// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     peer.running.fetch_add(1, Ordering::Relaxed);
     let response = answer(&app, request.method(), request.uri().path());
@@ -57,7 +56,7 @@ impl Page {
     }
 }
 
-/// Ready when a request would be answered: every part says so by itself.
+/// `/readyz`: 200 when the host can serve requests. The body says which part is not ready.
 fn ready(app: &App) -> Page {
     let readiness = app.readiness();
     let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -1,5 +1,5 @@
-//! What operators reach: health and metrics over HTTP, commands over a socket in
-//! the data directory.
+//! Interfaces for operators: health and metrics over HTTP, commands over a socket in the data
+//! directory.
 
 mod endpoints;
 pub(crate) mod http;

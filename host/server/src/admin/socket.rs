@@ -1,7 +1,7 @@
-//! `DATA/admin.sock`: one command per connection, one JSON line with it, then
-//! lines that tell how far it has come, the last one with its outcome. Only the
-//! owner of the data directory can reach it. A path that is too long for a
-//! socket address is reached through the directory.
+//! `DATA/admin.sock`: carries one command per connection. The command is one JSON line; the reply
+//! is any number of progress lines and a last line with the outcome. Only the owner of the data
+//! directory can connect. If the path is too long for a socket address, the directory's descriptor
+//! is used instead.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -26,46 +26,48 @@ use crate::command::{Command, CommandError, Outcome, PluginCommand, Progress, ca
 use crate::failure::Failure;
 
 const FILE_NAME: &str = "admin.sock";
-/// The longest path a socket address holds on Linux, its final zero included.
+/// The longest path in a socket address on Linux, with its final zero.
 const PATH_BYTES_MAX: usize = 108;
-/// The longest command, in bytes: a secret of 65,536 characters, escaped, with 100 hosts.
+/// The maximum length of a command, in bytes: a secret of 65,536 characters, escaped, with 100
+/// hosts.
 const REQUEST_BYTES_MAX: usize = 1024 * 1024;
-/// What an answer with a key in it has at most, in bytes.
+/// The buffer size for a reply line, in bytes. Every reply that contains a key is shorter.
 const KEY_REPLY_BYTES: usize = 16 * 1024;
-/// The longest answer that is read, in bytes.
+/// The maximum length of a reply, in bytes.
 const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Commands at once.
+/// Commands that run at the same time.
 const COMMANDS_MAX: usize = 8;
-/// A command must arrive, and its answer must be taken, within this.
+/// The time in which a command must arrive, and the time in which each reply line must be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the sender waits for the next line of the answer.
+/// How long the sender waits for the next reply line.
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(60);
-/// How often a command that runs says so at least.
+/// A running command sends a progress line at least this often.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-/// Between two lines about progress.
+/// The minimum time between two progress lines.
 const BETWEEN_LINES: Duration = Duration::from_millis(250);
-/// Lines about progress on their way; further ones are left out.
+/// Progress lines that may wait to be sent; further ones are dropped.
 const PROGRESS_LINES_MAX: usize = 16;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    /// What is counted, how many so far, and of how many or 0.
+    /// What is counted, how many so far, and the total or 0 if it is unknown.
     Progress(String, u64, u64),
     Done(Outcome),
     Failed(CommandError),
 }
 
-/// Why a command that was sent elsewhere has no outcome.
+/// Why a command sent to the running host has no outcome.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// Nobody listens (yet); nothing was sent.
+    /// No process listens, or not yet; nothing was sent.
     NotListening,
     /// The connection broke after sending. The command may have been carried out.
     OutcomeUnknown,
 }
 
-/// A path of the socket that fits a socket address, and what keeps it valid.
+/// A path to the socket that fits a socket address, and the directory descriptor that keeps it
+/// valid.
 struct Reachable {
     path: PathBuf,
     _directory: Option<File>,
@@ -81,8 +83,8 @@ fn reach(data: &Path) -> io::Result<Reachable> {
     Ok(Reachable { path, _directory: Some(directory) })
 }
 
-/// Makes the socket. To be called by the holder of the store's lock only: then a
-/// socket that is already there is a leftover.
+/// Creates the socket. Only the holder of the store's lock may call this, so that an existing
+/// socket is known to be a leftover.
 ///
 /// # Errors
 ///
@@ -98,21 +100,16 @@ pub(crate) fn bind(data: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes the socket.
-///
-/// # Errors
-///
-/// The system refuses.
 pub(crate) fn remove(data: &Path) -> io::Result<()> {
     std::fs::remove_file(data.join(FILE_NAME))
 }
 
-/// Sends a command to the process that holds the store and waits for its
-/// outcome; `progress` is told what comes before.
+/// Sends a command to the process that holds the store and waits for the outcome. Progress lines
+/// are passed to `progress`.
 ///
 /// # Errors
 ///
-/// Nobody listens, or nobody knows the outcome.
+/// No process listens, or the outcome is unknown.
 pub(crate) fn send(
     data: &Path,
     command: &Command,
@@ -126,11 +123,12 @@ pub(crate) fn send(
     stream.write_all(&line_of(command).map_err(unknown)?).map_err(unknown)?;
     let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
     loop {
-        // A reply with a key in it is shorter than this.
+        // A reply line with a key fits into this buffer, so the buffer does not grow and leave a
+        // copy behind.
         let mut reply = Zeroizing::new(Vec::with_capacity(KEY_REPLY_BYTES));
         replies.read_until(b'\n', &mut reply).map_err(unknown)?;
         match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
-            // Whoever stops reading does not stop the command.
+            // The result of `progress` is ignored: the command goes on without its reader.
             Reply::Progress(what, done, of) => drop(progress(&what, done, of)),
             Reply::Done(outcome) => return Ok(Ok(outcome)),
             Reply::Failed(error) => return Ok(Err(error)),
@@ -138,7 +136,7 @@ pub(crate) fn send(
     }
 }
 
-/// Carries out commands until stopped; commands that run then are finished.
+/// Carries out commands until stopped. Commands that are running then are finished.
 ///
 /// # Errors
 ///
@@ -193,7 +191,7 @@ async fn converse(
     drop(line);
     let (lines, mut told) = tokio::sync::mpsc::channel(PROGRESS_LINES_MAX);
     let mut running = tokio::task::spawn_blocking(move || execute(&command, &app, &stop, &lines));
-    // The command goes on when the operator goes away, and is waited for either way.
+    // The command is finished even if the operator disconnects.
     let mut listening = true;
     let reply = loop {
         let progress = tokio::select! {
@@ -215,7 +213,8 @@ async fn write_line(stream: &mut tokio::net::UnixStream, reply: &Reply) -> io::R
     tokio::time::timeout(PATIENCE, stream.write_all(&line_of(reply)?)).await?
 }
 
-/// One line of JSON in a buffer of its length: growing would leave copies of a value behind.
+/// One line of JSON in a buffer of its exact length: a buffer that grows would leave copies of a
+/// secret behind.
 fn line_of(content: &impl Serialize) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut length = Length(1);
     serde_json::to_writer(&mut length, content)?;
@@ -225,7 +224,7 @@ fn line_of(content: &impl Serialize) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(line)
 }
 
-/// Counts what is written.
+/// A writer that only counts bytes.
 struct Length(usize);
 
 impl Write for Length {
@@ -240,7 +239,7 @@ impl Write for Length {
 }
 
 async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Set aside at once: growing would leave copies of a value behind.
+    // Allocated at full size: a buffer that grows would leave copies of a secret behind.
     let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_BYTES_MAX));
     while line.last() != Some(&b'\n') {
         let room = REQUEST_BYTES_MAX - line.len();
@@ -251,13 +250,13 @@ async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Zeroizing<
     Ok(line)
 }
 
-/// The store blocks until a change is durable, which has no place on a worker.
+/// Runs on a blocking thread: the store blocks until a change is durable.
 fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sender<Reply>) -> Reply {
     let mut last = Instant::now();
     let mut progress = |what: &str, done, of| {
         if last.elapsed() >= BETWEEN_LINES {
             last = Instant::now();
-            // One line less is no loss.
+            // A progress line that finds the queue full is dropped.
             drop(lines.try_send(Reply::Progress(what.to_owned(), done, of)));
         }
         if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -295,12 +294,12 @@ mod tests {
         let mode = std::fs::metadata(data.join("admin.sock")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
-        // Nobody accepts any more: the command was not sent.
+        // The listener is closed: the command was not sent.
         assert!(matches!(send(&data, &Command::Status, &mut ignore), Err(SendError::NotListening)));
     }
 
     #[test]
-    fn line_is_made_in_a_buffer_that_never_grows() {
+    fn line_is_built_in_a_buffer_that_never_grows() {
         for text in ["", "plain", "\"\\\n\u{1F511}\u{1}"] {
             let line = line_of(&text).unwrap();
             assert_eq!((line.len(), line.last()), (line.capacity(), Some(&b'\n')));

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use super::*;
 
 const NOTHING: Pace = Pace::UNLIMITED;
-/// Places of which there are always enough.
+/// Run permits without a shortage.
 const ROOMY: Places = Places { taken: 0, held: 0, fairness: Fairness::new(usize::MAX / 16, 1) };
 
 struct Host {
@@ -13,7 +13,7 @@ struct Host {
     admission: Admission,
 }
 
-/// Two keys of one workspace, and one of another.
+/// `A` and `B` are keys of one workspace, `C` is a key of another.
 const A: (&str, u8) = ("aaaaaaaaaaaa", 1);
 const B: (&str, u8) = ("bbbbbbbbbbbb", 1);
 const C: (&str, u8) = ("cccccccccccc", 2);
@@ -29,7 +29,7 @@ impl Host {
         self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY)
     }
 
-    /// How many requests are let in one after another.
+    /// How many requests are admitted one after another.
     fn admitted(&self, who: (&str, u8), pace: &Pace) -> usize {
         (0..10_000).take_while(|_| self.admit(who, pace).is_ok()).count()
     }
@@ -43,7 +43,7 @@ impl Host {
 }
 
 #[test]
-fn without_limits_nothing_is_counted_or_told() {
+fn without_limits_nothing_is_counted_and_no_headers_are_sent() {
     let host = Host::new();
     let admitted = host.admit(A, &NOTHING).unwrap();
     assert_eq!(admitted.shown, None);
@@ -61,12 +61,12 @@ fn requests_are_limited_by_key_and_by_workspace() {
     let limited = host.refused(B, &pace);
     assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_requests_per_minute", 6));
     assert_eq!(host.admitted(C, &pace), 6);
-    // What the workspace refused has used up nothing of the key.
+    // The requests that the workspace refused were given back to the key.
     assert_eq!(host.admitted(B, &Pace { workspace_requests_per_minute: 0, ..pace }), 2);
 }
 
 #[test]
-fn who_waits_as_told_is_let_in_and_no_second_earlier() {
+fn request_is_admitted_exactly_after_the_announced_wait() {
     let host = Host::new();
     let pace = Pace { requests_per_minute: 7, ..NOTHING };
     host.admitted(A, &pace);
@@ -78,7 +78,7 @@ fn who_waits_as_told_is_let_in_and_no_second_earlier() {
 }
 
 #[test]
-fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
+fn permit_is_held_until_the_request_ends_and_not_by_a_refused_one() {
     let host = Host::new();
     let pace = Pace { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
     let first = host.admit(A, &pace).unwrap();
@@ -88,7 +88,7 @@ fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
     host.admit(B, &pace).unwrap();
     drop(first);
     drop(host.admit(A, &pace).unwrap());
-    // Too many a minute now, and each refusal leaves the place free.
+    // Now the limit per minute refuses, and each refusal frees its permit again.
     for _ in 0..5 {
         assert_eq!(host.refused(A, &pace).resource.name(), "requests_per_minute");
     }
@@ -96,14 +96,14 @@ fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
 }
 
 #[test]
-fn while_few_places_are_left_a_key_gets_no_more_than_its_share() {
+fn key_gets_at_most_its_share_while_few_permits_are_left() {
     let host = Host::new();
     let fairness = Fairness::new(16, 2);
     let admit = |(key, workspace): (&str, u8), taken, held| {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
         host.admission.admit(key.parse().unwrap(), workspace, &NOTHING, Places { taken, held, fairness })
     };
-    // Requests that have no place in the runtime yet count too.
+    // Requests without a permit of the runtime count too.
     let mut running: Vec<_> = (0..15).map(|_| admit(A, 0, 0).unwrap()).collect();
     let Err(limited) = admit(A, 0, 0) else { panic!("it was let in") };
     assert_eq!((limited.resource.name(), limited.wait_s, limited.shown.limit), ("streams", 1, 2));
@@ -112,14 +112,14 @@ fn while_few_places_are_left_a_key_gets_no_more_than_its_share() {
     }
     assert!(admit(B, 0, 0).is_err(), "it holds more than two");
     running.clear();
-    // So do several places of one request.
+    // Several permits of one request count too.
     assert!(admit(A, 15, 3).is_err());
     admit(A, 14, 3).unwrap();
     admit(A, 15, 2).unwrap();
 }
 
 #[test]
-fn the_headers_tell_of_the_limit_that_is_nearest() {
+fn headers_show_the_limit_with_the_smallest_share_left() {
     let host = Host::new();
     let pace = Pace { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
     let headers = |shown: Shown| {
@@ -144,7 +144,7 @@ fn the_headers_tell_of_the_limit_that_is_nearest() {
 }
 
 #[test]
-fn a_refusal_says_who_refused_for_which_limit_and_what_to_do() {
+fn refusal_names_the_scope_the_limit_and_the_wait() {
     let host = Host::new();
     let one = Host::new();
     let cases = [
@@ -172,13 +172,13 @@ fn a_refusal_says_who_refused_for_which_limit_and_what_to_do() {
 }
 
 #[test]
-fn tokens_count_when_they_are_used_and_what_is_overdrawn_is_waited_for() {
+fn tokens_are_charged_when_used_and_an_overdraft_must_be_waited_out() {
     let host = Host::new();
     let pace = Pace { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
     let tokens = &host.admission.tokens;
     let (key, workspace) = ("aaaaaaaaaaaa".parse().unwrap(), "00000000-0000-4000-8000-000000000001");
     let quota = |per_minute| Quota::of_minute(per_minute).unwrap();
-    // Until it is known what they use, any number is let in.
+    // Any number of requests is admitted until their usage is known.
     assert_eq!(host.admitted(A, &pace), 10_000);
     tokens.by_key.debit(key, quota(1_000), 1_500);
     let limited = host.refused(A, &pace);

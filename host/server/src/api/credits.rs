@@ -1,4 +1,4 @@
-//! `GET /v1/credits`: what the key's workspace may spend, and has spent.
+//! `GET /v1/credits`: the credit of the key's workspace and what it has spent.
 
 use cofferdam_engine::cost::Amount;
 use http::Response;
@@ -13,8 +13,8 @@ struct Data {
     data: Credits,
 }
 
-/// Clients take the difference for what is left, and want numbers: of a workspace without
-/// a limit it is the most that the ledger can count.
+/// Clients subtract `total_usage` from `total_credits` and expect numbers. For a workspace without
+/// a limit, `total_credits` is the largest amount that the ledger can count.
 #[derive(Serialize)]
 struct Credits {
     total_credits: Amount,
@@ -24,7 +24,7 @@ struct Credits {
 
 pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     let workspace = call.principal.workspace().ok_or(Fault::NotFound)?;
-    // One that is gone is as unknown as its keys.
+    // The workspace was deleted a moment ago, and its keys with it.
     let balance = call.app.store.balance(workspace).map_err(|_| Fault::InvalidKey)?;
     let data = Credits {
         total_credits: balance.credited_pico.map_or(Amount(u64::MAX), Amount),

@@ -1,5 +1,5 @@
-//! What responses and embeddings have in common: reading the body, the headers
-//! that choose options, and the head of the answer.
+//! Common parts of the responses and embeddings endpoints: admission, reading the body, request
+//! headers with options, and the head of the response.
 
 use bytes::Bytes;
 use cofferdam_engine::{Answer, AnswerBody, Caller, Refusal, RespondOptions};
@@ -14,8 +14,8 @@ use crate::body::{self, BODY_BYTES_MAX, Share};
 use crate::handle::Call;
 use crate::reply::{Fault, json_response};
 
-/// The headers that ask for routing metadata, and the member they ask it under.
-/// The service's own names come first: they win when both are given.
+/// The headers that ask for routing metadata, each with the response field that will hold it. The
+/// service's own names come first, because they win when both are given.
 static METADATA_HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("x-service-metadata"), SERVICE_FIELD),
     (HeaderName::from_static("x-service-experimental-metadata"), SERVICE_FIELD),
@@ -26,7 +26,7 @@ static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
-/// Reads the body of a request, which is JSON if nothing says otherwise, into memory that `share` accounts for.
+/// Reads a request body into memory counted by `share`. A missing content type means JSON.
 pub(crate) async fn read_body(
     call: &Call<'_>,
     body: &mut Incoming,
@@ -38,7 +38,7 @@ pub(crate) async fn read_body(
     plain_body(call, body, BODY_BYTES_MAX, share).await
 }
 
-/// The same for a body of at most so many bytes.
+/// Reads a body of at most `bytes_max` bytes, whatever its content type.
 pub(crate) async fn plain_body(
     call: &Call<'_>,
     body: &mut Incoming,
@@ -51,6 +51,7 @@ pub(crate) async fn plain_body(
     }
     let timeouts = call.app.live().config.timeouts;
     let limits = body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
+    // The key may have been revoked while the body arrived, so it is checked again.
     let bytes = body::read(body, limits, share).await?;
     if !call.is_key_live() {
         return Err(Fault::InvalidKey);
@@ -58,9 +59,10 @@ pub(crate) async fn plain_body(
     Ok(bytes)
 }
 
-/// Lets a request in: whose it is, and what it may use.
+/// Admits a request: applies the rate limits and returns the caller, with what it may use.
 pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
-    // Access has refused keys without a workspace; a key that lost it since is no key.
+    // Keys without a workspace were already refused by the access check. This key has lost its
+    // workspace since, so it is no longer valid.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key_id();
     let places = call.app.runtime.places(key.as_str());
@@ -72,17 +74,16 @@ pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })
 }
 
-/// What the headers ask for.
 pub(crate) fn options(headers: &HeaderMap) -> RespondOptions {
     RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers) }
 }
 
-/// The fault that a refusal of the engine is.
+/// Wraps a refusal of the engine.
 pub(crate) fn refused(refusal: Refusal, field: Option<&'static str>) -> Fault {
     Fault::Refused { refusal: Box::new(refusal), field }
 }
 
-/// The answer of the engine as a response.
+/// Builds the response from the engine's answer and records its id.
 pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
     let mut response = match answer.body {
         AnswerBody::Whole(bytes) => json_response(StatusCode::OK, bytes),
@@ -91,7 +92,7 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            // Proxies of the nginx family would hold events back otherwise.
+            // Stops nginx-like proxies from buffering events.
             headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
             response
         }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_asked_for_by_any_of_the_headers() {
+    fn any_of_the_metadata_headers_is_accepted() {
         let cases: [(&'static str, &'static str, Option<&str>); 8] = [
             ("x-service-metadata", "enabled", Some(SERVICE_FIELD)),
             ("x-service-metadata", "ENABLED", Some(SERVICE_FIELD)),

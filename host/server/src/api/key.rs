@@ -1,4 +1,4 @@
-//! `GET /v1/key`: what a key is told about itself, in OpenRouter's names and ours.
+//! `GET /v1/key`: the caller's own key, with OpenRouter's field names and the service's own.
 
 use cofferdam_store::{ApiKey, KeyKind};
 use http::Response;
@@ -37,7 +37,7 @@ struct Key<'k> {
     absent: Absent,
 }
 
-/// What nothing here corresponds to, but OpenRouter's SDKs refuse a key without.
+/// Fields that have no counterpart here. OpenRouter's SDKs reject a key without them.
 #[derive(Default, Serialize)]
 struct Absent {
     organization_id: Option<String>,
@@ -47,7 +47,7 @@ struct Absent {
     free_model_daily_requests: FreeRequests,
 }
 
-/// Requests to free models a day; they are not counted apart.
+/// Daily requests to free models. They are not counted separately.
 #[derive(Default, Serialize)]
 struct FreeRequests {
     limit: u32,
@@ -55,7 +55,7 @@ struct FreeRequests {
     used: u32,
 }
 
-/// Requests in an interval; -1 without a limit, as OpenRouter has it.
+/// Requests per interval; -1 means no limit, as in OpenRouter's API.
 #[derive(Serialize)]
 struct RateLimit {
     requests: i64,
@@ -65,7 +65,7 @@ struct RateLimit {
 
 pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     let directory = call.app.store.directory();
-    // A key that was deleted a moment ago is as unknown as any other.
+    // The key was deleted a moment ago.
     let key: &ApiKey = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
     let requests = match call.app.live().config.limits.pace.requests_per_minute {
         0 => -1,

@@ -1,7 +1,6 @@
-//! `/v1/keys`: a provisioning key lists, makes, changes and deletes the keys of its
-//! workspace that make requests. What it makes reaches no more than its own member
-//! does; it makes no key of its own kind, and neither it nor any other of its kind is
-//! there for it, so that a stolen one can be revoked and has no successor.
+//! `/v1/keys`: a provisioning key lists, creates, changes and deletes the inference keys of its
+//! workspace. The keys it creates reach no more than its own member does. It cannot create, see or
+//! change provisioning keys: a stolen provisioning key can be revoked and has no successor.
 
 mod document;
 mod input;
@@ -23,19 +22,19 @@ use crate::handle::Call;
 use crate::rate::key_changes_quota;
 use crate::reply::{Fault, Flaw, document};
 
-/// Keys that make requests in one workspace, for all of which there is a page.
+/// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
-/// The same with those that were revoked, which stay in the store.
+/// The same limit with revoked keys, which stay in the store.
 const KEYS_KEPT_MAX: usize = 10 * KEYS_MAX;
-/// The longest body, in bytes.
+/// The maximum length of a body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// Answers a request for all keys: a page of them, or another one.
+/// Answers `/v1/keys`: lists keys or creates one.
 pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     if call.head.method == Method::POST { create(call, body).await } else { list(call) }
 }
 
-/// Answers a request for one key.
+/// Answers `/v1/keys/{id}`.
 pub(crate) async fn one(call: &Call<'_>, id: &str, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let directory = call.app.store.directory();
     let key = managed(call, &directory, id)?;
@@ -46,7 +45,7 @@ pub(crate) async fn one(call: &Call<'_>, id: &str, body: &mut Incoming) -> Resul
     }
 }
 
-/// The newest first, as OpenRouter has them.
+/// Lists keys, newest first, as in OpenRouter's API.
 fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     let query = call.head.uri.query().unwrap_or_default();
     let Window { offset, limit } = Window::parse(query).map_err(Fault::Flawed)?;
@@ -61,8 +60,10 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
 
 async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     count_change(call)?;
-    // Access has refused keys without a workspace; a key that lost it since is no key.
+    // Keys without a workspace were already refused by the access check. This key has lost its
+    // workspace since, so it is no longer valid.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
+    // The body and its share of the memory are dropped before the wait for the store.
     let wanted = {
         let mut share = call.app.bodies.share(call.principal.key_id());
         Create::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
@@ -85,7 +86,8 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, 
     Ok(response)
 }
 
-/// Whom the key is for: whoever is named, else the provisioning key's own member.
+/// The owner of a new key: the intern or member that the request names, else the provisioning key's
+/// own member.
 fn owner(
     call: &Call<'_>,
     directory: &Directory,
@@ -113,7 +115,7 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
     let store = &call.app.store;
-    // The body took its time: what it says is put over what the key is now.
+    // Reading the body took time, so the change is applied to the key as it is now.
     let directory = store.directory();
     let key = directory.key(key.id).ok_or(Fault::NotFound)?;
     let limits = wanted.limits(store, key).map_err(Fault::Flawed)?;
@@ -131,8 +133,7 @@ async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<Body>, Fault> 
     Ok(document(&Deleted { deleted: true }))
 }
 
-/// The key of a path, if it is there for the one that asks. A word that is no id names
-/// nothing.
+/// The key with this id, if the caller manages it. A malformed id is reported as not found.
 fn managed<'d>(call: &Call<'_>, directory: &'d Arc<Directory>, id: &str) -> Result<&'d ApiKey, Fault> {
     let key = id.parse().ok().and_then(|id| directory.key(id));
     key.filter(|key| is_there(call, directory, key)).ok_or(Fault::NotFound)

@@ -1,20 +1,19 @@
-//! What a request says its body is.
+//! The content type of a request body.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// The type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentType {
-    /// Nothing is said.
+    /// There is no `Content-Type` header.
     Absent,
     /// JSON in UTF-8.
     Json,
-    /// Anything else, or more than one type.
+    /// Another type, or more than one header.
     Other,
 }
 
-/// Reads `content-type`.
+/// Reads the `Content-Type` header.
 pub(crate) fn content_type(headers: &HeaderMap) -> ContentType {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     match (types.next(), types.next()) {

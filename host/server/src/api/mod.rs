@@ -1,4 +1,4 @@
-//! The endpoints, one file each.
+//! The API endpoints.
 
 pub(crate) mod credits;
 pub(crate) mod embeddings;

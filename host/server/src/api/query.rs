@@ -1,29 +1,27 @@
-//! The query of a listing: `limit` and `offset`, each at most once, plain digits;
-//! and switches, each at most once, `true` or `false`.
+//! Query parameters of lists. `limit` and `offset` are decimal digits, flags are `true` or `false`;
+//! each may be given once.
 
 use crate::reply::Flaw;
 use crate::route::decode;
 
-/// Entries of a page at most, and when nothing is said.
+/// The maximum number of entries on a page; also the default.
 const LIMIT_MAX: usize = 100;
-/// Where a page may begin at most.
+/// The maximum offset of a page.
 const OFFSET_MAX: usize = 10_000;
 
-/// Which part of a listing is asked for.
+/// The part of a list that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Entries to skip.
     pub(crate) offset: usize,
-    /// Entries at most.
     pub(crate) limit: usize,
 }
 
 impl Window {
-    /// Reads a query. Parameters of other names mean nothing.
+    /// Reads a query. Unknown parameters are ignored.
     ///
     /// # Errors
     ///
-    /// A parameter is given twice, is no number or too great or small.
+    /// A parameter is given twice, is not a number, or is out of range.
     pub(crate) fn parse(query: &str) -> Result<Self, Flaw> {
         let (limit, offset) = (parameter(query, "limit")?, parameter(query, "offset")?);
         let limit = limit.map_or(Some(LIMIT_MAX), number).filter(|limit| (1..=LIMIT_MAX).contains(limit));
@@ -37,15 +35,15 @@ impl Window {
 
 fn number(written: &str) -> Option<usize> {
     let text = decode(written).ok()?;
-    // The parser of numbers would take a sign.
+    // `str::parse` would accept a `+` sign.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// A switch, off when it is not given.
+/// A boolean parameter; false when absent.
 ///
 /// # Errors
 ///
-/// It is given twice, or says neither.
+/// It is given twice, or is neither `true` nor `false`.
 pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, Flaw> {
     match parameter(query, name)? {
         None | Some("false") => Ok(false),
@@ -54,7 +52,7 @@ pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, Flaw> {
     }
 }
 
-/// The value of a parameter as written.
+/// The value of a parameter as written, still percent-encoded.
 fn parameter<'q>(query: &'q str, name: &'static str) -> Result<Option<&'q str>, Flaw> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let mut values = pairs.filter(|(written, _)| decode(written).as_deref() == Ok(name));
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_true_or_false_or_not_there() {
+    fn flag_is_true_false_or_absent() {
         for (query, expected) in [
             ("", Some(false)),
             ("on=true", Some(true)),
@@ -130,7 +128,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_query_is_a_window_inside_the_limits_or_refused(query in ".{0,40}|(limit|offset)=[0-9]{0,6}") {
+        fn any_accepted_query_is_within_the_limits(query in ".{0,40}|(limit|offset)=[0-9]{0,6}") {
             if let Some((offset, limit)) = window(&query) {
                 proptest::prop_assert!(offset <= 10_000 && (1..=100).contains(&limit));
             }

@@ -1,12 +1,12 @@
-//! What a key may spend and has spent, in OpenRouter's names: one limit with the span
-//! of time it is for. A key that an operator gave several shows the one of which least
-//! is left there, and all of them under `limits`.
+//! What a key may spend and has spent, with OpenRouter's field names, which allow one limit with
+//! one reset period. For a key with several limits, `limit` shows the one with the least amount
+//! left, and `limits` shows all.
 
 use cofferdam_engine::cost::Amount;
 use cofferdam_store::{ApiKey, KeySpend, SpendLimits, Store, Window, WindowSpend};
 use serde::Serialize;
 
-/// The members of a key that are about money, in dollars.
+/// Money fields of a key, in dollars.
 #[derive(Serialize)]
 pub(super) struct Spending {
     limit: Option<Amount>,
@@ -33,10 +33,11 @@ struct Limits {
 }
 
 impl Spending {
-    /// Of a key as it stands at this moment.
     pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
-        // One that has just gone has nothing more to tell.
+        // A key that was deleted a moment ago has spent nothing.
         let KeySpend { charged, byok, .. } = store.key_spend(key.id).unwrap_or_default();
+        // Reservations of running requests are left out, so that `limit_remaining` is the limit
+        // minus `usage`.
         let spend = KeySpend { charged, byok, reserved_pico: 0 };
         let shown = spend.tightest(&key.limits);
         let limit = shown.and_then(|(window, _)| key.limits.of(window));
@@ -71,7 +72,7 @@ impl Limits {
     }
 }
 
-/// What `limit_reset` calls a span of time; all time has no name.
+/// The `limit_reset` name of a window. The total window has none.
 fn reset_name(window: Window) -> Option<&'static str> {
     match window {
         Window::Day => Some("daily"),
@@ -81,12 +82,12 @@ fn reset_name(window: Window) -> Option<&'static str> {
     }
 }
 
-/// The span of time that `limit_reset` calls so.
+/// The window that `limit_reset` names.
 pub(super) fn reset_of(name: &str) -> Option<Window> {
     Window::ALL.into_iter().find(|window| reset_name(*window) == Some(name))
 }
 
-/// The public part of a key's token, as people recognise it.
+/// The public part of a key's token, for people to recognise it.
 pub(super) fn label(key: &ApiKey) -> String {
     format!("cfd_{}_...", key.id)
 }

@@ -1,6 +1,6 @@
-//! `/v1/vault/...`: secrets bound to host names. A request passes the gates, its
-//! path, query and headers are read, then its body, and only then is the store
-//! asked. No value ever comes back, and nothing of a request gets into the log.
+//! `/v1/vault/...`: secrets bound to host names. A request passes the gates; then its path, query
+//! and headers are checked, then its body is read, and only then does the store work. Values of
+//! secrets are never returned, and nothing of a request is logged.
 
 mod document;
 #[cfg(fuzzing)]
@@ -24,7 +24,6 @@ use crate::handle::Call;
 use crate::reply::{Fault, Flaw, VaultFault, document};
 use crate::route::{VaultRoute, decode};
 
-/// Answers a request.
 pub(crate) async fn answer(
     call: &Call<'_>,
     route: &VaultRoute,
@@ -64,7 +63,7 @@ async fn put(
     let whole = whole(call, body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
     let deadline = Deadline::begin();
     let Put { hosts, value } = Put::parse(&whole)?;
-    // The body is wiped before anything waits.
+    // Wipe the body before waiting for the store.
     drop(whole);
     drop(share);
     let place = work::place(&call.app.store, deadline).await?;
@@ -103,7 +102,7 @@ async fn copy(call: &Call<'_>, leave: &Leave<'_>, body: &mut Incoming) -> Result
     Ok(document(&Data { data }))
 }
 
-/// The name that a path holds.
+/// The secret name in a path.
 fn name(written: &str) -> Result<SecretName, Fault> {
     let name = decode(written).ok().and_then(|name| name.parse().ok());
     name.ok_or_else(|| invalid(Flaw::at("name", "must be a name of a secret")))
@@ -118,7 +117,8 @@ fn limits(call: &Call<'_>, bytes_max: usize) -> body::Limits {
     body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
 }
 
-/// A body that was read, if the key still opens the vault. The vault has one word for everything that is malformed.
+/// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
+/// own fault.
 fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
     let whole = read.map_err(|fault| match fault {
         Fault::Malformed(_) => invalid(Flaw::at("body", "is broken")),

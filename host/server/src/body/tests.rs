@@ -28,7 +28,7 @@ fn chunks(parts: &[&'static str]) -> impl http_body::Body<Data = Bytes, Error = 
 }
 
 #[tokio::test]
-async fn one_chunk_is_taken_as_it_is() {
+async fn single_chunk_is_not_copied() {
     let bytes = Bytes::from_static(b"12345678");
     let read = read(Full::new(bytes.clone()), LIMITS, &mut budget().share(key(1))).await.unwrap();
     assert_eq!(read.as_ptr(), bytes.as_ptr());
@@ -54,7 +54,7 @@ async fn undeclared_length_is_refused_when_it_is_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_stops_is_given_up() {
+async fn stopped_body_times_out() {
     let body = StreamBody::new(
         stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a")))]).chain(stream::pending()),
     );
@@ -63,7 +63,7 @@ async fn body_that_stops_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_dribbles_is_given_up() {
+async fn slow_body_times_out() {
     let dribble = stream::unfold((), |()| async {
         tokio::time::sleep(Duration::from_millis(900)).await;
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a"))), ()))
@@ -85,10 +85,10 @@ async fn budget_of_all_bodies_is_shared_and_given_back() {
 }
 
 #[test]
-fn while_little_of_the_budget_is_left_a_key_gets_no_more_than_its_share() {
+fn key_gets_at_most_its_share_while_little_budget_is_left() {
     let budget = budget();
     let mut shares: Vec<_> = (0..8).map(|_| budget.share(key(1))).collect();
-    // An eighth and a byte is left, then exactly an eighth, then less.
+    // Left of the budget: an eighth plus one byte, then exactly an eighth, then less.
     shares[0].grow(7 * (ALL_BODIES_BYTES_MAX / 8) - 1).unwrap();
     shares[1].grow(1).unwrap();
     shares[2].grow(1).unwrap();
@@ -101,12 +101,12 @@ fn while_little_of_the_budget_is_left_a_key_gets_no_more_than_its_share() {
 }
 
 #[tokio::test]
-async fn secret_bodies_are_read_where_they_stay() {
+async fn secret_bodies_are_read_into_a_buffer_that_never_moves() {
     let budget = budget();
     let mut share = budget.share(key(1));
     let whole = read_secret(Full::new(Bytes::from_static(b"1234")), LIMITS, &mut share).await.unwrap();
     assert_eq!((whole.as_slice(), whole.capacity()), (&b"1234"[..], 4));
-    // Without a declared length there is room for the longest one from the beginning.
+    // Without a declared length the buffer has the maximum size from the start.
     let whole = read_secret(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut share).await.unwrap();
     assert_eq!((whole.as_slice(), whole.capacity()), (&b"abcdef"[..], 8));
     let refused = read_secret(Full::new(Bytes::from_static(b"123456789")), LIMITS, &mut share).await;
@@ -116,7 +116,7 @@ async fn secret_bodies_are_read_where_they_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_body_without_a_byte_is_empty() {
+async fn body_is_empty_only_without_bytes() {
     for (parts, empty) in [(&[][..], true), (&["", ""][..], true), (&["", "a"][..], false)] {
         assert_eq!(is_empty(chunks(parts), LIMITS).await.unwrap(), empty, "{parts:?}");
     }

@@ -1,5 +1,5 @@
-//! The command line as an operator types it. What a command does stands in
-//! `command`; where it runs, in this process or in the one that serves, in `run`.
+//! The definition of the command line. `command` carries commands out; `run` decides whether they
+//! run in this process or in the running host.
 
 mod prepare;
 mod run;
@@ -28,8 +28,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// What is logged unless `COFFERDAM_LOG` says otherwise: a command that is done
-    /// in a moment only tells what went wrong.
+    /// The log level unless `COFFERDAM_LOG` sets one. Commands log only warnings and errors.
     #[must_use]
     pub fn log_level(&self) -> LevelFilter {
         match self.action {
@@ -39,7 +38,7 @@ impl Cli {
     }
 }
 
-/// Where the help shows them, apart from the command's own.
+/// The heading in the help text.
 const OF_EVERY_COMMAND: &str = "Options of every command";
 
 /// Options of every command; they may stand before or after it.

@@ -1,5 +1,5 @@
-//! What only the process that was typed can do: standard input, its environment,
-//! its descriptors and its working directory are not those of the one that serves.
+//! Reads what only the process of the operator can read: standard input, environment variables,
+//! descriptors and relative paths differ in the running host.
 
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::command::{Command, SecretCommand, Sensitive, VaultCommand, WorkspaceC
 use crate::failure::Failure;
 use crate::start::ask;
 
-/// The longest value, in bytes: 65,536 characters of four bytes and a line end.
+/// The maximum length of a value, in bytes: 65,536 characters of four bytes and a line end.
 const VALUE_BYTES_MAX: usize = 65_536 * 4 + 2;
 
-/// The longest answer to a question, in bytes.
+/// The maximum length of an answer to a question, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64;
 
-/// Completes a command with what has to be read here.
+/// Completes a command with input that must be read in this process.
 ///
 /// # Errors
 ///
-/// Standard input or the source of a key cannot be read.
+/// Standard input or the source of a key cannot be read, or the question is not answered with yes.
 pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
     match command {
         Command::Secret(SecretCommand::Put { name, value, .. }) => *value = Some(read_value(name)?.into()),
@@ -33,7 +33,7 @@ pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
         Command::Vault(VaultCommand::RotateRoot { source, material }) => {
             let absolute = absolute_source(source)?;
             *material = Some(Sensitive::from(absolute.read_or_make()?.expose()));
-            // Also what the operator is told to write into the configuration.
+            // The output of the command also shows this path, for the configuration.
             *source = absolute.to_string();
         }
         Command::Vault(
@@ -46,7 +46,7 @@ pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks a question on standard error; the answer comes from standard input.
+/// Asks a question on standard error and reads the answer from standard input.
 fn confirm(question: &str) -> Result<(), Failure> {
     ask(question);
     let mut answer = String::new();
@@ -73,7 +73,8 @@ fn absolute_source(text: &str) -> Result<RootKeySource, Failure> {
     })
 }
 
-/// The value on standard input without one final line end; on a terminal it is asked for and not shown.
+/// Reads a value from standard input, without one final line end. On a terminal it prompts and does
+/// not show what is typed.
 fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
     let failed = |error| Failure::system("standard input")(error);
     let stdin = io::stdin();
@@ -83,7 +84,7 @@ fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
     } else {
         None
     };
-    // Set aside at once: growing would leave copies of the value behind.
+    // Allocated at full size: a buffer that grows would leave copies of the value behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX + 1));
     let source = stdin.lock();
     let read = match hidden {
@@ -102,7 +103,7 @@ fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// A terminal that shows nothing of what is typed, until dropped.
+/// Switches the echo of the terminal off until dropped.
 struct Hidden(Termios);
 
 impl Hidden {
@@ -118,7 +119,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // The terminal may be gone; then nobody types on it either.
+        // An error here means that the terminal is gone.
         tcsetattr(io::stdin(), OptionalActions::Flush, &self.0).unwrap_or_default();
     }
 }

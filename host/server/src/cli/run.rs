@@ -1,6 +1,6 @@
-//! Where a command runs. Whoever holds the lock of the store carries commands
-//! out: this process when it gets the lock, else the one that serves, over the
-//! socket in the data directory. A command is sent at most once.
+//! Decides where a command runs. The process that holds the lock of the store carries it out: this
+//! process if it gets the lock, else the running host, over the socket in the data directory. A
+//! command is sent at most once.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -24,11 +24,11 @@ use crate::grants::Desk;
 use crate::start::{PATIENCE, acquire, ask, open, open_options, pause, runtime, write_out};
 use crate::{serve, wiring};
 
-/// Does what the command line says.
+/// Carries out the command line.
 ///
 /// # Errors
 ///
-/// It could not be done.
+/// The command failed.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { options, action } = cli;
     match action {
@@ -45,7 +45,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Writes the outcome on standard output.
+/// Writes the outcome to standard output.
 fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
     if options.json {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
@@ -54,7 +54,7 @@ fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// The line that tells people how far a command has come; it is gone when dropped.
+/// The progress line on a terminal; erased when dropped.
 struct Line {
     shown: bool,
 }
@@ -74,7 +74,8 @@ impl Drop for Line {
     }
 }
 
-/// Tells people how far a command has come, on one line that is written over and over.
+/// Shows progress on one line of the terminal that is overwritten each time. Shows nothing when
+/// standard error is not a terminal or JSON was asked for.
 fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + use<> {
     let wanted = !options.json && std::io::stderr().is_terminal();
     let mut line = Line { shown: false };
@@ -87,11 +88,12 @@ fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + 
     }
 }
 
-/// Carries a command out where the store is.
+/// Carries out a command in this process or in the running host.
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     let access = command.access();
     if access != Access::Writes && !options.data.join("lock").exists() {
-        // No process can hold the store, and looking must not make the directory.
+        // Without a lock file no host runs. A command that only reads must not create the data
+        // directory, which taking the lock would do.
         match access {
             Access::Nothing => return describe(options, command),
             _ if !Store::exists(&options.data)? => return Err(no_store(options)),
@@ -127,7 +129,7 @@ fn in_process(
         return Err(no_store(options));
     }
     let config = Config::load(options.config.as_deref(), &options.data)?;
-    // Whoever holds the lock knows that a socket which is there is a leftover.
+    // This process holds the lock, so an existing socket is a leftover.
     if socket::remove(&options.data).is_ok() {
         tracing::debug!("removed the socket of a host that ended without doing so");
     }
@@ -148,7 +150,7 @@ fn full_path(data: &Path) -> PathBuf {
     std::path::absolute(data).unwrap_or_else(|_| data.to_owned())
 }
 
-/// Answers what only needs configuration and plugins.
+/// Answers commands that need only the configuration and plugins.
 fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
@@ -162,7 +164,8 @@ fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     Ok(carry_out(command, None, &facts, &mut teller(options))?)
 }
 
-/// Makes a store out of a backup. There is none to open, and nobody to send the command to.
+/// Creates a store from a backup. It runs in this process, since there is no store yet that a host
+/// could hold.
 fn restore(options: &Options, file: &Path) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let lock = acquire(&options.data)?;
@@ -170,7 +173,7 @@ fn restore(options: &Options, file: &Path) -> Result<Outcome, Failure> {
     Ok(restored(file, &done))
 }
 
-/// Prints the audit log page by page: it may be longer than one answer.
+/// Prints the audit log page by page, because it may be longer than one reply.
 fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
     let mut whole = Vec::new();
     loop {

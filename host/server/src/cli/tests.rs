@@ -65,7 +65,7 @@ fn every_command_of_the_contract_is_accepted() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_command_lines_are_usage_errors() {
     for line in [
         "nonsense",
         "serve --listen localhost",

@@ -1,6 +1,6 @@
-//! Secrets of an older system, as JSON lines. The whole file is checked before
-//! anything is written; what follows is written in groups, so that a run that
-//! is cut short has taken over the first lines, and running it again the rest.
+//! Imports secrets of an older system from JSON lines. The whole file is checked before anything is
+//! written. The secrets are written in groups: after an interruption the first groups are stored,
+//! and a second run imports the rest.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,16 +11,14 @@ use zeroize::Zeroizing;
 
 use super::{CommandError, Progress};
 
-/// The longest file, in bytes.
+/// The maximum length of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Secrets in one commit.
+/// Secrets per commit.
 const GROUP: usize = 32;
 
-/// What became of a file.
 pub(super) struct Imported {
-    /// Secrets that were written.
     pub(super) imported: u64,
-    /// Names that have a secret with hosts, which wins.
+    /// Names that already have a secret with hosts, which is kept.
     pub(super) kept: u64,
 }
 
@@ -60,7 +58,8 @@ fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     let failed = |error: std::io::Error| CommandError::new(format!("{}: {error}", file.display()));
     let source = std::fs::File::open(file).map_err(failed)?;
     let length = source.metadata().map_err(failed)?.len();
-    // As long as the file: growing would leave copies of its content behind.
+    // Allocated at the length of the file: a buffer that grows would leave copies of its content
+    // behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length.min(FILE_BYTES_MAX) as usize + 1));
     source.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -69,7 +68,8 @@ fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     Ok(bytes)
 }
 
-/// Every line, or what is wrong with the first that is: never more of it than its number and its kind of fault.
+/// Parses all lines, or returns the first error. An error contains the line number and the kind of
+/// mistake, never the line's content.
 fn parse(bytes: &[u8]) -> Result<Vec<LegacySecret>, CommandError> {
     let mut secrets = Vec::new();
     let mut names = std::collections::BTreeMap::new();
@@ -87,7 +87,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<LegacySecret>, CommandError> {
 }
 
 fn secret(line: &[u8]) -> Result<LegacySecret, String> {
-    // The parser's own words could repeat what stands in the line.
+    // The parser's error message could quote the line, so only the column is used.
     let line: Line = serde_json::from_slice(line)
         .map_err(|error| format!("not {{name, value, created_at?}} as JSON (column {})", error.column()))?;
     let value = SecretValue::new(Zeroizing::new(line.value)).map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_names_values_and_dates() {
+    fn import_lines_have_name_value_and_optional_date() {
         let text = "{\"name\":\"a\",\"value\":\"x\"}\n\n{\"name\":\"b\",\"value\":\"y\\n\",\"created_at\":\"2025-01-02T03:04:05.678Z\",\"more\":1}\n";
         let secrets = parse(text.as_bytes()).unwrap();
         let names: Vec<&str> = secrets.iter().map(|secret| secret.name.as_str()).collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_by_its_line_and_never_with_a_value() {
+    fn import_errors_name_the_line_and_never_its_content() {
         for (line, says) in [
             ("{\"name\":\"a\",\"value\":\"CANARY\"", "not {name, value"),
             ("[\"a\", \"CANARY\"", "not {name, value"),

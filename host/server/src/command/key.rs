@@ -124,7 +124,7 @@ impl std::str::FromStr for Limit {
 }
 
 impl LimitCommand {
-    /// The limits of a key after the change.
+    /// The limits after the change.
     fn change(&self, before: SpendLimits) -> SpendLimits {
         let changed = |limit: Option<Limit>, before| match limit {
             None => before,
@@ -194,7 +194,7 @@ fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
     let mut document = described(&issued.key);
     document.insert("key".to_owned(), token.clone().into());
-    // The token stands second, where the contract has it.
+    // The token comes second, as documented.
     let order = ["id", "key", "kind", "workspace_id", "member_id", "intern_id", "created_at", "expires_at"];
     let mut ordered: serde_json::Map<String, Value> =
         order.iter().filter_map(|field| document.remove_entry(*field)).collect();
@@ -246,7 +246,6 @@ fn list(store: &Store) -> Outcome {
     Outcome { document: documents.into(), text }
 }
 
-/// A key as lists show it.
 fn listed(key: &ApiKey, store: &Store) -> serde_json::Map<String, Value> {
     let mut document = described(key);
     document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
@@ -272,7 +271,7 @@ fn state(key: &ApiKey, now_ms: u64) -> String {
     }
 }
 
-/// A member for each limit there is, in dollars.
+/// One member for each limit that is set, in dollars.
 fn limits_document(limits: &SpendLimits) -> Value {
     let set = |window: Window| Some((window.as_str().to_owned(), number(limits.of(window)?)));
     Window::ALL.into_iter().filter_map(set).collect::<serde_json::Map<_, _>>().into()
@@ -284,7 +283,7 @@ fn limits_text(limits: &SpendLimits) -> String {
     or_dash(Some(set.join(" ")).filter(|text| !text.is_empty()))
 }
 
-/// What it has spent in the windows of this moment, in dollars.
+/// What a key has spent in the current windows, in dollars.
 fn spent(store: &Store, id: KeyId) -> Value {
     let spend = store.key_spend(id).unwrap_or_default().charged;
     let of = |window: Window| (window.as_str().to_owned(), number(spend.of(window)));

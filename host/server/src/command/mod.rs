@@ -1,6 +1,5 @@
-//! What an operator can do to a store and ask of a host. A command is data: it
-//! is typed on a command line, carried out here, and may travel over the admin
-//! socket to the process that holds the store in between.
+//! Commands of operators. A command is data: it is parsed from a command line and carried out here.
+//! Between the two it may be sent over the admin socket to the process that holds the store.
 
 mod credits;
 mod import;
@@ -81,8 +80,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// What the command needs of a store. Of the commands about plugins and models
-    /// only the configuration is needed; only a command that writes makes a store.
+    /// What the command needs of the store. Commands about plugins and models need only the
+    /// configuration; only commands that write create a missing store.
     #[must_use]
     pub fn access(&self) -> Access {
         let writes = match self {
@@ -99,7 +98,7 @@ impl Command {
         if writes { Access::Writes } else { Access::Reads }
     }
 
-    /// Where it looks for plugins besides the program, when no host runs.
+    /// The plugin folder of a command that runs without a host.
     pub(crate) fn plugin_folder(&self) -> Option<&Path> {
         let (Self::Models(folder)
         | Self::Plugin(PluginCommand::List(folder) | PluginCommand::Grant(GrantCommand { folder, .. }))) =
@@ -111,14 +110,13 @@ impl Command {
     }
 }
 
-/// What a command needs of a store.
+/// What a command needs of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// No store.
     Nothing,
     /// A store that exists.
     Reads,
-    /// A store, which is made where there is none.
+    /// A store; it is created if there is none.
     Writes,
 }
 
@@ -131,12 +129,12 @@ pub struct Folder {
     pub plugins: Option<PathBuf>,
 }
 
-/// What a command did. Wiped when dropped: some show a key.
+/// The result of a command. Wiped when dropped, because it may contain a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
-    /// For programs.
+    /// The JSON document, for programs.
     pub document: Value,
-    /// For people, with its final line end.
+    /// The text for people, with a final line end.
     pub text: String,
 }
 
@@ -156,20 +154,20 @@ fn wipe(document: &mut Value) {
     }
 }
 
-/// Told how far a long command has come: what is counted, how many there are so
-/// far, and how many there will be or 0. Breaking off asks it to stop; then it
-/// fails, and can be run again for the rest.
+/// Receives the progress of a long command: what is counted, how many so far, and the total or 0 if
+/// it is unknown. `ControlFlow::Break` asks the command to stop; it then fails and can be run again
+/// for the rest.
 pub type Progress<'p> = dyn FnMut(&str, u64, u64) -> ControlFlow<()> + 'p;
 
-/// Why a command did nothing, or not all of it. The message is for the operator.
+/// Why a command failed. The message is for the operator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandError {
-    /// A sentence without a final dot.
+    /// A sentence without a final period.
     pub message: String,
-    /// The same for programs, where there is more to say.
+    /// Details as JSON, for programs.
     #[serde(default)]
     pub details: Option<Value>,
-    /// True: the configuration is not acceptable, whatever was asked for.
+    /// Whether the configuration is invalid, which has an exit code of its own.
     #[serde(default)]
     pub is_configuration: bool,
 }
@@ -206,14 +204,12 @@ impl From<cofferdam_store::Error> for CommandError {
     }
 }
 
-/// Carries out a command. `facts` tell what is not in the store. Blocks until
-/// what changed is durable.
-///
-/// `progress` is told how far a long command has come.
+/// Carries out a command and blocks until its changes are durable. `facts` describe the running
+/// host, if there is one. Progress is reported to `progress`.
 ///
 /// # Errors
 ///
-/// A name that does not exist, a rule of the store, or a failed write.
+/// An unknown name, a rule of the store, or a failed write.
 pub fn carry_out(
     command: &Command,
     store: Option<&Store>,
@@ -245,7 +241,7 @@ fn name(given: &str) -> Result<Name, CommandError> {
     })
 }
 
-/// What a workspace is called in tables.
+/// The name of a workspace in tables.
 fn workspace_name(directory: &Directory, id: Option<WorkspaceId>) -> String {
     let workspace = id.and_then(|id| directory.workspace(id));
     table::or_dash(workspace.map(|workspace| &workspace.name))

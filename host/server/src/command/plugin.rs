@@ -1,5 +1,5 @@
-//! `plugin list` and `plugin grant` as they are typed and as they answer. What
-//! changes the configuration stands in `grants`.
+//! `plugin list` and `plugin grant`: their arguments and output. The configuration file is changed
+//! in `grants`.
 
 use clap::{Args, Subcommand};
 use cofferdam_store::{HostName, SecretName};
@@ -44,13 +44,13 @@ pub struct GrantCommand {
 }
 
 impl GrantCommand {
-    /// Whether it only asks what there is.
+    /// Whether nothing is to be granted: then the command shows what the plugin asks for.
     pub(crate) fn is_question(&self) -> bool {
         self.hosts.is_empty() && self.secrets.is_empty() && self.imports.is_empty()
     }
 }
 
-/// In its one spelling.
+/// Parses a host name and normalises its spelling.
 fn host(text: &str) -> Result<String, String> {
     if text == "*" {
         return Ok(text.to_owned());
@@ -86,7 +86,7 @@ pub(super) fn list(facts: &Facts) -> Outcome {
     Outcome { document: json!(facts.plugins), text }
 }
 
-/// The answer to `plugin grant NAME` alone.
+/// The output of `plugin grant NAME` without anything to grant.
 pub(crate) fn shown(plugin: &PluginFacts) -> Outcome {
     let mut text = format!("{}: {} {}, {}\n", plugin.name, plugin.kind, plugin.version, plugin.origin);
     for (title, reach, any) in [
@@ -101,7 +101,7 @@ pub(crate) fn shown(plugin: &PluginFacts) -> Outcome {
     Outcome { document: json!(plugin), text }
 }
 
-/// What became of `plugin grant` with something to grant.
+/// The output of a grant.
 pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> Outcome {
     let text = match became {
         Became::Nothing => format!("{file} grants all of this to {plugin}; nothing was changed.\n"),
@@ -121,20 +121,19 @@ pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> 
     Outcome { document, text }
 }
 
-/// What a grant has led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Became {
-    /// Everything was granted before.
+    /// Everything was granted already.
     Nothing,
-    /// The lines were asked for, and no change.
+    /// The lines were only printed (`--print`).
     Printed,
-    /// The file has the lines.
+    /// The lines were written to the file.
     Written,
-    /// And the host that serves reads it again.
+    /// They were written, and the running host reloads its configuration.
     Told,
 }
 
-/// What is left open between the two sides.
+/// Notes on the difference between what the plugin asks for and what it is granted.
 fn open_ends(plugin: &PluginFacts) -> String {
     let mut text = String::new();
     if !plugin.denied.is_empty() {
@@ -152,7 +151,7 @@ fn indented(lines: &str) -> String {
     lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// One line for each kind of thing there is some of; `any` stands for `*`.
+/// One line for each kind of grant that is not empty. `any` replaces `*`.
 fn lines(reach: &Reach, any: &str) -> Vec<(&'static str, String)> {
     let named = |names: &[String]| -> String {
         let names: Vec<&str> = names.iter().map(|name| if name == "*" { any } else { name }).collect();

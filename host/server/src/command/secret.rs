@@ -15,9 +15,9 @@ use super::table::table;
 use super::{CommandError, Outcome};
 use crate::timestamp::timestamp;
 
-/// How long a change may take until its outcome is called unknown.
+/// How long a change may take before its outcome is reported as unknown.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Secrets read from the store at once.
+/// Secrets that are read from the store at a time.
 const PAGE: usize = 100;
 
 /// What can be done to secrets.
@@ -128,7 +128,7 @@ fn name(given: &str) -> Result<SecretName, CommandError> {
     })
 }
 
-/// What was typed is not secret, unlike what a client sends.
+/// The error repeats what was typed: unlike the body of an API request, it is not secret.
 fn no_hosts(error: HostsError, typed: &[String]) -> CommandError {
     let entry = match error {
         HostsError::Host { index } => typed.get(index),
@@ -157,7 +157,7 @@ fn list(scope: &Scope, store: &Store) -> Result<Outcome, CommandError> {
         let mut offset = 0;
         loop {
             let page = match store.list_secrets(vault, offset, PAGE) {
-                // Nobody asked for this intern, which has gone meanwhile.
+                // All secrets are listed, and this intern was deleted meanwhile.
                 Err(Error::Lookup(_)) if scope.is_open() => break,
                 page => page?,
             };
@@ -186,7 +186,7 @@ fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [Strin
         Some(hosts) => hosts.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         None => "- (legacy, released nowhere)".to_owned(),
     };
-    // Enough of it to tell two values apart.
+    // The first characters are enough to distinguish two values.
     let fingerprint =
         secret.fingerprint.map(|fingerprint| fingerprint.to_string().chars().take(15).collect());
     [
@@ -198,7 +198,7 @@ fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [Strin
     ]
 }
 
-/// Whose a vault is, for people.
+/// The owner of a vault, for people.
 pub(super) fn vault_name(vault: VaultId, directory: &Directory) -> String {
     let named = |kind, name: Option<String>, id: String| format!("{kind} {}", name.unwrap_or(id));
     match vault {

@@ -1,17 +1,16 @@
-//! Values on their way from whoever typed them to the process that holds the store.
+//! Secret values on their way from the command line to the process that holds the store.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// Text that is shown nowhere and wiped when dropped. It travels over the socket
-/// of the data directory, which only the owner of that directory can reach.
+/// Text that is never displayed and is wiped when dropped. It is only sent over the socket of the
+/// data directory, to which only the owner of that directory can connect.
 #[derive(Clone, Default)]
 pub struct Sensitive(Zeroizing<String>);
 
 impl Sensitive {
-    /// The text.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

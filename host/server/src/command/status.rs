@@ -1,4 +1,4 @@
-//! `status` and `models`: what the host is made of right now.
+//! `status` and `models`: the current state of the store and of the running host.
 
 use cofferdam_store::{Store, StoreStatus};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Text tables with aligned columns.
 
-/// Rows under a header, columns two spaces apart, with a final line end.
+/// A table with a header line; columns are separated by two spaces.
 pub(super) fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let mut widths = header.map(str::len);
     for row in rows {
@@ -21,7 +21,7 @@ pub(super) fn pairs(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
-/// What stands in a column that has nothing to say.
+/// The cell of a table, `-` if it is empty.
 pub(super) fn or_dash(cell: Option<impl ToString>) -> String {
     cell.map_or_else(|| "-".to_owned(), |cell| cell.to_string())
 }

@@ -11,7 +11,7 @@ use super::money::{number, rounded};
 use super::table::{or_dash, table};
 use super::{CommandError, Outcome, workspace_name};
 
-/// Lines at most; what the others add up to is one more.
+/// The maximum number of groups; all others are summed in one more line.
 const GROUPS_MAX: u32 = 1_000;
 
 /// Which usage to show.
@@ -69,7 +69,7 @@ pub(super) fn carry_out(wanted: &Usage, store: &Store) -> Result<Outcome, Comman
     };
     let groups_max = wanted.limit.min(GROUPS_MAX) as usize;
     let workspace = workspace.map(|workspace| workspace.id);
-    // Requests that have just ended are among it.
+    // Write queued rows first, so that requests that have just ended are included.
     store.flush()?;
     let report = store.usage_report(UsageQuery { first, last, by, workspace, groups_max })?;
     let document = json!({

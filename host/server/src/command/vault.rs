@@ -14,7 +14,7 @@ pub use super::vault_audit::AuditFilter;
 use super::{CommandError, Outcome, Progress};
 use crate::timestamp::timestamp;
 
-/// Longer than what is said about a recovery key.
+/// An upper bound of the text around a recovery key, in bytes.
 const TEXT_BYTES: usize = 1024;
 
 /// What can be done to the vault as a whole.
@@ -62,7 +62,7 @@ pub enum VaultCommand {
 }
 
 impl VaultCommand {
-    /// Whether it changes the store. A backup of no store, and a check, would say nothing.
+    /// Whether the command changes the store, so that a missing store is created for it.
     pub(super) fn writes(&self) -> bool {
         match self {
             Self::Verify | Self::Backup { .. } | Self::Restore { .. } | Self::Audit(_) => false,
@@ -141,7 +141,8 @@ pub(super) fn carry_out(
             let made = store.new_recovery_key(progress)?;
             let key = std::str::from_utf8(made.key.expose()).unwrap_or_default();
             let document = json!({"recovery_key_id": made.id.to_string(), "recovery_key": key});
-            // Never grows: what is left behind by growing would not be wiped with the outcome.
+            // The buffer does not grow: a buffer that grows would leave a copy of the key that is
+            // not wiped.
             let mut text = String::with_capacity(TEXT_BYTES + key.len());
             let written = write!(
                 text,
@@ -233,7 +234,7 @@ fn rotate_root(
     Ok(Outcome { document, text })
 }
 
-/// What a restored backup amounts to.
+/// The output of `vault restore`.
 pub(crate) fn restored(file: &std::path::Path, done: &RestoreSummary) -> Outcome {
     let document = json!({
         "file": file, "store_id": done.store.to_string(), "root_key_id": done.root_key.to_string(),

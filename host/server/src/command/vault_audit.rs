@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{CommandError, Outcome};
 use crate::timestamp::timestamp;
 
-/// Audit records that are read for one answer.
+/// Audit records that are read for one reply.
 const PAGE: usize = 1000;
 
 /// Which records of the audit log to print.
@@ -27,14 +27,15 @@ pub struct AuditFilter {
     pub day: Option<String>,
 }
 
-/// The filter as it is applied.
+/// The parsed filter.
 struct Filter<'f> {
     action: Option<&'f str>,
     key: Option<String>,
     day: Option<UsageDay>,
 }
 
-/// The records after `since`, as many as one answer reads. `next` is where the following page begins, null at the end.
+/// One page of records after `since`. `next` is the number after which the next page begins, null
+/// at the end of the log.
 pub(super) fn page(wanted: &AuditFilter, store: &Store) -> Result<Outcome, CommandError> {
     let filter = Filter::parse(wanted)?;
     let records = store.audit_records(wanted.since, PAGE)?;
@@ -61,7 +62,7 @@ impl<'f> Filter<'f> {
         Ok(Self { action: wanted.action.as_deref(), key: key.transpose()?, day: day.transpose()? })
     }
 
-    /// The record as it is shown, with the entries that are meant; `None` when there is none.
+    /// The record with the matching entries; `None` if no entry matches.
     fn apply(&self, record: &AuditRecord) -> Option<Value> {
         if self.day.is_some_and(|day| UsageDay::of_ms(record.at_ms) != day) {
             return None;
@@ -81,7 +82,7 @@ impl<'f> Filter<'f> {
         Some(shown.into())
     }
 
-    /// Drops the entries that are not meant; false when that leaves none.
+    /// Removes the entries that do not match; false if none is left.
     fn keep_meant(&self, entries: &mut Value) -> bool {
         if self.action.is_none() && self.key.is_none() {
             return true;
@@ -98,7 +99,8 @@ impl<'f> Filter<'f> {
     }
 }
 
-/// Whether a key is named anywhere in an entry: as who asked, or as what was changed. Its id is random.
+/// Whether an entry mentions a key anywhere, as its actor or as its object. A match by accident is
+/// not possible, because key ids are random.
 fn mentions(value: &Value, key: &str) -> bool {
     match value {
         Value::String(text) => text == key,

@@ -76,7 +76,7 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Out
             Ok(Outcome { document: document(&workspace), text })
         }
         WorkspaceCommand::List => Ok(list(store)),
-        // The question was asked in the process where the command was typed.
+        // The confirmation question was already asked by the operator's process.
         WorkspaceCommand::Delete { workspace, yes: _ } => delete(workspace, store),
         WorkspaceCommand::Set { workspace, programme, vault_writes } => {
             let id = store.directory().find_workspace(workspace)?.id;

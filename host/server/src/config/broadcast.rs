@@ -1,5 +1,5 @@
-//! `[[broadcast]]`: destinations that are told of finished requests. A `url` is the operator's grant of that one
-//! origin, as a provider's `base_url` is.
+//! `[[broadcast]]`: request export, the destinations that receive a record of each finished
+//! request. Like a provider's `base_url`, a `url` is the operator's grant of that one origin.
 
 use cofferdam_egress::{CredentialError, EgressConfig, Origin, Placement, is_credential_header};
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
@@ -9,29 +9,26 @@ use super::document::{Table, Value};
 use super::providers::key_source;
 use super::{KeySource, Place};
 
-/// The most destinations: each has a queue and a worker.
+/// The maximum number of destinations: each has a queue and a worker.
 const DESTINATIONS_MAX: usize = 16;
-/// Where collectors of OpenTelemetry take spans, below their base URL.
+/// The path below the base URL where OpenTelemetry collectors accept spans.
 const SPANS_PATH: &str = "v1/traces";
 
-/// One destination.
 #[derive(Debug, Clone)]
 pub struct Broadcast {
-    /// Unique among the destinations.
     pub name: String,
-    /// How it is told.
+    /// The protocol and encoding.
     pub kind: DestinationKind,
-    /// Where it is; absent where the file has a mistake.
+    /// `None` only after a mistake in the file was reported.
     pub origin: Option<Origin>,
-    /// What is appended to the origin's path.
+    /// Appended to the origin's path.
     pub path: String,
-    /// Its credential, and the place in the file that names it.
+    /// The source of its credential, and the position in the file.
     pub key: Option<(KeySource, Place)>,
-    /// Where the credential stands in a request; absent where the file has a mistake.
+    /// The header that carries the credential. `None` only after a mistake in the file was
+    /// reported.
     pub placement: Option<Placement>,
-    /// Further headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Where the destination stands in the file.
     pub place: Place,
 }
 
@@ -81,7 +78,8 @@ fn kind(table: &Table<'_>) -> DestinationKind {
     DestinationKind::Webhook
 }
 
-/// A collector's base URL as it stands; a webhook's cut before its last segment, for that is what is asked for.
+/// The origin and path of a destination. A collector's base URL is the origin. A webhook's URL is
+/// split before its last segment, so that joining the two gives exactly the URL that was written.
 fn url(
     table: &Table<'_>,
     kind: DestinationKind,
@@ -102,7 +100,8 @@ fn url(
             }
         },
     };
-    // What is secret in one is safe as a `key` only.
+    // A secret must not be in the file; it belongs in the variable or vault secret that `key`
+    // names.
     if written.value.contains('?') {
         written.reject("a query is not allowed in the URL");
         return (None, String::new());
@@ -116,7 +115,7 @@ fn url(
     (origin, path.to_owned())
 }
 
-/// A URL up to its last segment, and that segment with the slash that may end it.
+/// Splits a URL before its last segment, which includes a trailing slash.
 fn last_segment(url: &str) -> Option<(&str, &str)> {
     let path_start = url.find("://")? + 3;
     let end = url.trim_end_matches('/').rfind('/').filter(|slash| *slash >= path_start)?;
@@ -148,7 +147,8 @@ fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
         Some(headers) if headers.iter().any(|(name, _)| is_credential_header(name.as_str())) => {
             written.reject("a credential does not belong in this file: use `key` and `key_header`");
         }
-        // What may not carry a credential steers the request or says who asks.
+        // The remaining headers that cannot carry a credential control the request itself, such as
+        // `host`.
         Some(headers) if headers.iter().any(|(name, _)| Placement::parse(name.as_str(), "{}").is_err()) => {
             written.reject("names a header that is not the operator's to set");
         }

@@ -1,7 +1,6 @@
-//! Reading TOML with positions. A [`Table`] hands out typed values; what is
-//! wrong or unknown is noted with its place, and reading goes on with the
-//! default, so that one run reports every mistake. Defaults come from `keys`:
-//! there is no second place that could disagree with the README.
+//! Reads TOML with positions. A [`Table`] returns typed values. Wrong types and unknown keys are
+//! recorded with their position, and reading goes on with the default, so that one run reports
+//! every mistake. The defaults come from `keys`, which also generates `docs/configuration.md`.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,28 +12,25 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::keys::{self, Default};
 
-/// What the parser says about a key that stands there twice.
+/// The parser's message for a key that is given twice.
 const DUPLICATE_KEY: &str = "duplicate key";
 
-/// Where something stands in a configuration file.
+/// A position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file.
     pub file: PathBuf,
-    /// From 1.
+    /// Counted from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// In characters, counted from 1.
     pub column: usize,
     /// The full key, such as `providers[0].base_url`.
     pub key: String,
 }
 
-/// One mistake in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
     pub place: Place,
-    /// What, as a sentence without a final dot.
+    /// A sentence without a final period.
     pub message: String,
 }
 
@@ -46,7 +42,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A parsed file and the mistakes found so far.
 pub(super) struct Document<'t> {
     text: &'t str,
     file: &'t Path,
@@ -55,13 +50,13 @@ pub(super) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses the syntax only.
+    /// Parses the syntax only; keys and values are checked when they are read.
     pub(super) fn parse(text: &'t str, file: &'t Path) -> Result<Self, Problem> {
         let root = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             let (line, column) = position(text, span.start);
             let message = error.message().trim().replace('\n', ", ");
-            // The one mistake of syntax that is about a key, which is what its span covers.
+            // A duplicate key is the only syntax error whose span is exactly the key.
             let key = if message == DUPLICATE_KEY { text.get(span).unwrap_or_default() } else { "" };
             let place = Place { file: file.to_path_buf(), line, column, key: key.to_owned() };
             Problem { place, message }
@@ -69,7 +64,7 @@ impl<'t> Document<'t> {
         Ok(Self { text, file, root, problems: RefCell::default() })
     }
 
-    /// The top of the file, its keys checked.
+    /// The top-level table. Its keys are checked.
     pub(super) fn root(&self) -> Table<'_> {
         let table = Table {
             document: self,
@@ -82,16 +77,16 @@ impl<'t> Document<'t> {
         table
     }
 
-    /// The directory that relative paths in the file start from.
+    /// The directory to which relative paths in the file refer.
     pub(super) fn directory(&self) -> &'t Path {
         self.file.parent().unwrap_or_else(|| Path::new(""))
     }
 
-    /// Everything noted, in the order of the file, once for each place.
+    /// All mistakes in the order of the file, one for each position.
     pub(super) fn problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (problem.place.line, problem.place.column));
-        // What follows from a mistake at the same place is no second mistake.
+        // Further messages about the same position follow from the first one.
         problems.dedup_by(|later, first| later.place == first.place);
         problems
     }
@@ -102,18 +97,18 @@ impl<'t> Document<'t> {
     }
 }
 
-/// One table of the file, or its absence: then every key has its default.
+/// One table of the file. An absent table has no entries, so every key has its default.
 pub(super) struct Table<'a> {
     document: &'a Document<'a>,
-    /// How `keys` spells the table: `models[].endpoints[]`.
+    /// The path as `keys` writes it: `models[].endpoints[]`.
     pattern: String,
-    /// How the file's reader would: `models[0].endpoints[1]`.
+    /// The path for people: `models[0].endpoints[1]`.
     path: String,
     span: Range<usize>,
     entries: Option<&'a DeTable<'a>>,
 }
 
-/// A value that was read, with what is needed to complain about it.
+/// A value with its position, for error messages.
 pub(super) struct Value<'a, T> {
     pub(super) value: T,
     document: &'a Document<'a>,
@@ -122,20 +117,19 @@ pub(super) struct Value<'a, T> {
 }
 
 impl<T> Value<'_, T> {
-    /// Notes a mistake at this value.
+    /// Records a mistake at this value.
     pub(super) fn reject(&self, message: impl Into<String>) {
         let place = self.place();
         self.document.problems.borrow_mut().push(Problem { place, message: message.into() });
     }
 
-    /// Where this value stands.
     pub(super) fn place(&self) -> Place {
         self.document.place(&self.span, &self.path)
     }
 }
 
 impl<'a> Table<'a> {
-    /// The table `key`, its keys checked.
+    /// The table `key`. Its keys are checked.
     pub(super) fn table(&self, key: &str) -> Table<'a> {
         let found = self.find(key);
         let (span, entries) = match found {
@@ -159,7 +153,6 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// The tables of the array `key`.
     pub(super) fn tables(&self, key: &str) -> Vec<Table<'a>> {
         let mut tables = Vec::new();
         for (index, value) in self.array(key).into_iter().flatten().enumerate() {
@@ -177,7 +170,7 @@ impl<'a> Table<'a> {
         tables
     }
 
-    /// The tables below this one whose names the operator chooses: `[plugins.NAME]`.
+    /// The tables whose names the operator chooses, such as `[plugins.NAME]`.
     pub(super) fn named_tables(&self) -> Vec<(String, Table<'a>)> {
         let mut tables = Vec::new();
         for (name, value) in self.entries.into_iter().flatten() {
@@ -195,12 +188,12 @@ impl<'a> Table<'a> {
         tables
     }
 
-    /// A text, when given or by default.
+    /// A text: the given value or the default.
     pub(super) fn text(&self, key: &str) -> Option<Value<'a, String>> {
         self.read(key, "a text", |value| value.as_str().map(str::to_owned))
     }
 
-    /// A text that must be given.
+    /// A required text; empty after its absence was recorded as a mistake.
     pub(super) fn required_text(&self, key: &str) -> Value<'a, String> {
         self.text(key).unwrap_or_else(|| {
             if self.find(key).is_none() {
@@ -210,12 +203,12 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// True or false, false when nothing says otherwise.
+    /// A boolean; false without a value and a default.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.read(key, "true or false", |value| value.as_bool()).is_some_and(|read| read.value)
     }
 
-    /// A whole number inside `range`, when given or by default.
+    /// A whole number inside `range`: the given value or the default.
     pub(super) fn integer(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let read = self.read(key, "a whole number", |value| {
             let integer = value.as_integer()?;
@@ -228,7 +221,7 @@ impl<'a> Table<'a> {
         inside
     }
 
-    /// A number of at least 0, whole or not, when given or by default.
+    /// A finite number of at least 0: the given value or the default.
     pub(super) fn amount(&self, key: &str) -> Option<Value<'a, f64>> {
         let read = self.read(key, "a number", |value| {
             let written = value.as_float().map(toml::de::DeFloat::as_str);
@@ -241,7 +234,7 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// A list of texts, empty when nothing says otherwise.
+    /// A list of texts, empty if absent.
     pub(super) fn texts(&self, key: &str) -> Vec<Value<'a, String>> {
         let mut texts = Vec::new();
         for (index, value) in self.array(key).into_iter().flatten().enumerate() {
@@ -255,7 +248,7 @@ impl<'a> Table<'a> {
         texts
     }
 
-    /// A list of port numbers, when given.
+    /// A list of port numbers, if given.
     pub(super) fn ports(&self, key: &str) -> Option<Vec<u16>> {
         let mut ports = Vec::new();
         for (index, value) in self.array(key)?.iter().enumerate() {
@@ -271,7 +264,7 @@ impl<'a> Table<'a> {
         Some(ports)
     }
 
-    /// The names directly in this table with their values read as lists of texts.
+    /// The keys of this table, with their values read as lists of texts.
     pub(super) fn lists_by_name(&self) -> Vec<(Value<'a, String>, Vec<Value<'a, String>>)> {
         let mut lists = Vec::new();
         for (name, _) in self.entries.into_iter().flatten() {
@@ -283,7 +276,7 @@ impl<'a> Table<'a> {
         lists
     }
 
-    /// The names directly in this table.
+    /// The keys of this table.
     pub(super) fn names(&self) -> Vec<Value<'a, String>> {
         let names = self.entries.into_iter().flatten();
         names
@@ -296,13 +289,13 @@ impl<'a> Table<'a> {
             .collect()
     }
 
-    /// The value of `key` as JSON, an empty object when absent.
+    /// The value of `key` as JSON; an empty object if absent.
     pub(super) fn json(&self, key: &str) -> serde_json::Value {
         self.find(key)
             .map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
     }
 
-    /// The elements of the list `key` as JSON, each where it stands.
+    /// The elements of the list `key` as JSON, each with its position.
     pub(super) fn jsons(&self, key: &str) -> Vec<Value<'a, serde_json::Value>> {
         let path = keys::join(&self.path, key);
         let elements = self.array(key).into_iter().flatten().enumerate();
@@ -316,12 +309,12 @@ impl<'a> Table<'a> {
             .collect()
     }
 
-    /// Where relative paths of the file start.
+    /// The directory to which relative paths in the file refer.
     pub(super) fn directory(&self) -> &'a Path {
         self.document.directory()
     }
 
-    /// This table itself as a value to complain about.
+    /// Gives `value` the position of `key`, or of this table if `key` is empty or absent.
     pub(super) fn value<T>(&self, key: &str, value: T) -> Value<'a, T> {
         let path = if key.is_empty() { self.path.clone() } else { keys::join(&self.path, key) };
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
@@ -360,7 +353,7 @@ impl<'a> Table<'a> {
         convert(default.get_ref()).map(|value| self.value(key, value))
     }
 
-    /// Notes keys that do not exist.
+    /// Records keys that do not exist.
     fn check_keys(&self) {
         for (name, _) in self.entries.into_iter().flatten() {
             let pattern = keys::join(&self.pattern, name.get_ref());
@@ -382,7 +375,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Line and column, both from 1, of a byte offset.
+/// Line and column of a byte offset, both counted from 1.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;

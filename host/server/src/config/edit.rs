@@ -1,42 +1,37 @@
-//! Adding grants to a configuration file as somebody wrote it: what is there
-//! stays as it is, comments and spaces included.
+//! Adds grants to a configuration file. Everything else in the file stays as it is, including
+//! comments and spaces.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
-/// Names to grant to one plugin, each as the file will have it.
+/// Names to grant to one plugin, spelled as they will be in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Additions {
-    /// For `hosts`.
     pub(crate) hosts: BTreeSet<String>,
-    /// For `secrets`.
     pub(crate) secrets: BTreeSet<String>,
-    /// For `imports`.
     pub(crate) imports: BTreeSet<String>,
 }
 
-/// A file with the additions in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edited {
-    /// The whole file.
     pub(crate) text: String,
-    /// The lines of `[plugins.NAME]` that changed, as they read now; empty when nothing did.
+    /// The changed lines of `[plugins.NAME]` with their new content; empty if nothing changed.
     pub(crate) lines: String,
 }
 
-/// The file is written in a way that cannot be added to.
+/// The file has a form that cannot be edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not what it should be: run `serve --check`")]
 pub(crate) struct NotEditable(&'static str);
 
-/// Adds to `[plugins.NAME]`, which is made at the end of the file when it is not there.
+/// Adds names to the lists of `[plugins.NAME]`. A missing table is added at the end of the file.
 ///
 /// # Errors
 ///
-/// The text is no TOML, or a table or list on the way is something else. Texts that
-/// were accepted as a configuration never fail.
+/// The text is not valid TOML, or a table or list on the path has another type. A valid
+/// configuration never fails.
 pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edited, NotEditable> {
     let mut document: DocumentMut = text.parse().map_err(|_| NotEditable("the file"))?;
     let is_new = document.get("plugins").and_then(|plugins| plugins.get(plugin)).is_none();
@@ -46,7 +41,7 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
         [("hosts", &additions.hosts), ("secrets", &additions.secrets), ("imports", &additions.imports)];
     for (key, names) in lists {
         if let Some(list) = extend(table, key, names)? {
-            // Writing to a string does not fail.
+            // Writing to a `String` cannot fail.
             writeln!(lines, "{key} = {list}").unwrap_or_default();
         }
     }
@@ -54,11 +49,13 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
         return Ok(Edited { text: text.to_owned(), lines });
     }
     lines.insert_str(0, &format!("[plugins.{plugin}]\n"));
+    // For a new table the lines are appended as text: toml_edit would put the table before a
+    // comment at the end of the file.
     let appended = Some(append(text, &lines)).filter(|text| is_new && text.parse::<DocumentMut>().is_ok());
     Ok(Edited { text: appended.unwrap_or_else(|| document.to_string()), lines })
 }
 
-/// A new table goes after everything that is there, a last comment included.
+/// Appends a new table after everything else, including a comment at the end.
 fn append(text: &str, lines: &str) -> String {
     let between = match text {
         "" => "",
@@ -75,7 +72,7 @@ fn plugin_table<'d>(
 ) -> Result<&'d mut dyn TableLike, NotEditable> {
     let plugins = document.entry("plugins").or_insert_with(|| {
         let mut table = Table::new();
-        // Only its tables have a header of their own.
+        // An implicit table has no `[plugins]` header of its own.
         table.set_implicit(true);
         Item::Table(table)
     });
@@ -89,7 +86,7 @@ fn plugin_table<'d>(
     table.as_table_like_mut().ok_or(NotEditable("plugins.NAME"))
 }
 
-/// Adds names to a list; the list as it reads then, if one was missing.
+/// Adds names to a list. Returns the new list if a name was missing.
 fn extend(
     table: &mut dyn TableLike,
     key: &'static str,
@@ -115,12 +112,13 @@ fn extend(
     Ok(Some(format!("[{}]", quoted.join(", "))))
 }
 
-/// Host names have several spellings; those of secrets and imports are told apart by case.
+/// Compares names ignoring case and a final dot, which host names may differ in. Names of secrets
+/// and imports are always lower case.
 fn is_same(there: &str, name: &str) -> bool {
     there.strip_suffix('.').unwrap_or(there).eq_ignore_ascii_case(name)
 }
 
-/// Adds a name, on a line of its own where the others are.
+/// Adds a name on a line of its own if the other names have their own lines.
 fn push(list: &mut Array, name: &str) {
     let before = list.iter().last().and_then(|value| value.decor().prefix()).and_then(|text| text.as_str());
     let own_line = before.map(|text| text.rsplit_once('\n').map_or("", |(_, indent)| indent).to_owned());
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_made_where_there_is_none() {
+    fn missing_table_is_appended() {
         let all = Additions {
             hosts: ["b.test".to_owned(), "a.test".to_owned()].into(),
             secrets: ["k".to_owned()].into(),
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_as_it_is_written() {
+    fn existing_lines_stay_as_they_are() {
         let text = "# mine\n[plugins.t]   # this one\nhosts = ['a.test',  \"B.test.\"] # two\nmemory_mib = 5\n\n[limits]\nstreams=5\n";
         let edited = add(text, "t", &hosts(&["b.test", "c.test"])).unwrap();
         assert_eq!(edited.text, text.replace("\"B.test.\"]", "\"B.test.\", \"c.test\"]"));
@@ -169,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn names_on_lines_of_their_own_stay_so() {
+    fn new_name_gets_its_own_line_like_the_others() {
         let text = "[plugins.t]\nhosts = [\n  # first\n  \"a.test\",\n]\n";
         let edited = added(text, &hosts(&["b.test"]));
         assert!(edited.contains("  # first\n  \"a.test\",\n  \"b.test\""), "{edited}");
     }
 
     #[test]
-    fn nothing_changes_when_all_is_there() {
+    fn nothing_changes_if_all_names_exist() {
         let text = "plugins = { t = { hosts = [\"A.test\"] } }";
         let edited = add(text, "t", &hosts(&["a.test"])).unwrap();
         assert_eq!((edited.text.as_str(), edited.lines.as_str()), (text, ""));
     }
 
     #[test]
-    fn every_way_to_write_a_table_is_added_to() {
+    fn tables_in_every_toml_form_can_be_extended() {
         for text in [
             "plugins = { t = { hosts = [\"a.test\"] } }\n",
             "plugins = { u = { hosts = [] } }\n",
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_something_else_are_refused() {
+    fn files_with_other_types_are_refused() {
         for text in ["plugins = 1", "[plugins]\nt = 1", "[plugins.t]\nhosts = 1", "[plugins"] {
             assert!(add(text, "t", &hosts(&["a.test"])).is_err(), "{text}");
         }

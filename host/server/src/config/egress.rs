@@ -1,4 +1,4 @@
-//! `[egress]`: what guests' own requests may reach, and how names resolve.
+//! `[egress]`: which addresses requests of guests may reach, and how names are resolved.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use cofferdam_egress::{EgressConfig, are_roots};
 use super::document::Table;
 use super::server::is_host_name;
 
-/// A file of root certificates is not longer than this.
+/// The maximum size of a file of root certificates.
 const ROOTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 pub(super) fn read(table: &Table<'_>, connect_timeout: Duration) -> EgressConfig {
@@ -27,7 +27,7 @@ pub(super) fn read(table: &Table<'_>, connect_timeout: Duration) -> EgressConfig
         allow_plaintext_loopback: table.flag("allow_plaintext_loopback"),
         resolve: resolve(table),
         nameservers: nameservers(table),
-        // Told by `serve`, whose command line decides where it listens.
+        // Set by `serve`, because the command line can change the addresses.
         own_ports: Vec::new(),
         connect_timeout,
     }

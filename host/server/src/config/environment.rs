@@ -1,6 +1,6 @@
-//! Credentials named `env:NAME`. Each variable is read once and taken out of the
-//! process environment, so that nothing this process starts inherits it; a
-//! reloaded configuration finds it here again.
+//! Credentials from variables (`env:NAME`). Each variable is read once and removed from the process
+//! environment, so that child processes do not inherit it. A reloaded configuration finds the value
+//! here.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,19 +10,16 @@ use cofferdam_store::Secret;
 use super::{Config, ConfigError, KeySource, Place, Problem};
 use crate::hygiene;
 
-/// Whose credential it is.
+/// The owner of a credential.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
-    /// The provider with this name.
     Provider(String),
-    /// The broadcast destination with this name.
     Broadcast(String),
 }
 
-/// Credentials from the environment.
 pub type Credentials = BTreeMap<Of, Secret>;
 
-/// Every variable that a configuration names: whose it is, its name, and the place that names it.
+/// Every variable that a configuration names: its owner, its name, and the position in the file.
 fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &Place)> {
     let providers = config.providers.iter().map(|it| (Of::Provider(it.name.clone()), &it.key));
     let destinations = config.broadcast.iter().map(|it| (Of::Broadcast(it.name.clone()), &it.key));
@@ -32,7 +29,7 @@ fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &Place)> {
     })
 }
 
-/// What has been read so far.
+/// The values that were read so far.
 #[derive(Default)]
 pub struct Environment {
     taken: Mutex<BTreeMap<String, Secret>>,
@@ -40,15 +37,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// For looking at a configuration without sending anything: no credential is
-    /// read, and none is missing.
+    /// An environment for commands that send nothing: no credential is read, so none can be
+    /// missing.
     #[must_use]
     pub fn offline() -> Self {
         Self { offline: true, ..Self::default() }
     }
 
-    /// Takes every variable that the configuration names out of the process
-    /// environment. To be called while the process has one thread.
+    /// Removes every variable that the configuration names from the process environment and keeps
+    /// its value. Must be called before other threads use the environment.
     pub fn take(&self, config: &Config) {
         for (_, name, _) in variables(config) {
             if let Some(value) = hygiene::take_variable(name) {
@@ -57,13 +54,13 @@ impl Environment {
         }
     }
 
-    /// The credential of each provider and destination that has one. A name that
-    /// a reloaded configuration brings is read, but stays in the environment:
-    /// removing it is not safe once there are threads.
+    /// The credentials of providers and destinations. A variable that only a reloaded configuration
+    /// names is read, but stays in the environment: removing it is not safe while other threads
+    /// run.
     ///
     /// # Errors
     ///
-    /// Every variable that is missing or empty, with the place that names it.
+    /// Every variable that is missing or empty, with its position in the file.
     pub fn credentials(&self, config: &Config) -> Result<Credentials, ConfigError> {
         let mut credentials = Credentials::new();
         if self.offline {
@@ -72,7 +69,7 @@ impl Environment {
         let taken = self.lock();
         let mut problems = Vec::new();
         for (of, name, place) in variables(config) {
-            // Each configuration has its own copy: a credential is consumed by the header it becomes.
+            // Each configuration gets a copy: a credential is consumed when it becomes a header.
             let value = match taken.get(name) {
                 Some(secret) => Some(Secret::new(secret.expose().to_vec())),
                 None => std::env::var(name).ok().map(|value| Secret::new(value.into_bytes())),

@@ -1,33 +1,29 @@
-//! Every key of `cofferdam.toml` with its default and unit. The reader takes the
-//! defaults from here, a test compares the README with it, and a key that is not
-//! here does not exist.
+//! Every key of `cofferdam.toml` with its default and unit. The reader takes the defaults from this
+//! list, a test compares the documentation with it, and a key that is not in it is an error.
 
-/// The part of a pattern that stands for a name the operator chooses.
+/// The part of a path that stands for a name chosen by the operator.
 pub const ANY_NAME: &str = "NAME";
 
-/// What a key is when the file does not set it.
+/// The default of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// This TOML value.
     Is(&'static str),
-    /// Nothing: what the key asks for does not happen.
+    /// No value; what the key configures does not happen.
     Absent,
-    /// The table is not acceptable without it.
+    /// The key must be given.
     Required,
-    /// Described here, because it depends on where the data directory is.
+    /// A description, because the value depends on the data directory.
     Described(&'static str),
 }
 
-/// One key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Its full name: `[]` stands for any element, `NAME` for any name.
+    /// The full name: `[]` stands for any element, `NAME` for any name.
     pub path: &'static str,
-    /// Its default.
     pub default: Default,
-    /// What its value counts or is.
+    /// The unit or kind of the value.
     pub unit: &'static str,
-    /// What it does, in one sentence without a final dot.
+    /// The meaning, as a sentence without a final period.
     pub about: &'static str,
 }
 
@@ -45,7 +41,7 @@ const fn required(path: &'static str, unit: &'static str, about: &'static str) -
 
 const PRICE: &str = "dollars per million tokens";
 
-/// All of them, in the order of the README.
+/// All keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8080\"", "address", "Where clients connect; port 0 takes a free one"),
     key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
@@ -321,13 +317,12 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
-/// The key of that pattern.
 #[must_use]
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// True for the name of a table that holds keys, such as `models[]` or `plugins.NAME`.
+/// Whether this is a table that contains keys, such as `models[]` or `plugins.NAME`.
 pub(super) fn is_table(pattern: &str) -> bool {
     KEYS.iter().any(|key| {
         let rest = key.path.strip_prefix(pattern);
@@ -336,17 +331,17 @@ pub(super) fn is_table(pattern: &str) -> bool {
         || is_free(pattern)
 }
 
-/// Tables whose content is the operator's own.
+/// Tables whose keys the operator chooses.
 fn is_free(pattern: &str) -> bool {
     pattern.starts_with("egress.resolve.") || pattern.starts_with("models[].endpoints[].hosted_tool_prices.")
 }
 
-/// `table.key`, or `key` at the top.
+/// `table.key`, or `key` at the top level.
 pub(super) fn join(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
-/// The complaint about a key that does not exist, with the nearest one that does.
+/// The message for an unknown key. It suggests the most similar known key, or lists all.
 pub(super) fn unknown(table: &str, name: &str) -> String {
     let mut nearest: Option<(usize, &str)> = None;
     for known in names_in(table) {
@@ -371,8 +366,9 @@ fn names_in(table: &str) -> Vec<&'static str> {
     rest.filter_map(|rest| rest.split(['.', '[']).next()).collect()
 }
 
-/// How many letters to insert, remove or replace to get from one to the other.
+/// The Levenshtein distance.
 fn distance(left: &str, right: &str) -> usize {
+    // Cell `n` is the distance from the part of `left` read so far to the first `n` letters of `right`.
     let mut row: Vec<usize> = (0..=right.chars().count()).collect();
     for (index, a) in left.chars().enumerate() {
         let mut diagonal = index;
@@ -390,7 +386,7 @@ fn distance(left: &str, right: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// The table of the README.
+/// The table of the documentation, generated from [`KEYS`].
 #[must_use]
 pub fn markdown() -> String {
     let mut table = "| Key | Default | Unit | Meaning |\n|---|---|---|---|\n".to_owned();

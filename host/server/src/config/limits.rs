@@ -1,45 +1,39 @@
-//! `[limits]`: how much may happen at once.
+//! `[limits]`: how much the host does at the same time.
 
 use super::document::Table;
 
-/// The most that a limit of keys and workspaces can be.
+/// The maximum of the limits for which 0 means no limit.
 const FIGURE_MAX: u64 = u32::MAX as u64;
 
-/// The most items that an operator can allow: a body holds about a million values and keys.
+/// The maximum of `items_max`. A body of the maximum length has about a million values.
 const ITEMS_MAX_MAX: u64 = 100_000;
 
-/// What the host takes on at the same time, and in one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Open client connections.
     pub connections: usize,
-    /// Open connections of one address; 0 is no limit.
+    /// Open connections of one address; 0 means no limit.
     pub connections_per_address: usize,
-    /// Running responses.
     pub streams: usize,
-    /// Items of one request's `input`.
+    /// Items in the `input` of one request.
     pub items_max: usize,
-    /// What one key and one workspace may ask for.
+    /// The rate limits of keys and workspaces.
     pub pace: Pace,
 }
 
-/// What one key and one workspace may ask for; 0 is no limit.
+/// Rate and concurrency limits of keys and workspaces; 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Requests of one key in a minute.
     pub requests_per_minute: u64,
-    /// Tokens of one key in a minute, input and output.
+    /// Input and output tokens of one key.
     pub tokens_per_minute: u64,
-    /// Requests of one workspace in a minute.
     pub workspace_requests_per_minute: u64,
-    /// Tokens of one workspace in a minute, input and output.
+    /// Input and output tokens of one workspace.
     pub workspace_tokens_per_minute: u64,
-    /// Requests of one key at the same time.
     pub concurrent_per_key: u64,
 }
 
 impl Pace {
-    /// No limit at all.
     pub const UNLIMITED: Self = Self {
         requests_per_minute: 0,
         tokens_per_minute: 0,

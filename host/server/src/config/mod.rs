@@ -1,8 +1,7 @@
-//! The operator's configuration: `cofferdam.toml` as written becomes a checked
-//! [`Config`], once, before anything starts. Every section has its file; the
-//! names, defaults and units of all keys stand in `keys`, which also makes the
-//! table of the README. A mistake is reported with file, line, column and key,
-//! and all mistakes of a file are reported together.
+//! The operator's configuration. `cofferdam.toml` is parsed and checked into a [`Config`] once,
+//! before anything starts. Each section has its file; names, defaults and units of all keys are in
+//! `keys`, from which the documentation is generated. All mistakes of a file are reported together,
+//! each with file, line, column and key.
 
 mod broadcast;
 mod document;
@@ -42,54 +41,43 @@ pub use timeouts::Timeouts;
 pub use vault::Vault;
 pub use workspaces::{Workspace, WorkspaceName};
 
-/// What `--config` defaults to inside the data directory.
+/// The default of `--config`, inside the data directory.
 const FILE_NAME: &str = "cofferdam.toml";
 
-/// A checked configuration. Values of one section never depend on another file
-/// or on the environment; credentials are named here and read by [`Environment`].
+/// A checked configuration. It only names the credentials of providers and destinations;
+/// [`Environment`] reads them.
 #[derive(Debug)]
 pub struct Config {
-    /// Where the listeners are and what region this host reports.
     pub server: Server,
-    /// How long anything may take.
     pub timeouts: Timeouts,
-    /// How much may happen at once.
     pub limits: Limits,
-    /// What the host does by itself when endpoints fail.
     pub routing: Routing,
-    /// The root key, and what clients may ask of the vault.
     pub vault: Vault,
-    /// How the store treats the disk that it lies on.
     pub store: Store,
-    /// What may leave the machine.
+    /// Rules for outbound requests.
     pub egress: cofferdam_egress::EgressConfig,
-    /// Upstream services, in the order of the file.
+    /// Providers, in the order of the file.
     pub providers: Vec<Provider>,
     /// The catalog, in the order of the file.
     pub models: Vec<Model>,
-    /// Templates that requests name.
     pub prompts: Prompts,
-    /// Who is told of finished requests, in the order of the file.
+    /// Destinations of request export, in the order of the file.
     pub broadcast: Vec<Broadcast>,
-    /// What the operator grants to plugins, by plugin name.
+    /// Grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
-    /// Where each of these stands in the file.
+    /// The position of each grant in the file.
     pub plugin_places: BTreeMap<String, Place>,
-    /// What the requests of workspaces have without asking, in the order of the file.
+    /// Plugin defaults of workspaces, in the order of the file.
     pub workspaces: Vec<Workspace>,
 }
 
-/// Why there is no configuration.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The file could not be read.
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// What the system said.
         cause: std::io::Error,
     },
-    /// The file says something it may not say.
+    /// The text has mistakes; the list is never empty.
     Invalid(Vec<Problem>),
 }
 
@@ -108,12 +96,12 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Reads `file`, or `cofferdam.toml` of the data directory when it exists, or
-    /// takes the defaults.
+    /// Reads `file`, or `cofferdam.toml` in the data directory if it exists. Without a file all
+    /// keys have their defaults.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or is not acceptable.
+    /// The file cannot be read or is not valid.
     pub fn load(file: Option<&Path>, data: &Path) -> Result<Self, ConfigError> {
         let path = Self::path(file, data);
         if file.is_none() && !path.exists() {
@@ -124,18 +112,17 @@ impl Config {
         Self::parse(&text, &path, data)
     }
 
-    /// The file that [`Config::load`] reads, whether it exists or not.
     #[must_use]
     pub fn path(file: Option<&Path>, data: &Path) -> PathBuf {
         file.map_or_else(|| data.join(FILE_NAME), Path::to_path_buf)
     }
 
-    /// Checks the text of a configuration file. Relative paths in it are relative
-    /// to the directory of `path`.
+    /// Checks the text of a configuration file. Relative paths in it refer to the directory of
+    /// `path`.
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, in the order of the sections.
+    /// Every mistake in the text, in the order of the file.
     pub fn parse(text: &str, path: &Path, data: &Path) -> Result<Self, ConfigError> {
         let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
         let root = document.root();
@@ -164,8 +151,7 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid(problems)) }
     }
 
-    /// True when the file names neither a provider nor a model: then the catalog
-    /// holds the embedded demo.
+    /// Whether the file names no provider and no model. The catalog then holds the built-in demo.
     #[must_use]
     pub fn is_demo(&self) -> bool {
         self.providers.is_empty() && self.models.is_empty()

@@ -1,5 +1,5 @@
-//! `[[models]]`: the catalog as the operator writes it. Prices become whole
-//! pico-dollars per token here, so that nothing behind computes with fractions.
+//! `[[models]]`: the catalog as written by the operator. Prices are converted to whole pico-dollars
+//! per token here, so that no later code calculates with fractions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,81 +9,69 @@ use super::document::Table;
 use super::timeouts::LONGEST_MS;
 use super::{Place, Provider};
 
-/// What a model is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelKind {
-    /// Responses.
     Responses,
-    /// Embeddings.
     Embeddings,
 }
 
-/// Whether a provider collects what it is sent.
+/// Whether a provider collects the data it receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DataCollection {
-    /// It may.
     #[default]
     Allow,
-    /// It does not.
     Deny,
 }
 
-/// One model of the catalog.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// What clients ask for, `vendor/name`.
+    /// The model id in requests, `vendor/name`.
     pub id: String,
-    /// What it is asked for.
     pub kind: ModelKind,
-    /// Tokens of input and output together.
+    /// The maximum of input and output tokens together.
     pub context_length: Option<u32>,
-    /// Where it is served, in order of preference.
+    /// In order of preference.
     pub endpoints: Vec<Endpoint>,
-    /// Where it stands in the file.
     pub place: Place,
 }
 
-/// One place that serves a model. Prices are in pico-dollars per token.
+/// A provider's offer of a model. Prices are in pico-dollars per token unless noted.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     /// The name of a configured provider.
     pub provider: String,
-    /// What the provider calls the model.
+    /// The provider's name for the model.
     pub model: String,
-    /// Price of input.
     pub input: u64,
-    /// Price of output.
     pub output: u64,
-    /// Price of input read from the cache, when it has its own.
+    /// The price of input tokens read from the provider's cache; `None` means the price of input.
     pub cached_input: Option<u64>,
-    /// Price of input written to the cache, when it has its own.
+    /// The price of input tokens written to the provider's cache; `None` means the price of input.
     pub cache_write: Option<u64>,
-    /// Price of reasoning, when it has its own.
+    /// The price of reasoning tokens; `None` means the price of output.
     pub reasoning: Option<u64>,
-    /// Pico-dollars for one image that is made.
+    /// Pico-dollars per generated image.
     pub image: Option<u64>,
-    /// The longest output in tokens.
+    /// The maximum of output tokens.
     pub max_output: Option<u32>,
-    /// How long its first event may take, or the head of an answer in one body.
+    /// How long the first event may take, or the head of a response that is not streamed.
     pub first_event: Option<Duration>,
-    /// Request fields and abilities it has; empty when not stated.
+    /// Request fields and abilities that the endpoint supports; empty if not stated.
     pub supports: Vec<String>,
-    /// Types of the provider's own tools that clients may use on the operator's key, each with pico-dollars for a
-    /// call.
+    /// Hosted tools that clients may use on the operator's key, with pico-dollars per call.
     pub hosted_tools: BTreeMap<String, u64>,
-    /// Ids of things stored at the provider that clients may name.
+    /// Ids of objects stored at the provider that clients may name.
     pub hosted_tool_ids: BTreeSet<String>,
-    /// Its service tier, when not the default one.
+    /// The service tier, if it is not the default one.
     pub tier: Option<String>,
     /// Such as `fp8`.
     pub quantization: Option<String>,
-    /// The provider retains nothing.
+    /// Zero data retention: the provider keeps nothing.
     pub zdr: bool,
-    /// Whether the provider collects data.
     pub data_collection: DataCollection,
 }
 
-/// Names that clients may send for a quantization.
+/// The quantizations that clients can select.
 const QUANTIZATIONS: [&str; 12] =
     ["int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8", "fp16", "bf16", "fp32", "unknown"];
 
@@ -112,7 +100,7 @@ pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
     models
 }
 
-/// The embedded demo: what a host without a configuration serves.
+/// The built-in demo, which a host without a configuration serves.
 #[must_use]
 pub fn demo() -> (Vec<Provider>, Vec<Model>) {
     let place = Place { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
@@ -227,20 +215,20 @@ fn data_collection(table: &Table<'_>) -> DataCollection {
     }
 }
 
-/// Dollars per million tokens as pico-dollars per token.
+/// Reads dollars per million tokens as pico-dollars per token.
 fn per_token(table: &Table<'_>, key: &str) -> Option<u64> {
     dollars(table, key, 1e6)
 }
 
-/// An amount times `factor`, rounded. Amounts above a million dollars are
-/// mistakes of the unit.
+/// Reads an amount and multiplies it by `factor`. More than a million dollars is refused, because
+/// it is most likely a wrong unit.
 fn dollars(table: &Table<'_>, key: &str, factor: f64) -> Option<u64> {
     let written = table.amount(key)?;
     if written.value > 1e6 {
         written.reject("more than a million dollars");
         return None;
     }
-    // Between 0 and 1e18: the cast is exact enough and cannot wrap.
+    // The product is between 0 and 1e18, so the cast neither wraps nor loses much precision.
     Some((written.value * factor).round() as u64)
 }
 

@@ -1,5 +1,5 @@
-//! `[plugins.NAME]`: what the operator grants to a plugin beyond the defaults of
-//! its manifest. A plugin gets what its manifest asks for and this allows.
+//! `[plugins.NAME]`: the operator's grants to plugins. A plugin gets what its manifest asks for and
+//! the operator grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -13,10 +13,10 @@ use cofferdam_store::{HostName, SecretName};
 use super::Place;
 use super::document::{Table, Value};
 
-/// Every public host.
+/// Stands for every public host.
 const ANY: &str = "*";
 
-/// The grants, and where each stands.
+/// The grants, and the position of each in the file.
 pub(super) fn read(table: &Table<'_>) -> (BTreeMap<String, OperatorGrant>, BTreeMap<String, Place>) {
     let grants = table.named_tables().into_iter().map(|(name, table)| {
         let place = table.value("", ()).place();
@@ -63,7 +63,8 @@ fn not_a_secret(written: &str) -> &'static str {
     }
 }
 
-/// Secrets of the operator's vault. None of them can be one of the caller's too.
+/// Secrets of the operator's vault. A name in both lists is a mistake, because it would be unclear
+/// whose secret is sent.
 fn operator_secrets(table: &Table<'_>) -> BTreeSet<SecretName> {
     let callers: Vec<String> = table.texts("secrets").into_iter().map(|secret| secret.value).collect();
     let written = table.texts("operator_secrets").into_iter().filter(|secret| {
@@ -76,7 +77,7 @@ fn operator_secrets(table: &Table<'_>) -> BTreeSet<SecretName> {
     names(written, not_a_secret)
 }
 
-/// Parses names, each once, whatever their spelling.
+/// Parses names into a set; different spellings of a name become one entry.
 fn names<'a, T: FromStr + Ord>(
     written: impl Iterator<Item = Value<'a, String>>,
     complaint: impl Fn(&str) -> &'static str,
@@ -136,7 +137,8 @@ fn compile(table: &Table<'_>) -> Compile {
     }
 }
 
-/// Injections of what the same table grants, no two into one place.
+/// Reads the injections. Each must use a granted secret and host, and no two may write to the same
+/// place of a request.
 fn injections(
     table: &Table<'_>,
     hosts: &BTreeSet<HostName>,

@@ -1,10 +1,10 @@
-//! `[[prompts]]`: templates that requests name by `prompt`.
+//! `[[prompts]]`: prompt templates, which requests name in `prompt`.
 
 use cofferdam_engine::request::{PromptRole, PromptTemplate, Prompts};
 
 use super::document::Table;
 
-/// The longest id or version, in bytes.
+/// The maximum length of an id or version, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
 pub(super) fn read(tables: &[Table<'_>]) -> Prompts {
@@ -28,7 +28,7 @@ pub(super) fn read(tables: &[Table<'_>]) -> Prompts {
     Prompts::new(templates)
 }
 
-/// `text` for one developer message, or `messages` for several of any role.
+/// The messages of a template: `text` is one developer message, `messages` are several of any role.
 fn messages(table: &Table<'_>) -> Vec<(PromptRole, String)> {
     let text = table.text("text");
     let written = table.tables("messages");

@@ -1,5 +1,5 @@
-//! `[[providers]]`: the upstream services. A `base_url` is the operator's grant of
-//! that one origin; the rules for it are egress's.
+//! `[[providers]]`: the upstream services. A `base_url` is the operator's grant of that one origin;
+//! the egress crate checks it.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,30 @@ use cofferdam_store::SecretName;
 use super::Place;
 use super::document::{Table, Value};
 
-/// Where a provider's credential comes from.
+/// The source of a provider's credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// This environment variable.
     Env(String),
-    /// This secret of the operator's vault.
     Operator(SecretName),
 }
 
-/// One upstream service.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// Unique among the providers.
     pub name: String,
-    /// The plugin `provider-ADAPTER` speaks its dialect.
+    /// The dialect: the name of its plugin without `provider-`.
     pub adapter: String,
-    /// Where it is; only a provider that answers locally goes without.
+    /// `None` for a provider that sends no requests, such as the demo.
     pub origin: Option<Origin>,
-    /// Its credential, and the place in the file that names it.
+    /// The source of its credential, and the position in the file.
     pub key: Option<(KeySource, Place)>,
-    /// The secret of the caller's vault that wins over `key` when it is bound to
-    /// the origin's host, and the place in the file that names it.
+    /// The secret of the caller's vault that is used instead of `key` if it is bound to the
+    /// origin's host, and the position in the file.
     pub byok: Option<(SecretName, Place)>,
-    /// Fields of `provider.options` that clients may set beside those of the adapter's list.
+    /// Fields of `provider.options` that clients may set in addition to those in the adapter's
+    /// manifest.
     pub options: Vec<String>,
-    /// Values of its field `betas` likewise.
+    /// Values of `betas` that clients may set in addition to those in the adapter's manifest.
     pub betas: Vec<String>,
-    /// Where the provider stands in the file.
     pub place: Place,
 }
 
@@ -70,7 +66,7 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider>
     providers
 }
 
-/// Names, each once in whatever case.
+/// Reads a list of names in which no name appears twice, whatever its case.
 fn names(table: &Table<'_>, key: &str) -> Vec<String> {
     let mut known = BTreeSet::new();
     let written = table.texts(key);
@@ -103,14 +99,14 @@ pub(super) fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
         Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
         Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),
         Some(("operator", name)) => return secret_name(written, name).map(KeySource::Operator),
-        // The text itself is not repeated: it may be a credential in the wrong place.
+        // The text is not repeated in the message: it may be a credential in the wrong place.
         _ => written
             .reject("expected env:NAME or operator:NAME; a credential itself does not belong in this file"),
     }
     None
 }
 
-/// The text is not repeated here either.
+/// The text is not repeated in the message: it may be a credential in the wrong place.
 fn secret_name(written: &Value<'_, String>, name: &str) -> Option<SecretName> {
     name.parse().map_err(|error: cofferdam_store::SecretNameError| written.reject(error.to_string())).ok()
 }

@@ -1,13 +1,13 @@
-//! `[routing]`: what the host does by itself when endpoints fail.
+//! `[routing]`: how the host reacts when endpoints fail.
 
 use super::document::Table;
 
-/// What the host does by itself when endpoints fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routing {
-    /// Endpoints that fail, are limited or do far worse than the others of their model are tried last.
+    /// Try endpoints last that fail, are rate-limited or do far worse than the others of their
+    /// model.
     pub eject: bool,
-    /// A request that every endpoint failed with something that passes is tried again.
+    /// Retry a request after all endpoints have failed, if a failure was temporary.
     pub retry: bool,
 }
 

@@ -6,18 +6,15 @@ use cofferdam_egress::IpRange;
 
 use super::document::Table;
 
-/// Where the host listens and what it says about its place.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// The address of the API.
     pub listen: SocketAddr,
-    /// The address of health checks and metrics.
     pub admin: SocketAddr,
-    /// Host names, lower case, on which vault requests are refused.
+    /// Host names in lower case on which vault requests are refused.
     pub regional_hosts: Vec<String>,
     /// Reported in the routing metadata.
     pub region: Option<String>,
-    /// Whose headers tell the client's address.
+    /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpRange>,
 }
 
@@ -44,7 +41,7 @@ pub(super) fn read(table: &Table<'_>) -> Server {
     Server { listen, admin, regional_hosts, region, trusted_proxies }
 }
 
-/// Whether this can be the name of a host; what else it may be is for others to say.
+/// A quick check that the text is not a URL, an address with a port or a pattern.
 pub(super) fn is_host_name(text: &str) -> bool {
     !text.is_empty() && !text.contains([':', '/', ' ', '*'])
 }

@@ -1,14 +1,14 @@
-//! `[store]`: the disk that the store lies on.
+//! `[store]`: settings about the disk of the store.
 
 use super::document::Table;
 
-/// The most that `free_bytes_min` can be: 1 EiB.
+/// The maximum of `free_bytes_min`: 1 EiB.
 const FREE_BYTES_MAX: u64 = 1 << 60;
 
-/// How the store treats the disk that it lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Store {
-    /// With less free, changes by tenants and requests of prepaid workspaces are refused; 0 refuses nothing.
+    /// With less free disk space, writes by tenants and requests of prepaid workspaces are refused;
+    /// 0 turns the check off.
     pub free_bytes_min: u64,
 }
 

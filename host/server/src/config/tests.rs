@@ -18,7 +18,7 @@ fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     })
 }
 
-/// Line, column, key and message of the only problem of a text.
+/// Line, column, key and message of the only problem in a text.
 fn problem(text: &str) -> (usize, usize, String, String) {
     let problems = parse(text).expect_err(text);
     assert_eq!(problems.len(), 1, "{text}: {problems:?}");
@@ -216,7 +216,7 @@ fn empty_file_is_the_demo_with_all_defaults() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_position() {
     let table = [
         ("[server]\nlisten = 8080", (2, 10, "server.listen"), "expected a text, found a whole number"),
         ("[server]\nlisten = \"localhost\"", (2, 10, "server.listen"), "expected an address with a port"),
@@ -280,7 +280,7 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn files_names_and_listeners_are_looked_at() {
+fn mistakes_in_files_names_and_listeners_are_reported() {
     assert_told(&[
         (
             "[egress]\nroots = [\"/proc/self/comm\"]",
@@ -306,7 +306,7 @@ fn files_names_and_listeners_are_looked_at() {
     ]);
 }
 
-/// Texts with one mistake each: its line, column and key, and part of what is said.
+/// For texts with one mistake each: checks its line, column, key and a part of the message.
 #[track_caller]
 fn assert_told(table: &[(&str, (usize, usize, &str), &str)]) {
     for &(text, (line, column, key), message) in table {
@@ -382,7 +382,7 @@ fn providers_and_models_must_fit_together() {
 }
 
 #[test]
-fn injections_say_what_is_wrong_and_where() {
+fn mistakes_in_injections_are_reported_with_their_position() {
     let granted = "[plugins.x]\nhosts = [\"a.b\"]\nsecrets = [\"k\"]\n";
     let rule = "[[plugins.x.injections]]\nsecret = \"k\"\nhost = \"a.b\"\n";
     let good = format!("{granted}{rule}header = \"X-Key\"\nformat = \"{{}}\"\n");

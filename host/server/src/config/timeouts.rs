@@ -1,30 +1,29 @@
-//! `[timeouts]`: how long anything may take.
+//! `[timeouts]`: time limits of the host.
 
 use std::time::Duration;
 
 use super::document::Table;
 
-/// The longest any of them may be: a day.
+/// The maximum of every timeout: a day.
 pub(super) const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// All waits of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To open a connection to a provider.
+    /// For opening a connection to a provider.
     pub connect: Duration,
-    /// From sending a request for a stream upstream to its first event.
+    /// From sending a streamed request upstream to its first event.
     pub first_event: Duration,
     /// Between two reads from a provider.
     pub idle: Duration,
     /// For a whole response.
     pub total: Duration,
-    /// Between two reads of a client's body.
+    /// Between two reads of a request body.
     pub body_idle: Duration,
-    /// For a client's whole body.
+    /// For a whole request body.
     pub body_total: Duration,
-    /// From the signal to stop on, for running requests to end.
+    /// From the signal to stop until running requests are cut off.
     pub drain: Duration,
-    /// From the signal to stop on, until the listener closes.
+    /// From the signal to stop until the listener closes.
     pub unready: Duration,
 }
 

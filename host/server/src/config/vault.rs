@@ -1,4 +1,4 @@
-//! `[vault]`: the root key, and what clients may ask of the vault.
+//! `[vault]`: the root key, and limits of the vault.
 
 use std::path::Path;
 
@@ -7,35 +7,34 @@ use cofferdam_store::{PassphraseSource, RootKeySource, VaultQuota};
 use super::document::Table;
 use crate::hygiene;
 
-/// The most that any of the limits below can be.
+/// The maximum of the rate limits.
 const PER_MINUTE_MAX: u64 = u32::MAX as u64;
-/// The most that `secrets_max` can be. Beyond the default of 10,000 a list cannot be paged to its end.
+/// The maximum of `secrets_max`. With more than the default of 10,000, clients cannot page to the
+/// end of a list.
 const SECRETS_MAX: u64 = 1_000_000;
-/// The most that `bytes_max` can be: 1 TiB.
+/// The maximum of `bytes_max`: 1 TiB.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// The root key of the store, and what clients may ask of the vault.
 #[derive(Debug, Clone)]
 pub struct Vault {
-    /// False: every vault route answers 503.
+    /// If false, every vault route answers 503.
     pub enabled: bool,
-    /// False: clients cannot change anything in the vault.
+    /// If false, clients cannot change anything in the vault.
     pub writes: bool,
-    /// Requests of one key that read, in a minute; 0 is no limit.
+    /// Read requests of one key per minute; 0 means no limit.
     pub reads_per_minute: u64,
-    /// Requests of one key that change something, in a minute; 0 is no limit.
+    /// Write requests of one key per minute; 0 means no limit.
     pub writes_per_minute: u64,
     /// How much one vault may hold.
     pub quota: VaultQuota,
-    /// Where the root key comes from.
     pub root_key: RootKeySource,
-    /// Where the one before it comes from, during a rotation.
+    /// The source of the previous root key, during a rotation.
     pub root_key_previous: Option<RootKeySource>,
 }
 
 impl Vault {
-    /// Takes the root keys that are in variables out of the process environment. To be
-    /// called before there is a thread that uses it.
+    /// Reads root keys that are in variables and removes those from the process environment. Must
+    /// be called before other threads use the environment.
     pub(crate) fn take_variables(&mut self) {
         for source in std::iter::once(&mut self.root_key).chain(&mut self.root_key_previous) {
             source.take_variable(hygiene::take_variable);

@@ -1,33 +1,31 @@
-//! `[[workspaces]]`: what the requests of a workspace have without asking for it. A workspace that does not
-//! exist yet may be named: workspaces are made while the host runs.
+//! `[[workspaces]]`: plugins that apply to all requests of a workspace. A workspace that does not
+//! exist may be named, because workspaces can be created while the host runs.
 
 use std::collections::BTreeSet;
 
 use super::Place;
 use super::document::Table;
 
-/// Every workspace.
+/// Stands for every workspace.
 const EVERYONE: &str = "*";
-/// Entries of one list, as many as a request may have.
+/// The maximum length of one list, the same as in a request.
 const PLUGINS_MAX: usize = 64;
 
-/// Who an entry is about.
+/// The workspaces that an entry applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkspaceName {
-    /// Every workspace.
     Everyone,
-    /// The one with this name or id.
+    /// By name or id.
     One(String),
 }
 
-/// What the operator sets for one workspace or for all.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    /// Whose requests it is about.
     pub name: WorkspaceName,
-    /// Entries as in `plugins` of a request, not yet checked, and where each stands in the file.
+    /// Entries like those in `plugins` of a request, not checked yet, with their positions in the
+    /// file.
     pub plugins: Vec<(serde_json::Value, Place)>,
-    /// Ids of those entries that requests cannot change.
+    /// Ids of the entries that requests cannot override.
     pub fixed: BTreeSet<String>,
 }
 

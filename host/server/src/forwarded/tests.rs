@@ -12,7 +12,7 @@ fn proxies() -> Vec<IpRange> {
     ["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into()
 }
 
-/// The client of a request from the proxy 10.0.0.1.
+/// The client of a request that came from the proxy 10.0.0.1.
 fn client_by(headers: &[(HeaderName, &str)]) -> String {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -22,7 +22,7 @@ fn client_by(headers: &[(HeaderName, &str)]) -> String {
 }
 
 #[test]
-fn the_list_is_walked_from_the_right_to_the_first_address_that_is_no_proxy() {
+fn client_is_the_rightmost_address_that_is_not_a_proxy() {
     for (list, client) in [
         ("192.0.2.1", "192.0.2.1"),
         ("198.51.100.9, 192.0.2.1", "192.0.2.1"),
@@ -33,7 +33,7 @@ fn the_list_is_walked_from_the_right_to_the_first_address_that_is_no_proxy() {
         ("[2001:db8::1]:4711", "2001:db8::1"),
         ("[2001:db8::1]", "2001:db8::1"),
         ("::ffff:192.0.2.1, ::ffff:10.1.2.3", "192.0.2.1"),
-        // All of them are proxies.
+        // Every address is a proxy.
         ("10.7.7.7, 10.1.2.3", "10.7.7.7"),
     ] {
         assert_eq!(client_by(&[(X_FORWARDED_FOR, list)]), client, "{list}");
@@ -44,7 +44,7 @@ fn the_list_is_walked_from_the_right_to_the_first_address_that_is_no_proxy() {
 }
 
 #[test]
-fn an_element_that_does_not_parse_means_the_peer() {
+fn malformed_headers_give_the_peer_address() {
     for list in
         ["", "unknown", "192.0.2.1, ", "192.0.2.1, unknown, 10.1.2.3", "192.0.2.1;x", "1.2.3", "192.0.2.1 x"]
     {
@@ -70,7 +70,7 @@ fn an_element_that_does_not_parse_means_the_peer() {
 }
 
 #[test]
-fn forwarded_counts_where_both_are_there() {
+fn forwarded_wins_over_x_forwarded_for() {
     for (list, client) in [
         ("for=192.0.2.1", "192.0.2.1"),
         ("For=\"[2001:db8::1]:4711\"; proto=https ;by=10.0.0.9", "2001:db8::1"),
@@ -79,7 +79,7 @@ fn forwarded_counts_where_both_are_there() {
             "192.0.2.1",
         ),
         ("for=192.0.2.1;host=\"x;for=203.0.113.1\"", "192.0.2.1"),
-        // What a client has left open does not swallow what a proxy has added.
+        // A quote that a client has left open does not hide what a proxy has appended.
         ("for=\"198.51.100.9, for=192.0.2.1", "192.0.2.1"),
         ("for=\"198.51.100.9\\\", for=192.0.2.1", "192.0.2.1"),
         ("for=x;host=\"a\\\"b\", for=192.0.2.1", "192.0.2.1"),
@@ -89,7 +89,7 @@ fn forwarded_counts_where_both_are_there() {
 }
 
 #[test]
-fn only_a_trusted_proxy_is_believed() {
+fn headers_of_untrusted_peers_are_ignored() {
     let headers = HeaderMap::from_iter([(X_FORWARDED_FOR, HeaderValue::from_static("192.0.2.1"))]);
     assert_eq!(client(ip("198.51.100.9"), &headers, &proxies()), ip("198.51.100.9"));
     assert_eq!(client(ip("10.0.0.1"), &headers, &[]), ip("10.0.0.1"));
@@ -102,9 +102,9 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
 }
 
 proptest! {
-    /// Whatever a client writes, what the proxies have added decides.
+    /// Whatever a client writes, only the addresses appended by proxies count.
     #[test]
-    fn what_a_client_writes_does_not_move_its_address(
+    fn forged_headers_do_not_change_the_client_address(
         written in "[ -~\t]{0,40}",
         address in any_ip(),
         hops in 0..4_usize,
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(client_by(&[(name, &list)]), address.to_string());
     }
 
-    /// Any bytes give the peer or an address that stands there.
+    /// Any bytes give the peer or an address from the header.
     #[test]
     fn any_header_gives_an_address(value in prop::collection::vec(0x20_u8.., 0..64), is_forwarded: bool) {
         let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_are_all_there_is_between_commas(elements in prop::collection::vec("[a-z0-9.:]{0,8}", 1..6)) {
+    fn list_elements_are_split_at_commas(elements in prop::collection::vec("[a-z0-9.:]{0,8}", 1..6)) {
         let value = HeaderValue::try_from(elements.join(" ,\t")).unwrap();
         let read: Vec<&str> = from_the_right(&value).map(Option::unwrap).collect();
         prop_assert!(read.iter().rev().eq(elements.iter()));

@@ -47,19 +47,19 @@ fn every_fault_has_its_status_and_message() {
 }
 
 #[test]
-fn wrong_method_names_the_right_ones() {
+fn wrong_method_lists_the_allowed_methods() {
     let response = Fault::WrongMethod(&[Method::GET, Method::HEAD]).into_response(None);
     assert_eq!(response.headers()[ALLOW], "GET, HEAD");
 }
 
 #[test]
-fn who_comes_too_often_is_told_when_to_come_back() {
+fn too_many_requests_has_a_retry_after_header() {
     let response = Fault::Vault(VaultFault::TooManyRequests { wait_s: 7 }).into_response(None);
     assert_eq!(response.headers()[RETRY_AFTER], "7");
 }
 
 #[test]
-fn a_flaw_is_told_by_its_place() {
+fn field_error_names_the_path_and_the_reason() {
     let fault = VaultFault::Invalid(Flaw::in_list("hosts", 2, "must be an exact host name"));
     let metadata = json!({
         "error_type": "invalid_request",
@@ -71,7 +71,7 @@ fn a_flaw_is_told_by_its_place() {
 }
 
 #[test]
-fn refusal_of_the_engine_keeps_its_words() {
+fn refusal_of_the_engine_keeps_its_message_and_metadata() {
     let mut refusal = Refusal::invalid("input: expected a text");
     refusal.metadata = Box::new(json!({"refused_by": "provider", "provider_name": "p"}));
     refusal.retry_after_s = Some(7);

@@ -1,4 +1,4 @@
-//! The vault's part of the table: statuses and messages of interface.md 7.2.
+//! The vault's part of the table of statuses and messages.
 
 use std::borrow::Cow;
 
@@ -8,39 +8,39 @@ use serde_json::{Value, json};
 
 use super::Line;
 
-/// What the vault refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VaultFault {
-    /// It is asked on a host name that serves one region.
+    /// The request came in on a host name that serves a single region.
     Regional,
-    /// The key acts in no workspace.
+    /// The key belongs to no workspace.
     NoScope,
-    /// It is switched off.
+    /// The vault is switched off, or the disk has too little space left for changes.
     Unavailable,
-    /// Clients cannot change anything in it.
+    /// Writes by clients are switched off.
     WritesDisabled,
-    /// Requests of this key, or refused tokens from this address, come too often.
+    /// Too many requests of this key, or too many refused tokens from this address.
     TooManyRequests {
-        /// How long to wait.
+        /// How long to wait, in seconds.
         wait_s: u64,
     },
-    /// Something in the request does not have the form it must have.
+    /// A part of the request is invalid.
     Invalid(Flaw),
-    /// The vault, or the workspace with its interns, would hold more than it may.
+    /// The vault, or the workspace with its interns, would exceed a quota.
     Full(QuotaExceeded),
-    /// A secret without hosts is not copied.
+    /// The secret to copy has no hosts, so nothing would limit where the copy is sent.
     Unbound,
-    /// The time for the request passed before the store took it.
+    /// The request timed out before the store accepted it: nothing was changed.
     TooLate,
-    /// The store took the request and did not answer in time.
+    /// The store accepted the request but did not finish in time: the outcome is unknown.
     TimedOut,
-    /// What the store holds does not prove to be what was stored.
+    /// Stored data failed its integrity check.
     InvalidResponse,
     /// The store does not work.
     Failed,
 }
 
-/// Which part of a request is wrong, and how. Never what it says.
+/// Which part of a request is invalid and why. It never contains the value itself, which may be a
+/// secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flaw {
     /// Such as `hosts[2]` or `limit`.
@@ -50,17 +50,16 @@ pub(crate) struct Flaw {
 }
 
 impl Flaw {
-    /// A flaw at a path that is always the same.
     pub(crate) fn at(path: &'static str, reason: &'static str) -> Self {
         Self { path: Cow::Borrowed(path), reason }
     }
 
-    /// A flaw in one element of a list.
+    /// For an element of a list; the path becomes `list[index]`.
     pub(crate) fn in_list(list: &'static str, index: usize, reason: &'static str) -> Self {
         Self { path: Cow::Owned(format!("{list}[{index}]")), reason }
     }
 
-    /// What stands in `error.metadata` beside the type.
+    /// Further members of `error.metadata`.
     pub(super) fn details(&self) -> Value {
         let Self { path, reason } = self;
         json!({"path": path, "reason": reason})
@@ -100,7 +99,7 @@ impl VaultFault {
         }
     }
 
-    /// What stands in `error.metadata` beside the type.
+    /// Further members of `error.metadata`.
     pub(super) fn details(&self) -> Value {
         match self {
             Self::Invalid(flaw) => flaw.details(),
@@ -115,7 +114,7 @@ impl VaultFault {
         }
     }
 
-    /// The message where it is more than a fixed text.
+    /// The message, where it is not a fixed text.
     pub(super) fn message(&self) -> Option<String> {
         match self {
             Self::Full(exceeded) => Some(format!("The vault is full: {exceeded}; delete secrets first")),

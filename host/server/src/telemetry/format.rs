@@ -1,5 +1,5 @@
-//! How a line of the log is written: one JSON object for programs, one sentence for
-//! people. Values go straight into the line; nothing is formatted twice.
+//! The formats of a log line: a JSON object for programs, a sentence for people. Values are written
+//! directly into the line, without intermediate strings.
 
 use std::fmt::{self, Write};
 
@@ -15,7 +15,7 @@ use super::request;
 /// One JSON object per line: time, level, the event's fields, target, request id.
 pub(super) struct Json;
 
-/// For a terminal, with colours where they are wanted.
+/// For a terminal, with colours if it supports them.
 pub(super) struct ForPeople;
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -79,7 +79,7 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
     line.write_str("}\n")
 }
 
-/// Writes the fields of an event as members of an object that has some already.
+/// Writes the fields of an event as further members of a JSON object.
 struct Fields<'l, W> {
     line: &'l mut W,
     written: fmt::Result,
@@ -112,7 +112,7 @@ impl<W: Write> Visit for Fields<'_, W> {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON has no word for what is not finite.
+        // JSON has no infinity and no NaN.
         self.member(
             field,
             |line| if value.is_finite() { write!(line, "{value}") } else { line.write_str("null") },
@@ -138,16 +138,16 @@ fn write_string(line: &mut impl Write, text: &str) -> fmt::Result {
     line.write_char('"')
 }
 
-/// Writes text as the inside of a JSON string.
+/// Escapes text for the inside of a JSON string.
 struct Escaped<'l, W>(&'l mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // Nearly every text.
+        // The fast path: nearly all texts need no escapes.
         if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
             return self.0.write_str(text);
         }
-        // Everything up to the next character that may not stand as it is.
+        // Copy up to the next character that needs an escape.
         let is_special = |character: char| character.is_control() || matches!(character, '"' | '\\');
         let mut rest = text;
         while let Some(at) = rest.find(is_special) {
@@ -158,7 +158,8 @@ impl<W: Write> Write for Escaped<'_, W> {
                 Some('"') => self.0.write_str("\\\"")?,
                 Some('\\') => self.0.write_str("\\\\")?,
                 Some('\n') => self.0.write_str("\\n")?,
-                // Control characters have at most two hexadecimal digits.
+                // Control characters have at most two hexadecimal digits here: U+0000 to U+001F and
+                // U+007F to U+009F.
                 Some(control) => write!(self.0, "\\u{:04x}", u32::from(control))?,
                 None => {}
             }
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_breaks_out_of_its_string() {
+    fn values_are_escaped_in_json_lines() {
         let nasty = "\"}\n{\\\u{0}\u{1b}[31m\r\t\u{7f}\u{85}ä\u{1F4A5}";
         let line = json_of(|| tracing::warn!(plain = nasty, shown = %nasty, "{nasty}"));
         for name in ["plain", "shown", "message"] {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_level_request_message_and_fields() {
+    fn text_line_has_level_request_message_and_fields() {
         let sink = Sink::default();
         let writer = sink.clone();
         let subscriber = tracing_subscriber::fmt()

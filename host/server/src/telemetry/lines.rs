@@ -1,9 +1,8 @@
-//! Lines on their way to standard error. Whoever reads it may be slow or stall:
-//! requests never wait for that. They append to a bounded buffer under a lock that
-//! is never held while something is written; one thread takes what has gathered
-//! and writes it at once, so that a busy host pays one write and one wake-up per
-//! some milliseconds and not per line. What does not fit is lost, counted, and
-//! reported when lines are taken again.
+//! Writes log lines to standard error without blocking requests, even when its reader is slow or
+//! stalls. A line is appended to a bounded buffer under a lock that is never held during a write.
+//! One thread takes the lines that have gathered and writes them together, so that a busy host
+//! needs one write and one wake-up every few milliseconds instead of one per line. Lines that do
+//! not fit are dropped and counted; the count is logged when lines can be written again.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem;
@@ -14,63 +13,62 @@ use std::time::{Duration, Instant};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long the first line of a batch waits for more.
+/// How long the first line of a batch waits for more lines.
 pub(super) const GATHER: Duration = Duration::from_millis(5);
-/// What may wait to be written, in bytes: some twenty thousand lines.
+/// The maximum size of the buffer, in bytes: about twenty thousand lines.
 const WAITING_BYTES_MAX: usize = 8 << 20;
-/// From here on a batch waits for nothing more.
+/// A batch of this size is written at once.
 const HURRY_BYTES: usize = 64 << 10;
-/// A buffer that has grown beyond this in a burst is given back.
+/// A buffer that grew beyond this size in a burst is shrunk.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// How long the end of the program waits for a reader that stalls.
+/// How long the exit of the program waits for a reader that stalls.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Between two tries when standard error takes nothing and says so.
+/// The pause between tries while a non-blocking standard error is full.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Logging that runs. What waits is written when this is dropped.
+/// The handle of the running logger. Dropping it writes the lines that are left.
 pub struct Logging {
     shared: Arc<Shared>,
 }
 
-/// Takes lines and never waits.
+/// Accepts lines and never blocks on the output.
 pub(super) struct Lines {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// The writer waits here for lines, and whoever ends it for its end.
+    /// Signals lines to the writer thread, and the end of that thread to [`Logging`].
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     text: Vec<u8>,
-    /// Lines that found no room since the last batch.
+    /// Lines dropped since the last batch.
     lost: u64,
-    /// What is in the text should not wait for more.
+    /// The batch must be written at once.
     hurry: bool,
     writer: Writer,
     stopping: bool,
 }
 
-/// What the writing thread is doing, as far as waking it goes.
+/// The state of the writer thread; it decides whether a new line must wake it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Writer {
-    /// It looks at the text before it waits again.
+    /// It will look at the buffer before it waits again.
     #[default]
     Awake,
     /// It waits for a first line.
     Idle,
-    /// It waits for more lines.
+    /// It waits for more lines of a batch.
     Gathering,
-    /// It has ended.
     Ended,
 }
 
 impl Lines {
-    /// Starts the thread that writes to `out`. It calls `report` with the number of
-    /// lines that were lost once lines can be written again.
+    /// Starts the thread that writes to `out`. It calls `report` with the number of lost lines once
+    /// lines can be written again.
     ///
     /// # Errors
     ///
@@ -109,7 +107,7 @@ impl Drop for Logging {
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing that panics is done under the lock, and what is there is whole at any time.
+        // The code under the lock does not panic, and the buffer is consistent at any time.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,15 +129,15 @@ impl Shared {
             Writer::Awake | Writer::Ended => false,
         };
         if wakes {
-            // Once per batch: the next line finds it awake.
+            // Wakes the thread once per batch: the next line finds it awake.
             waiting.writer = Writer::Awake;
             drop(waiting);
             self.changed.notify_all();
         }
     }
 
-    /// Waits for lines and takes what has gathered into `batch`, and how many were
-    /// lost after it. `None` when the end has come and everything was taken.
+    /// Waits for lines, moves them into `batch` and returns how many lines were dropped since the
+    /// last batch. `None` when the logger stops and nothing is left.
     fn take(&self, batch: &mut Vec<u8>, gather: Duration) -> Option<u64> {
         let mut waiting = self.waiting();
         while waiting.text.is_empty() {
@@ -164,7 +162,7 @@ impl Shared {
         Some(mem::take(&mut waiting.lost))
     }
 
-    /// The writing thread.
+    /// Runs on the writer thread.
     fn write(&self, out: impl Write, gather: Duration, report: impl Fn(u64)) {
         let mut out = Out { to: out, torn: false };
         let mut batch = Vec::new();
@@ -172,7 +170,8 @@ impl Shared {
         while let Some(without_room) = self.take(&mut batch, gather) {
             lost += without_room;
             match out.write(&batch) {
-                // Only now: a report that is lost itself would cause the next.
+                // Reported only after a successful write: a report that was lost itself would cause
+                // another report.
                 Ok(()) if lost > 0 => report(mem::take(&mut lost)),
                 Ok(()) => {}
                 Err(Torn(lines)) => lost += lines,
@@ -183,14 +182,13 @@ impl Shared {
     }
 }
 
-/// Where the lines go.
 struct Out<W> {
     to: W,
-    /// A line was cut off by an error, and the next must not be glued to it.
+    /// The last line was cut off by an error. A line break must come before the next line.
     torn: bool,
 }
 
-/// So many lines of a batch were not written, at least not in full.
+/// The number of lines that were not written completely.
 struct Torn(u64);
 
 impl<W: Write> Out<W> {
@@ -207,7 +205,7 @@ impl<W: Write> Out<W> {
         if rest.is_empty() { Ok(()) } else { Err(Torn(lines(rest))) }
     }
 
-    /// Writes all bytes, or returns how many were written.
+    /// Writes all bytes. The error is the number of bytes that were written.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -215,7 +213,8 @@ impl<W: Write> Out<W> {
                 Ok(0) => return Err(at),
                 Ok(taken) => at += taken,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Somebody has made our standard error non-blocking.
+                // Standard error is non-blocking if another process that shares it has set that
+                // flag.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(RETRY),
                 Err(_) => return Err(at),
             }
@@ -236,12 +235,12 @@ impl<'l> MakeWriter<'l> for Lines {
     }
 
     fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> Line<'l> {
-        // What is wrong may be the last thing this program says.
+        // An error may be the last line before the program ends.
         Line { shared: &self.shared, urgent: *metadata.level() == Level::ERROR }
     }
 }
 
-/// Takes one line, which comes in one write.
+/// Takes one line, which tracing passes in a single write.
 pub(super) struct Line<'l> {
     shared: &'l Shared,
     urgent: bool,

@@ -1,7 +1,6 @@
-//! Logs: to standard error, for people when it is a terminal, as JSON lines
-//! otherwise. `COFFERDAM_LOG` filters, without it `RUST_LOG` does for lines of the host
-//! itself. What is never logged: content, prompts,
-//! bodies, keys, secrets, query strings, what providers answered.
+//! Logs to standard error: text on a terminal, JSON lines otherwise. `COFFERDAM_LOG` sets a filter;
+//! without it, the part of `RUST_LOG` about the host itself is used. Never logged: content,
+//! prompts, bodies, keys, secrets, query strings and responses of providers.
 
 use std::io::{self, IsTerminal, stderr};
 use std::panic::PanicHookInfo;
@@ -18,27 +17,25 @@ use lines::Lines;
 pub use lines::Logging;
 pub(crate) use request::{within, within_polls};
 
-/// Names the variable with the filter, such as `info,cofferdam_engine=debug`.
+/// The variable with the filter, such as `info,cofferdam_engine=debug`.
 const FILTER_VARIABLE: &str = "COFFERDAM_LOG";
-/// Names the variable that other programs read too.
+/// The variable that other Rust programs read too.
 const COMMON_VARIABLE: &str = "RUST_LOG";
-/// How all targets of the host begin.
+/// The prefix of all log targets of the host.
 const OWN_TARGETS: &str = "cofferdam";
 
-/// A filter that is none, and was not used.
+/// A filter that could not be parsed and is not used.
 pub struct Mistake {
-    /// The variable that holds it.
     pub variable: &'static str,
-    /// What is wrong with it.
     pub error: String,
 }
 
-/// Starts logging at `level` unless a filter says otherwise. Returns also what
-/// was wrong with the filter, if anything was.
+/// Starts logging at `level`, unless a filter is set. Also returns the mistake in the filter, if
+/// there is one.
 ///
 /// # Errors
 ///
-/// The thread that writes cannot be started.
+/// The writer thread cannot be started.
 pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
     let (variable, written) = written_filter(|name| std::env::var(name).ok());
     let builder = EnvFilter::builder().with_default_directive(level.into());
@@ -61,7 +58,7 @@ pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
     Ok((logging, mistake))
 }
 
-/// The filter, and the variable that it is from.
+/// The filter, and the variable that contains it.
 fn written_filter(read: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
     match read(FILTER_VARIABLE).filter(|filter| !filter.is_empty()) {
         Some(filter) => (FILTER_VARIABLE, filter),
@@ -69,8 +66,8 @@ fn written_filter(read: impl Fn(&str) -> Option<String>) -> (&'static str, Strin
     }
 }
 
-/// The part of a filter that is about the host: a level for everything is one for the host's own targets, and
-/// targets of libraries stay as they are without a filter.
+/// The part of a filter that concerns the host. A level for all targets becomes one for the host's
+/// own targets, and directives for libraries are dropped.
 fn own_part(filter: &str) -> String {
     let directives = filter.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let own = directives.filter_map(|directive| {
@@ -82,7 +79,7 @@ fn own_part(filter: &str) -> String {
     own.collect::<Vec<_>>().join(",")
 }
 
-/// A panic is logged with its place only: its message may quote what it choked on.
+/// Logs only the location of a panic: its message may quote the data that caused it.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     tracing::error!(place, "a part of the host panicked");
@@ -93,7 +90,7 @@ mod tests {
     use super::{own_part, written_filter};
 
     #[test]
-    fn the_common_filter_is_about_the_host_only() {
+    fn rust_log_applies_to_the_host_only() {
         for (filter, own) in [
             ("", ""),
             ("debug", "cofferdam=debug"),
@@ -106,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_own_variable_wins() {
+    fn cofferdam_log_wins_over_rust_log() {
         let both = |name: &str| Some(if name == "RUST_LOG" { "debug" } else { "hyper=trace" }.to_owned());
         assert_eq!(written_filter(both), ("COFFERDAM_LOG", "hyper=trace".to_owned()));
         let common = |name: &str| Some(if name == "RUST_LOG" { "debug" } else { "" }.to_owned());

@@ -1,7 +1,6 @@
-//! Which request a line of the log belongs to. A span of the tracing library would
-//! say it too, but is made, entered, left and formatted for every request whether
-//! or not a line is written; this is one word per thread, set while a request is
-//! polled on it, and looked at only when a line is written.
+//! The request to which a log line belongs. A span of `tracing` could carry the id too, but it is
+//! created, entered, left and formatted for every request, even if no line is logged. This is one
+//! thread-local value, set while a request is polled and read only when a line is written.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -14,24 +13,24 @@ thread_local! {
     static POLLED: Cell<Option<Uuid>> = const { Cell::new(None) };
 }
 
-/// Does some work of a request: lines that are logged meanwhile carry its id.
+/// Runs some work of a request; lines logged by it carry the request's id.
 pub(crate) fn within<T>(id: Uuid, work: impl FnOnce() -> T) -> T {
     let _restored = Restored(POLLED.replace(Some(id)));
     work()
 }
 
-/// [`within`] for all polls of a future.
+/// Like [`within`], for all polls of a future.
 pub(crate) async fn within_polls<F: Future>(id: Uuid, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| within(id, || future.as_mut().poll(context))).await
 }
 
-/// The request whose work is being done on this thread.
+/// The request that this thread is working on.
 pub(super) fn current() -> Option<Uuid> {
     POLLED.get()
 }
 
-/// Puts back what was there before, also when the work panics.
+/// Restores the previous value, also after a panic.
 struct Restored(Option<Uuid>);
 
 impl Drop for Restored {
@@ -49,7 +48,7 @@ mod tests {
     use super::{current, within, within_polls};
 
     #[test]
-    fn an_id_holds_for_its_work_only() {
+    fn id_is_set_only_during_its_work() {
         let (outer, inner) = (Uuid::from_u128(1), Uuid::from_u128(2));
         within(outer, || {
             assert_eq!(within(inner, current), Some(inner));
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_holds_between_the_polls_of_its_future_and_not_beside_them() {
+    async fn id_is_set_in_all_polls_of_its_future_and_not_between_them() {
         let id = Uuid::from_u128(3);
         let inside = within_polls(id, async {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! From `[[broadcast]]` to destinations with their credentials.
+//! Request export: turns `[[broadcast]]` sections into destinations with their credentials.
 
 use cofferdam_engine::OwnKey;
 use cofferdam_engine::export::{Destination, DestinationKey};
@@ -7,7 +7,7 @@ use cofferdam_store::Secret;
 use super::{bound, problem};
 use crate::config::{self, Config, Credentials, KeySource, Of, Problem};
 
-/// The destinations of a configuration. What is wrong with one is added to `problems`.
+/// Problems with a destination are added to `problems`.
 pub(super) fn destinations(
     config: &Config,
     credentials: &mut Credentials,
@@ -16,7 +16,8 @@ pub(super) fn destinations(
     let mut destinations = Vec::new();
     for written in &config.broadcast {
         match destination(written, credentials.remove(&Of::Broadcast(written.name.clone()))) {
-            // What has no origin was refused with the file.
+            // A destination without an origin was already reported when the configuration was
+            // checked.
             Ok(destination) => destinations.extend(destination),
             Err(message) => problems.push(problem(&written.place, message)),
         }

@@ -1,4 +1,5 @@
-//! Tools that providers run themselves, as the configuration lists them.
+//! Checks the hosted tools (tools that a provider runs itself) that the configuration lists for
+//! endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +9,13 @@ use cofferdam_engine::catalog::{Catalog, Provider};
 use super::problem;
 use crate::config::{self, Problem};
 
-/// The types of tools that providers of this dialect run themselves.
+/// The hosted tools of the provider's dialect, by type.
 fn known(provider: &Provider) -> Vec<&str> {
     let table = provider.adapter.manifest().provider.as_ref();
     table.into_iter().flat_map(|table| table.hosted_tools.keys()).map(String::as_str).collect()
 }
 
-/// Notes listed tools that the dialect of their provider does not have.
+/// Reports listed tools that the dialect of their provider does not have.
 pub(super) fn check(
     models: &[config::Model],
     providers: &BTreeMap<&str, Arc<Provider>>,
@@ -22,7 +23,7 @@ pub(super) fn check(
 ) {
     for model in models {
         for (index, endpoint) in model.endpoints.iter().enumerate() {
-            // Unknown providers were refused with the file.
+            // Unknown providers were already reported when the configuration was checked.
             let provider = providers.get(endpoint.provider.as_str());
             let message = provider.and_then(|provider| unknown(endpoint, provider));
             problems.extend(
@@ -34,7 +35,7 @@ pub(super) fn check(
     }
 }
 
-/// What is wrong with an endpoint's list.
+/// The error message for an endpoint's list, if it has a mistake.
 fn unknown(endpoint: &config::Endpoint, provider: &Provider) -> Option<String> {
     let known = known(provider);
     let states = |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
@@ -44,7 +45,7 @@ fn unknown(endpoint: &config::Endpoint, provider: &Provider) -> Option<String> {
     Some(format!("{} has no tool `{tool}`; it has {has}", provider.adapter.name()))
 }
 
-/// Tells of each provider that runs tools itself, of which no endpoint lists any.
+/// Warns of each provider whose dialect has hosted tools while none of its endpoints lists any.
 pub(super) fn warn_of_unlisted(catalog: &Catalog, providers: &[Arc<Provider>]) {
     let mut listing = BTreeSet::new();
     let endpoints = catalog.endpoints().filter(|endpoint| !endpoint.hosted.tools.is_empty());

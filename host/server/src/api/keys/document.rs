@@ -1,4 +1,4 @@
-//! What is shown of keys, in OpenRouter's names and ours.
+//! JSON documents about keys, with OpenRouter's field names and the service's own.
 
 use cofferdam_store::{ApiKey, Store};
 use serde::Serialize;
@@ -6,39 +6,36 @@ use serde::Serialize;
 use crate::api::spending::{Spending, label};
 use crate::timestamp::timestamp;
 
-/// `{data}`
 #[derive(Serialize)]
 pub(super) struct Data<T> {
     pub(super) data: T,
 }
 
-/// `{data, has_more}`
 #[derive(Serialize)]
 pub(super) struct Listing {
     pub(super) data: Vec<Key>,
     pub(super) has_more: bool,
 }
 
-/// `{data, key}`: the only time that the token is shown.
+/// `{data, key}`: the only response that contains the token.
 #[derive(Serialize)]
 pub(super) struct Created<'k> {
     pub(super) data: Key,
     pub(super) key: &'k str,
 }
 
-/// `{deleted: true}`
 #[derive(Serialize)]
 pub(super) struct Deleted {
     pub(super) deleted: bool,
 }
 
-/// One key. `hash` is what OpenRouter calls the id that paths have.
+/// One key. `hash` is OpenRouter's name for the id that is used in paths.
 #[derive(Serialize)]
 pub(super) struct Key {
     hash: String,
     id: String,
     label: String,
-    /// Empty for a key that its operator gave none: OpenRouter's SDKs insist on a text.
+    /// Empty for a key without a name: OpenRouter's SDKs expect a text.
     name: String,
     kind: &'static str,
     disabled: bool,
@@ -47,10 +44,10 @@ pub(super) struct Key {
     member_id: Option<String>,
     intern_id: Option<String>,
     created_at: String,
-    /// When a key was changed is in the audit log only.
+    /// Always null: the time of a change is only in the audit log.
     updated_at: Option<String>,
     expires_at: Option<String>,
-    /// Always null, as is the next: nothing here corresponds to them, but OpenRouter's SDKs refuse a key without.
+    /// Always null, like the next field. OpenRouter's SDKs reject a key without them.
     last_used_at: Option<String>,
     external_user: Option<String>,
     #[serde(flatten)]
@@ -58,7 +55,6 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Of a key as it stands at this moment.
     pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
         let member = key.member.map(|id| id.to_string());
         Self {

@@ -1,5 +1,5 @@
-//! The bodies of requests that make and change keys. A member that is not known is an
-//! error: a limit that is misspelt must not make a key without one.
+//! The bodies of requests that create and change keys. Unknown fields are errors: a key must not be
+//! created without a limit because `limit` was misspelt.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,12 +12,12 @@ use serde_json::value::RawValue;
 use crate::api::spending::reset_of;
 use crate::reply::Flaw;
 
-/// Members of a body that are looked at.
+/// The maximum number of fields in a body.
 const MEMBERS_MAX: usize = 32;
-/// The longest name of a member that is repeated to the client.
+/// The longest field name that an error message repeats.
 const MEMBER_NAME_BYTES_MAX: usize = 64;
 
-/// What `POST` makes.
+/// The body of `POST`.
 #[derive(Debug)]
 pub(super) struct Create {
     pub(super) name: Name,
@@ -27,22 +27,20 @@ pub(super) struct Create {
     pub(super) intern: Option<InternId>,
 }
 
-/// What `PATCH` changes; `None` leaves a part as it is.
+/// The body of `PATCH`; `None` leaves a field unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Patch {
     pub(super) name: Option<Name>,
     pub(super) disabled: Option<bool>,
-    /// Pico-dollars, or no limit.
+    /// In pico-dollars; the inner `None` removes the limit.
     limit: Option<Option<u64>>,
     reset: Option<Window>,
 }
 
 impl Create {
-    /// Reads a body.
-    ///
     /// # Errors
     ///
-    /// What is wrong, and where.
+    /// The first invalid field.
     pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
         let (mut name, mut expires_at_ms, mut member, mut intern) = (None, None, None, None);
         let (mut limit, mut reset) = (None, None);
@@ -68,11 +66,9 @@ impl Create {
 }
 
 impl Patch {
-    /// Reads a body.
-    ///
     /// # Errors
     ///
-    /// What is wrong, and where.
+    /// The first invalid field.
     pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
         let mut patch = Self::default();
         for (member_name, value) in members(body)? {
@@ -88,12 +84,12 @@ impl Patch {
         Ok(patch)
     }
 
-    /// The limits that the key has from now on, if they change: one, of which the part that
-    /// is not given stays as the key shows it.
+    /// The new limits of the key, if they change. The API shows and sets a single limit; amount or
+    /// reset period keeps the value the key shows where the request leaves it out.
     ///
     /// # Errors
     ///
-    /// A span of time for no limit.
+    /// A reset period without a limit.
     pub(super) fn limits(&self, store: &Store, key: &ApiKey) -> Result<Option<SpendLimits>, Flaw> {
         if self.limit.is_none() && self.reset.is_none() {
             return Ok(None);
@@ -101,7 +97,7 @@ impl Patch {
         let spend = store.key_spend(key.id).unwrap_or_default();
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
-        // Without a limit there is nothing that could begin anew.
+        // Without a limit there is nothing to reset.
         let kept = if limit.is_some() { shown } else { None };
         limits(limit, self.reset.or(kept).unwrap_or(Window::Total)).map(Some)
     }
@@ -124,7 +120,7 @@ fn read_name(value: &RawValue) -> Result<Name, Flaw> {
     })
 }
 
-/// An amount in pico-dollars, exactly as it is written.
+/// An amount in pico-dollars, parsed from the JSON text so that no digit is lost.
 fn read_limit(value: &RawValue) -> Result<Option<u64>, Flaw> {
     nullable(value, |value| {
         let amount = value.get().parse::<Dollars>().map_err(|error| match error {
@@ -178,7 +174,8 @@ fn nullable<T>(value: &RawValue, read: impl FnOnce(&RawValue) -> Result<T, Flaw>
     if value.get() == "null" { Ok(None) } else { read(value).map(Some) }
 }
 
-/// Names a member that nobody knows, unless its name is one that no member has.
+/// The flaw for an unknown field. The field's name is only repeated if it looks like a field name:
+/// a client may have put a secret there.
 fn unknown(name: &str) -> Flaw {
     let is_plain = name.len() <= MEMBER_NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -186,11 +183,11 @@ fn unknown(name: &str) -> Flaw {
     Flaw { path, reason: "is not known here" }
 }
 
-/// The members of a JSON object, each once and not yet read.
+/// The fields of a JSON object with unparsed values. No field may appear twice.
 fn members(body: &[u8]) -> Result<Vec<(String, &RawValue)>, Flaw> {
     let flaw = || Flaw::at("body", "must be a JSON object with each member once");
     let text = std::str::from_utf8(body).map_err(|_| flaw())?;
-    // What the parser says may quote the body, so it goes nowhere.
+    // The parser's error message may quote the body, so it is dropped.
     let Members(members) = serde_json::from_str(text).map_err(|_| flaw())?;
     Ok(members)
 }

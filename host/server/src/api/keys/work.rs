@@ -1,4 +1,4 @@
-//! Waiting for the store to change a key, each wait with its end.
+//! Waits for the store to change a key, with a time limit for each step.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use tokio::time::timeout;
 
 use crate::reply::{Fault, Flaw};
 
-/// For a place in the writer's queue: after that nothing was done.
+/// The maximum wait for a permit of the writer's queue. When it expires, nothing was changed.
 const PLACE_TIME: Duration = Duration::from_secs(15);
-/// For the commit: after that nobody knows.
+/// The maximum wait for the commit. When it expires, the outcome is unknown.
 const COMMIT_TIME: Duration = Duration::from_secs(5);
 
-/// Has a change made, and waits until it is durable.
+/// Makes a change and waits until it is durable.
 ///
 /// # Errors
 ///
-/// It was refused, there was no place in time, or nobody knows what became of it.
+/// The store refuses the change, its queue is full for too long, or the outcome is unknown.
 pub(super) async fn carry_out<T>(
     store: &Store,
     change: impl FnOnce(Place) -> Pending<T>,
@@ -25,10 +25,10 @@ pub(super) async fn carry_out<T>(
     timeout(COMMIT_TIME, change(place)).await.map_err(|_| Fault::OutcomeUnknown)?.map_err(refused)
 }
 
-/// What a client is told of an error of the store; the log gets the error.
+/// The fault for an error of the store. The error itself is logged unless the request caused it.
 fn refused(error: Error) -> Fault {
     let fault = match error {
-        // It has gone since it was looked up.
+        // The key, or its owner, was deleted after it was looked up.
         Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
         Error::NoSpace => return Fault::Busy,
         Error::AlreadyExpired => return Fault::Flawed(Flaw::at("expires_at", "must lie in the future")),

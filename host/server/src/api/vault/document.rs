@@ -1,11 +1,12 @@
-//! What is shown of secrets, in the shape of interface.md 2.1.
+//! JSON documents about secrets.
 
 use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, Page, SecretMetadata};
 use serde::Serialize;
 
 use crate::timestamp::timestamp;
 
-/// One secret. Of one that was stored before hosts were bound, two members are null.
+/// One secret. `hosts` and `fingerprint` are null for a legacy secret, which was imported without
+/// hosts.
 #[derive(Serialize)]
 pub(super) struct Secret<'s> {
     name: &'s str,
@@ -16,13 +17,11 @@ pub(super) struct Secret<'s> {
     scope: Option<&'static str>,
 }
 
-/// `{data}`
 #[derive(Serialize)]
 pub(super) struct Data<T> {
     pub(super) data: T,
 }
 
-/// `{data, has_more}`
 #[derive(Serialize)]
 pub(super) struct Listing<'s> {
     data: Vec<Secret<'s>>,

@@ -1,4 +1,4 @@
-//! What the fuzz targets reach of the vault's requests.
+//! Access for fuzz targets to the parsers of vault requests.
 
 use super::input::{self, Put};
 use crate::api::query::Window;

@@ -1,6 +1,6 @@
-//! The gates in front of the vault, in their one order: kind of key, host name,
-//! programme, method, scope and reach, whether the vault answers, pace, whether it
-//! takes writes. What an outsider is told never depends on a later gate.
+//! The gates in front of the vault, in a fixed order: kind of key, host name, programme, method,
+//! scope and reach, whether the vault is enabled, rate limit, whether writes are enabled. A refusal
+//! by one gate reveals nothing about later gates.
 
 use cofferdam_store::{Directory, InternId, KeyKind, VaultId, WorkspaceId};
 use http::header::HOST;
@@ -12,26 +12,26 @@ use crate::rate::vault_quota;
 use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, VaultRoute, decode};
 
-/// The secret that the path of copying would be the path of.
+/// The path segment of copying, which may also be the name of a secret.
 const COPY: &str = "copy";
 
-/// What a request wants of a vault.
+/// A vault operation, from route and method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish<'r> {
-    /// A page of its secrets.
+    /// List one page of a vault's secrets.
     List,
-    /// A page of what an intern has, whoever it is from.
+    /// List one page of the secrets that an intern can use: its own and those of the workspace.
     Effective,
-    /// To store a secret; its name as written.
+    /// Store a secret; the name is still percent-encoded.
     Put(&'r str),
-    /// To delete a secret; its name as written.
+    /// Delete a secret; the name is still percent-encoded.
     Delete(&'r str),
-    /// To copy secrets of the workspace to an intern.
+    /// Copy secrets of the workspace to an intern.
     Copy,
 }
 
 impl<'r> Wish<'r> {
-    /// What a method means on a route; `None` when the route does not have it.
+    /// The operation of a method on a route; `None` if the route does not have the method.
     fn of(route: &'r VaultRoute, method: &Method) -> Option<Self> {
         let named = |name| match *method {
             Method::PUT => Some(Self::Put(name)),
@@ -53,13 +53,11 @@ impl<'r> Wish<'r> {
     }
 }
 
-/// Leave to do something in the vault.
+/// The permit for one vault operation. Only [`pass`] creates it.
 pub(super) struct Leave<'r> {
-    /// What.
     pub(super) wish: Wish<'r>,
     /// The workspace of the key.
     pub(super) workspace: WorkspaceId,
-    /// The intern that the path names.
     intern: Named,
 }
 
@@ -71,7 +69,9 @@ enum Named {
 }
 
 impl Leave<'_> {
-    /// The intern that the path names.
+    /// # Errors
+    ///
+    /// The path does not name an intern by a UUID.
     pub(super) fn intern(&self) -> Result<InternId, Fault> {
         match self.intern {
             Named::Intern(id) => Ok(id),
@@ -81,7 +81,7 @@ impl Leave<'_> {
         }
     }
 
-    /// The vault that the path names.
+    /// The vault that the path names: the intern's, or the workspace's if no intern is named.
     pub(super) fn vault(&self) -> Result<VaultId, Fault> {
         match self.intern {
             Named::Nobody => Ok(VaultId::Workspace(self.workspace)),
@@ -90,11 +90,11 @@ impl Leave<'_> {
     }
 }
 
-/// Takes a request through all gates.
+/// Checks a request against all gates.
 ///
 /// # Errors
 ///
-/// The first gate that is closed.
+/// The fault of the first gate that refuses.
 pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'r>, Fault> {
     let scope = access::check(Label::Vault, call.principal.kind());
     if matches!(scope, Err(Fault::InvalidVaultKey)) {
@@ -105,9 +105,10 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
         return Err(Fault::Vault(VaultFault::Regional));
     }
     let directory = call.app.store.directory();
-    // A key without a workspace is told so two gates later.
+    // A key without a workspace is refused two gates later, after the gates for programme and
+    // method.
     let workspace = match call.principal.workspace() {
-        // It may have been deleted since the key was looked up.
+        // The workspace may have been deleted since the key was looked up.
         Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidVaultKey)?),
         None => None,
     };
@@ -136,8 +137,8 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
     Ok(Leave { wish, workspace: workspace.id, intern })
 }
 
-/// What the path names, if the key reaches it. What is not there and what is not
-/// for this key are one and the same.
+/// What the path names, if the key reaches it. Missing secrets and secrets out of reach give the
+/// same error.
 fn reach(call: &Call<'_>, directory: &Directory, route: &VaultRoute, wish: Wish<'_>) -> Result<Named, Fault> {
     let (named, whose) = match route {
         VaultRoute::Secrets | VaultRoute::Secret(_) => (Named::Nobody, Some(Whose::Workspace)),
@@ -147,22 +148,22 @@ fn reach(call: &Call<'_>, directory: &Directory, route: &VaultRoute, wish: Wish<
         | VaultRoute::EffectiveSecrets(written) => {
             match decode(written).ok().and_then(|written| written.parse().ok()) {
                 Some(id) => (Named::Intern(id), Some(access::intern(&call.principal, directory, id))),
-                // An intern's key is told of nobody else, not even that nobody can be called so.
+                // For an intern's key, every other intern is not found, malformed ids included.
                 None if call.principal.kind() == KeyKind::Intern => return Err(Fault::NotFound),
                 None => (Named::Malformed, None),
             }
         }
     };
-    // Copying takes from the workspace.
+    // Copying also reads the workspace's secrets.
     let from = (wish == Wish::Copy).then_some(Whose::Workspace);
     let reached = whose.into_iter().chain(from).all(|whose| access::reaches(&call.principal, whose));
     if reached { Ok(named) } else { Err(Fault::NotFound) }
 }
 
-/// True when the request came in on one of the regional host names. HTTP/2 names
-/// the host in the request target.
+/// Whether the request was sent to one of the regional host names. HTTP/2 has the host in the
+/// request target.
 fn is_regional(headers: &HeaderMap, uri: &Uri, regional: &[String]) -> bool {
-    // A target that names a host wins over the header (RFC 9112, section 3.2.2).
+    // A host in the request target overrides the `Host` header (RFC 9112, section 3.2.2).
     let named = || headers.get(HOST).and_then(|host| host.to_str().ok());
     let Some(host) = uri.host().or_else(named) else { return false };
     let name = match host.rsplit_once(':') {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_mean_something_for_exactly_the_methods_they_name() {
+    fn vault_operations_exist_for_exactly_the_methods_of_each_route() {
         let text = || "x".to_owned();
         let routes = [
             VaultRoute::Secrets,

@@ -1,6 +1,6 @@
-//! The bodies of vault requests. A secret's value goes from the wiped memory of
-//! the body straight into wiped memory of its own: the parser only finds where it
-//! stands, because what a parser needs to take escapes apart nobody would wipe.
+//! The bodies of vault requests. A secret's value is decoded from the body, which is wiped,
+//! directly into a buffer that is wiped too. The JSON parser only finds its position, because a
+//! parser that decodes escapes uses buffers that are not wiped.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,15 +16,15 @@ use zeroize::Zeroizing;
 use crate::api::media::{self, ContentType};
 use crate::reply::{Fault, Flaw, VaultFault};
 
-/// The longest body that stores a secret, in bytes: the longest value as escapes,
+/// The maximum length of a `PUT` body, in bytes: the longest value with every character escaped,
 /// and a hundred hosts.
 pub(super) const PUT_BYTES_MAX: usize = 1024 * 1024;
-/// The longest body that names secrets to copy, in bytes.
+/// The maximum length of a copy request's body, in bytes.
 pub(super) const COPY_BYTES_MAX: usize = 256 * 1024;
-/// Elements of any list in a body.
+/// The maximum number of elements in a list.
 const LIST_MAX: usize = 100;
 
-/// What `PUT` stores.
+/// The body of `PUT`.
 pub(super) struct Put {
     pub(super) hosts: Hosts,
     pub(super) value: SecretValue,
@@ -43,11 +43,9 @@ struct WrittenCopy {
 }
 
 impl Put {
-    /// Reads a body.
-    ///
     /// # Errors
     ///
-    /// It is not what the interface describes; nothing of it is in the answer.
+    /// The body does not have the expected form. The fault contains nothing of the body.
     pub(super) fn parse(body: &[u8]) -> Result<Self, Fault> {
         let written: WrittenPut<'_> = object(body)?;
         let List(hosts) = written.hosts.ok_or_else(|| flaw("hosts", "must be a list"))?;
@@ -64,11 +62,11 @@ impl Put {
     }
 }
 
-/// Reads the names of a copy.
+/// Reads the list of names of a copy request.
 ///
 /// # Errors
 ///
-/// It is not what the interface describes.
+/// The body does not have the expected form.
 pub(super) fn names(body: &[u8]) -> Result<Vec<SecretName>, Fault> {
     let written: WrittenCopy = object(body)?;
     let List(written) = written.names.ok_or_else(|| flaw("names", "must be a list"))?;
@@ -88,11 +86,11 @@ pub(super) fn names(body: &[u8]) -> Result<Vec<SecretName>, Fault> {
     Ok(names)
 }
 
-/// Refuses a body that says to be anything but plain JSON.
+/// Accepts only uncompressed JSON.
 ///
 /// # Errors
 ///
-/// The headers say so, or say nothing.
+/// The headers say otherwise, or `Content-Type` is missing.
 pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Fault> {
     let plain = |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
@@ -104,12 +102,13 @@ pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Fault> {
     }
 }
 
-/// A JSON object and nothing after it. The parser would take a list for one.
+/// Parses a JSON object with nothing after it. The check for `{` is necessary because serde also
+/// reads a struct from an array.
 fn object<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
     let first = body.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
-    // Members that nobody reads are passed over without a look at their bytes; a body is UTF-8 as a whole.
+    // serde skips unknown members without checking their UTF-8, so the whole body is checked here.
     let text = std::str::from_utf8(body).ok().filter(|_| first == Some(&b'{'));
-    // What the parser says may quote the body, so it goes nowhere.
+    // The parser's error message may quote the body, so it is dropped.
     let parsed = text.and_then(|text| serde_json::from_str(text).ok());
     parsed.ok_or_else(|| flaw("body", "must be a JSON object of the expected form"))
 }
@@ -118,7 +117,8 @@ fn flaw(path: &'static str, reason: &'static str) -> Fault {
     Fault::Vault(VaultFault::Invalid(Flaw::at(path, reason)))
 }
 
-/// A list of texts; of one that is too long, one text too many.
+/// A list of texts. A list that is too long is cut to one more than the maximum, to bound its
+/// memory.
 struct List(Vec<String>);
 
 impl<'de> Deserialize<'de> for List {
@@ -149,8 +149,8 @@ impl<'de> Visitor<'de> for Texts {
     }
 }
 
-/// The text that a JSON string stands for; `None` for other JSON and for halves of
-/// surrogate pairs. The memory is taken once: no escape is shorter than what it means.
+/// Decodes a JSON string; `None` for other JSON and for unpaired surrogates. The buffer never
+/// grows, because an escape is never shorter than the character it encodes.
 pub(super) fn unescape(json: &str) -> Option<Zeroizing<String>> {
     let mut rest = json.strip_prefix('"')?.strip_suffix('"')?;
     let mut text = Zeroizing::new(String::with_capacity(rest.len()));
@@ -177,8 +177,8 @@ pub(super) fn unescape(json: &str) -> Option<Zeroizing<String>> {
     Some(text)
 }
 
-/// The character of the four digits behind `\u`, or of a pair of such escapes, and
-/// what follows.
+/// The character for the four digits after `\u`, or for a surrogate pair of such escapes, and the
+/// rest of the text.
 fn code_point(digits: &str) -> Option<(char, &str)> {
     let (unit, rest) = code_unit(digits)?;
     let (low, after) = match rest.strip_prefix("\\u").and_then(code_unit) {
@@ -195,7 +195,7 @@ fn code_point(digits: &str) -> Option<(char, &str)> {
 fn code_unit(digits: &str) -> Option<(u16, &str)> {
     let (digits, rest) = digits.split_at_checked(4)?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
-    // The parser of numbers would take a sign.
+    // `from_str_radix` would accept a `+` sign.
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some((unit, rest))
 }
 

@@ -1,5 +1,5 @@
-//! Waiting for the store, each wait with its end: for a place in the queue of the
-//! writer until the request's time has passed, for a commit or a page a while.
+//! Waits for the store, with a time limit for each step: for a permit of the writer's queue until
+//! the request's deadline, for a commit or a page for a fixed time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,74 +10,73 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::reply::{Fault, VaultFault};
 
-/// From the end of the body to a place in the writer's queue.
+/// From the end of the request body until the writer's queue gives a permit.
 const ROUTE_TIME: Duration = Duration::from_secs(15);
-/// From there to the end of the commit; also for reading a page.
+/// From the permit until the commit is durable; also for reading a page.
 const STORE_TIME: Duration = Duration::from_secs(5);
 
-/// When the time of a request is over.
+/// The time by which a request needs its permit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline(Instant);
 
 impl Deadline {
-    /// To be called when the whole request has arrived.
+    /// Starts the deadline. Called when the whole request has arrived.
     pub(super) fn begin() -> Self {
         Self(Instant::now() + ROUTE_TIME)
     }
 }
 
-/// Waits for a place in the queue of the writer.
+/// Waits for a permit of the writer's queue.
 ///
 /// # Errors
 ///
-/// The time is over, or the writer takes nothing.
+/// The deadline passes, or the writer hangs.
 pub(super) async fn place(store: &Store, deadline: Deadline) -> Result<Place, Fault> {
     if store.is_stalled() {
-        // Nobody knows whether the commit in front will ever end.
+        // The commit that is being written may never end.
         return Err(Fault::Vault(VaultFault::TimedOut));
     }
     let place = timeout_at(deadline.0, store.place()).await;
     place.map_err(|_| Fault::Vault(VaultFault::TooLate))?.map_err(failed)
 }
 
-/// Waits for a change to become durable.
+/// Waits until a change is durable.
 ///
 /// # Errors
 ///
-/// It was refused, it failed, or nobody knows yet.
+/// The change is refused or fails, or its outcome is not known in time.
 pub(super) async fn commit<T>(pending: Pending<T>) -> Result<T, Fault> {
     let committed = timeout(STORE_TIME, pending).await;
     committed.map_err(|_| Fault::Vault(VaultFault::TimedOut))?.map_err(failed)
 }
 
-/// Reads from the disk beside the threads that answer requests. A read that nobody
-/// waits for any more goes on and keeps its place, so that a disk that hangs holds a
-/// bounded number of threads.
+/// Reads from disk on a blocking thread, so that request threads do not wait. A read whose caller
+/// has given up goes on and keeps its permit: a disk that hangs blocks a bounded number of threads.
 ///
 /// # Errors
 ///
-/// It failed or takes too long.
+/// The read fails or takes too long.
 pub(super) async fn read<T: Send + 'static>(
     places: &Arc<Semaphore>,
     read: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Fault> {
     let reading = async {
-        // The places are never closed.
+        // The semaphore is never closed.
         let place = Arc::clone(places).acquire_owned().await.map_err(|_| Fault::Internal)?;
         let read = tokio::task::spawn_blocking(move || {
             let _place = place;
             read()
         });
-        // A panic there is a mistake of ours like any other.
+        // The read panicked.
         read.await.map_err(|_| Fault::Internal)?.map_err(failed)
     };
     timeout(STORE_TIME, reading).await.map_err(|_| Fault::Vault(VaultFault::TimedOut))?
 }
 
-/// What a client is told of an error of the store; the log gets the error.
+/// The fault for an error of the store. The error itself is logged unless the request caused it.
 fn failed(error: Error) -> Fault {
     let fault = match error {
-        // The workspace or the intern has gone since the gates were passed.
+        // The secret, the workspace or the intern was deleted after the gates were passed.
         Error::NoSuchSecret | Error::Lookup(_) => return Fault::NotFound,
         Error::NoSpace => return Fault::Vault(VaultFault::Unavailable),
         Error::Unbound => return Fault::Vault(VaultFault::Unbound),
@@ -97,17 +96,17 @@ mod tests {
 
     use super::*;
 
-    /// What a read comes to by the time that nobody waits for it any more.
+    /// The result of a read whose time limit expires.
     async fn in_the_end<T: Send + 'static>(
         places: &Arc<Semaphore>,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Fault> {
-        // By hand: a paused clock stands still while a thread works.
+        // Advanced by hand: a paused clock does not advance by itself while a blocking thread runs.
         tokio::join!(read(places, work), tokio::time::advance(STORE_TIME)).0
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_that_hang_keep_their_places_until_they_end() {
+    async fn hanging_reads_keep_their_permits_until_they_end() {
         let places = Arc::new(Semaphore::new(1));
         let (go_on, wait) = sync_channel(1);
         let hung = in_the_end(&places, move || wait.recv().map_err(|_| Error::Closed)).await;

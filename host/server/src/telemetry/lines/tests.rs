@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{HURRY_BYTES, Lines, Logging, WAITING_BYTES_MAX};
 
-/// Longer than any test: whoever waits for it waits for ever.
+/// Longer than any test: a wait for this long never ends by itself.
 const NEVER: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ impl Sink {
     }
 }
 
-/// A reader of the log that takes a write only when it is told to.
+/// A writer that accepts a write only when the test allows it.
 struct Stalling {
     sink: Sink,
     arrived: SyncSender<usize>,
@@ -45,7 +45,7 @@ struct Stalling {
 impl Write for Stalling {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.arrived.send(bytes.len()).unwrap();
-        // Nobody tells any more: everything is taken.
+        // The test has dropped its sender: everything is accepted.
         let taken = self.go.recv().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
         self.sink.write(&bytes[..taken])
     }
@@ -63,7 +63,7 @@ struct Stalled {
     go: SyncSender<io::Result<usize>>,
 }
 
-/// Lines to a reader that stalls; what is lost is reported as a line.
+/// A logger whose reader stalls. Lost lines are reported as a line of the log.
 fn stalled() -> Stalled {
     let sink = Sink::default();
     let ((arrives, arrived), (go, goes)) = (sync_channel(64), sync_channel(64));
@@ -89,7 +89,7 @@ fn no_loss(lost: u64) {
 }
 
 #[test]
-fn lines_of_many_threads_come_out_whole_and_in_order() {
+fn lines_of_many_threads_are_written_whole_and_in_order() {
     let sink = Sink::default();
     let (lines, logging) = Lines::start(sink.clone(), Duration::ZERO, no_loss).unwrap();
     thread::scope(|scope| {
@@ -108,19 +108,19 @@ fn lines_of_many_threads_come_out_whole_and_in_order() {
 }
 
 #[test]
-fn what_gathers_is_one_write_and_the_end_waits_for_no_more() {
+fn gathered_lines_are_written_at_once_at_the_end() {
     let sink = Sink::default();
     let (lines, logging) = Lines::start(sink.clone(), NEVER, no_loss).unwrap();
     (0..100).for_each(|number| put(&lines, &format!("{number}\n")));
     drop(logging);
     assert_eq!(sink.text().lines().count(), 100);
     assert_eq!(sink.writes(), 1);
-    // There is nobody who would write it, and nobody waits.
+    // The writer thread has ended: the line is dropped, and the call returns.
     put(&lines, "late\n");
 }
 
 #[test]
-fn an_error_and_a_full_batch_do_not_wait_for_more() {
+fn errors_and_full_batches_are_written_at_once() {
     let (arrives, arrived) = sync_channel(64);
     let (go, goes) = sync_channel(64);
     let out = Stalling { sink: Sink::default(), arrived: arrives, go: goes };
@@ -136,11 +136,11 @@ fn an_error_and_a_full_batch_do_not_wait_for_more() {
 }
 
 #[test]
-fn a_reader_that_stalls_costs_lines_and_no_time() {
+fn stalled_reader_loses_lines_but_does_not_block() {
     let Stalled { lines, logging, sink, arrived, go } = stalled();
     put(&lines, "taken\n");
     assert_eq!(arrived.recv().unwrap(), 6);
-    // The reader stalls now. What fits waits, in full lines, the rest is counted.
+    // The reader stalls now. Whole lines are kept as far as they fit; the rest is counted.
     let line = format!("{}\n", "x".repeat(1023));
     for _ in 0..WAITING_BYTES_MAX / 1024 + 7 {
         put(&lines, &line);
@@ -154,7 +154,7 @@ fn a_reader_that_stalls_costs_lines_and_no_time() {
 }
 
 #[test]
-fn a_line_that_an_error_cuts_off_stays_alone_and_is_counted() {
+fn line_cut_off_by_an_error_is_counted_and_followed_by_a_line_break() {
     let Stalled { lines, logging, sink, arrived, go } = stalled();
     put(&lines, "first\n");
     arrived.recv().unwrap();
@@ -163,7 +163,7 @@ fn a_line_that_an_error_cuts_off_stays_alone_and_is_counted() {
     go.send(Ok(usize::MAX)).unwrap();
     assert_eq!(arrived.recv().unwrap(), 13);
     put(&lines, "fourth\n");
-    // Two bytes are taken, then the disk is full, then it is not.
+    // Two bytes are accepted, then the disk is full, then it has space again.
     go.send(Ok(2)).unwrap();
     go.send(Err(ErrorKind::Interrupted.into())).unwrap();
     go.send(Err(ErrorKind::StorageFull.into())).unwrap();

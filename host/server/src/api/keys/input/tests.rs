@@ -7,7 +7,7 @@ fn path<T: fmt::Debug>(parsed: Result<T, Flaw>) -> String {
 }
 
 #[test]
-fn a_key_is_made_with_what_openrouters_clients_send() {
+fn create_accepts_the_fields_of_openrouters_clients() {
     let body =
         br#"{"name": "A key", "limit": 12.50, "limit_reset": "monthly", "include_byok_in_limit": false,
         "expires_at": "2027-12-31T23:59:59Z", "member_id": null}"#;
@@ -22,7 +22,7 @@ fn a_key_is_made_with_what_openrouters_clients_send() {
 }
 
 #[test]
-fn everything_else_is_refused_by_its_place() {
+fn other_bodies_are_refused_with_the_path_of_the_mistake() {
     for (body, expected) in [
         ("", "body"),
         ("null", "body"),
@@ -73,7 +73,7 @@ fn everything_else_is_refused_by_its_place() {
 }
 
 #[test]
-fn a_change_says_what_changes() {
+fn patch_changes_only_the_given_fields() {
     let patch = Patch::parse(br#"{"name":"b","disabled":true}"#).unwrap();
     assert_eq!((patch.name.unwrap().as_str().to_owned(), patch.disabled), ("b".to_owned(), Some(true)));
     assert_eq!((patch.limit, patch.reset), (None, None));

@@ -14,7 +14,7 @@ fn put(body: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn bodies_that_store_are_objects_of_hosts_and_value() {
+fn put_bodies_are_objects_with_hosts_and_value() {
     for body in [
         r#"{"hosts":["a.com"],"value":"x"}"#,
         r#" {"value" : "x" , "hosts" : ["A.com." , "a.com"] } "#,
@@ -26,7 +26,7 @@ fn bodies_that_store_are_objects_of_hosts_and_value() {
 }
 
 #[test]
-fn everything_else_is_refused_by_its_place() {
+fn other_bodies_are_refused_with_the_path_of_the_mistake() {
     for (body, path) in [
         ("", "body"),
         (" ", "body"),
@@ -68,7 +68,7 @@ fn everything_else_is_refused_by_its_place() {
 }
 
 #[test]
-fn depth_is_no_danger() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let body = |hosts: &str, more: &str| format!("{{\"hosts\":{hosts},\"value\":\"x\",\"more\":{more}}}");
     assert!(put(&body("[\"a.com\"]", &nested(100_000))).is_ok());
@@ -77,7 +77,7 @@ fn depth_is_no_danger() {
 }
 
 #[test]
-fn lists_are_counted_and_not_kept_when_they_are_too_long() {
+fn too_long_lists_are_counted_but_not_kept() {
     let body = |count: usize| format!("{{\"hosts\":[{}],\"value\":\"x\"}}", vec!["\"a\""; count].join(","));
     assert_eq!(put(&body(100)), Ok(vec!["a".to_owned()]));
     assert_eq!(put(&body(101)), Err("hosts".to_owned()));
@@ -85,7 +85,7 @@ fn lists_are_counted_and_not_kept_when_they_are_too_long() {
 }
 
 #[test]
-fn names_to_copy_are_names_and_each_stands_there_once() {
+fn names_to_copy_are_valid_and_unique() {
     let read = |body: &str| names(body.as_bytes()).map(|names| names.len()).ok();
     assert_eq!(read(r#"{"names":["a"]}"#), Some(1));
     assert_eq!(read(r#"{"names":["b","a"],"x":1}"#), Some(2));
@@ -112,15 +112,16 @@ fn names_to_copy_are_names_and_each_stands_there_once() {
 }
 
 #[test]
-fn a_body_is_utf_8_where_nobody_looks_too() {
+fn bodies_must_be_utf_8_even_in_ignored_members() {
     assert!(names(b"{\"names\":[\"a\"],\"note\":\"\xc3\xa4\"}").is_ok());
     assert!(names(b"{\"names\":[\"a\"],\"note\":\"\xaf\"}").is_err());
     assert!(Put::parse(b"{\"hosts\":[\"a.com\"],\"value\":\"x\",\"note\":\"\xaf\"}").is_err());
 }
 
-/// By the grammar an escape may be half of a pair; it only has no meaning, which nobody wants of such a member.
+/// An unpaired surrogate is valid by the JSON grammar. It only has no meaning, which is irrelevant
+/// in an unknown member.
 #[test]
-fn half_a_pair_is_refused_where_it_is_read_and_passed_over_elsewhere() {
+fn unpaired_surrogate_is_refused_except_in_ignored_members() {
     let half = r#""\ud83d""#;
     assert!(put(&format!(r#"{{"hosts": ["a.com"], "value": "x", "valve": {half}}}"#)).is_ok());
     assert!(put(&format!(r#"{{"hosts": ["a.com"], "value": {half}}}"#)).is_err());
@@ -169,7 +170,7 @@ fn only_plain_json_in_utf_8_is_read() {
 
 proptest! {
     #[test]
-    fn what_is_escaped_comes_back_without_taking_more_memory(text in any::<String>()) {
+    fn unescape_returns_the_text_without_a_larger_buffer(text in any::<String>()) {
         let json = serde_json::to_string(&text).unwrap();
         let read = unescape(&json).unwrap();
         prop_assert_eq!(read.as_str(), &text);
@@ -177,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_mean_what_another_parser_reads(
+    fn strings_are_decoded_like_serde_json_does(
         inner in r#"([ -~é😀]|\\[bfnrtu"/\\]|\\u[0-9a-fA-F]{4}|\\ud8[0-9a-f]{2}|\\ud[c-f][0-9a-f]{2}){0,8}"#
     ) {
         let json = format!("\"{inner}\"");
