@@ -65,7 +65,7 @@ pub use ledger::Caller;
 pub use memory::Memory;
 pub use options::AllowedOptions;
 pub use pace::Timeouts;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, stream_code};
 pub use stream::EventStream;
 pub use tools::tell_calls_plainly;
 

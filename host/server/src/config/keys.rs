@@ -1,6 +1,6 @@
 //! Every key of `cofferdam.toml` with its default and unit. The reader takes the
-//! defaults from here, a test compares the README with it, and a key that is not
-//! here does not exist.
+//! defaults from here, `docs/configuration.md` is made from it, and a key that is
+//! not here does not exist.
 
 /// The part of a pattern that stands for a name the operator chooses.
 pub const ANY_NAME: &str = "NAME";
@@ -45,7 +45,7 @@ const fn required(path: &'static str, unit: &'static str, about: &'static str) -
 
 const PRICE: &str = "dollars per million tokens";
 
-/// All of them, in the order of the README.
+/// All of them, in the order of `docs/configuration.md`.
 pub const KEYS: &[Key] = &[
     key("server.listen", "\"127.0.0.1:8080\"", "address", "Where clients connect; port 0 takes a free one"),
     key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
@@ -388,20 +388,4 @@ fn distance(left: &str, right: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
-}
-
-/// The table of the README.
-#[must_use]
-pub fn markdown() -> String {
-    let mut table = "| Key | Default | Unit | Meaning |\n|---|---|---|---|\n".to_owned();
-    for Key { path, default, unit, about } in KEYS {
-        let default = match default {
-            Default::Is(written) => format!("`{written}`"),
-            Default::Absent => "none".to_owned(),
-            Default::Required => "required".to_owned(),
-            Default::Described(words) => (*words).to_owned(),
-        };
-        table.push_str(&format!("| `{path}` | {default} | {unit} | {about} |\n"));
-    }
-    table
 }
