@@ -1,7 +1,9 @@
 //! What README.md and the pages below `docs/` say, tried: their commands, configurations and links, and the
 //! parts that are made from the code.
 //!
-//! - `console run=NAME`: the commands behind `$ ` are run, in order, with all blocks of that name on the page.
+//! - `console run=NAME`: the commands behind `$ ` are run, in order, with all blocks of that name on the page, in
+//!   one directory that is empty at first. What they print is compared with the other lines, in which `[..]` stands
+//!   for any text and a line `...` for any lines. A command that shows no output has to succeed.
 //! - `console`: calls of `cofferdam` have subcommands and options that exist; so in `sh` and `bash`.
 //! - `toml`: a whole configuration that `serve --check` accepts; `toml fragment` is only read.
 

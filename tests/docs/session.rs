@@ -84,17 +84,23 @@ impl Session {
         }
         match command.strip_suffix(" &") {
             Some(server) => self.serve(server, &step.expected),
-            None => {
-                let (status, printed) = self.send(&format!("{{\n{command}\n}} </dev/null"))?;
-                let printed = self.as_shown(printed);
-                let lines: Vec<&str> = printed.trim_end().lines().collect();
-                let is_good = match step.expected.as_slice() {
-                    [] => status == 0,
-                    expected => is_output(expected, &lines),
-                };
-                if is_good { Ok(()) } else { Err(format!("status {status}, printed:\n{printed}")) }
-            }
+            None => self.finish(&command, &step.expected),
         }
+    }
+
+    /// Runs a command to its end. It prints its result or, when it has none, what it says on standard error.
+    fn finish(&mut self, command: &str, expected: &[String]) -> Result<(), String> {
+        let errors = self.directory.path().join("errors");
+        let (status, result) =
+            self.send(&format!("{{\n{command}\n}} </dev/null 2>'{}'", errors.display()))?;
+        let errors = self.as_shown(std::fs::read_to_string(errors).unwrap());
+        let result = self.as_shown(result);
+        let printed = if result.trim().is_empty() { &errors } else { &result };
+        let is_good = match expected {
+            [] => status == 0,
+            expected => is_output(expected, &printed.trim_end().lines().collect::<Vec<_>>()),
+        };
+        if is_good { Ok(()) } else { Err(format!("status {status}, printed:\n{result}\n{errors}")) }
     }
 
     /// Starts a command in the background. It is ready when it has printed what is expected, or anything; one
@@ -209,6 +215,6 @@ fn a_session_serves_on_free_ports_and_tells_what_differs() {
         session.run(&step).unwrap();
     }
     let wrong = session.run(&steps.next().unwrap()).unwrap_err();
-    assert!(wrong.starts_with("status 1, printed:\ncat: "), "{wrong}");
+    assert!(wrong.starts_with("status 1, printed:\n\n\ncat: "), "{wrong}");
     assert!(session.run(&steps.next().unwrap()).unwrap_err().starts_with("the shell has ended"));
 }

@@ -1,7 +1,7 @@
 //! Reading TOML with positions. A [`Table`] hands out typed values; what is
 //! wrong or unknown is noted with its place, and reading goes on with the
 //! default, so that one run reports every mistake. Defaults come from `keys`:
-//! there is no second place that could disagree with the README.
+//! there is no second place that could disagree with `docs/configuration.md`.
 
 use std::cell::RefCell;
 use std::fmt;

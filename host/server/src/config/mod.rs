@@ -1,8 +1,8 @@
 //! The operator's configuration: `cofferdam.toml` as written becomes a checked
 //! [`Config`], once, before anything starts. Every section has its file; the
-//! names, defaults and units of all keys stand in `keys`, which also makes the
-//! table of the README. A mistake is reported with file, line, column and key,
-//! and all mistakes of a file are reported together.
+//! names, defaults and units of all keys stand in `keys`, from which
+//! `docs/configuration.md` is made. A mistake is reported with file, line, column
+//! and key, and all mistakes of a file are reported together.
 
 mod broadcast;
 mod document;
