@@ -19,7 +19,10 @@ async fn the_generated_page_of_metrics_is_current() {
     let host = Setup::new().config(CONFIG).start();
     let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
     assert_eq!(answer.status, 502, "{}", answer.text);
-    let text = Admin::new(&host).get("/metrics").await.text;
+    let admin = Admin::new(&host);
+    // A request is counted when its answer is out.
+    admin.until_metric("cofferdam_requests_total{route=\"responses\",status=\"502\"}", 1).await;
+    let text = admin.get("/metrics").await.text;
 
     let (mut table, mut all) = (String::new(), BTreeSet::new());
     table.push_str("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n");
