@@ -69,6 +69,10 @@ clippy:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
+# Rewrite the parts of docs/ that are made from the code: configuration keys, commands, metrics, errors.
+docs:
+    COFFERDAM_DOCS=write cargo test --package cofferdam --lib --test all --locked the_generated_page
+
 # Rebuild the components in plugins/ from guests/.
 guests:
     guests/build.sh

@@ -80,6 +80,8 @@ mod vault_commands;
 mod complaints;
 
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod story;
 
 #[cfg(test)]

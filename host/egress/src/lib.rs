@@ -12,6 +12,8 @@
 //!
 //! Comments cite the egress rules by number (R1 to R24); `docs/egress-rules.md` lists them.
 
+#![warn(missing_docs)]
+
 mod fetch;
 mod place;
 mod slot;

@@ -5,6 +5,8 @@
 //! Modules stand in the order a request meets them, from its entry down to what all of them share. Each imports
 //! only modules below it; a test reads the imports.
 
+#![warn(missing_docs)]
+
 mod embed;
 mod respond;
 
@@ -60,4 +62,4 @@ pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};
 pub use plugins::tools::tell_calls_plainly;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, stream_code};

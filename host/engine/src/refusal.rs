@@ -119,7 +119,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> u16 {
 
 /// The string for `response.error.code` and the in-band `error` event, which use a smaller set than
 /// the canonical types.
-pub(crate) fn stream_code(kind: ErrorKind) -> &'static str {
+#[must_use]
+pub fn stream_code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::RateLimitExceeded => "rate_limit_exceeded",
         ErrorKind::ContextLengthExceeded | ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt => {

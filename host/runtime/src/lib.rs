@@ -7,6 +7,8 @@
 //! and providers may also serve later calls of the same [`Owner`]; an instance never serves two
 //! owners.
 
+#![warn(missing_docs)]
+
 mod account;
 mod bindings;
 mod cache;

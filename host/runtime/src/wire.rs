@@ -26,7 +26,7 @@ pub use crate::bindings::exports::cofferdam::plugin::routing::{
 pub use crate::bindings::exports::cofferdam::plugin::tools::{Function, Output, ToolError};
 
 /// Every canonical error type with its name in the API.
-const ERROR_KINDS: [(ErrorKind, &str); 27] = [
+pub const ERROR_KINDS: [(ErrorKind, &str); 27] = [
     (ErrorKind::ContextLengthExceeded, "context_length_exceeded"),
     (ErrorKind::MaxTokensExceeded, "max_tokens_exceeded"),
     (ErrorKind::TokenLimitExceeded, "token_limit_exceeded"),

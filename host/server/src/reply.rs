@@ -261,4 +261,6 @@ pub(crate) fn document<T: Serialize>(document: &T) -> Response<Body> {
 }
 
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@
 //! - A store that is older or newer than its anchor file is not opened (`anchor`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
 
+#![warn(missing_docs)]
+
 mod anchor;
 mod audit;
 mod authentication;

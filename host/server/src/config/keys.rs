@@ -1,5 +1,5 @@
 //! Every key of `cofferdam.toml` with its default and unit. The reader takes the defaults from this
-//! list, a test compares the documentation with it, and a key that is not in it is an error.
+//! list, `docs/configuration.md` is generated from it, and a key that is not in it is an error.
 
 /// The part of a path that stands for a name chosen by the operator.
 pub const ANY_NAME: &str = "NAME";
@@ -384,20 +384,4 @@ fn distance(left: &str, right: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
-}
-
-/// The table of the documentation, generated from [`KEYS`].
-#[must_use]
-pub fn markdown() -> String {
-    let mut table = "| Key | Default | Unit | Meaning |\n|---|---|---|---|\n".to_owned();
-    for Key { path, default, unit, about } in KEYS {
-        let default = match default {
-            Default::Is(written) => format!("`{written}`"),
-            Default::Absent => "none".to_owned(),
-            Default::Required => "required".to_owned(),
-            Default::Described(words) => (*words).to_owned(),
-        };
-        table.push_str(&format!("| `{path}` | {default} | {unit} | {about} |\n"));
-    }
-    table
 }

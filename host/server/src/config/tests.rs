@@ -466,15 +466,3 @@ fn defaults_written_out_are_the_defaults() {
     }
     assert_eq!(format!("{:?}", parse(&text).unwrap()), format!("{:?}", parse("").unwrap()));
 }
-
-#[test]
-fn readme_lists_every_key_with_its_default() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap_or_default();
-    let table = readme
-        .split_once("<!-- configuration -->\n")
-        .and_then(|(_, rest)| rest.split_once("<!-- /configuration -->"))
-        .map(|(table, _)| table.trim());
-    let expected = keys::markdown();
-    assert!(table == Some(expected.trim()), "README.md should have between its markers:\n\n{expected}");
-}
