@@ -87,7 +87,7 @@ pub enum Untrusted {
     #[error("it is not valid yet, is the clock of this machine right?")]
     NotYetValid,
     /// Any other problem, such as a wrong key usage or a revoked certificate.
-    #[error("it is not acceptable")]
+    #[error("it cannot be verified")]
     Other,
 }
 

@@ -336,7 +336,7 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
     };
     let headers: Option<Vec<_>> = upstream.headers.iter().map(parse).collect();
     headers.ok_or_else(|| {
-        tracing::warn!("a provider plugin gave a header that is not one");
+        tracing::warn!("a provider plugin returned an invalid header");
         AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
     })
 }

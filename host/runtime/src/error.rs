@@ -51,7 +51,7 @@ pub enum LoadError {
         reason: Distrust,
     },
     /// Two plugins have the same name, id or type.
-    #[error("{origin}: the {what} `{id}` is taken by {first}: give this plugin another")]
+    #[error("{origin}: the {what} `{id}` is taken by {first}: choose another")]
     Duplicate {
         /// Path of the manifest, or `embedded`.
         origin: String,

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(telemetry::Mistake { variable, error }) = mistake {
-        tracing::warn!(mistake = error, "{variable} is not a filter and not used");
+        tracing::warn!(mistake = error, "{variable} is not a valid log filter and is ignored");
     }
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the error that ends a command to standard error. The log is for running hosts.
-#[expect(clippy::print_stderr, reason = "the one place where the program speaks to whoever typed a command")]
+#[expect(clippy::print_stderr, reason = "errors of commands go to standard error")]
 fn complain(message: &str) {
     eprintln!("{message}");
 }

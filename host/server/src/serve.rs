@@ -330,7 +330,7 @@ async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> 
 fn warn_if_open(at: Addresses, config: &Config) {
     let Addresses { listen, admin } = at;
     if !admin.ip().is_loopback() {
-        tracing::warn!(%admin, "health and metrics are open to whoever reaches this address");
+        tracing::warn!(%admin, "health and metrics are open to anyone who can reach this address");
     }
     if !listen.ip().is_loopback() && config.server.trusted_proxies.is_empty() {
         tracing::warn!(

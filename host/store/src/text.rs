@@ -12,7 +12,7 @@ pub(crate) fn serialize<S: Serializer, T: Display>(value: &T, serializer: S) -> 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
     // The parser's own error text is dropped: it could quote the content of the row.
-    text.parse().map_err(|_| serde::de::Error::custom("a word that is not one of ours"))
+    text.parse().map_err(|_| serde::de::Error::custom("not a valid value of this field"))
 }
 
 /// The same for a list of values.
@@ -31,7 +31,7 @@ pub(crate) mod list {
     ) -> Result<Vec<T>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
         let values: Result<Vec<T>, T::Err> = texts.iter().map(|text| text.parse()).collect();
-        values.map_err(|_| serde::de::Error::custom("a word that is not one of ours"))
+        values.map_err(|_| serde::de::Error::custom("not a valid value of this field"))
     }
 }
 
@@ -53,6 +53,6 @@ pub(crate) mod option {
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
         let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| serde::de::Error::custom("a word that is not one of ours"))
+        text.parse().map(Some).map_err(|_| serde::de::Error::custom("not a valid value of this field"))
     }
 }

@@ -159,7 +159,7 @@ impl Entry {
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
-                tracing::error!(%error, "what a request will spend could not be written down");
+                tracing::error!(%error, "the intent of a request could not be written");
                 Err(Refusal::saturated())
             }
             Err(_late) => Err(Refusal::saturated()),

@@ -98,7 +98,7 @@ impl Job {
     /// Sends an answer that was held back to the client of a stream.
     async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let mut replay = Replay::new(made, body).map_err(|malformed| {
-            tracing::error!(%malformed, "a held answer cannot be told as a stream");
+            tracing::error!(%malformed, "a held answer cannot be sent as a stream");
             Refusal::internal()
         })?;
         self.echo(replay.assembler());

@@ -61,7 +61,7 @@ struct Listing {
 
 fn list(dir: &Path) -> Result<Listing, LoadError> {
     let too_many = |most: usize, what: &str| {
-        let error = io::Error::other(format!("has more than {most} {what}, which is the most accepted"));
+        let error = io::Error::other(format!("has more than {most} {what} (the limit)"));
         Err(unreadable(dir, error))
     };
     let mut listing = Listing::default();
@@ -111,7 +111,7 @@ fn read_bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
     let mut bytes = Vec::new();
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
     if bytes.len() > bytes_max {
-        let error = io::Error::other(format!("has more than {bytes_max} bytes, which is the most accepted"));
+        let error = io::Error::other(format!("has more than {bytes_max} bytes (the limit)"));
         return Err(unreadable(path, error));
     }
     Ok(bytes)

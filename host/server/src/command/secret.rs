@@ -41,7 +41,7 @@ pub enum SecretCommand {
     },
     /// List secrets, never their values
     List {
-        /// Whose [default: everybody's]
+        /// The owner [default: all]
         #[command(flatten)]
         scope: Scope,
     },

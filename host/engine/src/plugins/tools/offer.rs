@@ -415,7 +415,7 @@ fn written(
         let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
         let mut item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
             let plugin = tool.plugin.name();
-            tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
+            tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not declare");
             Refusal::internal()
         })?;
         let is_asked = table.item(&item.item_type).is_some_and(|declared| declared.asks.is_some());
