@@ -1,13 +1,13 @@
 //! The keys of `docs/configuration.md`, a table for each table of the file.
 
 use super::generated;
-use cofferdam::config::keys::{Default, KEYS, Key};
+use cofferdam::config::keys::{ConfigKey, Default, KEYS};
 use std::fmt::Write;
 
 #[test]
 fn the_generated_page_of_configuration_is_current() {
     let (mut text, mut section) = (String::new(), "");
-    for Key { path, default, unit, about } in KEYS {
+    for ConfigKey { path, default, unit, about } in KEYS {
         let begins = path.split(['.', '[']).next().unwrap();
         if begins != section {
             section = begins;

@@ -10,15 +10,16 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
 
 use crate::{
-    ConfigError, Credential, EgressConfig, Error, GuestRequest, Limits, Origin, Reason, Reply, ReplyBody,
+    Credential, EgressConfig, EgressConfigError, Error, ExchangeLimits, GuestRequest, Origin, Reason, Reply,
+    ReplyBody,
     dial::Dialler,
     headers,
-    pool::Pool,
-    reach::Reach,
-    resolver::{CheckedNames, Names},
-    rule::Rule,
+    pool::ConnectionPool,
+    reach::AllowedAddresses,
+    resolver::{CheckedNames, HostResolver},
+    rule::PoolRule,
     tls,
-    wire::{Exchange, Line, Outward, Unanswered},
+    wire::{Exchange, Outward, Unanswered, UpstreamConnection},
 };
 
 /// Sends requests to servers outside. Clones share the connection pools.
@@ -46,7 +47,7 @@ struct Clients {
 /// Dials and sends under one rule.
 pub(crate) struct Client {
     dialler: Dialler,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// One request to a provider. It is always a POST with a JSON body.
@@ -65,7 +66,7 @@ pub struct Outgoing<'a> {
     /// Added after all headers of the guest are checked.
     pub credential: Option<&'a Credential>,
     /// Limits in bytes and time.
-    pub limits: Limits,
+    pub limits: ExchangeLimits,
 }
 
 impl Egress {
@@ -74,21 +75,21 @@ impl Egress {
     /// # Errors
     ///
     /// [`ConfigError`] if a root certificate cannot be read or a library refuses its settings.
-    pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: EgressConfig) -> Result<Self, EgressConfigError> {
         let tls = Arc::new(tls::settings(&config.roots)?);
-        let names = Arc::new(Names::new(&config)?);
-        let client = |rule: Rule| {
+        let names = Arc::new(HostResolver::new(&config)?);
+        let client = |rule: PoolRule| {
             let names = CheckedNames::new(Arc::clone(&names), rule);
             let dialler = Dialler::new(names, Arc::clone(&tls), config.connect_timeout);
             Client { dialler, pool: Arc::default() }
         };
         let clients = Clients {
-            anywhere: client(Rule::Origin(Reach::Anywhere)),
-            local: client(Rule::Origin(Reach::Local)),
-            loopback: client(Rule::Origin(Reach::Loopback)),
-            guests: client(Rule::guest(&config, false)),
-            guests_plaintext: client(Rule::guest(&config, true)),
-            guests_public: client(Rule::public_guest(&config)),
+            anywhere: client(PoolRule::Origin(AllowedAddresses::Anywhere)),
+            local: client(PoolRule::Origin(AllowedAddresses::Local)),
+            loopback: client(PoolRule::Origin(AllowedAddresses::Loopback)),
+            guests: client(PoolRule::guest(&config, false)),
+            guests_plaintext: client(PoolRule::guest(&config, true)),
+            guests_public: client(PoolRule::public_guest(&config)),
             allow_plaintext_loopback: config.allow_plaintext_loopback,
             guest_ports: config.ports,
         };
@@ -145,12 +146,12 @@ impl Egress {
     pub async fn send_marked(&self, outgoing: Outgoing<'_>, is_sent: &AtomicBool) -> Result<Reply, Error> {
         let Outgoing { origin, path, headers, body, streamed, credential, limits } = outgoing;
         let client = match origin.reach() {
-            Reach::Anywhere => &self.clients.anywhere,
-            Reach::Loopback => &self.clients.loopback,
+            AllowedAddresses::Anywhere => &self.clients.anywhere,
+            AllowedAddresses::Loopback => &self.clients.loopback,
             // The origin was checked as one without a credential, so it may lead to a private
             // address over plain http.
-            Reach::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
-            Reach::Local => &self.clients.local,
+            AllowedAddresses::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
+            AllowedAddresses::Local => &self.clients.local,
         };
         let uri = origin.join(path).map_err(Reason::Path)?;
         let mut request = Request::new(Full::new(body));
@@ -193,14 +194,14 @@ impl Client {
             // seen the request.
             is_sent.store(true, Ordering::Relaxed);
             let answered = match line {
-                Line::Own(mut wire) => {
+                UpstreamConnection::Own(mut wire) => {
                     for_one(&mut request, &uri, host);
-                    wire.send(request).await.map(|answer| (answer, Line::Own(wire)))
+                    wire.send(request).await.map(|answer| (answer, UpstreamConnection::Own(wire)))
                 }
-                Line::Shared(mut shared) => {
+                UpstreamConnection::Shared(mut shared) => {
                     for_many(&mut request, &uri);
                     let answer = Box::pin(shared.send(request)).await;
-                    answer.map(|answer| (answer, Line::Shared(shared)))
+                    answer.map(|answer| (answer, UpstreamConnection::Shared(shared)))
                 }
             };
             match answered {
@@ -223,7 +224,7 @@ impl Client {
             Some(line) => line,
             None => self.dial(key, uri).await?,
         };
-        if let Line::Own(wire) = line {
+        if let UpstreamConnection::Own(wire) = line {
             self.pool.keep(key, wire);
         }
         Ok(())
@@ -231,15 +232,15 @@ impl Client {
 
     /// Opens a new connection. Boxed because it is rare: its large future is not part of every
     /// request's future.
-    async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<Line, Error> {
+    async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<UpstreamConnection, Error> {
         let line = Box::pin(self.dialler.dial(uri)).await?;
-        if let Line::Shared(shared) = &line {
+        if let UpstreamConnection::Shared(shared) = &line {
             self.pool.share(key, shared);
         }
         Ok(line)
     }
 
-    pub(crate) fn pool(&self) -> Arc<Pool> {
+    pub(crate) fn pool(&self) -> Arc<ConnectionPool> {
         Arc::clone(&self.pool)
     }
 }

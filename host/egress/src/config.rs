@@ -53,7 +53,7 @@ impl Default for EgressConfig {
 
 /// Why an [`Egress`](crate::Egress) cannot be built from a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum EgressConfigError {
     /// A file of `roots` is not PEM, contains no certificate, or contains a certificate that cannot
     /// be a root.
     #[error("roots[{index}] is not a PEM file of root certificates")]

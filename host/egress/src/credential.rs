@@ -17,7 +17,7 @@ use crate::header_rules::{self, VALUE_BYTES_MAX};
 
 /// Where a provider expects its credential: a header and the text around the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct HeaderPlacement {
     header: HeaderName,
     before: String,
     after: String,
@@ -59,7 +59,7 @@ pub enum CredentialError {
     TooLong,
 }
 
-impl Placement {
+impl HeaderPlacement {
     /// Parses a header name and a format such as `Bearer {}`, both from the manifest of a provider
     /// guest.
     ///
@@ -116,7 +116,7 @@ impl Credential {
     ///
     /// Those of both functions.
     pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
-        Placement::parse(header, format)?.fill(value.expose())
+        HeaderPlacement::parse(header, format)?.fill(value.expose())
     }
 
     /// Replaces every occurrence of the secret by asterisks, in place. For error messages of
@@ -211,7 +211,11 @@ mod tests {
     #[test]
     fn placement_refuses_formats_without_exactly_one_gap() {
         for format in ["", "Bearer", "{}{}", "{} {x}", "{", "Bearer {}\n", " {}", "{} ", "{{}}"] {
-            assert_eq!(Placement::parse("x-api-key", format), Err(CredentialError::Format), "{format:?}");
+            assert_eq!(
+                HeaderPlacement::parse("x-api-key", format),
+                Err(CredentialError::Format),
+                "{format:?}"
+            );
         }
     }
 
@@ -240,7 +244,7 @@ mod tests {
             "idempotency-key",
         ];
         for name in names {
-            assert_eq!(Placement::parse(name, "{}"), Err(CredentialError::Header), "{name}");
+            assert_eq!(HeaderPlacement::parse(name, "{}"), Err(CredentialError::Header), "{name}");
         }
     }
 }

@@ -24,8 +24,8 @@ use crate::{
     Error, Reason,
     error::{AddressRefused, Unreached, reduce},
     resolver::CheckedNames,
-    rule::Rule,
-    wire::{Line, Shared, Stream, Wire},
+    rule::PoolRule,
+    wire::{ByteStream, SharedSender, UpstreamConnection, Wire},
 };
 
 /// Interval of TCP keep-alive probes, so that a dead path is noticed.
@@ -40,7 +40,7 @@ const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs
 /// Opens connections under one rule.
 pub(crate) struct Dialler {
     connector: HttpsConnector<CheckedConnector>,
-    rule: Rule,
+    rule: PoolRule,
     timeout: Duration,
 }
 
@@ -75,19 +75,19 @@ impl Dialler {
     ///
     /// [`Error::Refused`] if a rule closes an address, [`Error::Unreachable`] if no connection is
     /// made in time, [`Error::Untrusted`] if the server's certificate is not accepted.
-    pub(crate) async fn dial(&self, uri: Uri) -> Result<Line, Error> {
+    pub(crate) async fn dial(&self, uri: Uri) -> Result<UpstreamConnection, Error> {
         let opening = async {
             let stream = self.connect(uri).await?;
             if stream.connected().is_negotiated_h2() {
                 return share(stream).await;
             }
-            Wire::open(stream).await.map(Line::Own).ok_or(Error::Unreachable(Unreached::Closed))
+            Wire::open(stream).await.map(UpstreamConnection::Own).ok_or(Error::Unreachable(Unreached::Closed))
         };
         let outcome = tokio::time::timeout(self.timeout, opening).await;
         outcome.unwrap_or(Err(Error::Unreachable(Unreached::TimedOut)))
     }
 
-    async fn connect(&self, uri: Uri) -> Result<Stream, Error> {
+    async fn connect(&self, uri: Uri) -> Result<ByteStream, Error> {
         let mut connector = self.connector.clone();
         let ready = poll_fn(|context| connector.poll_ready(context)).await;
         ready.map_err(|error| reduce(error.as_ref()))?;
@@ -100,7 +100,7 @@ impl Dialler {
 #[derive(Clone)]
 struct CheckedConnector {
     http: HttpConnector<CheckedNames>,
-    rule: Rule,
+    rule: PoolRule,
 }
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -127,12 +127,12 @@ impl Service<Uri> for CheckedConnector {
 }
 
 /// Starts HTTP/2 on a new stream, in a task that ends with its last user.
-async fn share(stream: Stream) -> Result<Line, Error> {
+async fn share(stream: ByteStream) -> Result<UpstreamConnection, Error> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(Some(PING.0)).keep_alive_timeout(PING.1);
     let connection = builder.handshake(stream).await;
     let (sender, connection) = connection.map_err(|_| Error::Unreachable(Unreached::Closed))?;
     // The connection's error is dropped here: every exchange on it gets an error of its own.
     tokio::spawn(async move { drop(connection.await) });
-    Ok(Line::Shared(Shared::new(sender)))
+    Ok(UpstreamConnection::Shared(SharedSender::new(sender)))
 }

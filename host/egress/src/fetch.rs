@@ -19,7 +19,8 @@ use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Egress, Error, GuestRequest, Injection, Limits, Reason, ReplyBody, ScrubSet, Slot, headers,
+    Egress, Error, ExchangeLimits, GuestRequest, Injection, Reason, ReplyBody, ScrubSet, SecretPlacement,
+    headers,
     place::{self, Filled},
 };
 
@@ -63,7 +64,11 @@ impl Egress {
     /// # Errors
     ///
     /// The rule that the request breaks.
-    pub fn check(&self, request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
+    pub fn check(
+        &self,
+        request: &GuestRequest,
+        slots: &[(&SecretPlacement, &SecretName)],
+    ) -> Result<(), Reason> {
         self.check_way(request, !slots.is_empty())?;
         place::check(request, slots).map(drop)
     }
@@ -120,7 +125,8 @@ impl Egress {
         if head.status == StatusCode::PARTIAL_CONTENT && !injections.is_empty() {
             return Err(Error::Broken);
         }
-        let limits = Limits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
+        let limits =
+            ExchangeLimits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
         let with_secret = !injections.is_empty();
         let (set, secrets) = searched(injections);
         let reflected = set.scrub_headers(&mut head.headers);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExchangeLimits {
     /// Time limit from the call until the head of the answer has arrived, connecting included.
     pub head: Duration,
     /// Time limit for one wait for the next chunk of the body.
@@ -13,7 +13,7 @@ pub struct Limits {
     pub body_bytes_max: u64,
 }
 
-impl Default for Limits {
+impl Default for ExchangeLimits {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(60),

@@ -13,7 +13,7 @@ use http::{
 };
 use url::{Host, Url};
 
-use crate::{EgressConfig, PathError, Reason, path, reach::Reach};
+use crate::{EgressConfig, PathError, Reason, path, reach::AllowedAddresses};
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub struct Origin {
     base_path: String,
     host: String,
     port: u16,
-    reach: Reach,
+    reach: AllowedAddresses,
 }
 
 /// Why a `base_url` is not accepted.
@@ -103,9 +103,9 @@ impl Origin {
             path::check(base_path)?;
         }
         let reach = match (scheme, with_credential) {
-            (Scheme::Https, _) => Reach::Anywhere,
-            (Scheme::Http, false) => Reach::Local,
-            (Scheme::Http, true) => Reach::Loopback,
+            (Scheme::Https, _) => AllowedAddresses::Anywhere,
+            (Scheme::Http, false) => AllowedAddresses::Local,
+            (Scheme::Http, true) => AllowedAddresses::Loopback,
         };
         if let Some(address) = literal {
             reach.check(address).map_err(|reason| match reason {
@@ -114,7 +114,7 @@ impl Origin {
                 _ => OriginError::PlaintextAddress,
             })?;
         }
-        if reach == Reach::Loopback && !config.allow_plaintext_loopback {
+        if reach == AllowedAddresses::Loopback && !config.allow_plaintext_loopback {
             // A literal address that passed the check above is loopback. A name is surely loopback
             // only if it is one of the `localhost` names.
             let is_loopback = literal.is_some() || is_localhost(url.host_str().unwrap_or_default());
@@ -186,7 +186,7 @@ impl Origin {
             .filter_map(|(is_doubtful, doubt)| is_doubtful.then_some(doubt))
     }
 
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> AllowedAddresses {
         self.reach
     }
 

@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, Method, Uri, uri::PathAndQuery};
 use zeroize::Zeroizing;
 
 use crate::{
-    GuestRequest, Injection, Reason, Slot,
+    GuestRequest, Injection, Reason, SecretPlacement,
     guest_request::placeholders,
     header_rules::{self, VALUE_BYTES_MAX},
     headers, placeholder,
-    slot::Place,
+    slot::PlacementKind,
 };
 
 /// Number of secrets in one request.
@@ -33,7 +33,7 @@ pub(crate) struct Filled {
 /// secrets.
 pub(crate) fn check(
     request: &GuestRequest,
-    slots: &[(&Slot, &SecretName)],
+    slots: &[(&SecretPlacement, &SecretName)],
 ) -> Result<(Method, HeaderMap), Reason> {
     if slots.len() > SECRETS_MAX {
         return Err(Reason::TooManySecrets);
@@ -41,17 +41,17 @@ pub(crate) fn check(
     let method = method(&request.method)?;
     check_placeholders(request, slots)?;
     let headers = headers::assemble_own(&request.headers, !slots.is_empty())?;
-    let mut taken: Vec<&Slot> = Vec::with_capacity(slots.len());
+    let mut taken: Vec<&SecretPlacement> = Vec::with_capacity(slots.len());
     for (slot, _) in slots {
         // Taken by the guest's own request, or by another secret of this request.
         let is_taken = taken.contains(slot)
             || match &slot.0 {
-                Place::Header { name, .. } => {
+                PlacementKind::Header { name, .. } => {
                     headers.contains_key(name) || taken.iter().any(|other| is_header(other, name))
                 }
-                Place::Placeholder { .. } => false,
-                Place::Query(name) => request.target.has_query_name(name),
-                Place::Json(members) => {
+                PlacementKind::Placeholder { .. } => false,
+                PlacementKind::Query(name) => request.target.has_query_name(name),
+                PlacementKind::Json(members) => {
                     json::gap(&request.body, members)?;
                     false
                 }
@@ -64,8 +64,8 @@ pub(crate) fn check(
     Ok((method, headers))
 }
 
-fn is_header(slot: &Slot, wanted: &http::HeaderName) -> bool {
-    matches!(&slot.0, Place::Header { name, .. } if name == wanted)
+fn is_header(slot: &SecretPlacement, wanted: &http::HeaderName) -> bool {
+    matches!(&slot.0, PlacementKind::Header { name, .. } if name == wanted)
 }
 
 fn method(text: &str) -> Result<Method, Reason> {
@@ -82,11 +82,14 @@ fn method(text: &str) -> Result<Method, Reason> {
 
 /// Every placeholder must have a secret, and every secret for a placeholder must be used by one
 /// (egress rule R2).
-fn check_placeholders(request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
+fn check_placeholders(
+    request: &GuestRequest,
+    slots: &[(&SecretPlacement, &SecretName)],
+) -> Result<(), Reason> {
     let found = placeholders(request)?;
     let mut wanted = Vec::new();
     for (slot, name) in slots {
-        if let Place::Placeholder { header, secret } = &slot.0 {
+        if let PlacementKind::Placeholder { header, secret } = &slot.0 {
             if secret != *name {
                 return Err(Reason::Placeholder);
             }
@@ -102,7 +105,7 @@ fn check_placeholders(request: &GuestRequest, slots: &[(&Slot, &SecretName)]) ->
 
 /// Checks the request again and puts every secret into its place.
 pub(crate) fn fill(request: &GuestRequest, injections: &[Injection]) -> Result<Filled, Reason> {
-    let slots: Vec<(&Slot, &SecretName)> =
+    let slots: Vec<(&SecretPlacement, &SecretName)> =
         injections.iter().map(|injection| (&injection.slot, injection.secret.name())).collect();
     let (method, mut headers) = check(request, &slots)?;
     // The release was for one host: a secret never goes to another one (egress rules R4 and R7).
@@ -117,11 +120,11 @@ pub(crate) fn fill(request: &GuestRequest, injections: &[Injection]) -> Result<F
     let mut body = request.body.clone();
     for injection in injections {
         match &injection.slot.0 {
-            Place::Header { name, before, after } => {
+            PlacementKind::Header { name, before, after } => {
                 headers.insert(name.clone(), framed(before, injection.secret.expose(), after)?);
             }
-            Place::Json(members) => body = json::insert(&body, members, injection.secret.expose())?,
-            Place::Placeholder { .. } | Place::Query(_) => {}
+            PlacementKind::Json(members) => body = json::insert(&body, members, injection.secret.expose())?,
+            PlacementKind::Placeholder { .. } | PlacementKind::Query(_) => {}
         }
     }
     replace_placeholders(&mut headers, injections)?;
@@ -167,7 +170,7 @@ fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Re
         let mut from = 0;
         for (place, secret) in &found {
             let wanted = injections.iter().find(|injection| {
-                matches!(&injection.slot.0, Place::Placeholder { header, secret: named } if header == name && named == secret)
+                matches!(&injection.slot.0, PlacementKind::Placeholder { header, secret: named } if header == name && named == secret)
             });
             let exposed = wanted.ok_or(Reason::Placeholder)?.secret.expose();
             if !header_rules::is_safe(exposed) {
@@ -190,7 +193,7 @@ fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, R
     let uri = request.target.uri();
     let mut added: Vec<(&str, &[u8])> = Vec::new();
     for injection in injections {
-        if let Place::Query(name) = &injection.slot.0 {
+        if let PlacementKind::Query(name) = &injection.slot.0 {
             added.push((name, injection.secret.expose()));
         }
     }

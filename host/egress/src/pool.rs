@@ -13,7 +13,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::wire::{Line, Shared, Wire};
+use crate::wire::{SharedSender, UpstreamConnection, Wire};
 
 /// How long a connection may be idle. Typical servers close theirs after 60 seconds or more.
 const IDLE: Duration = Duration::from_secs(50);
@@ -25,36 +25,36 @@ const ORIGINS_MAX: usize = 1000;
 const ROUND: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
-pub(crate) struct Pool {
-    kept: Mutex<Kept>,
+pub(crate) struct ConnectionPool {
+    kept: Mutex<IdleConnection>,
 }
 
 #[derive(Default)]
-struct Kept {
-    origins: BTreeMap<Arc<str>, Lines>,
+struct IdleConnection {
+    origins: BTreeMap<Arc<str>, OriginConnections>,
     /// A task that closes idle connections is running. It ends when no connection is left.
     is_swept: bool,
 }
 
 /// The connections to one origin.
 #[derive(Default)]
-struct Lines {
+struct OriginConnections {
     /// Ordered by idle time, the longest idle first.
     own: VecDeque<(Instant, Box<Wire>)>,
     /// The first one with room is used. A new one is made only when all are full.
-    shared: Vec<(Instant, Shared)>,
+    shared: Vec<(Instant, SharedSender)>,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Takes a connection that is ready. The last used one comes first, so that surplus connections
     /// reach the idle limit.
-    pub(crate) fn take(&self, origin: &str) -> Option<Line> {
+    pub(crate) fn take(&self, origin: &str) -> Option<UpstreamConnection> {
         loop {
             let mut line = self.kept().origins.get_mut(origin)?.take()?;
             // Checked outside of the lock because it reads from the socket.
             let is_ready = match &mut line {
-                Line::Own(wire) => wire.is_ready(),
-                Line::Shared(_) => true,
+                UpstreamConnection::Own(wire) => wire.is_ready(),
+                UpstreamConnection::Shared(_) => true,
             };
             if is_ready {
                 return Some(line);
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Lets other requests use a new connection, unless another shared connection has room.
-    pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &Shared) {
+    pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &SharedSender) {
         let mut kept = self.kept();
         let Some(lines) = kept.lines(origin) else { return };
         if lines.roomy().is_none() {
@@ -85,13 +85,13 @@ impl Pool {
         self.sweep_from_now_on(&mut kept);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, IdleConnection> {
         // No code under this lock can panic halfway through a change, so the data is valid even
         // after poisoning.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sweep_from_now_on(self: &Arc<Self>, kept: &mut Kept) {
+    fn sweep_from_now_on(self: &Arc<Self>, kept: &mut IdleConnection) {
         if !kept.is_swept {
             kept.is_swept = true;
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -99,15 +99,15 @@ impl Pool {
     }
 }
 
-impl Lines {
-    fn take(&mut self) -> Option<Line> {
+impl OriginConnections {
+    fn take(&mut self) -> Option<UpstreamConnection> {
         if let Some((used, shared)) = self.roomy() {
             *used = Instant::now();
-            return Some(Line::Shared(shared.clone()));
+            return Some(UpstreamConnection::Shared(shared.clone()));
         }
         let (since, wire) = self.own.pop_back()?;
         if since.elapsed() <= IDLE {
-            return Some(Line::Own(wire));
+            return Some(UpstreamConnection::Own(wire));
         }
         // This was the last used one, so all others are older.
         self.own.clear();
@@ -115,15 +115,15 @@ impl Lines {
     }
 
     /// A shared connection that can start one more request at once.
-    fn roomy(&mut self) -> Option<&mut (Instant, Shared)> {
+    fn roomy(&mut self) -> Option<&mut (Instant, SharedSender)> {
         self.shared.retain(|(_, shared)| !shared.is_closed());
         self.shared.iter_mut().find(|(_, shared)| !shared.is_full())
     }
 }
 
-impl Kept {
+impl IdleConnection {
     /// The connections to an origin. `None` if the pool already has [`ORIGINS_MAX`] other origins.
-    fn lines(&mut self, origin: &Arc<str>) -> Option<&mut Lines> {
+    fn lines(&mut self, origin: &Arc<str>) -> Option<&mut OriginConnections> {
         if self.origins.len() >= ORIGINS_MAX && !self.origins.contains_key(origin) {
             return None;
         }
@@ -146,7 +146,7 @@ impl Kept {
     }
 }
 
-async fn sweep(pool: Weak<Pool>) {
+async fn sweep(pool: Weak<ConnectionPool>) {
     loop {
         tokio::time::sleep(ROUND).await;
         let Some(pool) = pool.upgrade() else { return };

@@ -9,7 +9,7 @@ use crate::{AddressClass, Reason};
 
 /// The addresses that an origin may resolve to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum AllowedAddresses {
     /// An `https` origin: all addresses but metadata services. The operator chose the name and the
     /// certificate proves it.
     Anywhere,
@@ -19,7 +19,7 @@ pub(crate) enum Reach {
     Loopback,
 }
 
-impl Reach {
+impl AllowedAddresses {
     /// # Errors
     ///
     /// The rule that closes the address.
@@ -56,16 +56,16 @@ mod tests {
         ];
         for (text, anywhere, local, loopback) in table {
             let address: IpAddr = text.parse().unwrap();
-            assert_eq!(Reach::Anywhere.check(address), anywhere, "{text}");
-            assert_eq!(Reach::Local.check(address), local, "{text}");
-            assert_eq!(Reach::Loopback.check(address), loopback, "{text}");
+            assert_eq!(AllowedAddresses::Anywhere.check(address), anywhere, "{text}");
+            assert_eq!(AllowedAddresses::Local.check(address), local, "{text}");
+            assert_eq!(AllowedAddresses::Loopback.check(address), loopback, "{text}");
         }
     }
 
     #[test]
     fn no_reach_admits_metadata() {
         for text in ["169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"] {
-            for reach in [Reach::Anywhere, Reach::Local, Reach::Loopback] {
+            for reach in [AllowedAddresses::Anywhere, AllowedAddresses::Local, AllowedAddresses::Loopback] {
                 assert_eq!(reach.check(text.parse().unwrap()), Err(Reason::Metadata), "{text}");
             }
         }

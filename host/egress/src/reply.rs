@@ -19,9 +19,9 @@ use http_body::Body;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Error, Limits, ScrubSet, Scrubber,
-    pool::Pool,
-    wire::{Cut, Exchange, Line},
+    Error, ExchangeLimits, ScrubSet, Scrubber,
+    pool::ConnectionPool,
+    wire::{BrokenBody, Exchange, UpstreamConnection},
 };
 
 /// The head of an answer, and its body to read.
@@ -42,7 +42,7 @@ pub struct ReplyBody {
     upstream: Option<Exchange>,
     /// The pool and the key to which the connection returns after the body. `None` if it is to be
     /// closed.
-    home: Option<(Arc<Pool>, Arc<str>)>,
+    home: Option<(Arc<ConnectionPool>, Arc<str>)>,
     ended: Result<(), Error>,
     bytes_left: u64,
     idle: Duration,
@@ -54,7 +54,11 @@ pub struct ReplyBody {
 }
 
 impl ReplyBody {
-    pub(crate) fn new(upstream: Exchange, home: (Arc<Pool>, Arc<str>), limits: &Limits) -> Self {
+    pub(crate) fn new(
+        upstream: Exchange,
+        home: (Arc<ConnectionPool>, Arc<str>),
+        limits: &ExchangeLimits,
+    ) -> Self {
         Self {
             upstream: Some(upstream),
             home: Some(home),
@@ -163,7 +167,7 @@ impl ReplyBody {
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
         let upstream = self.upstream.take();
-        if let (Ok(()), Some(Exchange { line: Line::Own(wire), .. }), Some((pool, origin))) =
+        if let (Ok(()), Some(Exchange { line: UpstreamConnection::Own(wire), .. }), Some((pool, origin))) =
             (how, upstream, &self.home)
         {
             pool.keep(origin, wire);
@@ -190,7 +194,7 @@ async fn next(
     let mut deadline = None;
     poll_fn(|context| {
         if let Poll::Ready(piece) = upstream.poll_piece(context) {
-            return Poll::Ready(piece.transpose().map_err(|Cut| Error::Broken));
+            return Poll::Ready(piece.transpose().map_err(|BrokenBody| Error::Broken));
         }
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + idle);
         let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));

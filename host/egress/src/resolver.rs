@@ -25,10 +25,10 @@ use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
 use crate::{
-    ConfigError, EgressConfig,
+    EgressConfig, EgressConfigError,
     error::{AddressRefused, Unreached},
     origin::is_localhost,
-    rule::Rule,
+    rule::PoolRule,
 };
 
 /// Longest time that an answer is cached, whatever its TTL: providers move to other addresses,
@@ -41,16 +41,16 @@ const ANSWERS_MAX: u64 = 1024;
 const ADDRESSES_MAX: usize = 32;
 
 /// Resolves from the fixed answers, the loopback names and DNS, without applying a rule.
-pub(crate) struct Names {
+pub(crate) struct HostResolver {
     fixed: BTreeMap<String, Vec<IpAddr>>,
     dns: TokioResolver,
 }
 
-impl Names {
+impl HostResolver {
     /// # Errors
     ///
     /// [`ConfigError::Client`] if the resolver refuses its settings.
-    pub(crate) fn new(config: &EgressConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: &EgressConfig) -> Result<Self, EgressConfigError> {
         let fixed =
             config.resolve.iter().map(|(name, answer)| (name.to_ascii_lowercase(), answer.clone())).collect();
         let mut builder = if config.nameservers.is_empty() {
@@ -74,7 +74,7 @@ impl Names {
         options.positive_max_ttl = Some(ANSWER_AGE_MAX);
         options.negative_max_ttl = Some(Duration::from_secs(10));
         options.timeout = options.timeout.min(config.connect_timeout);
-        let dns = builder.build().map_err(|_| ConfigError::Client)?;
+        let dns = builder.build().map_err(|_| EgressConfigError::Client)?;
         Ok(Self { fixed, dns })
     }
 
@@ -111,16 +111,16 @@ fn server(address: SocketAddr) -> NameServerConfig {
 /// Resolves names under the rule of one connection pool.
 #[derive(Clone)]
 pub(crate) struct CheckedNames {
-    names: Arc<Names>,
-    rule: Rule,
+    names: Arc<HostResolver>,
+    rule: PoolRule,
 }
 
 impl CheckedNames {
-    pub(crate) fn new(names: Arc<Names>, rule: Rule) -> Self {
+    pub(crate) fn new(names: Arc<HostResolver>, rule: PoolRule) -> Self {
         Self { names, rule }
     }
 
-    pub(crate) fn rule(&self) -> &Rule {
+    pub(crate) fn rule(&self) -> &PoolRule {
         &self.rule
     }
 }

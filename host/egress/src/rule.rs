@@ -9,13 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use crate::{AddressClass, EgressConfig, IpRange, Reason, reach::Reach};
+use crate::{AddressClass, EgressConfig, IpRange, Reason, reach::AllowedAddresses};
 
 /// The rule of one connection pool.
 #[derive(Clone)]
-pub(crate) enum Rule {
+pub(crate) enum PoolRule {
     /// For requests to an origin that the operator configured.
-    Origin(Reach),
+    Origin(AllowedAddresses),
     /// For guests' requests to URLs of their choice (egress rule R12).
     Guest(Arc<GuestRule>),
 }
@@ -28,7 +28,7 @@ pub(crate) struct GuestRule {
     is_plaintext: bool,
 }
 
-impl Rule {
+impl PoolRule {
     pub(crate) fn guest(config: &EgressConfig, is_plaintext: bool) -> Self {
         Self::Guest(Arc::new(GuestRule {
             allow_private: config.allow_private.clone(),
@@ -123,13 +123,13 @@ fn is_own(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn guest(allow_private: &[&str], is_plaintext: bool) -> Rule {
+    fn guest(allow_private: &[&str], is_plaintext: bool) -> PoolRule {
         let allow_private = allow_private.iter().map(|range| range.parse().unwrap()).collect();
         let config = EgressConfig { allow_private, own_ports: vec![8080], ..EgressConfig::default() };
-        Rule::guest(&config, is_plaintext)
+        PoolRule::guest(&config, is_plaintext)
     }
 
-    fn check(rule: &Rule, address: &str) -> Result<(), Reason> {
+    fn check(rule: &PoolRule, address: &str) -> Result<(), Reason> {
         rule.check(address.parse().unwrap())
     }
 
@@ -214,7 +214,7 @@ mod tests {
             allow_private: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
             ..EgressConfig::default()
         };
-        let rule = Rule::public_guest(&config);
+        let rule = PoolRule::public_guest(&config);
         for address in CLOSED {
             assert_eq!(check(&rule, address), Err(Reason::Closed), "{address}");
         }

@@ -30,7 +30,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use follow::Follower;
-use heads::{HEAD_BYTES, Head, Heads};
+use heads::{HEAD_BYTES, Heads, SpellingHead};
 use spelling::Spelling;
 
 /// Shorter values are not searched for: they occur in ordinary text and are too short for a secret.
@@ -56,11 +56,11 @@ struct Needle {
 /// A search through one text that arrives in chunks.
 pub struct Scrubber {
     set: ScrubSet,
-    search: Search,
+    search: NeedleSearch,
 }
 
 #[derive(Default)]
-struct Search {
+struct NeedleSearch {
     /// The last eight bytes, the newest in the lowest byte.
     window: u64,
     /// Number of bytes so far.
@@ -82,7 +82,9 @@ impl ScrubSet {
         let mut heads = Zeroizing::new(Vec::with_capacity(Spelling::ALL_MAX * values.len()));
         for (needle, Needle { value, .. }) in values.iter().enumerate() {
             if value.len() >= VALUE_BYTES_MIN {
-                spelling::each_head(value, |spelling, bytes| heads.push(Head { bytes, needle, spelling }));
+                spelling::each_head(value, |spelling, bytes| {
+                    heads.push(SpellingHead { bytes, needle, spelling })
+                });
             }
         }
         Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
@@ -97,7 +99,7 @@ impl ScrubSet {
     /// Starts a search through a new text.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
-        Scrubber { set: self.clone(), search: Search::default() }
+        Scrubber { set: self.clone(), search: NeedleSearch::default() }
     }
 
     /// Replaces the values in a complete text. Returns the new text and a bit for each value that
@@ -107,7 +109,7 @@ impl ScrubSet {
         if text.len() < HEAD_BYTES {
             return None;
         }
-        let mut search = Search::default();
+        let mut search = NeedleSearch::default();
         search.scan(&self.0, text);
         if !search.follower.has_found() {
             return None;
@@ -204,7 +206,7 @@ impl Scrubber {
     }
 }
 
-impl Search {
+impl NeedleSearch {
     fn scan(&mut self, needles: &Needles, piece: &[u8]) {
         let Self { window, seen, follower, .. } = self;
         let mut last = *window;

@@ -10,10 +10,10 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// A checked place for one secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot(pub(crate) Place);
+pub struct SecretPlacement(pub(crate) PlacementKind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PlacementKind {
     Header {
         name: HeaderName,
         before: String,
@@ -31,7 +31,7 @@ pub(crate) enum Place {
 /// A secret and its place in the request.
 pub struct Injection {
     /// Where the secret goes.
-    pub slot: Slot,
+    pub slot: SecretPlacement,
     /// The secret, which was released to the host of the request.
     pub secret: Release,
 }
@@ -58,7 +58,7 @@ pub enum SlotError {
     Pointer,
 }
 
-impl Slot {
+impl SecretPlacement {
     /// A header that the guest did not set. Its value is the secret between two fixed texts.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Slot {
         if !header_rules::is_frame(before, after) {
             return Err(SlotError::Format);
         }
-        Ok(Self(Place::Header { name, before: before.to_owned(), after: after.to_owned() }))
+        Ok(Self(PlacementKind::Header { name, before: before.to_owned(), after: after.to_owned() }))
     }
 
     /// Every `{{secret:NAME}}` in the value of this header, for the secret of that name.
@@ -86,7 +86,7 @@ impl Slot {
             return Err(SlotError::Header);
         }
         let secret = placeholder::parse(placeholder).ok_or(SlotError::Placeholder)?;
-        Ok(Self(Place::Placeholder { header, secret }))
+        Ok(Self(PlacementKind::Placeholder { header, secret }))
     }
 
     /// A parameter that the query does not have yet.
@@ -99,7 +99,7 @@ impl Slot {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
             return Err(SlotError::Query);
         }
-        Ok(Self(Place::Query(name.to_owned())))
+        Ok(Self(PlacementKind::Query(name.to_owned())))
     }
 
     /// A member that the JSON body does not have yet, in an object that it has: with `/auth/key`
@@ -114,7 +114,7 @@ impl Slot {
         }
         let members = pointer.strip_prefix('/').ok_or(SlotError::Pointer)?;
         let members: Option<Vec<String>> = members.split('/').map(member).collect();
-        Ok(Self(Place::Json(members.ok_or(SlotError::Pointer)?)))
+        Ok(Self(PlacementKind::Json(members.ok_or(SlotError::Pointer)?)))
     }
 }
 

@@ -9,7 +9,7 @@ use rustls::{
 };
 use rustls_platform_verifier::Verifier;
 
-use crate::ConfigError;
+use crate::EgressConfigError;
 
 /// Builds the TLS settings: certificates are verified against the system's roots and the given ones.
 ///
@@ -20,15 +20,15 @@ use crate::ConfigError;
 ///
 /// [`ConfigError::Root`] for a root that cannot be used, [`ConfigError::Tls`] if the TLS library
 /// refuses its settings.
-pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, ConfigError> {
+pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, EgressConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut extra = Vec::new();
     for (index, pem) in roots.iter().enumerate() {
-        extra.extend(read_roots(pem).ok_or(ConfigError::Root { index })?);
+        extra.extend(read_roots(pem).ok_or(EgressConfigError::Root { index })?);
     }
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|_| ConfigError::Tls)?;
+        .map_err(|_| EgressConfigError::Tls)?;
     let mut settings = match verifier(extra, provider) {
         Some(verifier) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()

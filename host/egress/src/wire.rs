@@ -29,16 +29,16 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 /// The byte stream below HTTP, with or without TLS.
-pub(crate) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(crate) type ByteStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// A request as it is sent.
 pub(crate) type Outward = Request<Full<Bytes>>;
 
 /// A connection that is ready for a request or is in use by one.
-pub(crate) enum Line {
+pub(crate) enum UpstreamConnection {
     /// HTTP/1: one request at a time.
     Own(Box<Wire>),
     /// HTTP/2: many requests at a time.
-    Shared(Shared),
+    Shared(SharedSender),
 }
 
 /// Number of concurrent requests on a shared connection. Servers are advised to allow at least 100
@@ -60,7 +60,7 @@ impl From<TrySendError<Outward>> for Unanswered {
 /// An HTTP/1 connection. Its owner drives it by polling.
 pub(crate) struct Wire {
     sender: http1::SendRequest<Full<Bytes>>,
-    connection: http1::Connection<Stream, Full<Bytes>>,
+    connection: http1::Connection<ByteStream, Full<Bytes>>,
     /// The connection has ended and must not be polled again.
     over: bool,
     relay: Arc<Relay>,
@@ -69,7 +69,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Starts HTTP/1 on a new stream. `None` if the stream is already broken.
-    pub(crate) async fn open(stream: Stream) -> Option<Box<Self>> {
+    pub(crate) async fn open(stream: ByteStream) -> Option<Box<Self>> {
         let (sender, connection) = http1::handshake(stream).await.ok()?;
         let relay = Arc::new(Relay::default());
         let waker = Waker::from(Arc::clone(&relay));
@@ -140,13 +140,13 @@ impl Wire {
 /// The sending side of an HTTP/2 connection. Each request holds a clone until its answer ends, so
 /// the number of clones is the number of requests plus the pool's own clone.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedSender {
     sender: http2::SendRequest<Full<Bytes>>,
     /// Counts the clones.
     holders: Arc<()>,
 }
 
-impl Shared {
+impl SharedSender {
     pub(crate) fn new(sender: http2::SendRequest<Full<Bytes>>) -> Self {
         Self { sender, holders: Arc::default() }
     }
@@ -213,28 +213,33 @@ impl Wake for Relay {
 /// The body of an answer, and the connection that it arrives on.
 pub(crate) struct Exchange {
     pub(crate) body: Incoming,
-    pub(crate) line: Line,
+    pub(crate) line: UpstreamConnection,
 }
 
 /// The connection broke before the body was complete.
-pub(crate) struct Cut;
+pub(crate) struct BrokenBody;
 
 impl Exchange {
     /// The next chunk, which may be empty; `None` at the end.
-    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
+    pub(crate) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BrokenBody>>> {
         let Self { body, line } = self;
         let mut body = Pin::new(body);
         let frame = match line {
-            Line::Shared(_) => ready!(body.poll_frame(context)),
-            Line::Own(wire) => match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {
-                Some(frame) => frame,
-                None => return Poll::Ready(Some(Err(Cut))),
-            },
+            UpstreamConnection::Shared(_) => ready!(body.poll_frame(context)),
+            UpstreamConnection::Own(wire) => {
+                match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {
+                    Some(frame) => frame,
+                    None => return Poll::Ready(Some(Err(BrokenBody))),
+                }
+            }
         };
         Poll::Ready(frame.map(|frame| match frame {
             // Trailers are dropped: no caller uses them, and so they need no search for secrets.
             Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
-            Err(_) => Err(Cut),
+            Err(_) => Err(BrokenBody),
         }))
     }
 }

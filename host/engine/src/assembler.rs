@@ -22,17 +22,17 @@ mod turn;
 mod whole;
 
 pub use permits::Permits;
-pub use replay::{Replay, check_finished};
+pub use replay::{ResponseReplay, check_finished};
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
 use crate::request::ToldTools;
-use asks::Asking;
-use citations::Waiting;
+use asks::StreamedCall;
+use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
-use items::{Body, Item, Part, Status};
+use items::{ContentPart, ItemBody, ItemStatus, OutputItem};
 use json::{compact_json, raw, string};
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub struct Ended {
 pub struct Assembler {
     identity: Identity,
     events: Events,
-    items: Vec<Item>,
+    items: Vec<OutputItem>,
     open_message: Option<usize>,
     open_reasoning: Option<usize>,
     output_bytes: usize,
@@ -91,11 +91,11 @@ pub struct Assembler {
     /// The text of the model so far, when a conversation is compacted.
     summary: Option<String>,
     /// Calls of this turn that the client must approve and whose arguments are still arriving.
-    asking: Vec<Asking>,
+    asking: Vec<StreamedCall>,
     /// The index of the first item of this turn.
     turn_start: usize,
     /// Annotations from tools that no text has received yet.
-    next_annotations: Vec<Waiting>,
+    next_annotations: Vec<WaitingCitation>,
     /// The items that are closed from now on are the last of the answer.
     is_ending: bool,
 }
@@ -191,7 +191,7 @@ impl Assembler {
         match event {
             Event::MessageStart(phase) => {
                 self.close_reasoning();
-                self.close_message(Status::Completed);
+                self.close_message(ItemStatus::Completed);
                 self.open_message(phase)?;
             }
             Event::TextDelta(delta) => self.text(delta)?,
@@ -227,8 +227,8 @@ impl Assembler {
         self.begin();
         self.is_ending = true;
         self.close_all(match outcome {
-            Outcome::Completed => Status::Completed,
-            _ => Status::Incomplete,
+            Outcome::Completed => ItemStatus::Completed,
+            _ => ItemStatus::Incomplete,
         });
         let mut body = Vec::with_capacity(1024 + self.output_bytes * 2);
         self.write_response(&mut body, outcome, receipt);
@@ -244,7 +244,7 @@ impl Assembler {
     }
 
     /// Writes an event about an item. `item_id` and `output_index` come first.
-    fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &Item)) {
+    fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &OutputItem)) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
             raw(out, ",\"item_id\":");
@@ -270,18 +270,18 @@ impl Assembler {
         if self.is_overfull() { Err(Malformed::TooLarge) } else { Ok(()) }
     }
 
-    fn add(&mut self, body: Body, key: Option<u32>) -> Result<usize, Malformed> {
+    fn add(&mut self, body: ItemBody, key: Option<u32>) -> Result<usize, Malformed> {
         let index = self.items.len();
         if index >= OUTPUT_ITEMS_MAX {
             return Err(Malformed::TooLarge);
         }
         let id = body.id(&self.identity, index);
-        self.items.push(Item { id, key, body, status: Status::InProgress });
+        self.items.push(OutputItem { id, key, body, status: ItemStatus::InProgress });
         self.whole_item_event("response.output_item.added", index);
         Ok(index)
     }
 
-    fn finish_item(&mut self, index: usize, status: Status) {
+    fn finish_item(&mut self, index: usize, status: ItemStatus) {
         if let Some(item) = self.items.get_mut(index) {
             item.status = status;
         }
@@ -289,7 +289,7 @@ impl Assembler {
     }
 
     fn open_message(&mut self, phase: Option<String>) -> Result<usize, Malformed> {
-        let index = self.add(Body::Message { phase, parts: Vec::new() }, None)?;
+        let index = self.add(ItemBody::Message { phase, parts: Vec::new() }, None)?;
         self.open_message = Some(index);
         Ok(index)
     }
@@ -302,7 +302,7 @@ impl Assembler {
             Some(index) => index,
             None => self.open_message(None)?,
         };
-        let parts = self.items.get(index).map_or(&[][..], Item::parts);
+        let parts = self.items.get(index).map_or(&[][..], OutputItem::parts);
         let count = parts.len();
         match parts.last() {
             Some(last) if last.is_refusal() == refusal => return Ok((index, count - 1)),
@@ -312,8 +312,8 @@ impl Assembler {
         if count >= PARTS_MAX as usize {
             return Err(Malformed::TooLarge);
         }
-        let part = if refusal { Part::Refusal(String::new()) } else { Part::text() };
-        if let Some(Body::Message { parts, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+        let part = if refusal { ContentPart::Refusal(String::new()) } else { ContentPart::text() };
+        if let Some(ItemBody::Message { parts, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
             parts.push(part);
         }
         self.part_event("response.content_part.added", index, count);
@@ -338,7 +338,7 @@ impl Assembler {
         self.grow(delta.text.len() + delta.logprobs.len())?;
         let logprobs = items::logprob_members(&delta.logprobs)?;
         let (index, part) = self.part(false)?;
-        if let Some(Part::Text { text, logprobs: all, .. }) =
+        if let Some(ContentPart::Text { text, logprobs: all, .. }) =
             self.items.get_mut(index).and_then(|item| item.part_mut(part))
         {
             text.push_str(&delta.text);
@@ -356,7 +356,9 @@ impl Assembler {
     fn refusal(&mut self, delta: &str) -> Result<(), Malformed> {
         self.grow(delta.len())?;
         let (index, part) = self.part(true)?;
-        if let Some(Part::Refusal(text)) = self.items.get_mut(index).and_then(|item| item.part_mut(part)) {
+        if let Some(ContentPart::Refusal(text)) =
+            self.items.get_mut(index).and_then(|item| item.part_mut(part))
+        {
             text.push_str(delta);
         }
         self.item_event("response.refusal.delta", index, |out, _| items::delta_members(out, part, delta));
@@ -373,7 +375,7 @@ impl Assembler {
 
     fn write_annotation(&mut self, index: usize, part: usize, annotation: Vec<u8>) {
         let mut place = 0;
-        if let Some(Part::Text { annotations, .. }) =
+        if let Some(ContentPart::Text { annotations, .. }) =
             self.items.get_mut(index).and_then(|item| item.part_mut(part))
         {
             place = annotations.len();
@@ -394,13 +396,13 @@ impl Assembler {
             return Err(Malformed::UnknownCall);
         }
         self.close_reasoning();
-        self.close_message(Status::Completed);
+        self.close_message(ItemStatus::Completed);
         if let Some(item) = self.call_item(&start).filter(|_| !custom) {
             return self.start_tool(start, item);
         }
         let Some(start) = self.start_client_call(start, custom)? else { return Ok(()) };
         let CallStart { key, call_id, name, namespace } = start;
-        self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
+        self.add(ItemBody::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
         Ok(())
     }
 
@@ -418,7 +420,7 @@ impl Assembler {
         }
         let index = self.open_call(delta.key).ok_or(Malformed::UnknownCall)?;
         let name = match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Call { custom, text, .. }) => {
+            Some(ItemBody::Call { custom, text, .. }) => {
                 text.push_str(&delta.text);
                 if *custom {
                     "response.custom_tool_call_input.delta"
@@ -426,11 +428,11 @@ impl Assembler {
                     "response.function_call_arguments.delta"
                 }
             }
-            Some(Body::Tool { .. }) => {
+            Some(ItemBody::Tool { .. }) => {
                 self.arguments(index, &delta.text);
                 return Ok(());
             }
-            Some(Body::Client(call)) => {
+            Some(ItemBody::Client(call)) => {
                 call.push(&delta.text);
                 return Ok(());
             }
@@ -449,15 +451,15 @@ impl Assembler {
         }
         let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Tool { .. }) => return self.end_arguments(index),
-            Some(Body::Client(_)) => self.close_client_call(index, Status::Completed),
-            _ => self.close_call(index, Status::Completed),
+            Some(ItemBody::Tool { .. }) => return self.end_arguments(index),
+            Some(ItemBody::Client(_)) => self.close_client_call(index, ItemStatus::Completed),
+            _ => self.close_call(index, ItemStatus::Completed),
         }
         Ok(())
     }
 
-    fn close_call(&mut self, index: usize, status: Status) {
-        let custom = self.items.get(index).is_some_and(Item::is_custom);
+    fn close_call(&mut self, index: usize, status: ItemStatus) {
+        let custom = self.items.get(index).is_some_and(OutputItem::is_custom);
         let name = if custom {
             "response.custom_tool_call_input.done"
         } else {
@@ -468,8 +470,11 @@ impl Assembler {
     }
 
     fn close_part(&mut self, index: usize, part: usize) {
-        let refusal =
-            self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
+        let refusal = self
+            .items
+            .get(index)
+            .and_then(|item| item.parts().get(part))
+            .is_some_and(ContentPart::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
         self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
@@ -482,7 +487,7 @@ impl Assembler {
         self.part_event("response.content_part.done", index, part);
     }
 
-    fn close_message(&mut self, status: Status) {
+    fn close_message(&mut self, status: ItemStatus) {
         let Some(index) = self.open_message.take() else { return };
         let count = self.items.get(index).map_or(0, |item| item.parts().len());
         if count > 0 {
@@ -492,7 +497,7 @@ impl Assembler {
     }
 
     /// Closes everything. Calls of server tools that were not run become incomplete.
-    fn close_all(&mut self, status: Status) {
+    fn close_all(&mut self, status: ItemStatus) {
         self.close_open(status);
         if self.served.is_some() {
             self.close_server_calls();
@@ -500,16 +505,16 @@ impl Assembler {
     }
 
     /// Closes everything except calls of server tools.
-    fn close_open(&mut self, status: Status) {
+    fn close_open(&mut self, status: ItemStatus) {
         self.close_reasoning();
         self.close_message(status);
         for index in self.turn_start..self.items.len() {
             let Some(item) = self.items.get(index) else { continue };
             match (&item.body, item.status) {
-                (Body::Call { .. }, Status::InProgress) => self.close_call(index, status),
-                (Body::Client(_), Status::InProgress) => self.close_client_call(index, status),
-                (Body::Tool { .. }, _) => {}
-                (_, Status::InProgress) => self.finish_item(index, status),
+                (ItemBody::Call { .. }, ItemStatus::InProgress) => self.close_call(index, status),
+                (ItemBody::Client(_), ItemStatus::InProgress) => self.close_client_call(index, status),
+                (ItemBody::Tool { .. }, _) => {}
+                (_, ItemStatus::InProgress) => self.finish_item(index, status),
                 _ => {}
             }
         }

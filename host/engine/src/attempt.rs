@@ -7,17 +7,17 @@ mod held;
 
 use crate::assembler::Permits;
 use crate::attempt::candidates::{Answered, Trial};
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::catalog::{Endpoint, Provider};
 use crate::credential::Credentials;
 use crate::failure::{AttemptFailure, Cause};
-use crate::lifecycle::deadline::{Pace, Timeouts};
+use crate::lifecycle::deadline::{Deadline, Timeouts};
 use crate::plugins::hooks::HELD_BYTES_MAX;
-use crate::request::{Dialect, ResponsesRequest, Told, ToldTools, tell};
+use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, tell};
 use crate::routing::Order;
 use crate::upstream::echo::Echo;
-use crate::upstream::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
-use cofferdam_egress::{Egress, Error as EgressError, Limits, Origin, Outgoing, Reply};
+use crate::upstream::reading::{ANSWER_BYTES_MAX, Beginning, UpstreamReading, verdict};
+use cofferdam_egress::{Egress, Error as EgressError, ExchangeLimits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
@@ -40,9 +40,9 @@ const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 /// An answer that has begun: its first events, and the rest if it is not complete.
 pub(crate) struct Begun {
     pub(crate) events: Vec<Event>,
-    pub(crate) reading: Option<Box<Reading>>,
+    pub(crate) reading: Option<Box<UpstreamReading>>,
     pub(crate) status: Option<u16>,
-    pub(crate) used: Option<Used>,
+    pub(crate) used: Option<UsedCredential>,
     /// The functions that stand for client tools of other kinds, where the request was rendered
     /// differently from what the client sent.
     pub(crate) told: Option<Arc<ToldTools>>,
@@ -51,7 +51,7 @@ pub(crate) struct Begun {
 }
 
 /// What an attempt needs besides the endpoint.
-pub(crate) struct Attempting<'a> {
+pub(crate) struct ResponseAttempt<'a> {
     pub(crate) egress: &'a Egress,
     pub(crate) credentials: Credentials<'a>,
     pub(crate) timeouts: &'a Timeouts,
@@ -74,7 +74,7 @@ impl Answered for Begun {
         self.status
     }
 
-    fn used(&self) -> Option<&Used> {
+    fn used(&self) -> Option<&UsedCredential> {
         self.used.as_ref()
     }
 
@@ -87,12 +87,12 @@ impl Answered for Begun {
     }
 }
 
-impl Trial for Attempting<'_> {
+impl Trial for ResponseAttempt<'_> {
     type Answer = Begun;
 
     /// Tries `endpoint` until its first content, or its whole answer if the request is not
     /// streamed.
-    async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, pace: &mut Deadline) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
@@ -126,10 +126,10 @@ impl Trial for Attempting<'_> {
     }
 }
 
-impl Attempting<'_> {
+impl ResponseAttempt<'_> {
     /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
     /// is.
-    fn told(&self, endpoint: &Endpoint) -> Option<Told> {
+    fn told(&self, endpoint: &Endpoint) -> Option<RenderedRequest> {
         let provider = endpoint.provider.adapter.manifest().provider.as_ref();
         let (kinds, is_byok) = (&self.checked.kinds, self.order.is_byok(endpoint));
         let dialect = Dialect {
@@ -151,8 +151,8 @@ impl Attempting<'_> {
         mut instance: ProviderInstance,
         endpoint: &Endpoint,
         upstream: UpstreamRequest,
-        used: Option<&Used>,
-        pace: &mut Pace,
+        used: Option<&UsedCredential>,
+        pace: &mut Deadline,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
@@ -171,7 +171,7 @@ impl Attempting<'_> {
             return Err(map_error(&mut instance, &head, reply, used, pace).await);
         }
         let framing = streamed.then(|| framing_of(manifest));
-        let reading = Reading::open(instance, head, reply.body, framing).await;
+        let reading = UpstreamReading::open(instance, head, reply.body, framing).await;
         let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
         self.first_events(endpoint, reading, status.as_u16(), begin_by, pace).await
     }
@@ -179,10 +179,10 @@ impl Attempting<'_> {
     async fn first_events(
         &self,
         endpoint: &Endpoint,
-        mut reading: Box<Reading>,
+        mut reading: Box<UpstreamReading>,
         status: u16,
         begin_by: Instant,
-        pace: &mut Pace,
+        pace: &mut Deadline,
     ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
         let mut held_bytes = 0;
@@ -216,15 +216,15 @@ impl Attempting<'_> {
             // An answer that is too long to be held back is refused later, where it is assembled.
             let is_over = ended || held_bytes > HELD_BYTES_MAX;
             match verdict {
-                Verdict::Failed(failure) => {
+                Beginning::Failed(failure) => {
                     return Err(AttemptFailure::in_band(failure, Some(status)));
                 }
-                Verdict::Answered if pace.is_streamed() || is_over => {
+                Beginning::Answered if pace.is_streamed() || is_over => {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None, told: None, is_empty: false });
                 }
-                Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
-                Verdict::Empty => {
+                Beginning::Wait | Beginning::Answered if !reading.is_over() => {}
+                Beginning::Empty => {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None, told: None, is_empty: true });
                 }
@@ -234,7 +234,7 @@ impl Attempting<'_> {
     }
 }
 
-impl Attempting<'_> {
+impl ResponseAttempt<'_> {
     /// Refuses an answer with an item that only a client or this host may make.
     fn check(&self, endpoint: &Endpoint, events: &[Event]) -> Result<(), AttemptFailure> {
         if self.permits.allow_all(events) {
@@ -248,13 +248,13 @@ impl Attempting<'_> {
 
 /// Without a stream, an error event anywhere in the answer decides. In a stream, the first content
 /// does.
-fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
+fn verdict_for(events: &[Event], streamed: bool) -> Beginning {
     let error = events.iter().find_map(|event| match event {
         Event::Error(failure) => Some(failure.clone()),
         _ => None,
     });
     match error {
-        Some(failure) if !streamed => Verdict::Failed(failure),
+        Some(failure) if !streamed => Beginning::Failed(failure),
         _ => verdict(events),
     }
 }
@@ -263,10 +263,10 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 /// the request and the guest decided it.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
     let is_empty = match verdict(&events) {
-        Verdict::Answered => false,
-        Verdict::Empty => true,
-        Verdict::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
-        Verdict::Wait => return Err(AttemptFailure::empty()),
+        Beginning::Answered => false,
+        Beginning::Empty => true,
+        Beginning::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
+        Beginning::Wait => return Err(AttemptFailure::empty()),
     };
     Ok(Begun { events, reading: None, status: None, used: None, told: None, is_empty })
 }
@@ -277,8 +277,8 @@ pub(crate) async fn send(
     timeouts: &Timeouts,
     endpoint: &Endpoint,
     upstream: UpstreamRequest,
-    used: Option<&Used>,
-    pace: &mut Pace,
+    used: Option<&UsedCredential>,
+    pace: &mut Deadline,
 ) -> Result<Reply, AttemptFailure> {
     let provider = &endpoint.provider;
     let Some(origin) = &provider.origin else {
@@ -300,7 +300,7 @@ pub(crate) async fn send(
         body: upstream.body.into(),
         streamed: upstream.streamed,
         credential: used.map(|used| &used.credential),
-        limits: Limits {
+        limits: ExchangeLimits {
             head: head.saturating_add(SLACK),
             idle: timeouts.total.saturating_add(SLACK),
             body_bytes_max: ANSWER_BYTES_MAX as u64,
@@ -371,8 +371,8 @@ pub(crate) async fn map_error(
     instance: &mut ProviderInstance,
     head: &ResponseHead,
     reply: Reply,
-    used: Option<&Used>,
-    pace: &mut Pace,
+    used: Option<&UsedCredential>,
+    pace: &mut Deadline,
 ) -> AttemptFailure {
     let status = reply.status;
     if status.as_u16() < 400 {

@@ -1,6 +1,6 @@
 //! What authenticates requests to providers and to export destinations.
 
-use cofferdam_egress::{Credential, Placement};
+use cofferdam_egress::{Credential, HeaderPlacement};
 use cofferdam_store::{
     Actor, Error as StoreError, HostName, Purpose, ReleaseError, ReleaseScope, SecretName, Store,
 };
@@ -13,7 +13,7 @@ const STORE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Authentication {
     /// The header in which the credential is sent.
-    pub placement: Placement,
+    pub placement: HeaderPlacement,
     /// The operator's credential.
     pub own: Option<OwnKey>,
     /// The caller's own credential. It is used instead of `own` when the caller's vault has a
@@ -40,7 +40,7 @@ pub struct BoundSecret {
 }
 
 /// The credential of one attempt.
-pub(crate) struct Used {
+pub(crate) struct UsedCredential {
     pub(crate) credential: Credential,
     /// Whether it is the caller's own.
     pub(crate) is_byok: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Used {
 pub(crate) async fn operators(
     store: &Store,
     key: &OwnKey,
-    placement: &Placement,
+    placement: &HeaderPlacement,
     destination: &str,
 ) -> Result<Credential, String> {
     let secret = match key {

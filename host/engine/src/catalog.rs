@@ -12,7 +12,7 @@ pub(crate) use hosted::{CallPrices, Lack};
 use crate::authentication::Authentication;
 use crate::catalog::options::AllowedOptions;
 use crate::cost::Prices;
-use crate::log_throttle::Told;
+use crate::log_throttle::LogThrottle;
 use crate::memory::health::Health;
 use crate::refusal::printable;
 use crate::request::{Hosted, RequestTool, ResponsesRequest, ToolClass};
@@ -79,7 +79,7 @@ pub struct AttemptCounters {
     /// Attempts that failed before a first event.
     pub failed: AtomicU64,
     /// Limits how often the log says that the provider cannot be reached.
-    pub(crate) unreached: Told,
+    pub(crate) unreached: LogThrottle,
 }
 
 impl AttemptCounters {

@@ -1,7 +1,7 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
 //! attempt, right before it is sent, and only to the host of the provider's origin.
 
-use crate::authentication::{Authentication, BoundSecret, OwnKey, Used, aside};
+use crate::authentication::{Authentication, BoundSecret, OwnKey, UsedCredential, aside};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
@@ -39,7 +39,7 @@ impl Credentials<'_> {
         &self,
         provider: &Provider,
         callers_alone: bool,
-    ) -> Result<Option<Used>, AttemptFailure> {
+    ) -> Result<Option<UsedCredential>, AttemptFailure> {
         let Some(Authentication { placement, own, byok }) = &provider.authentication else {
             return if callers_alone { Err(withdrawn(provider)) } else { Ok(None) };
         };
@@ -53,7 +53,7 @@ impl Credentials<'_> {
         {
             let credential = placement.fill(release.expose());
             let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
-            return Ok(Some(Used { credential, is_byok: true }));
+            return Ok(Some(UsedCredential { credential, is_byok: true }));
         }
         if callers_alone {
             return Err(withdrawn(provider));
@@ -70,7 +70,7 @@ impl Credentials<'_> {
                 })?
             }
         };
-        Ok(Some(Used { credential, is_byok: false }))
+        Ok(Some(UsedCredential { credential, is_byok: false }))
     }
 
     async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {

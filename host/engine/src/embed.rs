@@ -4,25 +4,25 @@ use crate::Answer;
 use crate::AnswerBody;
 use crate::Engine;
 use crate::RespondOptions;
-use crate::attempt::candidates::{Answered, Candidates, Notes, Trial};
+use crate::attempt::candidates::{Answered, AttemptNotes, Candidates, Trial};
 use crate::attempt::{map_error, response_head, send};
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::caller::Caller;
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::Credentials;
 use crate::export::About;
 use crate::failure::AttemptFailure;
-use crate::lifecycle::deadline::{Late, Pace};
-use crate::money::credit::{Turn, TurnTokens};
-use crate::money::ledger::Entry;
+use crate::lifecycle::deadline::{Deadline, Late};
+use crate::money::credit::{TurnEstimate, TurnTokens};
+use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
 use crate::random::random_hex;
 use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::request::{EmbeddingsRequest, EncodingFormat};
-use crate::routing::{self, Order, Route};
-use crate::trace::{Trail, params};
+use crate::routing::{self, Order, RouteInputs};
+use crate::trace::{RoutingTrace, params};
 use crate::upstream::reading::ANSWER_BYTES_MAX;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 struct Vectors {
     vectors: Embeddings,
     status: Option<u16>,
-    used: Option<Used>,
+    used: Option<UsedCredential>,
 }
 
 impl Answered for Vectors {
@@ -52,7 +52,7 @@ impl Answered for Vectors {
         self.status
     }
 
-    fn used(&self) -> Option<&Used> {
+    fn used(&self) -> Option<&UsedCredential> {
         self.used.as_ref()
     }
 
@@ -86,7 +86,7 @@ impl Engine {
         let mut trail = self.trail(&request, field.is_some());
         let credentials =
             Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
-        let route = Route {
+        let route = RouteInputs {
             router: &self.router,
             credentials,
             context: &context,
@@ -99,23 +99,29 @@ impl Engine {
         };
         let bill = Arc::default();
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
-        let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
+        let mut entry =
+            LedgerEntry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        let mut pace = Pace::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
+        let mut pace = Deadline::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
         let Order { endpoints, byok } = &order;
         // Embeddings have no output tokens.
         let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
-        let turn = Turn { endpoints, byok, tokens };
+        let turn = TurnEstimate { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(pace.told(trail.beside(refusal, field)));
         }
-        let attempting =
-            Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
+        let attempting = EmbeddingAttempt {
+            engine: self,
+            request: &request,
+            order: &order,
+            context: &context,
+            credentials,
+        };
         // A session id groups the embeddings of a client in records, but does not influence which
         // endpoint is used.
         let candidates = Candidates {
@@ -129,7 +135,7 @@ impl Engine {
             may_be_empty: true,
             memory: &self.parts.memory,
         };
-        let mut notes = Notes { entry: &mut entry, trail: &mut trail };
+        let mut notes = AttemptNotes { entry: &mut entry, trail: &mut trail };
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| pace.told(trail.beside(failures.refusal(&trail), field)));
@@ -153,8 +159,8 @@ impl Engine {
 impl Engine {
     /// The routing trace of a request that was not routed yet. `is_told`: the client gets it as
     /// routing metadata.
-    fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> Trail {
-        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
+    fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> RoutingTrace {
+        let mut trail = RoutingTrace::new(&request.model, self.parts.region.as_deref());
         if is_told {
             trail.params = params(&request.provider.json, None);
             trail.preferences = request.provider.clone();
@@ -175,7 +181,7 @@ fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary
 }
 
 /// What an attempt needs besides the endpoint.
-struct Attempting<'a> {
+struct EmbeddingAttempt<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
     order: &'a Order,
@@ -183,10 +189,10 @@ struct Attempting<'a> {
     credentials: Credentials<'a>,
 }
 
-impl Trial for Attempting<'_> {
+impl Trial for EmbeddingAttempt<'_> {
     type Answer = Vectors;
 
-    async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, pace: &mut Deadline) -> Result<Vectors, AttemptFailure> {
         let call = |error| AttemptFailure::call(&error);
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
@@ -215,14 +221,14 @@ impl Trial for Attempting<'_> {
     }
 }
 
-impl Attempting<'_> {
+impl EmbeddingAttempt<'_> {
     async fn exchange(
         &self,
         mut instance: ProviderInstance,
         endpoint: &Endpoint,
         upstream: UpstreamRequest,
-        used: Option<&Used>,
-        pace: &mut Pace,
+        used: Option<&UsedCredential>,
+        pace: &mut Deadline,
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let timeouts = &self.engine.parts.timeouts;
         instance.pause();
@@ -281,7 +287,7 @@ fn unsupported(index: u32) -> AttemptFailure {
 }
 
 /// Fills in an estimate of the input where the provider did not report it.
-fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
+fn assume(entry: &mut LedgerEntry, vectors: &mut Embeddings, input_tokens: u64) {
     if vectors.prompt_tokens == 0 {
         vectors.prompt_tokens = input_tokens;
         vectors.total_tokens = vectors.total_tokens.max(input_tokens);
@@ -289,7 +295,7 @@ fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
     }
 }
 
-fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
+fn settle(entry: &mut LedgerEntry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
     let cost = Cost::of(&usage, &endpoint.prices, is_byok);
@@ -316,7 +322,7 @@ fn about(
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct EmbeddingsDocument<'a> {
     object: &'static str,
     id: &'a str,
     model: &'a str,
@@ -367,7 +373,7 @@ struct Made<'a> {
     endpoint: &'a Endpoint,
     vectors: &'a Embeddings,
     cost: Cost,
-    trail: &'a Trail,
+    trail: &'a RoutingTrace,
 }
 
 impl Made<'_> {
@@ -398,7 +404,14 @@ impl Made<'_> {
             is_byok: trail.is_byok,
         };
         let metadata = field.map(|field| (field, trail.json())).into_iter().collect();
-        let body = Body { object: "list", id, model: &endpoint.candidate.model, data, usage, metadata };
+        let body = EmbeddingsDocument {
+            object: "list",
+            id,
+            model: &endpoint.candidate.model,
+            data,
+            usage,
+            metadata,
+        };
         serde_json::to_vec(&body).map(Bytes::from)
     }
 }

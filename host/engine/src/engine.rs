@@ -5,12 +5,12 @@ use crate::catalog::Catalog;
 use crate::catalog::model_routers::ModelRouters;
 use crate::export::Broadcaster;
 use crate::lifecycle::deadline::Timeouts;
-use crate::lifecycle::shutdown::Ending;
+use crate::lifecycle::shutdown::Shutdown;
 use crate::memory::{self, Memory};
 use crate::plugin_defaults::PluginDefaults;
 use crate::request::Prompts;
 use cofferdam_egress::Egress;
-use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
+use cofferdam_runtime::{CallContext, Owner, Plugin, PluginKind, Plugins};
 use cofferdam_store::{Clock, Store};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -37,7 +37,7 @@ pub struct EngineParts {
     /// Time limits of requests.
     pub timeouts: Timeouts,
     /// Signals that the host ends, which ends requests before their deadline.
-    pub ending: Ending,
+    pub ending: Shutdown,
     /// The region in routing metadata.
     pub region: Option<String>,
     /// Whether routers are asked to try an endpoint last when it fails, is limited or does far
@@ -73,8 +73,11 @@ impl Engine {
     /// # Errors
     /// [`NoRouter`].
     pub fn new(parts: EngineParts) -> Result<Self, NoRouter> {
-        let router =
-            parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
+        let router = parts
+            .plugins
+            .get("router")
+            .filter(|plugin| plugin.kind() == PluginKind::Router)
+            .ok_or(NoRouter)?;
         let router = Arc::clone(router);
         let ids = parts.plugins.iter().filter_map(|plugin| plugin.manifest().entry_id());
         let entry_ids = ids.map(str::to_owned).collect();

@@ -12,13 +12,13 @@ mod webhook;
 mod worker;
 
 pub(crate) use record::About;
-pub use record::Pending;
+pub use record::PendingExport;
 
 use crate::authentication::OwnKey;
 use cofferdam_egress::{Egress, Origin};
 use cofferdam_store::{Clock, Store};
 use http::header::{HeaderName, HeaderValue};
-use record::Record;
+use record::ExportRecord;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,14 +76,14 @@ pub struct Destination {
 /// A destination's credential.
 pub struct DestinationKey {
     /// The header in which it is sent.
-    pub placement: cofferdam_egress::Placement,
+    pub placement: cofferdam_egress::HeaderPlacement,
     /// A fixed value, or a secret of the operator's vault.
     pub key: OwnKey,
 }
 
 /// Counts of one destination. Each record ends in exactly one of them.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct ExportTally {
     /// Accepted by the destination.
     pub sent: AtomicU64,
     /// Refused by the destination, or given up after the last try.
@@ -93,22 +93,22 @@ pub struct Tally {
 }
 
 enum Message {
-    Record(Arc<Record>),
+    Record(Arc<ExportRecord>),
     /// Asks for an answer once all messages before it are sent or given up.
     Flush(oneshot::Sender<()>),
 }
 
-struct Queue {
+struct ExportQueue {
     name: String,
     sender: Sender<Message>,
-    tally: Arc<Tally>,
+    tally: Arc<ExportTally>,
 }
 
 /// Takes records for all destinations. Clones share the queues. When the last clone is dropped, the
 /// workers send what is queued and end.
 #[derive(Clone, Default)]
 pub struct Broadcaster {
-    queues: Arc<[Queue]>,
+    queues: Arc<[ExportQueue]>,
 }
 
 impl Broadcaster {
@@ -117,8 +117,8 @@ impl Broadcaster {
     pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store) -> Self {
         let queues = destinations.into_iter().map(|destination| {
             let (sender, messages) = channel(QUEUE_MAX);
-            let tally = Arc::new(Tally::default());
-            let queue = Queue { name: destination.name.clone(), sender, tally: Arc::clone(&tally) };
+            let tally = Arc::new(ExportTally::default());
+            let queue = ExportQueue { name: destination.name.clone(), sender, tally: Arc::clone(&tally) };
             let worker = Worker::new(destination, egress.clone(), store.clone(), tally);
             tokio::spawn(worker.run(messages));
             queue
@@ -127,7 +127,7 @@ impl Broadcaster {
     }
 
     /// Names and counts of the destinations, for metrics.
-    pub fn tallies(&self) -> impl Iterator<Item = (&str, &Tally)> {
+    pub fn tallies(&self) -> impl Iterator<Item = (&str, &ExportTally)> {
         self.queues.iter().map(|queue| (queue.name.as_str(), &*queue.tally))
     }
 
@@ -146,11 +146,11 @@ impl Broadcaster {
     }
 
     /// Begins the record of a request. `None` when there are no destinations.
-    pub(crate) fn begin(&self, clock: &Clock, about: impl FnOnce() -> About) -> Option<Box<Pending>> {
-        (!self.queues.is_empty()).then(|| Box::new(Pending::new(self.clone(), clock.clone(), about())))
+    pub(crate) fn begin(&self, clock: &Clock, about: impl FnOnce() -> About) -> Option<Box<PendingExport>> {
+        (!self.queues.is_empty()).then(|| Box::new(PendingExport::new(self.clone(), clock.clone(), about())))
     }
 
-    fn tell(&self, record: Record) {
+    fn tell(&self, record: ExportRecord) {
         let record = Arc::new(record);
         for queue in self.queues.iter() {
             if queue.sender.try_send(Message::Record(Arc::clone(&record))).is_err() {

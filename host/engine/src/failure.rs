@@ -2,7 +2,7 @@
 
 pub(crate) mod blame;
 
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::Late;
 use crate::upstream::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
@@ -165,7 +165,7 @@ impl AttemptFailure {
     /// Adds what follows from the credential that was sent: the provider's message may repeat it,
     /// so it is covered; and where the caller's own credential was refused, the caller has to learn
     /// that.
-    pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
+    pub(crate) fn after(mut self, used: Option<&UsedCredential>) -> Self {
         let Some(used) = used else { return self };
         self.failure.message = used.credential.covered(self.failure.message);
         self.failure.code = self.failure.code.map(|code| used.credential.covered(code));

@@ -12,9 +12,9 @@ const THINGS_MAX: usize = 256;
 
 /// When each subject was logged last.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<BTreeMap<String, Instant>>);
+pub(crate) struct LogThrottle(Mutex<BTreeMap<String, Instant>>);
 
-impl Told {
+impl LogThrottle {
     /// Whether `thing` is to be logged now. If so, counts it as logged.
     pub(crate) fn is_due(&self, thing: &str, now: Instant) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn each_subject_is_logged_once_a_minute() {
-        let (told, start) = (Told::default(), Instant::now());
+        let (told, start) = (LogThrottle::default(), Instant::now());
         assert!(told.is_due("a", start) && told.is_due("b", start));
         assert!(!told.is_due("a", start + Duration::from_secs(59)));
         assert!(told.is_due("a", start + Duration::from_secs(60)));
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn many_new_subjects_do_not_fill_the_log() {
-        let (told, start) = (Told::default(), Instant::now());
+        let (told, start) = (LogThrottle::default(), Instant::now());
         let count = |at| (0..10_000).filter(|thing| told.is_due(&format!("{thing}"), at)).count();
         assert_eq!(count(start), THINGS_MAX);
         assert_eq!(count(start + PAUSE), THINGS_MAX);

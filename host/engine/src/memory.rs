@@ -7,11 +7,11 @@ pub(crate) mod reflection;
 pub(crate) mod retry;
 pub(crate) mod session;
 
-use crate::lifecycle::departure::Leavers;
-use crate::log_throttle::Told;
+use crate::lifecycle::departure::DetachedReads;
+use crate::log_throttle::LogThrottle;
 use crate::memory::health::{EndpointKey, Health};
 use crate::memory::reflection::Reflections;
-use crate::memory::retry::Budget;
+use crate::memory::retry::RetryBudget;
 use crate::memory::session::Sessions;
 use crate::random::random_seed;
 use cofferdam_store::Clock;
@@ -21,16 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// The memory shared by all engines of a process, of which there is one after each reload.
 pub struct Memory {
     pub(crate) clock: Clock,
-    pub(crate) retries: Budget,
+    pub(crate) retries: RetryBudget,
     pub(crate) sessions: Sessions,
     /// Counts of secrets that hosts sent back.
     pub(crate) reflections: Arc<Reflections>,
     /// Limits how often missing grants of plugins are logged.
-    pub(crate) lacking: Told,
+    pub(crate) lacking: LogThrottle,
     /// Limits how often unreachable hosts of plugins are logged.
-    pub(crate) unreached: Arc<Told>,
+    pub(crate) unreached: Arc<LogThrottle>,
     /// Answers that are read on after their clients have left.
-    pub(crate) leavers: Arc<Leavers>,
+    pub(crate) leavers: Arc<DetachedReads>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -54,10 +54,10 @@ impl Memory {
     pub fn new(clock: &Clock) -> Self {
         Self {
             clock: clock.clone(),
-            retries: Budget::new(clock),
+            retries: RetryBudget::new(clock),
             sessions: Sessions::default(),
             reflections: Arc::default(),
-            lacking: Told::default(),
+            lacking: LogThrottle::default(),
             unreached: Arc::default(),
             leavers: Arc::default(),
             endpoints: Mutex::default(),

@@ -28,10 +28,10 @@ mod tools;
 pub(crate) mod walk;
 mod weight;
 
-pub use bounds::{Bounds, ITEMS_MAX};
+pub use bounds::{ITEMS_MAX, RequestBounds};
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
-pub use hosted::{Hosted, Meaning, Member};
+pub use hosted::{Hosted, HostedMember, Meaning};
 pub use invalid::{InvalidKind, InvalidRequest};
 pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
@@ -40,9 +40,9 @@ pub use provider::{GivenOptions, ProviderPreferences};
 pub(crate) use replay::server_tool_of_call;
 pub(crate) use responses::retold_items;
 pub use responses::{ResponsesRequest, TextFacts};
-pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
-pub(crate) use telling::{ClientKind, ClientTool, Dialect, Told, ToldTools, tell};
-pub use tool_source::{Place, ToolSource};
+pub use settings::{Ability, RouteSetting, ServiceTier, StopCondition, TextFormat, Truncation};
+pub(crate) use telling::{ClientKind, ClientTool, Dialect, RenderedRequest, ToldTools, tell};
+pub use tool_source::{ToolPath, ToolSource};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 pub(crate) use tools::{is_search, split_prefix};
 

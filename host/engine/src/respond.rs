@@ -20,27 +20,27 @@ use crate::attempt::Begun;
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
-use crate::lifecycle::deadline::Pace;
-use crate::lifecycle::departure::{Attended, Departure};
+use crate::lifecycle::deadline::Deadline;
+use crate::lifecycle::departure::{AttendedWork, ClientDeparture};
 use crate::lifecycle::stream::EventStream;
-use crate::memory::health::Watch;
+use crate::memory::health::AttemptProbe;
 use crate::memory::session::Session;
-use crate::money::ledger::Entry;
+use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
 use crate::plugins::hooks::{self, Hook};
-use crate::plugins::questions::Asking;
-use crate::plugins::tools::{self, Occasion, Scratches, ServerTools};
+use crate::plugins::questions::QuestionScope;
+use crate::plugins::tools::{self, PluginScope, Scratches, ServerTools};
 use crate::random::random_hex;
 use crate::refusal::Refusal;
-use crate::request::{Bounds, ResponsesRequest};
+use crate::request::{RequestBounds, ResponsesRequest};
 use crate::routing::Order;
 use crate::routing::model_choice;
-use crate::trace::{Trail, params};
+use crate::trace::{RoutingTrace, params};
 use crate::upstream::echo::Echo;
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
 use cofferdam_store::{UsageKind, UsageOutcome};
-use plan::Plan;
+use plan::RoutingPlan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,12 +61,12 @@ impl Engine {
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
-        let departure = Departure::new(&self.parts.memory.leavers, &caller.allowance);
+        let departure = ClientDeparture::new(&self.parts.memory.leavers, &caller.allowance);
         let attendance = departure.attendance();
         let total = self.parts.timeouts.total;
         let hex = random_hex();
         let id = format!("resp_{hex}");
-        let asking = Asking::of_client(&request, &id);
+        let asking = QuestionScope::of_client(&request, &id);
         let job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
@@ -74,7 +74,7 @@ impl Engine {
         if streamed {
             let is_held = hooks::hold_streams(&job.hooks);
             let stream = EventStream::start(departure, |client| async move {
-                let pace = Pace::new(Some(client), total).ending(&ending).attended(attendance);
+                let pace = Deadline::new(Some(client), total).ending(&ending).attended(attendance);
                 let mut pace = pace.held_back(is_held);
                 let ended = job.run(entry, &mut pace).await;
                 ended.map(drop).map_err(|refusal| pace.told(refusal))
@@ -82,16 +82,16 @@ impl Engine {
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let whole = async move {
-            let mut pace = Pace::new(None, total).ending(&ending).attended(attendance);
+            let mut pace = Deadline::new(None, total).ending(&ending).attended(attendance);
             job.run(entry, &mut pace).await.map_err(|refusal| pace.told(refusal))
         };
-        let body = Attended::new(departure, whole).await?;
+        let body = AttendedWork::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
     /// Parses the body of a request.
     fn read(&self, body: &[u8]) -> Result<ResponsesRequest, Refusal> {
-        let bounds = Bounds::of_client(self.parts.items_max);
+        let bounds = RequestBounds::of_client(self.parts.items_max);
         Ok(ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts, bounds)?)
     }
 
@@ -103,7 +103,7 @@ impl Engine {
         self: Arc<Self>,
         caller: Caller,
         mut request: ResponsesRequest,
-        asking: Asking,
+        asking: QuestionScope,
         time: Duration,
     ) -> Result<Vec<u8>, Refusal> {
         // Default hooks look at everything that models get, and so at questions. Default tools are
@@ -114,16 +114,16 @@ impl Engine {
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
         let job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
         let entry = job.entry()?;
-        Box::pin(job.run(entry, &mut Pace::new(None, time))).await
+        Box::pin(job.run(entry, &mut Deadline::new(None, time))).await
     }
 }
 
 /// The endpoint that answers, with its first events.
-struct Chosen {
+struct ChosenEndpoint {
     endpoint: Arc<Endpoint>,
     begun: Begun,
     /// Gets the end of the answer, for the endpoint's health.
-    watch: Watch,
+    watch: AttemptProbe,
 }
 
 /// One running request.
@@ -135,7 +135,7 @@ struct Job {
     hooks: Vec<Hook>,
     context: CallContext,
     hex: String,
-    trail: Trail,
+    trail: RoutingTrace,
     /// The conversation it belongs to, if there is a choice of endpoints.
     session: Option<Session>,
     /// The loop of server tools, for a request that has any.
@@ -151,9 +151,9 @@ struct Job {
     /// What was sent upstream, if the client asked to see it.
     echo: Option<Echo>,
     /// The choice of a model router, if the request named one.
-    chosen_models: Option<model_choice::Chosen>,
+    chosen_models: Option<model_choice::ChosenModels>,
     /// The scope of the questions that its plugins ask.
-    asking: Asking,
+    asking: QuestionScope,
     /// Providers for which the caller has a credential of its own. Filled only where the request
     /// depends on it.
     own_keys: BTreeSet<String>,
@@ -166,7 +166,7 @@ impl Job {
         request: ResponsesRequest,
         options: RespondOptions,
         hex: String,
-        asking: Asking,
+        asking: QuestionScope,
     ) -> Result<Box<Self>, Refusal> {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
@@ -174,7 +174,7 @@ impl Job {
         let context = engine.context(asking.response_id(), &caller);
         let echo = request.echo_upstream_body.then(|| Echo::new(context.now_ms));
         let requested = request.models.first().map_or("", String::as_str);
-        let mut trail = Trail::new(requested, engine.parts.region.as_deref());
+        let mut trail = RoutingTrace::new(requested, engine.parts.region.as_deref());
         if options.metadata_field.is_some() {
             trail.params = params(&request.provider.json, engine.router_entry(&request));
             trail.preferences = request.provider.clone();
@@ -202,21 +202,25 @@ impl Job {
         }))
     }
 
-    fn occasion(&self) -> Occasion<'_> {
+    fn occasion(&self) -> PluginScope<'_> {
         let Self { engine, caller, context, scratches, asking, .. } = self;
-        Occasion { engine, caller, context, scratches, asking }
+        PluginScope { engine, caller, context, scratches, asking }
     }
 
     /// Opens the ledger for the request.
-    fn entry(&self) -> Result<Entry, Refusal> {
+    fn entry(&self) -> Result<LedgerEntry, Refusal> {
         let (store, streamed) = (&self.engine.parts.store, self.request.stream);
         let (id, bill) = (&self.context.request_id, self.asking.bill());
-        Entry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
+        LedgerEntry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
     }
 
     /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
     /// is kept alive meanwhile.
-    async fn prepare(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Plan, Refusal> {
+    async fn prepare(
+        &mut self,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<RoutingPlan, Refusal> {
         let left = pace.left();
         let plan = pace.during(self.plan_with(entry), left).await;
         let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
@@ -230,7 +234,7 @@ impl Job {
         plan
     }
 
-    async fn plan_with(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
+    async fn plan_with(&mut self, entry: &mut LedgerEntry) -> Result<RoutingPlan, Refusal> {
         if !self.hooks.is_empty() || !self.request.tools.is_empty() {
             // Checked before hooks and tools run, because they take time and may cost money.
             self.check_models()?;
@@ -252,16 +256,20 @@ impl Job {
     }
 
     /// Calls the hooks with the request and records what they spent on tools.
-    async fn show_request(&mut self, entry: &mut Entry) -> Result<(), Refusal> {
+    async fn show_request(&mut self, entry: &mut LedgerEntry) -> Result<(), Refusal> {
         let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
-        let occasion = Occasion { engine, caller, context, scratches, asking };
+        let occasion = PluginScope { engine, caller, context, scratches, asking };
         cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
         Ok(())
     }
 
     /// Answers the request. For a stream everything is sent through `pace` and the result is empty;
     /// otherwise the result is the body.
-    async fn run(mut self: Box<Self>, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn run(
+        mut self: Box<Self>,
+        mut entry: LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
         let plan = match self.prepare(&mut entry, pace).await {
             Ok(plan) => plan,
@@ -289,7 +297,12 @@ impl Job {
     }
 
     /// Reports a refusal to the client: as an event, once a stream has begun.
-    async fn refuse(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn refuse(
+        &self,
+        refusal: Refusal,
+        entry: &LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<Vec<u8>, Refusal> {
         let refusal = pace.told(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
@@ -299,7 +312,7 @@ impl Job {
     }
 
     /// Ends a stream with a refusal, without any part of the answer.
-    async fn fail(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) {
+    async fn fail(&self, refusal: Refusal, entry: &LedgerEntry, pace: &mut Deadline) {
         let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
         self.echo(&mut assembler);
         assembler.assume(Some(entry.usage()));

@@ -6,7 +6,7 @@ pub(crate) mod model_choice;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
 use crate::credential::Credentials;
 use crate::refusal::{Refusal, printable};
-use crate::trace::Trail;
+use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use cofferdam_runtime::{CallContext, Plugin};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
 }
 
 /// The inputs of one routing decision.
-pub(crate) struct Route<'a> {
+pub(crate) struct RouteInputs<'a> {
     pub(crate) router: &'a Arc<Plugin>,
     pub(crate) credentials: Credentials<'a>,
     pub(crate) context: &'a CallContext,
@@ -98,7 +98,7 @@ impl Order {
     }
 }
 
-impl Route<'_> {
+impl RouteInputs<'_> {
     /// The candidates in the form that the router gets.
     async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
         let mut described = Vec::with_capacity(candidates.len());
@@ -123,7 +123,7 @@ impl Route<'_> {
     pub(crate) async fn order(
         mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
-        trail: &mut Trail,
+        trail: &mut RoutingTrace,
     ) -> Result<Order, Refusal> {
         trail.total = candidates.len();
         self.summary.sticky = self.sticky(&candidates);

@@ -5,7 +5,7 @@ mod params;
 
 pub(crate) use params::params;
 
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::money::ledger::Charged;
 use crate::refusal::{Refusal, status_of};
@@ -41,7 +41,7 @@ impl Attempt {
 
 /// The trace of a request's routing.
 #[derive(Clone, Debug)]
-pub(crate) struct Trail {
+pub(crate) struct RoutingTrace {
     /// The model as the client wrote it.
     pub(crate) requested: String,
     pub(crate) strategy: String,
@@ -65,7 +65,7 @@ pub(crate) struct Trail {
     pub(crate) pipeline: Vec<Value>,
 }
 
-impl Trail {
+impl RoutingTrace {
     /// An empty trace of a request whose first model is `requested`.
     pub(crate) fn new(requested: &str, region: Option<&str>) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Trail {
         place: usize,
         endpoint: &Endpoint,
         status: Option<u16>,
-        used: Option<&Used>,
+        used: Option<&UsedCredential>,
     ) {
         self.is_byok = used.is_some_and(|used| used.is_byok);
         self.selected = Some(place);
@@ -130,7 +130,7 @@ impl Trail {
     }
 
     /// Records that an earlier attempt without content is the answer after all.
-    pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&Used>) {
+    pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&UsedCredential>) {
         self.is_byok = used.is_some_and(|used| used.is_byok);
         self.selected = Some(place);
         if let Some(attempt) = self.attempts.get_mut(attempt) {

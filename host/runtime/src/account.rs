@@ -24,7 +24,7 @@ const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Budget {
+pub(crate) struct CallBudget {
     pub(crate) cpu: Duration,
     /// Wall-clock time, including waiting.
     pub(crate) wall: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct Budget {
 
 /// The limit that ended a call or caused a trap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum CallCut {
     /// Processor time or wall-clock time.
     Time,
     /// Memory or tables.
@@ -60,7 +60,7 @@ impl Turns {
 
 /// The account of one instance. Only one thread at a time uses it; atomics and mutexes are needed
 /// for `Sync` and never contended.
-pub(crate) struct Account {
+pub(crate) struct CpuAccount {
     turns: Arc<Turns>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
     /// The owner's queue that a tool call waits in. The call gives up its turn while it waits for
@@ -89,7 +89,7 @@ struct Poll {
     beside: Duration,
 }
 
-impl Account {
+impl CpuAccount {
     /// An account for an instance whose calls together may take `total` of processor time.
     pub(crate) fn new(turns: Arc<Turns>, total: Duration, line: Option<Arc<InLine>>) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Account {
     }
 
     /// Drives one call within its budget. `None` if the wall-clock limit was reached.
-    pub(crate) async fn drive<T>(&self, budget: Budget, call: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn drive<T>(&self, budget: CallBudget, call: impl Future<Output = T>) -> Option<T> {
         self.call_limit_ns.store(nanoseconds(budget.cpu), Ordering::Relaxed);
         self.call_spent_ns.store(0, Ordering::Relaxed);
         self.long.store(false, Ordering::Relaxed);
@@ -194,13 +194,13 @@ impl Account {
     }
 
     /// The violated limit that explains a trap, if any.
-    pub(crate) fn cut(&self) -> Option<Cut> {
+    pub(crate) fn cut(&self) -> Option<CallCut> {
         if self.out_of_time.load(Ordering::Relaxed) {
-            Some(Cut::Time)
+            Some(CallCut::Time)
         } else if self.out_of_host_calls.load(Ordering::Relaxed) {
-            Some(Cut::HostCalls)
+            Some(CallCut::HostCalls)
         } else if self.memory_denied.load(Ordering::Relaxed) {
-            Some(Cut::Memory)
+            Some(CallCut::Memory)
         } else {
             None
         }
@@ -277,7 +277,7 @@ async fn next_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 }
 
 /// Waits between two slices of a guest.
-async fn wait_for_turn(account: Arc<Account>) {
+async fn wait_for_turn(account: Arc<CpuAccount>) {
     account.line_up().await;
     let turn = next_turn(&account.turns.later).await;
     *lock(&account.turn) = turn;
@@ -302,12 +302,12 @@ mod tests {
 
     use super::*;
     use crate::context::Owner;
-    use crate::fairness::Lines;
+    use crate::fairness::ToolQueues;
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn account(total: Duration) -> Arc<Account> {
-        Arc::new(Account::new(Arc::new(Turns::new(1)), total, None))
+    fn account(total: Duration) -> Arc<CpuAccount> {
+        Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), total, None))
     }
 
     fn burn(time: Duration) {
@@ -317,9 +317,9 @@ mod tests {
         }
     }
 
-    async fn first_tick(account: &Arc<Account>, cpu: Duration) -> UpdateDeadline {
+    async fn first_tick(account: &Arc<CpuAccount>, cpu: Duration) -> UpdateDeadline {
         let ticked = async { account.tick() };
-        account.drive(Budget { cpu, wall: LONG }, ticked).await.unwrap()
+        account.drive(CallBudget { cpu, wall: LONG }, ticked).await.unwrap()
     }
 
     #[tokio::test]
@@ -334,23 +334,23 @@ mod tests {
         for (cpu, total) in [(Duration::ZERO, LONG), (LONG, Duration::ZERO)] {
             let account = account(total);
             assert!(matches!(first_tick(&account, cpu).await, UpdateDeadline::Interrupt));
-            assert_eq!(account.cut(), Some(Cut::Time));
+            assert_eq!(account.cut(), Some(CallCut::Time));
         }
     }
 
     #[tokio::test]
     async fn waiting_past_the_wall_time_ends_a_call() {
         let account = account(LONG);
-        let budget = Budget { cpu: LONG, wall: Duration::ZERO };
+        let budget = CallBudget { cpu: LONG, wall: Duration::ZERO };
         assert_eq!(account.drive(budget, std::future::pending::<()>()).await, None);
-        assert_eq!(account.cut(), Some(Cut::Time));
+        assert_eq!(account.cut(), Some(CallCut::Time));
     }
 
     #[tokio::test]
     async fn turns_are_released() {
         let account = account(LONG);
         for _ in 0..3 {
-            let call = account.drive(Budget { cpu: LONG, wall: LONG }, std::future::ready(()));
+            let call = account.drive(CallBudget { cpu: LONG, wall: LONG }, std::future::ready(()));
             assert_eq!(call.await, Some(()));
         }
         assert_eq!(account.turns.first.available_permits(), 1);
@@ -362,11 +362,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_tool_call_keeps_its_turn_when_interrupted_but_not_while_waiting() {
-        let (lines, owner) = (Arc::new(Lines::default()), Owner::new("key"));
+        let (lines, owner) = (Arc::new(ToolQueues::default()), Owner::new("key"));
         let in_line = || Some(Arc::new(lines.join(&owner, 1)));
-        let account = |line| Arc::new(Account::new(Arc::new(Turns::new(1)), LONG, line));
+        let account = |line| Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), LONG, line));
         let (one, other) = (account(in_line()), account(in_line()));
-        let budget = Budget { cpu: LONG, wall: LONG };
+        let budget = CallBudget { cpu: LONG, wall: LONG };
         let is_next = || other.line_up().now_or_never().inspect(|()| other.step_aside()).is_some();
         let call = async {
             assert!(!is_next(), "it runs");
@@ -385,7 +385,7 @@ mod tests {
     async fn work_of_the_host_is_not_charged() {
         let account = account(LONG);
         let busy = async { burn(Duration::from_millis(2)) };
-        account.drive(Budget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();
+        account.drive(CallBudget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();
         assert!(lock(&account.poll).beside > Duration::ZERO);
         assert!(account.slice() < account.now());
     }

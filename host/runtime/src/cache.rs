@@ -19,8 +19,8 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 /// Limits of the cache.
-const BOUNDS: Bounds =
-    Bounds { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
+const BOUNDS: CacheLimits =
+    CacheLimits { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
 /// A temporary file older than this was left by a killed process.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Length limit of an entry that is read, in bytes: compiled code of the largest component.
@@ -38,7 +38,7 @@ const FORM: &str = concat!("cofferdam cache 1 ", env!("CARGO_PKG_VERSION"));
 
 /// Limits of the cache. Entries that were not used for the longest time are removed first.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct CacheLimits {
     entries: usize,
     bytes: u64,
     unused: Duration,
@@ -47,7 +47,7 @@ struct Bounds {
 /// The checked cache directory and its key.
 pub(crate) struct Cache {
     directory: PathBuf,
-    bounds: Bounds,
+    bounds: CacheLimits,
     key: [u8; KEY_BYTES],
     engine: String,
     temporaries: AtomicU64,
@@ -208,7 +208,7 @@ impl Cache {
                 age <= TEMPORARY_AGE_MAX
             } else {
                 (entries, bytes) = (entries + 1, bytes.saturating_add(length));
-                let Bounds { entries: entries_max, bytes: bytes_max, unused } = self.bounds;
+                let CacheLimits { entries: entries_max, bytes: bytes_max, unused } = self.bounds;
                 entries <= entries_max && bytes <= bytes_max && age <= unused
             };
             if !keep {

@@ -10,7 +10,7 @@ mod tool;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower, TypedFunc};
 
 use crate::bindings::exports::cofferdam::plugin::{generation, routing};
-use crate::instance::{Instance, Live};
+use crate::instance::{Instance, LiveInstance};
 use crate::plugin::{Compiled, Functions};
 
 /// The exports of one instance that were looked up. Cached because a look-up compares types, which
@@ -34,7 +34,7 @@ where
     R: ComponentNamedList + Lift,
 {
     let index = indices(instance, |compiled| pick(&compiled.functions))?;
-    let Live { store, handle, .. } = &mut *instance.live;
+    let LiveInstance { store, handle, .. } = &mut *instance.live;
     handle.get_typed_func(store, index)
 }
 

@@ -15,7 +15,7 @@ use wit_component::DecodedWasm;
 use wit_parser::{InterfaceId, Resolve, WorldId, WorldItem, WorldKey};
 
 use crate::error::ContractError;
-use crate::manifest::{Import, Kind, Manifest, Phase};
+use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
 pub(crate) use bounds::COMPONENT_BYTES_MAX;
 
@@ -53,19 +53,19 @@ impl Export {
             Self::Dialect => "dialect",
             Self::Generation => "generation",
             Self::Embedding => "embedding",
-            Self::OnRequest => Phase::OnRequest.as_str(),
-            Self::OnResponse => Phase::OnResponse.as_str(),
+            Self::OnRequest => HookPhase::OnRequest.as_str(),
+            Self::OnResponse => HookPhase::OnResponse.as_str(),
             Self::Tools => "tools",
         }
     }
 
     /// The kind of plugin that exports the interface.
-    fn kind(self) -> Kind {
+    fn kind(self) -> PluginKind {
         match self {
-            Self::Routing | Self::ModelChoice => Kind::Router,
-            Self::Dialect | Self::Generation | Self::Embedding => Kind::Provider,
-            Self::OnRequest | Self::OnResponse => Kind::Hook,
-            Self::Tools => Kind::Tool,
+            Self::Routing | Self::ModelChoice => PluginKind::Router,
+            Self::Dialect | Self::Generation | Self::Embedding => PluginKind::Provider,
+            Self::OnRequest | Self::OnResponse => PluginKind::Hook,
+            Self::Tools => PluginKind::Tool,
         }
     }
 }
@@ -96,13 +96,13 @@ impl Finding {
             )));
         }
         let missing = match manifest.kind {
-            Kind::Router => self.missing(&[Export::Routing]),
-            Kind::Provider if !self.exports.contains(&Export::Generation) => {
+            PluginKind::Router => self.missing(&[Export::Routing]),
+            PluginKind::Provider if !self.exports.contains(&Export::Generation) => {
                 self.missing(&[Export::Dialect, Export::Embedding])
             }
-            Kind::Provider => self.missing(&[Export::Dialect]),
-            Kind::Hook => self.missing_phase(manifest),
-            Kind::Tool => self.missing(&[Export::Tools]),
+            PluginKind::Provider => self.missing(&[Export::Dialect]),
+            PluginKind::Hook => self.missing_phase(manifest),
+            PluginKind::Tool => self.missing(&[Export::Tools]),
         };
         match missing {
             Some(export) => Err(ContractError(format!(
@@ -122,8 +122,8 @@ impl Finding {
         let phases = manifest.hook.iter().flat_map(|hook| &hook.phases);
         let required: Vec<_> = phases
             .map(|phase| match phase {
-                Phase::OnRequest => Export::OnRequest,
-                Phase::OnResponse => Export::OnResponse,
+                HookPhase::OnRequest => Export::OnRequest,
+                HookPhase::OnResponse => Export::OnResponse,
             })
             .collect();
         self.missing(&required)

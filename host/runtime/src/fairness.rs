@@ -89,19 +89,19 @@ impl<K: Ord> Holders<K> {
 }
 
 /// One counted permit of an owner, given back on drop.
-pub(crate) struct Held {
+pub(crate) struct OwnerPermit {
     holders: Arc<Holders<Owner>>,
     owner: Owner,
 }
 
-impl Held {
+impl OwnerPermit {
     pub(crate) fn new(holders: &Arc<Holders<Owner>>, owner: &Owner) -> Self {
         holders.add(owner.clone(), 1);
         Self { holders: Arc::clone(holders), owner: owner.clone() }
     }
 }
 
-impl Drop for Held {
+impl Drop for OwnerPermit {
     fn drop(&mut self) {
         self.holders.remove(&self.owner, 1);
     }
@@ -109,9 +109,9 @@ impl Drop for Held {
 
 /// The queues of tool calls of all owners, each with the number of its calls.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<BTreeMap<Owner, (Arc<Semaphore>, usize)>>);
+pub(crate) struct ToolQueues(Mutex<BTreeMap<Owner, (Arc<Semaphore>, usize)>>);
 
-impl Lines {
+impl ToolQueues {
     /// Adds a tool call of this owner to its queue. At most `at_once` of them run at the same time.
     pub(crate) fn join(self: &Arc<Self>, owner: &Owner, at_once: usize) -> InLine {
         let mut lines = self.lock();
@@ -130,7 +130,7 @@ impl Lines {
 /// A tool call in its owner's queue. It needs a turn to run, and holds none while it waits for
 /// hosts and models.
 pub(crate) struct InLine {
-    lines: Arc<Lines>,
+    lines: Arc<ToolQueues>,
     owner: Owner,
     turns: Arc<Semaphore>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
@@ -191,7 +191,11 @@ mod tests {
     fn owners_without_a_permit_have_no_entry() {
         let holders = Arc::new(Holders::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
-        let places = [Held::new(&holders, &one), Held::new(&holders, &one), Held::new(&holders, &other)];
+        let places = [
+            OwnerPermit::new(&holders, &one),
+            OwnerPermit::new(&holders, &one),
+            OwnerPermit::new(&holders, &other),
+        ];
         assert_eq!((holders.of("one"), holders.of("other"), holders.of("none")), (2, 1, 0));
         drop(places);
         assert!(holders.lock().is_empty());
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn calls_of_one_owner_queue_and_other_owners_do_not_wait() {
-        let lines = Arc::new(Lines::default());
+        let lines = Arc::new(ToolQueues::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
         let (first, second, third) = (lines.join(&one, 1), lines.join(&one, 1), lines.join(&other, 1));
         assert!(first.enter().now_or_never().is_some() && third.enter().now_or_never().is_some());

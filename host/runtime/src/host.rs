@@ -12,8 +12,8 @@ use crate::account::Turns;
 use crate::cache::Cache;
 use crate::context::Owner;
 use crate::engine::{Sandbox, Ticker};
-use crate::fairness::{Fairness, Held, Holders, InLine, Lines};
-use crate::instance::Live;
+use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
+use crate::instance::LiveInstance;
 use crate::warm::Warm;
 
 /// Sets an owner's share of the permits: the number of streams divided by this. While few permits
@@ -26,7 +26,7 @@ pub(crate) struct Host {
     pub(crate) cache: Option<Cache>,
     pub(crate) turns: Arc<Turns>,
     /// Idle instances that wait for their owner's next call.
-    pub(crate) warm: Arc<Warm<Box<Live>>>,
+    pub(crate) warm: Arc<Warm<Box<LiveInstance>>>,
     slots: Arc<Semaphore>,
     claims: Arc<Semaphore>,
     /// Permits held by each owner, and the rule that limits them while few are left.
@@ -34,7 +34,7 @@ pub(crate) struct Host {
     fairness: Fairness,
     /// Each owner's tool calls that run or wait for the processor, and how many of one owner may
     /// run at the same time.
-    lines: Arc<Lines>,
+    lines: Arc<ToolQueues>,
     tools_at_once: usize,
     instances_max: u32,
     pooled: bool,
@@ -61,14 +61,14 @@ pub struct Gauges {
 }
 
 /// Room for one instance, idle or in use. Given back on drop.
-pub(crate) struct Slot {
+pub(crate) struct InstanceSlot {
     _permit: OwnedSemaphorePermit,
     live: Arc<AtomicUsize>,
 }
 
 /// How many permits for instances are taken, and the rule that limits each owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
+pub struct InstancePermits {
     /// Permits that are taken.
     pub taken: usize,
     /// Permits that the owner in question holds.
@@ -81,7 +81,7 @@ pub struct Places {
 /// back for a while always gets one again: if necessary, an idle instance is ended.
 pub(crate) struct Claim {
     _permit: OwnedSemaphorePermit,
-    _held: Option<Held>,
+    _held: Option<OwnerPermit>,
 }
 
 impl Host {
@@ -89,7 +89,7 @@ impl Host {
         sandbox: Sandbox,
         streams: usize,
         cache: Option<Cache>,
-        warm: Arc<Warm<Box<Live>>>,
+        warm: Arc<Warm<Box<LiveInstance>>>,
         ticker: Ticker,
     ) -> Self {
         let workers = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
@@ -116,23 +116,23 @@ impl Host {
     /// Takes a permit if one is free. Never waits: that is the caller's decision.
     pub(crate) fn take_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let permit = Arc::clone(&self.claims).try_acquire_owned().ok()?;
-        Some(Claim { _permit: permit, _held: owner.map(|owner| Held::new(&self.holders, owner)) })
+        Some(Claim { _permit: permit, _held: owner.map(|owner| OwnerPermit::new(&self.holders, owner)) })
     }
 
     /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
     /// permits are left, an owner that holds more than its share gets no more.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let refuses = |owner: &Owner| {
-            let Places { taken, held, fairness } = self.places(owner.borrow());
+            let InstancePermits { taken, held, fairness } = self.places(owner.borrow());
             fairness.refuses(taken, held)
         };
         if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
     }
 
     /// The number of taken permits, in total and by the owner with this id.
-    pub(crate) fn places(&self, owner: &str) -> Places {
+    pub(crate) fn places(&self, owner: &str) -> InstancePermits {
         let taken = (self.instances_max as usize).saturating_sub(self.claims.available_permits());
-        Places { taken, held: self.holders.of(owner), fairness: self.fairness }
+        InstancePermits { taken, held: self.holders.of(owner), fairness: self.fairness }
     }
 
     /// Queues a tool call behind those of the same owner.
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Takes a free slot, or ends an idle instance to get one. Call it only with a permit held.
-    pub(crate) fn take_slot(&self) -> Option<Slot> {
+    pub(crate) fn take_slot(&self) -> Option<InstanceSlot> {
         let permit = loop {
             match Arc::clone(&self.slots).try_acquire_owned() {
                 Ok(permit) => break permit,
@@ -150,7 +150,7 @@ impl Host {
             }
         };
         self.live.fetch_add(1, Ordering::Relaxed);
-        Some(Slot { _permit: permit, live: Arc::clone(&self.live) })
+        Some(InstanceSlot { _permit: permit, live: Arc::clone(&self.live) })
     }
 
     /// A unique number for a plugin.
@@ -174,7 +174,7 @@ impl Host {
     }
 }
 
-impl Drop for Slot {
+impl Drop for InstanceSlot {
     fn drop(&mut self) {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }

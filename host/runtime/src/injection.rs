@@ -2,7 +2,7 @@
 //! operator's configuration. Both are parsed by the same rules, so an operator can write every
 //! injection that a manifest can.
 
-use cofferdam_egress::{self as egress, Placement, SlotError};
+use cofferdam_egress::{self as egress, HeaderPlacement, SlotError};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ pub struct InjectionRule {
     /// The exact name of the host.
     pub host: HostName,
     /// The place in requests to the host.
-    pub slot: Slot,
+    pub slot: InjectionTarget,
 }
 
 /// The place of a secret in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Slot {
+pub enum InjectionTarget {
     /// A header's name in lower case, and its value with `{}` in place of the secret.
     Header(String, String),
     /// The value of the query parameter with this name.
@@ -70,7 +70,7 @@ impl TryFrom<WrittenInjection> for InjectionRule {
         Ok(Self {
             secret: written.secret.parse().map_err(|_| wrong("secret", "takes the name of a secret"))?,
             host: written.host.parse().map_err(|_| wrong("host", "takes one exact host name"))?,
-            slot: Slot::read(&written)?,
+            slot: InjectionTarget::read(&written)?,
         })
     }
 }
@@ -80,9 +80,11 @@ impl From<&InjectionRule> for WrittenInjection {
         let written =
             Self { secret: rule.secret.to_string(), host: rule.host.to_string(), ..Self::default() };
         match rule.slot.clone() {
-            Slot::Header(header, format) => Self { header: Some(header), format: Some(format), ..written },
-            Slot::Query(query) => Self { query: Some(query), ..written },
-            Slot::Json(json) => Self { json: Some(json), ..written },
+            InjectionTarget::Header(header, format) => {
+                Self { header: Some(header), format: Some(format), ..written }
+            }
+            InjectionTarget::Query(query) => Self { query: Some(query), ..written },
+            InjectionTarget::Json(json) => Self { json: Some(json), ..written },
         }
     }
 }
@@ -95,7 +97,7 @@ impl InjectionRule {
     }
 }
 
-impl Slot {
+impl InjectionTarget {
     /// Whether both are the same header, parameter or member, whatever text surrounds the value.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
@@ -135,14 +137,14 @@ impl Slot {
     /// # Errors
     ///
     /// The rule that the place breaks. A place that was parsed breaks none.
-    pub fn for_requests(&self) -> Result<egress::Slot, SlotError> {
+    pub fn for_requests(&self) -> Result<egress::SecretPlacement, SlotError> {
         match self {
             Self::Header(name, format) => {
                 let (before, after) = format.split_once("{}").ok_or(SlotError::Format)?;
-                egress::Slot::header(name, before, after)
+                egress::SecretPlacement::header(name, before, after)
             }
-            Self::Query(name) => egress::Slot::query(name),
-            Self::Json(pointer) => egress::Slot::json(pointer),
+            Self::Query(name) => egress::SecretPlacement::query(name),
+            Self::Json(pointer) => egress::SecretPlacement::json(pointer),
         }
     }
 
@@ -164,7 +166,7 @@ impl Slot {
 /// is not in lower case.
 #[must_use]
 pub fn is_injectable_header(name: &str) -> bool {
-    name.bytes().all(|byte| !byte.is_ascii_uppercase()) && Placement::parse(name, "{}").is_ok()
+    name.bytes().all(|byte| !byte.is_ascii_uppercase()) && HeaderPlacement::parse(name, "{}").is_ok()
 }
 
 #[cfg(test)]
@@ -180,9 +182,9 @@ mod tests {
     fn an_injection_has_exactly_one_place() {
         let header = written("header = \"X-Key\"\nformat = \"{}\"").unwrap();
         assert_eq!(header.host.as_str(), "api.test");
-        assert_eq!(header.slot, Slot::header("x-key", "{}").unwrap());
-        assert_eq!(written("query = \"api_key\"").unwrap().slot, Slot::Query("api_key".into()));
-        assert_eq!(written("json = \"/a/b~1c\"").unwrap().slot, Slot::Json("/a/b~1c".into()));
+        assert_eq!(header.slot, InjectionTarget::header("x-key", "{}").unwrap());
+        assert_eq!(written("query = \"api_key\"").unwrap().slot, InjectionTarget::Query("api_key".into()));
+        assert_eq!(written("json = \"/a/b~1c\"").unwrap().slot, InjectionTarget::Json("/a/b~1c".into()));
         for (text, says) in [
             ("", "`secret` needs a place"),
             ("header = \"x-key\"", "`header` needs a `format`"),

@@ -12,14 +12,14 @@ use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, I32Exit, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView,
 };
 
-use crate::account::{Account, Budget, Cut};
+use crate::account::{CallBudget, CallCut, CpuAccount};
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::Exports;
 use crate::context::{Alias, CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::fairness::InLine;
-use crate::host::{Claim, Slot};
+use crate::host::{Claim, InstanceSlot};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::manifest::Import;
@@ -60,10 +60,10 @@ pub(crate) struct GuestState {
     pub(crate) plugin: Arc<Profile>,
     pub(crate) services: Services,
     pub(crate) log: GuestLog,
-    pub(crate) clock: Clock,
+    pub(crate) clock: GuestClock,
     pub(crate) asks: u32,
     pub(crate) requests: u32,
-    pub(crate) account: Arc<Account>,
+    pub(crate) account: Arc<CpuAccount>,
     limiter: Limiter,
     host_calls_left: u32,
     wasi: WasiCtx,
@@ -101,7 +101,7 @@ impl WasiView for GuestState {
 
 /// The clock of a guest: the request's time plus the time since then. Clones show the same time.
 #[derive(Clone)]
-pub(crate) struct Clock {
+pub(crate) struct GuestClock {
     set: Arc<Mutex<Set>>,
     /// Start of the monotonic clock. It continues when the instance serves another request, because
     /// a monotonic clock must never go back.
@@ -115,7 +115,7 @@ struct Set {
     at: Instant,
 }
 
-impl Clock {
+impl GuestClock {
     fn new(now_ms: u64) -> Self {
         let at = Instant::now();
         Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at }
@@ -137,7 +137,7 @@ impl Clock {
     }
 }
 
-impl HostWallClock for Clock {
+impl HostWallClock for GuestClock {
     fn resolution(&self) -> Duration {
         Duration::from_millis(CLOCK_GRAIN_MS)
     }
@@ -147,7 +147,7 @@ impl HostWallClock for Clock {
     }
 }
 
-impl HostMonotonicClock for Clock {
+impl HostMonotonicClock for GuestClock {
     fn resolution(&self) -> u64 {
         CLOCK_GRAIN_MS * 1_000_000
     }
@@ -167,26 +167,26 @@ fn milliseconds(duration: Duration) -> u64 {
 
 /// A live guest, in use or idle. Fields are dropped in order: the store must be dropped before the
 /// slot is free.
-pub(crate) struct Live {
+pub(crate) struct LiveInstance {
     pub(crate) store: Store<GuestState>,
     pub(crate) handle: component::Instance,
     /// The exports that were looked up so far.
     pub(crate) exports: Exports,
-    account: Arc<Account>,
+    account: Arc<CpuAccount>,
     alias: Alias,
     uses: u32,
     /// Additional memory for a long request.
     room: Option<Room>,
-    _slot: Slot,
+    _slot: InstanceSlot,
 }
 
 /// An instance in use, for one call or one attempt at a provider.
 pub(crate) struct Instance {
-    pub(crate) live: Box<Live>,
+    pub(crate) live: Box<LiveInstance>,
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) context: GuestContext,
     owner: Option<Owner>,
-    budget: Budget,
+    budget: CallBudget,
     claim: Claim,
 }
 
@@ -263,22 +263,31 @@ impl Instance {
         context: &CallContext,
         services: Services,
         line: Option<Arc<InLine>>,
-    ) -> Result<Box<Live>, CallError> {
+    ) -> Result<Box<LiveInstance>, CallError> {
         let compiled = plugin.compiled().await?;
         let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
-        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total, line));
+        let account = Arc::new(CpuAccount::new(Arc::clone(&plugin.host.turns), total, line));
         let mut store = store(plugin, context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
         let (exports, alias) = (Exports::default(), Alias::default());
-        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, room: None, _slot: slot }))
+        Ok(Box::new(LiveInstance {
+            store,
+            handle,
+            exports,
+            account,
+            alias,
+            uses: 0,
+            room: None,
+            _slot: slot,
+        }))
     }
 
-    fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>, claim: Claim) -> Self {
+    fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<LiveInstance>, claim: Claim) -> Self {
         let told = context.for_guest(plugin.name(), &mut live.alias);
         Self {
             live,
@@ -358,7 +367,7 @@ impl Instance {
     }
 }
 
-impl Live {
+impl LiveInstance {
     /// Whether this use leaves nothing behind except in the guest's own memory: no open handle,
     /// nothing that was refused, and a memory of ordinary size.
     fn is_clean(&self) -> bool {
@@ -387,7 +396,7 @@ fn saturated(plugin: &Plugin) -> CallError {
     plugin.failed(CallErrorKind::Saturated)
 }
 
-fn budget_of(plugin: &Plugin) -> Budget {
+fn budget_of(plugin: &Plugin) -> CallBudget {
     let cpu = plugin.grant().deadline;
     let waits = [Import::Http, Import::Model, Import::ToolCall];
     let wall = if waits.iter().any(|import| plugin.grant().imports.contains(import)) {
@@ -395,17 +404,17 @@ fn budget_of(plugin: &Plugin) -> Budget {
     } else {
         cpu.saturating_mul(WALL_BUDGETS).saturating_add(WALL_GRACE)
     };
-    Budget { cpu, wall }
+    CallBudget { cpu, wall }
 }
 
 fn store(
     plugin: &Arc<Plugin>,
     context: &CallContext,
     services: Services,
-    account: &Arc<Account>,
+    account: &Arc<CpuAccount>,
 ) -> Store<GuestState> {
     let log = GuestLog::new(Arc::clone(plugin.profile()), Arc::clone(&context.request_id));
-    let clock = Clock::new(context.now_ms);
+    let clock = GuestClock::new(context.now_ms);
     let mut table = ResourceTable::new();
     table.set_max_capacity(HANDLES_MAX);
     let state = GuestState {
@@ -430,7 +439,7 @@ fn store(
 }
 
 /// WASI without any access: no files, environment, arguments or network.
-fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
+fn wasi(log: &GuestLog, clock: &GuestClock) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
     WasiCtxBuilder::new()
         .stdout(output(Level::Info))
@@ -448,7 +457,7 @@ fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
 /// warnings are logged.
 fn settle<T>(
     plugin: &Plugin,
-    account: &Account,
+    account: &CpuAccount,
     function: &'static str,
     log: &GuestLog,
     outcome: Option<wasmtime::Result<T>>,
@@ -471,7 +480,7 @@ fn settle<T>(
     Err(plugin.failed(kind))
 }
 
-fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
+fn classify(account: &CpuAccount, error: &wasmtime::Error) -> CallErrorKind {
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
         return CallErrorKind::Saturated;
     }
@@ -480,10 +489,10 @@ fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
     }
     let trap = error.downcast_ref::<Trap>();
     match account.cut() {
-        Some(Cut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
-        Some(Cut::HostCalls) => return CallErrorKind::TooManyHostCalls,
+        Some(CallCut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
+        Some(CallCut::HostCalls) => return CallErrorKind::TooManyHostCalls,
         // After refused memory the guest aborts itself, or cannot start.
-        Some(Cut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {
+        Some(CallCut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {
             return CallErrorKind::OutOfMemory;
         }
         _ => {}

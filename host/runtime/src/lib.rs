@@ -44,9 +44,9 @@ pub use error::{
 };
 pub use fairness::{Fairness, Holders};
 pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant, SecretSource};
-pub use host::{Gauges, Places};
-pub use injection::{InjectionError, InjectionRule, Slot, WrittenInjection, is_injectable_header};
-pub use manifest::{Asked, Kind, Manifest};
+pub use host::{Gauges, InstancePermits};
+pub use injection::{InjectionError, InjectionRule, InjectionTarget, WrittenInjection, is_injectable_header};
+pub use manifest::{Asked, Manifest, PluginKind};
 pub use plugin::{Plugin, PluginState};
 pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
 pub use schedule::tune;

@@ -27,11 +27,11 @@ const LAST_WORDS_BYTES_MAX: usize = 300;
 #[derive(Clone)]
 pub(crate) struct GuestLog {
     plugin: Arc<Profile>,
-    page: Arc<Mutex<Page>>,
+    page: Arc<Mutex<LogContext>>,
 }
 
 /// The state of the current call.
-struct Page {
+struct LogContext {
     plugin: Arc<Profile>,
     /// The id of the response or embedding that is being made.
     generation: Arc<str>,
@@ -41,7 +41,7 @@ struct Page {
     last_words: VecDeque<Vec<u8>>,
 }
 
-impl Page {
+impl LogContext {
     /// Logs how many lines were dropped since the last time.
     fn tell_dropped(&mut self) {
         let lines = std::mem::take(&mut self.lines_dropped);
@@ -52,7 +52,7 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for LogContext {
     fn drop(&mut self) {
         self.tell_dropped();
     }
@@ -60,7 +60,7 @@ impl Drop for Page {
 
 impl GuestLog {
     pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
-        let page = Page {
+        let page = LogContext {
             plugin: Arc::clone(&plugin),
             generation: request_id,
             lines_left: LOG_LINES_MAX,
@@ -95,7 +95,7 @@ impl GuestLog {
         words.join(" | ")
     }
 
-    fn page(&self) -> MutexGuard<'_, Page> {
+    fn page(&self) -> MutexGuard<'_, LogContext> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

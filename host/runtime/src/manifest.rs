@@ -13,7 +13,7 @@ use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
 
 pub use asks::Asked;
-pub use kinds::{Import, Kind};
+pub use kinds::{Import, PluginKind};
 pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 
 use crate::error::ManifestError;
@@ -101,14 +101,14 @@ impl ProviderTable {
 /// When a hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum HookPhase {
     /// Before the request is routed.
     OnRequest,
     /// After the answer is complete.
     OnResponse,
 }
 
-impl Phase {
+impl HookPhase {
     /// The name of the phase's interface in `wit/`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -137,7 +137,7 @@ pub struct HookTable {
     /// The id of the hook in the entries of a request's `plugins`.
     pub id: String,
     /// The phases in which the hook is called.
-    pub phases: BTreeSet<Phase>,
+    pub phases: BTreeSet<HookPhase>,
     /// The hook judges requests, as moderation does. It is called after the hooks that do not
     /// judge, whatever the order of the entries, so no content is added after its verdict.
     #[serde(default)]
@@ -172,7 +172,7 @@ pub struct Manifest {
     /// The plugin's name: lower-case letters, digits and hyphens, at most 64.
     pub name: String,
     /// Router, provider, hook or tool.
-    pub kind: Kind,
+    pub kind: PluginKind,
     /// The author's version number, for display only.
     pub version: String,
     /// One sentence about the plugin, for display only.
@@ -222,7 +222,7 @@ struct Defaults {
     deadline_ms: u32,
 }
 
-impl Kind {
+impl PluginKind {
     fn defaults(self) -> Defaults {
         match self {
             Self::Router => Defaults { memory_mib: 32, deadline_ms: 20 },
@@ -332,10 +332,10 @@ impl Manifest {
 
     fn problem_of_tables(&self) -> Option<(&'static str, String)> {
         let tables = [
-            ("router", Kind::Router, self.router.is_some(), false),
-            ("provider", Kind::Provider, self.provider.is_some(), false),
-            ("hook", Kind::Hook, self.hook.is_some(), true),
-            ("tool", Kind::Tool, self.tool.is_some(), true),
+            ("router", PluginKind::Router, self.router.is_some(), false),
+            ("provider", PluginKind::Provider, self.provider.is_some(), false),
+            ("hook", PluginKind::Hook, self.hook.is_some(), true),
+            ("tool", PluginKind::Tool, self.tool.is_some(), true),
         ];
         for (table, kind, present, required) in tables {
             if present && kind != self.kind {

@@ -14,7 +14,7 @@ use crate::grant::{Denial, Grant, Joined};
 use crate::host::Host;
 use crate::imports;
 use crate::instance::GuestState;
-use crate::manifest::{Import, Kind, Manifest};
+use crate::manifest::{Import, Manifest, PluginKind};
 
 /// One installed plugin.
 pub struct Plugin {
@@ -32,7 +32,7 @@ pub struct Plugin {
     idle: Vec<String>,
     /// Held while compiling: other callers wait for the result instead of compiling again.
     compiling: Mutex<()>,
-    compiled: OnceLock<Result<Compiled, Failed>>,
+    compiled: OnceLock<Result<Compiled, CompileFailed>>,
 }
 
 /// The parts of a plugin that its instances use. Idle instances hold this instead of the plugin, so
@@ -44,7 +44,7 @@ pub(crate) struct Profile {
 }
 
 /// The parts of a new [`Plugin`].
-pub(crate) struct Parts {
+pub(crate) struct PluginParts {
     pub(crate) host: Arc<Host>,
     pub(crate) manifest: Manifest,
     pub(crate) digest: String,
@@ -123,14 +123,14 @@ impl Functions {
     }
 }
 
-struct Failed {
+struct CompileFailed {
     kind: CallErrorKind,
     reason: String,
 }
 
 impl Plugin {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { host, manifest, digest, origin, is_built_in, component, finding, joined } = parts;
+    pub(crate) fn new(parts: PluginParts) -> Self {
+        let PluginParts { host, manifest, digest, origin, is_built_in, component, finding, joined } = parts;
         let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
@@ -156,7 +156,7 @@ impl Plugin {
 
     /// The kind in the manifest.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PluginKind {
         self.profile.manifest.kind
     }
 
@@ -256,7 +256,7 @@ impl Plugin {
     /// nothing but log and config. Hooks and tools get capabilities and content of one request;
     /// that must end with the request.
     pub(crate) fn is_pure(&self) -> bool {
-        matches!(self.kind(), Kind::Router | Kind::Provider) && self.finding.imports.is_empty()
+        matches!(self.kind(), PluginKind::Router | PluginKind::Provider) && self.finding.imports.is_empty()
     }
 
     /// Whether it is a provider that serves responses.
@@ -328,9 +328,9 @@ impl Plugin {
         drop(self.compiled.set(made));
     }
 
-    fn make(&self) -> Result<Compiled, Failed> {
+    fn make(&self) -> Result<Compiled, CompileFailed> {
         if let Some(reason) = self.lacks() {
-            return Err(Failed { kind: CallErrorKind::Denied, reason });
+            return Err(CompileFailed { kind: CallErrorKind::Denied, reason });
         }
         let started = Instant::now();
         let (component, from_cache) = self.component()?;
@@ -350,7 +350,7 @@ impl Plugin {
             .filter(|import| !grant.linked_imports().any(|linked| linked == *import))
     }
 
-    fn component(&self) -> Result<(Component, bool), Failed> {
+    fn component(&self) -> Result<(Component, bool), CompileFailed> {
         let engine = &self.host.engine;
         let cache = self.host.cache.as_ref();
         if let Some(component) = cache.and_then(|cache| cache.component(engine, &self.digest)) {
@@ -411,7 +411,7 @@ impl Profile {
     }
 }
 
-fn unusable(error: wasmtime::Error) -> Failed {
+fn unusable(error: wasmtime::Error) -> CompileFailed {
     let reason: String = format!("{error:#}").lines().next().unwrap_or_default().chars().take(400).collect();
-    Failed { kind: CallErrorKind::Compile, reason }
+    CompileFailed { kind: CallErrorKind::Compile, reason }
 }

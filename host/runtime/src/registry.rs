@@ -17,9 +17,9 @@ use crate::contract::{self, Finding};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{LoadError, ManifestError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
-use crate::host::{Gauges, Host, Places};
+use crate::host::{Gauges, Host, InstancePermits};
 use crate::manifest::Manifest;
-use crate::plugin::{Parts, Plugin};
+use crate::plugin::{Plugin, PluginParts};
 use crate::warm::Warm;
 
 pub use folder::read_plugin_dir;
@@ -120,7 +120,7 @@ impl Runtime {
 
     /// How many permits for instances are taken, in total and by the owner with this id.
     #[must_use]
-    pub fn places(&self, owner: &str) -> Places {
+    pub fn places(&self, owner: &str) -> InstancePermits {
         self.host.places(owner)
     }
 
@@ -150,7 +150,16 @@ impl Runtime {
         }
         let PluginSource { component, origin, is_built_in, .. } = source;
         let host = Arc::clone(&self.host);
-        Ok(Plugin::new(Parts { host, manifest, digest, origin, is_built_in, component, finding, joined }))
+        Ok(Plugin::new(PluginParts {
+            host,
+            manifest,
+            digest,
+            origin,
+            is_built_in,
+            component,
+            finding,
+            joined,
+        }))
     }
 
     /// The result of the contract check, from the cache if the same bytes were checked before.

@@ -118,7 +118,7 @@ pub struct ToolCall<'a> {
 }
 
 /// The capability to list models.
-pub trait Catalog: Send + Sync {
+pub trait ModelListing: Send + Sync {
     /// A JSON array of model objects, as `GET /v1/models` shows them.
     fn models(&self) -> Vec<u8>;
 }
@@ -147,7 +147,7 @@ pub struct Services {
     /// For `tool-call`.
     pub tools: Option<Arc<dyn ToolDoor>>,
     /// For `catalog`.
-    pub catalog: Option<Arc<dyn Catalog>>,
+    pub catalog: Option<Arc<dyn ModelListing>>,
     /// For `request`.
     pub request: Option<Arc<dyn RequestView>>,
     /// For `deferred-tools`, only given to the tool that searches them.

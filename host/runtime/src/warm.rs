@@ -23,11 +23,11 @@ const EXPIRED_PER_TICK: usize = 8;
 
 /// The idle instances, the longest idle first.
 pub(crate) struct Warm<T> {
-    kept: Mutex<VecDeque<Kept<T>>>,
+    kept: Mutex<VecDeque<IdleInstance<T>>>,
     room: usize,
 }
 
-struct Kept<T> {
+struct IdleInstance<T> {
     plugin: u64,
     owner: Owner,
     since: Instant,
@@ -55,7 +55,7 @@ impl<T> Warm<T> {
         let (surplus, oldest);
         if own < PER_OWNER_MAX {
             (surplus, oldest) = (None, if kept.len() < self.room { None } else { kept.pop_front() });
-            kept.push_back(Kept { plugin, owner, since: Instant::now(), instance });
+            kept.push_back(IdleInstance { plugin, owner, since: Instant::now(), instance });
         } else {
             (surplus, oldest) = (Some(instance), None);
         }
@@ -85,7 +85,7 @@ impl<T> Warm<T> {
             // This runs on the epoch thread, which must not wait for a lock: all guests depend on
             // its ticks.
             let Ok(mut kept) = self.kept.try_lock() else { return };
-            let overdue = |kept: &Kept<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
+            let overdue = |kept: &IdleInstance<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
             let expired = kept.pop_front_if(|kept| overdue(kept));
             drop(kept);
             if expired.is_none() {
@@ -99,7 +99,7 @@ impl<T> Warm<T> {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept<T>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<IdleInstance<T>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

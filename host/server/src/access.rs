@@ -1,14 +1,14 @@
 //! Access control in two tables: which kind of key may call which route, and which secrets a key
 //! reaches inside the vault.
 
-use cofferdam_store::{ApiKey, Directory, InternId, KeyKind, MemberId, Principal, Role};
+use cofferdam_store::{ApiKey, Directory, InternId, KeyKind, MemberId, MemberRole, Principal};
 
 use crate::reply::{Fault, VaultFault};
 use crate::route::Label;
 
 /// The result for a kind of key at a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum RouteAccess {
     Allow,
     /// The key is valid but not for this route.
     Forbid,
@@ -22,10 +22,10 @@ enum Verdict {
     NoScope,
 }
 
-use Verdict::{Allow, Forbid, Hide, ManagementOnly, NoScope, Unknown};
+use RouteAccess::{Allow, Forbid, Hide, ManagementOnly, NoScope, Unknown};
 
 /// Columns: member, intern, provisioning, unscoped.
-const TABLE: [(Label, [Verdict; 4]); 7] = [
+const TABLE: [(Label, [RouteAccess; 4]); 7] = [
     (Label::Responses, [Allow, Allow, Forbid, Forbid]),
     (Label::Embeddings, [Allow, Allow, Forbid, Forbid]),
     (Label::Models, [Allow, Allow, Allow, Allow]),
@@ -118,7 +118,7 @@ pub(crate) fn manages(principal: &Principal, directory: &Directory, key: &ApiKey
 pub(crate) fn manages_member(principal: &Principal, directory: &Directory, id: MemberId) -> bool {
     let is_inside =
         directory.member(id).is_some_and(|member| Some(member.workspace) == principal.workspace());
-    is_inside && (principal.role() == Some(Role::Admin) || principal.member() == Some(id))
+    is_inside && (principal.role() == Some(MemberRole::Admin) || principal.member() == Some(id))
 }
 
 /// Whether a provisioning key may create and manage keys of an intern: of those that its member
@@ -127,11 +127,11 @@ pub(crate) fn manages_intern(principal: &Principal, directory: &Directory, id: I
     reaches_as(KeyKind::Member, principal.role(), intern(principal, directory, id))
 }
 
-fn reaches_as(kind: KeyKind, role: Option<Role>, whose: Whose) -> bool {
+fn reaches_as(kind: KeyKind, role: Option<MemberRole>, whose: Whose) -> bool {
     let row = REACH.iter().find(|(known, _)| *known == whose);
     let [admin, member, intern] = row.map_or([false; 3], |(_, reach)| *reach);
     match (kind, role) {
-        (KeyKind::Member, Some(Role::Admin)) => admin,
+        (KeyKind::Member, Some(MemberRole::Admin)) => admin,
         (KeyKind::Member, _) => member,
         (KeyKind::Intern, _) => intern,
         (KeyKind::Provisioning | KeyKind::Unscoped, _) => false,
@@ -140,7 +140,7 @@ fn reaches_as(kind: KeyKind, role: Option<Role>, whose: Whose) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_store::{KeyKind, Role};
+    use cofferdam_store::{KeyKind, MemberRole};
 
     use super::{REACH, Whose, check, reaches_as};
     use crate::route::Label;
@@ -174,11 +174,11 @@ mod tests {
             whose.filter(|whose| reaches_as(kind, role, *whose)).collect::<Vec<_>>()
         };
         use Whose::{MadeIntern, OtherIntern, OwnIntern, Workspace};
-        assert_eq!(reached(KeyKind::Member, Some(Role::Admin)), [Workspace, MadeIntern, OtherIntern]);
-        assert_eq!(reached(KeyKind::Member, Some(Role::Member)), [Workspace, MadeIntern]);
+        assert_eq!(reached(KeyKind::Member, Some(MemberRole::Admin)), [Workspace, MadeIntern, OtherIntern]);
+        assert_eq!(reached(KeyKind::Member, Some(MemberRole::Member)), [Workspace, MadeIntern]);
         assert_eq!(reached(KeyKind::Member, None), [Workspace, MadeIntern]);
         assert_eq!(reached(KeyKind::Intern, None), [OwnIntern]);
-        assert_eq!(reached(KeyKind::Provisioning, Some(Role::Admin)), []);
+        assert_eq!(reached(KeyKind::Provisioning, Some(MemberRole::Admin)), []);
         assert_eq!(reached(KeyKind::Unscoped, None), []);
     }
 }

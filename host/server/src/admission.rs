@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use cofferdam_engine::limits::rate::{Limit, Quota, Standing, TooOften};
+use cofferdam_engine::limits::rate::{Quota, RateLimit, Standing, TooOften};
 use cofferdam_engine::{Allowance, Meter, Running, TokenLimits};
-use cofferdam_runtime::{Fairness, Places};
+use cofferdam_runtime::{Fairness, InstancePermits};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use crate::config::Pace;
+use crate::config::RateLimits;
 
 /// The wait sent to clients for a limit that depends on other requests ending, in seconds.
 const PLACE_WAIT_S: u64 = 1;
@@ -21,8 +21,8 @@ const PLACE_WAIT_S: u64 = 1;
 /// The current usage of all keys and workspaces.
 pub(crate) struct Admission {
     clock: Clock,
-    requests: Limit<KeyId>,
-    workspace_requests: Limit<WorkspaceId>,
+    requests: RateLimit<KeyId>,
+    workspace_requests: RateLimit<WorkspaceId>,
     tokens: Arc<TokenLimits>,
     running: Running<KeyId>,
 }
@@ -32,22 +32,22 @@ pub(crate) struct Admitted {
     /// What the request may use. Holds its permit among the running requests.
     pub(crate) allowance: Allowance,
     /// The rate limit headers, when a limit applies.
-    pub(crate) shown: Option<Shown>,
+    pub(crate) shown: Option<RateLimitHeaders>,
 }
 
 /// A request that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limited {
-    resource: Resource,
+    resource: LimitedResource,
     /// The rate limit headers.
-    pub(crate) shown: Shown,
+    pub(crate) shown: RateLimitHeaders,
     /// How long to wait, in seconds.
     pub(crate) wait_s: u64,
 }
 
 /// The limits. All but `BodyBytes`, which is fixed, are named like their keys in `[limits]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resource {
+enum LimitedResource {
     /// The key's share of the host's run permits, enforced while few are left.
     Streams,
     /// The key's share of the memory for request bodies, enforced while little is left.
@@ -59,7 +59,7 @@ enum Resource {
     WorkspaceRequestsPerMinute,
 }
 
-impl Resource {
+impl LimitedResource {
     fn name(self) -> &'static str {
         match self {
             Self::Streams => "streams",
@@ -101,8 +101,8 @@ impl Admission {
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             clock: clock.clone(),
-            requests: Limit::new(clock.clone()),
-            workspace_requests: Limit::new(clock.clone()),
+            requests: RateLimit::new(clock.clone()),
+            workspace_requests: RateLimit::new(clock.clone()),
             tokens: Arc::new(TokenLimits::new(clock)),
             running: Running::default(),
         }
@@ -118,15 +118,16 @@ impl Admission {
         &self,
         key: KeyId,
         workspace: WorkspaceId,
-        pace: &Pace,
-        places: Places,
+        pace: &RateLimits,
+        places: InstancePermits,
     ) -> Result<Admitted, Box<Limited>> {
         let now_ms = self.clock.now_ms();
         let place = self.running.enter(key, |own, all| match pace.concurrent_per_key {
-            most @ 1.. if own >= most => Err(Limited::full(Resource::ConcurrentPerKey, most, now_ms)),
-            _ => is_fair(places, own, all).map_err(|share| Limited::full(Resource::Streams, share, now_ms)),
+            most @ 1.. if own >= most => Err(Limited::full(LimitedResource::ConcurrentPerKey, most, now_ms)),
+            _ => is_fair(places, own, all)
+                .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
         })?;
-        if *pace == Pace::UNLIMITED {
+        if *pace == RateLimits::UNLIMITED {
             return Ok(Admitted { allowance: Allowance::new(None, Some(place)), shown: None });
         }
         let mut tightest = Tightest { now_ms, found: None };
@@ -136,11 +137,11 @@ impl Admission {
             workspace: Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota)),
         };
         if let Some((key, quota)) = meter.key {
-            tightest.meet(Resource::TokensPerMinute, self.tokens.by_key.check(key, quota))?;
+            tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota))?;
         }
         if let Some((workspace, quota)) = meter.workspace {
             let checked = self.tokens.by_workspace.check(workspace, quota);
-            tightest.meet(Resource::WorkspaceTokensPerMinute, checked)?;
+            tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked)?;
         }
         self.take_request(key, workspace, pace, &mut tightest)?;
         let is_metered = meter.key.is_some() || meter.workspace.is_some();
@@ -152,12 +153,12 @@ impl Admission {
         &self,
         key: KeyId,
         workspace: WorkspaceId,
-        pace: &Pace,
+        pace: &RateLimits,
         tightest: &mut Tightest,
     ) -> Result<(), Box<Limited>> {
         let of_key = Quota::of_minute(pace.requests_per_minute);
         if let Some(quota) = of_key {
-            tightest.meet(Resource::RequestsPerMinute, self.requests.take(key, quota))?;
+            tightest.meet(LimitedResource::RequestsPerMinute, self.requests.take(key, quota))?;
         }
         let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) else { return Ok(()) };
         // If the workspace refuses, the request already taken from the key is given back.
@@ -167,7 +168,7 @@ impl Admission {
         {
             self.requests.give_back(key, quota);
         }
-        tightest.meet(Resource::WorkspaceRequestsPerMinute, taken)
+        tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, taken)
     }
 }
 
@@ -177,9 +178,9 @@ impl Admission {
 /// # Errors
 ///
 /// The key's share of the permits, if the key holds more than that and few are left.
-fn is_fair(places: Places, own: u64, all: u64) -> Result<(), u64> {
+fn is_fair(places: InstancePermits, own: u64, all: u64) -> Result<(), u64> {
     let count = |running: u64| usize::try_from(running).unwrap_or(usize::MAX);
-    let Places { taken, held, fairness } = places;
+    let InstancePermits { taken, held, fairness } = places;
     if fairness.refuses(taken.max(count(all)), held.max(count(own))) {
         return Err(fairness.share() as u64);
     }
@@ -189,13 +190,21 @@ fn is_fair(places: Places, own: u64, all: u64) -> Result<(), u64> {
 /// Finds the limit of which the smallest fraction is left: it is the one shown in the headers.
 struct Tightest {
     now_ms: u64,
-    found: Option<(Resource, Standing)>,
+    found: Option<(LimitedResource, Standing)>,
 }
 
 impl Tightest {
-    fn meet(&mut self, resource: Resource, met: Result<Standing, TooOften>) -> Result<(), Box<Limited>> {
+    fn meet(
+        &mut self,
+        resource: LimitedResource,
+        met: Result<Standing, TooOften>,
+    ) -> Result<(), Box<Limited>> {
         let standing = met.map_err(|TooOften { wait_s, standing }| {
-            Box::new(Limited { resource, shown: Shown::of(resource, standing, self.now_ms), wait_s })
+            Box::new(Limited {
+                resource,
+                shown: RateLimitHeaders::of(resource, standing, self.now_ms),
+                wait_s,
+            })
         })?;
         // Compares the fractions `remaining / limit` without division.
         let share = |one: Standing, other: Standing| u128::from(one.remaining) * u128::from(other.limit);
@@ -205,28 +214,28 @@ impl Tightest {
         Ok(())
     }
 
-    fn shown(&self) -> Option<Shown> {
-        self.found.map(|(resource, standing)| Shown::of(resource, standing, self.now_ms))
+    fn shown(&self) -> Option<RateLimitHeaders> {
+        self.found.map(|(resource, standing)| RateLimitHeaders::of(resource, standing, self.now_ms))
     }
 }
 
 impl Limited {
     /// The key holds all that it may hold at the same time. It has to wait until its own requests
     /// end.
-    fn full(resource: Resource, most: u64, now_ms: u64) -> Box<Self> {
+    fn full(resource: LimitedResource, most: u64, now_ms: u64) -> Box<Self> {
         let reset_ms = now_ms.saturating_add(PLACE_WAIT_S * 1000);
-        let shown = Shown { resource: resource.name(), limit: most, remaining: 0, reset_ms };
+        let shown = RateLimitHeaders { resource: resource.name(), limit: most, remaining: 0, reset_ms };
         Box::new(Self { resource, shown, wait_s: PLACE_WAIT_S })
     }
 
     /// The key holds more than its share of the memory for bodies, and little is left.
     pub(crate) fn by_bodies(fairness: Fairness, now_ms: u64) -> Box<Self> {
-        Self::full(Resource::BodyBytes, fairness.share() as u64, now_ms)
+        Self::full(LimitedResource::BodyBytes, fairness.share() as u64, now_ms)
     }
 
     /// The message for the client: which limit, and when to try again.
     pub(crate) fn message(&self) -> String {
-        let Self { resource, shown: Shown { limit, .. }, wait_s } = self;
+        let Self { resource, shown: RateLimitHeaders { limit, .. }, wait_s } = self;
         let who = if resource.scope() == "key" { "API key" } else { "workspace" };
         let units = resource.units();
         format!("Rate limit exceeded: this host allows this {who} {limit} {units}. Try again in {wait_s} s.")
@@ -240,7 +249,7 @@ impl Limited {
 
 /// The `X-RateLimit-*` headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct RateLimitHeaders {
     /// [`Resource::name`] of the limit.
     resource: &'static str,
     limit: u64,
@@ -250,8 +259,8 @@ pub(crate) struct Shown {
     reset_ms: u64,
 }
 
-impl Shown {
-    fn of(resource: Resource, standing: Standing, now_ms: u64) -> Self {
+impl RateLimitHeaders {
+    fn of(resource: LimitedResource, standing: Standing, now_ms: u64) -> Self {
         // Rounded up, so that the limit is really free at that time.
         let whole_in_ms = u64::try_from(standing.whole_in.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Self {

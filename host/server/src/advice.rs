@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{self, Config, Model, ModelKind, Problem};
+use crate::config::{self, Config, ConfiguredModelKind, ModelConfig, Problem};
 
 /// The adapter of the built-in models.
 const DEMO_ADAPTER: &str = "demo";
@@ -36,7 +36,7 @@ pub(crate) fn tell_absent(absent: &BTreeMap<String, String>) {
     }
 }
 
-fn advice(model: &Model, config: &Config) -> String {
+fn advice(model: &ModelConfig, config: &Config) -> String {
     let mut lines = String::new();
     let own = config.providers.iter().find(|provider| provider.adapter == DEMO_ADAPTER);
     let is_taken = config.providers.iter().any(|provider| provider.name == DEMO_ADAPTER);
@@ -49,7 +49,7 @@ fn advice(model: &Model, config: &Config) -> String {
         lines.push_str(&format!("[[providers]]\nname = \"{provider}\"\nadapter = \"{DEMO_ADAPTER}\"\n"));
     }
     lines.push_str(&format!("[[models]]\nid = \"{}\"\n", model.id));
-    if model.kind == ModelKind::Embeddings {
+    if model.kind == ConfiguredModelKind::Embeddings {
         lines.push_str("kind = \"embeddings\"\n");
     }
     let upstream = model.endpoints.first().map_or("", |endpoint| endpoint.model.as_str());

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use cofferdam_engine::EventStream;
 use http_body::{Frame, SizeHint};
 
-use crate::record::Record;
+use crate::record::RequestRecord;
 use crate::telemetry::within;
 
 /// The content, and the log record of the request.
 #[derive(Default)]
-pub(crate) struct Body {
+pub(crate) struct ResponseBody {
     content: Content,
-    record: Option<Box<Record>>,
+    record: Option<Box<RequestRecord>>,
 }
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ enum Content {
     Stream(Box<EventStream>),
 }
 
-impl Body {
+impl ResponseBody {
     #[must_use]
     pub(crate) fn whole(bytes: Bytes) -> Self {
         Self { content: Content::Whole(bytes), record: None }
@@ -42,7 +42,7 @@ impl Body {
     }
 
     /// Attaches the record of the request, which is written when this body is dropped.
-    pub(crate) fn attach(&mut self, record: Box<Record>) {
+    pub(crate) fn attach(&mut self, record: Box<RequestRecord>) {
         self.record = Some(record);
     }
 
@@ -75,7 +75,7 @@ impl Body {
     }
 }
 
-impl http_body::Body for Body {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -11,13 +11,13 @@ use cofferdam_runtime::Runtime;
 use cofferdam_store::{Clock, Store};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::body::Budget;
+use crate::body::BodyMemory;
 use crate::facts::{self, Facts, Serving};
-use crate::grants::Desk;
+use crate::grants::GrantEditor;
 use crate::metrics::Metrics;
 use crate::rate;
 use crate::refusals::Refusals;
-use crate::wiring::{Ground, Live};
+use crate::wiring::{LiveConfig, SharedServices};
 
 /// Vault pages that are read at the same time. A read takes microseconds unless the disk hangs.
 const VAULT_READS_MAX: usize = 64;
@@ -26,8 +26,8 @@ pub(crate) struct App {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     /// Limits the memory that request bodies take together.
-    pub bodies: Budget,
-    pub rates: rate::Limits,
+    pub bodies: BodyMemory,
+    pub rates: rate::RateLimiters,
     /// Refused tokens that are not in the audit log yet.
     pub(crate) refusals: Refusals,
     /// Permits for reading vault pages. Each read runs on a thread of its own; a read that hangs
@@ -35,9 +35,9 @@ pub(crate) struct App {
     pub(crate) vault_reads: Arc<Semaphore>,
     pub(crate) runtime: Runtime,
     /// The only way to change grants while the host serves.
-    pub(crate) desk: Desk,
+    pub(crate) desk: GrantEditor,
     pub(crate) clock: Clock,
-    live: ArcSwap<Live>,
+    live: ArcSwap<LiveConfig>,
     at: Addresses,
     started: Instant,
     draining: AtomicBool,
@@ -73,15 +73,21 @@ impl Readiness {
 
 impl App {
     #[must_use]
-    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses, desk: Desk) -> Self {
+    pub(crate) fn new(
+        ground: &SharedServices,
+        live: LiveConfig,
+        metrics: Arc<Metrics>,
+        at: Addresses,
+        desk: GrantEditor,
+    ) -> Self {
         Self {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
             desk,
             clock: ground.clock.clone(),
             metrics,
-            bodies: Budget::new(&ground.clock),
-            rates: rate::Limits::new(&ground.clock),
+            bodies: BodyMemory::new(&ground.clock),
+            rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
             vault_reads: Arc::new(Semaphore::new(VAULT_READS_MAX)),
             live: ArcSwap::from_pointee(live),
@@ -94,12 +100,12 @@ impl App {
     }
 
     /// The current configuration and everything built from it.
-    pub(crate) fn live(&self) -> Guard<Arc<Live>> {
+    pub(crate) fn live(&self) -> Guard<Arc<LiveConfig>> {
         self.live.load()
     }
 
     /// Replaces the current configuration by a new one.
-    pub(crate) fn replace(&self, live: Live) {
+    pub(crate) fn replace(&self, live: LiveConfig) {
         self.live.store(Arc::new(live));
         self.uncompiled.notify_one();
     }

@@ -26,7 +26,7 @@ const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const FAIRNESS: Fairness = Fairness::new(ALL_BODIES_BYTES_MAX, ALL_BODIES_BYTES_MAX / 8);
 
 /// Counts the bytes of all bodies in memory.
-pub(crate) struct Budget {
+pub(crate) struct BodyMemory {
     clock: Clock,
     taken: AtomicUsize,
     by_key: Holders<KeyId>,
@@ -34,12 +34,12 @@ pub(crate) struct Budget {
 
 /// The part of the budget that one request holds; given back when dropped.
 pub(crate) struct Share<'b> {
-    budget: &'b Budget,
+    budget: &'b BodyMemory,
     key: KeyId,
     bytes: usize,
 }
 
-impl Budget {
+impl BodyMemory {
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
         Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_key: Holders::default() }
@@ -72,7 +72,7 @@ impl Drop for Share<'_> {
 
 /// Limits for reading one body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct BodyLimits {
     /// The maximum length, in bytes.
     pub bytes_max: usize,
     /// The maximum time between two chunks.
@@ -86,7 +86,7 @@ pub(crate) struct Limits {
 /// # Errors
 ///
 /// The body is too long, too slow or broken, or the memory for bodies is used up.
-pub(crate) async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> Result<Bytes, Fault>
+pub(crate) async fn read<B>(body: B, limits: BodyLimits, share: &mut Share<'_>) -> Result<Bytes, Fault>
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -125,7 +125,7 @@ where
 /// Those of [`read`].
 pub(crate) async fn read_secret<B>(
     body: B,
-    limits: Limits,
+    limits: BodyLimits,
     share: &mut Share<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, Fault>
 where
@@ -154,7 +154,7 @@ where
 /// # Errors
 ///
 /// The body stops arriving or is broken.
-pub(crate) async fn is_empty<B>(body: B, limits: Limits) -> Result<bool, Fault>
+pub(crate) async fn is_empty<B>(body: B, limits: BodyLimits) -> Result<bool, Fault>
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -172,13 +172,13 @@ where
 }
 
 /// The minimum length of the body as declared, checked against the limit.
-fn declared<B: http_body::Body>(body: &B, limits: Limits) -> Result<usize, Fault> {
+fn declared<B: http_body::Body>(body: &B, limits: BodyLimits) -> Result<usize, Fault> {
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if declared > limits.bytes_max { Err(Fault::BodyTooLarge) } else { Ok(declared) }
 }
 
 /// The next chunk of data, within both time limits.
-async fn next<B>(mut body: Pin<&mut B>, limits: Limits, end: Instant) -> Result<Option<Bytes>, Fault>
+async fn next<B>(mut body: Pin<&mut B>, limits: BodyLimits, end: Instant) -> Result<Option<Bytes>, Fault>
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -197,7 +197,7 @@ where
 
 /// Reads and drops the rest of an unused body, so that a client that is still sending can read the
 /// response. Returns true when the end was reached and the connection can serve another request.
-pub(crate) async fn discard<B>(body: B, limits: Limits) -> bool
+pub(crate) async fn discard<B>(body: B, limits: BodyLimits) -> bool
 where
     B: http_body::Body<Data = Bytes>,
 {

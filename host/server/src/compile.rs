@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::wiring::Live;
+use crate::wiring::LiveConfig;
 
 /// Compiles the router, the configured providers and the plugins with `compile = "start"`.
 ///
 /// # Errors
 ///
 /// One of them does not compile.
-pub(crate) async fn required(live: &Live) -> Result<(), Failure> {
+pub(crate) async fn required(live: &LiveConfig) -> Result<(), Failure> {
     let mut required = live.engine.required_plugins();
     let at_start = |plugin: &&Arc<Plugin>| plugin.grant().compile == Compile::Start && plugin.is_usable();
     required.extend(live.plugins.iter().filter(at_start).cloned());

@@ -24,11 +24,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::handle::HEADERS_BYTES_MAX;
 use crate::metrics::Metrics;
-use crate::rate::Source;
-use crate::stall::{Answers, Stalling};
+use crate::rate::ClientNetwork;
+use crate::stall::{OpenAnswers, Stalling};
 
 /// A request head must arrive completely within this time. It also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,14 +58,14 @@ pub(crate) struct Peer {
     /// Requests on this connection that are not answered completely.
     pub(crate) running: Arc<AtomicUsize>,
     /// Responses that are being sent on this connection.
-    pub(crate) answers: Arc<Answers>,
+    pub(crate) answers: Arc<OpenAnswers>,
 }
 
 /// The permit of an open connection. Dropping it frees the permit and the connection's entry for
 /// its address.
 struct Permit {
-    source: Source,
-    addresses: Arc<Holders<Source>>,
+    source: ClientNetwork,
+    addresses: Arc<Holders<ClientNetwork>>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -79,7 +79,7 @@ impl Drop for Permit {
 #[derive(Clone)]
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
-    addresses: Arc<Holders<Source>>,
+    addresses: Arc<Holders<ClientNetwork>>,
     /// When a refused connection was last logged.
     refused: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
@@ -111,7 +111,7 @@ impl Connections {
         handler: H,
     ) where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
+        F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
         loop {
             let next = tokio::select! {
@@ -168,7 +168,7 @@ impl Connections {
         handler: H,
     ) where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
+        F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
         if let Some(permit) = self.of_address(permit, address, most) {
             let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
@@ -184,7 +184,7 @@ impl Connections {
         address: IpAddr,
         most: Option<usize>,
     ) -> Option<Permit> {
-        let source = Source::from(address);
+        let source = ClientNetwork::from(address);
         let permit = Permit { source, addresses: Arc::clone(&self.addresses), _permit: permit };
         let before = self.addresses.add(source, 1);
         let Some(most) = most.filter(|most| before >= *most) else { return Some(permit) };
@@ -217,7 +217,7 @@ impl Connections {
     async fn serve<H, F>(self, stream: TcpStream, peer: Peer, permit: Permit, handler: H)
     where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Response<Body>> + Send + 'static,
+        F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let (running, answers) = (Arc::clone(&peer.running), Arc::clone(&peer.answers));

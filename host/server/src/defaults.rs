@@ -8,11 +8,11 @@ use cofferdam_engine::{PluginDefault, PluginDefaults, is_request_plugin};
 use cofferdam_runtime::Plugins;
 use cofferdam_store::Directory;
 
-use crate::config::{Problem, Workspace, WorkspaceName};
+use crate::config::{Problem, WorkspaceConfig, WorkspaceName};
 
 /// Entries with mistakes are added to `problems` and left out.
 pub(crate) fn read(
-    workspaces: &[Workspace],
+    workspaces: &[WorkspaceConfig],
     plugins: &Plugins,
     problems: &mut Vec<Problem>,
 ) -> PluginDefaults {
@@ -44,7 +44,7 @@ pub(crate) fn read(
 
 /// Warns of names that match no workspace. This is not an error, because the workspace may be
 /// created later.
-pub(crate) fn warn_of_unknown(workspaces: &[Workspace], directory: &Directory) {
+pub(crate) fn warn_of_unknown(workspaces: &[WorkspaceConfig], directory: &Directory) {
     for workspace in workspaces {
         if let WorkspaceName::One(name) = &workspace.name
             && directory.find_workspace(name).is_err()

@@ -56,9 +56,9 @@ pub struct PluginFacts {
     /// Whether it is compiled, or lacks a required grant.
     pub state: String,
     /// What its manifest asks for. `*` stands for names that the operator chooses.
-    pub asks: Reach,
+    pub asks: PluginReach,
     /// What it is granted. `*` as a host stands for every public host, without secrets.
-    pub granted: Reach,
+    pub granted: PluginReach,
     /// Lines of configuration that would grant what it asks for and does not have.
     pub denied: Vec<String>,
     /// Grants of the configuration that its manifest does not ask for.
@@ -67,7 +67,7 @@ pub struct PluginFacts {
 
 /// What a plugin can use outside its sandbox.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Reach {
+pub struct PluginReach {
     /// Interfaces of the host.
     pub imports: Vec<String>,
     /// Hosts to which it may send requests.
@@ -80,7 +80,7 @@ pub struct Reach {
     pub placeholder_headers: Vec<String>,
 }
 
-impl Reach {
+impl PluginReach {
     fn asked(manifest: &Manifest) -> Self {
         Self {
             imports: texts(&manifest.imports),
@@ -137,8 +137,8 @@ pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
         origin: plugin.origin().to_owned(),
         digest: plugin.digest().to_owned(),
         state: state(plugin),
-        asks: Reach::asked(plugin.manifest()),
-        granted: Reach::granted(plugin.grant()),
+        asks: PluginReach::asked(plugin.manifest()),
+        granted: PluginReach::granted(plugin.grant()),
         denied: plugin.denials().iter().map(|denial| denial.line.clone()).collect(),
         idle: plugin.idle_grants().to_vec(),
     }

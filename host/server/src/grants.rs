@@ -13,7 +13,7 @@ use cofferdam_store::{HostName, SecretName};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::cli::{Options, Serve};
-use crate::command::{Became, CommandError, GrantCommand, Outcome, granted, shown};
+use crate::command::{Became, CommandError, CommandOutcome, GrantCommand, granted, shown};
 use crate::config::edit::{self, Additions};
 use crate::config::{Config, ConfigError, Environment};
 use crate::facts;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::wiring;
 
 /// Finds and checks the configuration of a process, for `plugin grant`.
-pub(crate) struct Desk {
+pub(crate) struct GrantEditor {
     options: Options,
     arguments: Serve,
     runtime: Runtime,
@@ -31,7 +31,7 @@ pub(crate) struct Desk {
     turn: Mutex<()>,
 }
 
-impl Desk {
+impl GrantEditor {
     /// For a running host, which reloads after a change.
     pub(crate) fn serving(
         options: Options,
@@ -56,7 +56,7 @@ impl Desk {
     ///
     /// The plugin does not exist or does not ask for the grant, or the configuration is not valid
     /// before or after the change.
-    pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<Outcome, Failure> {
+    pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<CommandOutcome, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let file = Config::path(self.options.config.as_deref(), &self.options.data);
         let text = match std::fs::read_to_string(&file) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::app::Addresses;
 use crate::command::CommandError;
 use crate::failure::Failure;
-use crate::wiring::Live;
+use crate::wiring::LiveConfig;
 
 pub(crate) struct Greeting {
     key: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// Creates a key for the workspace `default` if the store has no key for clients.
-    pub(crate) fn new(live: &Live, store: &Store, at: Addresses) -> Result<Self, Failure> {
+    pub(crate) fn new(live: &LiveConfig, store: &Store, at: Addresses) -> Result<Self, Failure> {
         let directory = store.directory();
         let default =
             directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");

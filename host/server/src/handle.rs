@@ -14,14 +14,14 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::api;
 use crate::app::App;
 use crate::connection::Peer;
 use crate::forwarded;
-use crate::rate::{Source, failures_quota};
-use crate::record::Record;
-use crate::reply::{Fault, Flaw, VaultFault};
+use crate::rate::{ClientNetwork, failures_quota};
+use crate::record::RequestRecord;
+use crate::reply::{Fault, FieldError, VaultFault};
 use crate::route::{Label, NoRoute, Route};
 use crate::telemetry::within_polls;
 use crate::{access, auth, body};
@@ -42,7 +42,7 @@ pub(crate) struct Call<'r> {
     pub(crate) app: &'r Arc<App>,
     pub(crate) principal: Principal,
     pub(crate) head: &'r Parts,
-    pub(crate) record: &'r mut Record,
+    pub(crate) record: &'r mut RequestRecord,
 }
 
 impl Call<'_> {
@@ -56,10 +56,10 @@ impl Call<'_> {
 }
 
 /// Answers one request. Always returns a response: faults and panics become error documents.
-pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
     let client =
         forwarded::client(peer.address, request.headers(), &app.live().config.server.trusted_proxies);
-    let mut record = Record::begin(&request, Arc::clone(&app.metrics), &peer, client);
+    let mut record = RequestRecord::begin(&request, Arc::clone(&app.metrics), &peer, client);
     let id = record.id();
     let is_head = request.method() == Method::HEAD;
     // A panic ends only this request; the connection and all other requests go on.
@@ -67,7 +67,7 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
     let answer = within_polls(id, answer).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
-        Ok(Err(Refused { fault, user, closing })) => {
+        Ok(Err(RefusedCall { fault, user, closing })) => {
             let mut response = fault.into_response(user.map(|member| member.to_string()));
             if closing {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -94,14 +94,14 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
 }
 
 /// A fault, and the member whose request it ended.
-pub(crate) struct Refused {
+pub(crate) struct RefusedCall {
     fault: Fault,
     user: Option<MemberId>,
     /// The connection must close: part of the request body may still arrive.
     closing: bool,
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for RefusedCall {
     fn from(fault: Fault) -> Self {
         Self { fault, user: None, closing: false }
     }
@@ -109,10 +109,10 @@ impl From<Fault> for Refused {
 
 async fn answer(
     app: &Arc<App>,
-    source: Source,
-    record: &mut Record,
+    source: ClientNetwork,
+    record: &mut RequestRecord,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<ResponseBody>, RefusedCall> {
     let (head, mut body) = request.into_parts();
     let version = head.version;
     let refused = match find_and_answer(app, source, record, &head, &mut body).await {
@@ -130,25 +130,25 @@ async fn answer(
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
-    let limits = body::Limits {
+    let limits = body::BodyLimits {
         bytes_max: 2 * body::BODY_BYTES_MAX,
         idle: REST_IDLE.min(timeouts.body_idle),
         total: timeouts.body_total,
     };
     let read = sends && body::discard(&mut body, limits).await;
-    Err(Refused { closing: !read || !goes_on, ..refused })
+    Err(RefusedCall { closing: !read || !goes_on, ..refused })
 }
 
 async fn find_and_answer(
     app: &Arc<App>,
-    source: Source,
-    record: &mut Record,
+    source: ClientNetwork,
+    record: &mut RequestRecord,
     head: &Parts,
     body: &mut Incoming,
-) -> Result<Response<Body>, Refused> {
+) -> Result<Response<ResponseBody>, RefusedCall> {
     check_head(head).map_err(|fault| match fault {
         Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
-            Fault::Vault(VaultFault::Invalid(Flaw::at("request", reason)))
+            Fault::Vault(VaultFault::Invalid(FieldError::at("request", reason)))
         }
         fault => fault,
     })?;
@@ -168,11 +168,15 @@ async fn find_and_answer(
         }
         // The error for a hidden resource must be equal to the error for one that does not exist.
         let user = if matches!(fault, Fault::NotFound) { None } else { user };
-        Refused { fault, user, closing: false }
+        RefusedCall { fault, user, closing: false }
     })
 }
 
-async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+async fn dispatch(
+    call: &mut Call<'_>,
+    route: Route,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
     if let Route::Vault(route) = &route {
         return api::vault::answer(call, route, body).await;
     }
@@ -225,7 +229,7 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
 /// Authenticates the request. Refused tokens are counted by address. An address over the limit gets
 /// 429 instead of 401 for its next refused token, on the vault's routes only; a valid token is
 /// always accepted.
-fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
+fn authenticate(app: &App, source: ClientNetwork, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
     let shown = auth::token(&head.headers);
     let authenticated = match shown {
@@ -271,10 +275,10 @@ pub(crate) fn too_often(too_often: TooOften) -> Fault {
 }
 
 /// Removes the body of the response to a `HEAD` request and keeps the length that `GET` would have.
-fn empty(response: &mut Response<Body>) {
+fn empty(response: &mut Response<ResponseBody>) {
     let length = response.body().bytes().map_or(0, bytes::Bytes::len);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-    *response.body_mut() = Body::default();
+    *response.body_mut() = ResponseBody::default();
 }
 
 #[cfg(test)]

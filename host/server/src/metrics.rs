@@ -19,12 +19,12 @@ const BOUNDS: [f64; 14] =
 
 /// A histogram of durations.
 #[derive(Default)]
-pub(crate) struct Histogram {
+pub(crate) struct DurationHistogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     sum_us: AtomicU64,
 }
 
-impl Histogram {
+impl DurationHistogram {
     pub(crate) fn observe(&self, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         let index = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
@@ -61,13 +61,13 @@ pub(crate) struct Metrics {
     /// Streams whose client disconnected before the end.
     pub streams_abandoned: AtomicU64,
     /// From the end of a request's head to the first byte of its stream.
-    pub first_bytes: Histogram,
+    pub first_bytes: DurationHistogram,
     /// Reloads that replaced the configuration.
     pub reloads: AtomicU64,
     /// Reloads that were refused.
     pub reloads_refused: AtomicU64,
     requests: [[AtomicU64; STATUSES.len()]; Label::ALL.len()],
-    durations: [Histogram; Label::ALL.len()],
+    durations: [DurationHistogram; Label::ALL.len()],
 }
 
 impl Metrics {

@@ -9,13 +9,13 @@ use cofferdam_store::{
 };
 
 use crate::cli::{Options, execute};
-use crate::command::{Command, Scope, SecretCommand};
+use crate::command::{Command, SecretCommand, SecretScope};
 use crate::config::{Config, KeySource};
 use crate::failure::Failure;
 use crate::start::open;
 
 /// The hosts for which each secret must be stored.
-type Hosts = BTreeMap<SecretName, BTreeSet<HostName>>;
+type SecretHosts = BTreeMap<SecretName, BTreeSet<HostName>>;
 
 /// A secret that is not stored, or not for all hosts that need it.
 pub(crate) struct Missing {
@@ -90,10 +90,10 @@ pub(crate) fn are_wanted(config: &Config) -> bool {
     !wanted(config).is_empty()
 }
 
-fn wanted(config: &Config) -> Hosts {
+fn wanted(config: &Config) -> SecretHosts {
     let providers = config.providers.iter().map(|it| (&it.key, &it.origin));
     let destinations = config.broadcast.iter().map(|it| (&it.key, &it.origin));
-    let mut wanted = Hosts::new();
+    let mut wanted = SecretHosts::new();
     for (key, origin) in providers.chain(destinations) {
         // A host that is not a name was already reported when the configuration was checked.
         if let (Some((KeySource::Operator(name), _)), Some(origin)) = (key, origin)
@@ -127,7 +127,7 @@ fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, 
 
 /// Name and host of each secret in the operator's vault, from the running host.
 fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
-    let scope = Scope { workspace: None, intern: None, operator: true };
+    let scope = SecretScope { workspace: None, intern: None, operator: true };
     let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;
     let mut listed = BTreeSet::new();
     for secret in outcome.document.as_array().into_iter().flatten() {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use cofferdam_engine::limits::rate::{Limit, Quota};
+use cofferdam_engine::limits::rate::{Quota, RateLimit};
 use cofferdam_store::{Clock, KeyId};
 
 use crate::admission::Admission;
@@ -15,26 +15,26 @@ const FAILURES_PER_MINUTE: u64 = 60;
 /// as revoked keys, so this also bounds its growth.
 const KEY_CHANGES_PER_MINUTE: u64 = 60;
 
-pub(crate) struct Limits {
+pub(crate) struct RateLimiters {
     /// Vault requests that read, by key.
-    pub(crate) vault_reads: Limit<KeyId>,
+    pub(crate) vault_reads: RateLimit<KeyId>,
     /// Vault requests that write, by key.
-    pub(crate) vault_writes: Limit<KeyId>,
+    pub(crate) vault_writes: RateLimit<KeyId>,
     /// Changes of keys, by the key that makes them.
-    pub(crate) key_changes: Limit<KeyId>,
+    pub(crate) key_changes: RateLimit<KeyId>,
     /// Refused tokens, by address.
-    pub(crate) failures: Limit<Source>,
+    pub(crate) failures: RateLimit<ClientNetwork>,
     pub(crate) inference: Admission,
 }
 
-impl Limits {
+impl RateLimiters {
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
-            vault_reads: Limit::new(clock.clone()),
-            vault_writes: Limit::new(clock.clone()),
-            key_changes: Limit::new(clock.clone()),
-            failures: Limit::new(clock.clone()),
+            vault_reads: RateLimit::new(clock.clone()),
+            vault_writes: RateLimit::new(clock.clone()),
+            key_changes: RateLimit::new(clock.clone()),
+            failures: RateLimit::new(clock.clone()),
             inference: Admission::new(clock),
         }
     }
@@ -62,16 +62,16 @@ pub(crate) fn key_changes_quota() -> Option<Quota> {
 /// A client's address, reduced to what identifies one client: the whole IPv4 address, or the first
 /// 64 bits of an IPv6 address, since one client usually has a whole /64 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct ClientNetwork(IpAddr);
 
-impl Source {
+impl ClientNetwork {
     /// The address, or the first address of the network.
     pub(crate) fn address(self) -> IpAddr {
         self.0
     }
 }
 
-impl From<IpAddr> for Source {
+impl From<IpAddr> for ClientNetwork {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -82,15 +82,15 @@ impl From<IpAddr> for Source {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_engine::limits::rate::Limit;
+    use cofferdam_engine::limits::rate::RateLimit;
     use cofferdam_store::Clock;
 
-    use super::{Source, vault_quota};
+    use super::{ClientNetwork, vault_quota};
 
     #[test]
     fn vault_burst_is_a_third_of_the_quota_and_at_least_twenty() {
         for (per_minute, at_once) in [(1, 20), (60, 20), (61, 20), (600, 200), (6_000, 2_000)] {
-            let limit = Limit::new(Clock::manual());
+            let limit = RateLimit::new(Clock::manual());
             let quota = vault_quota(per_minute).unwrap();
             let taken = (0..10_000).take_while(|_| limit.take(1, quota).is_ok()).count();
             assert_eq!(taken, at_once, "{per_minute}");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn clients_are_counted_by_ipv4_address_or_ipv6_network() {
-        let source = |text: &str| Source::from(text.parse::<std::net::IpAddr>().unwrap());
+        let source = |text: &str| ClientNetwork::from(text.parse::<std::net::IpAddr>().unwrap());
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));

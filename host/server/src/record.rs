@@ -12,7 +12,7 @@ use cofferdam_store::KeyId;
 use http::{Method, Request, Version};
 use uuid::Uuid;
 
-use crate::admission::Shown;
+use crate::admission::RateLimitHeaders;
 use crate::connection::Peer;
 use crate::metrics::Metrics;
 use crate::route::Label;
@@ -20,7 +20,7 @@ use crate::stall::Handed;
 use crate::telemetry::within;
 
 /// What is known of a request so far.
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     pub(crate) route: Label,
     pub(crate) status: u16,
     /// The public part of the key.
@@ -28,7 +28,7 @@ pub(crate) struct Record {
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
     /// The rate limit headers of the response.
-    pub(crate) limit: Option<Shown>,
+    pub(crate) limit: Option<RateLimitHeaders>,
     /// What the request may use. It holds the request's permit until the response has been sent.
     pub(crate) allowance: Allowance,
     streamed: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Record {
     handed: Option<Handed>,
 }
 
-impl Record {
+impl RequestRecord {
     /// Starts the record of a request from `client`, whose connection comes from `peer`. The two
     /// differ behind a proxy.
     pub(crate) fn begin<B>(
@@ -113,7 +113,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         let elapsed = self.started.elapsed();
         self.running.fetch_sub(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cofferdam_store::{AuthenticationError, Clock, RefusedTokens};
 
-use crate::rate::Source;
+use crate::rate::ClientNetwork;
 
 /// How long refusals are collected before they are written.
 const PERIOD_MS: u64 = 60_000;
@@ -25,7 +25,7 @@ pub(crate) struct Refusals {
 struct Gathered {
     /// When the first of them came; `None` while there are none.
     since_ms: Option<u64>,
-    by_source: BTreeMap<Source, RefusedTokens>,
+    by_source: BTreeMap<ClientNetwork, RefusedTokens>,
     others: RefusedTokens,
 }
 
@@ -34,7 +34,7 @@ impl Refusals {
         Self { clock: clock.clone(), gathered: Mutex::default() }
     }
 
-    pub(crate) fn count(&self, source: Source, error: &AuthenticationError) {
+    pub(crate) fn count(&self, source: ClientNetwork, error: &AuthenticationError) {
         let mut gathered = self.lock();
         gathered.since_ms.get_or_insert_with(|| self.clock.monotonic_ms());
         let refused = gathered.of(source);
@@ -70,7 +70,7 @@ impl Refusals {
 }
 
 impl Gathered {
-    fn of(&mut self, source: Source) -> &mut RefusedTokens {
+    fn of(&mut self, source: ClientNetwork) -> &mut RefusedTokens {
         if self.by_source.len() >= ADDRESSES_MAX && !self.by_source.contains_key(&source) {
             return &mut self.others;
         }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn source(text: &str) -> Source {
+    fn source(text: &str) -> ClientNetwork {
         text.parse::<IpAddr>().unwrap().into()
     }
 

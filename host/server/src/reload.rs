@@ -8,24 +8,24 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
 use crate::compile;
-use crate::config::{Config, Limits, Server, Vault};
+use crate::config::{Config, LimitsConfig, ServerConfig, VaultConfig};
 use crate::failure::Failure;
 use crate::start::set_limits;
-use crate::wiring::{self, Ground, Live};
+use crate::wiring::{self, LiveConfig, SharedServices};
 
 /// Reads configuration and plugins again.
 pub(crate) struct Reload {
     options: Options,
     arguments: Serve,
-    ground: Ground,
-    settled: Settled,
+    ground: SharedServices,
+    settled: FixedSettings,
 }
 
 /// Settings that only a restart can change.
 #[derive(Clone)]
-pub(crate) struct Settled {
-    server: Server,
-    limits: Limits,
+pub(crate) struct FixedSettings {
+    server: ServerConfig,
+    limits: LimitsConfig,
     drain: Duration,
     unready: Duration,
     /// The sources of the root key and of the previous one, not the keys themselves.
@@ -34,7 +34,7 @@ pub(crate) struct Settled {
     at: Addresses,
 }
 
-impl Settled {
+impl FixedSettings {
     /// The settings of the configuration at start, and the listeners bound from them.
     pub(crate) fn new(config: &Config, at: Addresses) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Settled {
     }
 }
 
-fn root_keys(vault: &Vault) -> [Option<String>; 2] {
+fn root_keys(vault: &VaultConfig) -> [Option<String>; 2] {
     [Some(vault.root_key.to_string()), vault.root_key_previous.as_ref().map(ToString::to_string)]
 }
 
@@ -105,7 +105,12 @@ impl Signals {
 }
 
 impl Reload {
-    pub(crate) fn new(options: Options, arguments: Serve, ground: Ground, settled: Settled) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        arguments: Serve,
+        ground: SharedServices,
+        settled: FixedSettings,
+    ) -> Self {
         Self { options, arguments, ground, settled }
     }
 
@@ -134,11 +139,11 @@ impl Reload {
     }
 
     /// Reads and compiles everything. The running configuration is not touched.
-    async fn read(&self) -> Result<Live, Failure> {
+    async fn read(&self) -> Result<LiveConfig, Failure> {
         let (options, arguments, ground) =
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
         let settled = self.settled.clone();
-        let read = move || -> Result<Live, Failure> {
+        let read = move || -> Result<LiveConfig, Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);

@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::admission::Limited;
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 
-pub(crate) use vault::{Flaw, VaultFault};
+pub(crate) use vault::{FieldError, VaultFault};
 
 /// `Retry-After` when no better estimate exists.
 const RETRY_AFTER_S: u64 = 1;
@@ -42,7 +42,7 @@ pub(crate) enum Fault {
     /// The path, a header or the body is malformed. The text says which.
     Malformed(&'static str),
     /// A parameter is invalid.
-    Flawed(Flaw),
+    Flawed(FieldError),
     /// The workspace has the maximum number of keys.
     TooManyKeys,
     /// The key changes other keys too often.
@@ -73,7 +73,7 @@ pub(crate) enum Fault {
 }
 
 /// Status, error type and message of a fault.
-struct Line(StatusCode, &'static str, &'static str);
+struct FaultLine(StatusCode, &'static str, &'static str);
 
 impl Fault {
     #[must_use]
@@ -87,56 +87,62 @@ impl Fault {
     }
 
     /// The table. Refusals of the engine bring their own status and message.
-    fn line(&self) -> Line {
+    fn line(&self) -> FaultLine {
         use StatusCode as S;
         match self {
-            Self::MissingKey => Line(S::UNAUTHORIZED, "authentication", "Missing Authentication header"),
+            Self::MissingKey => FaultLine(S::UNAUTHORIZED, "authentication", "Missing Authentication header"),
             Self::InvalidKey | Self::InvalidVaultKey => {
-                Line(S::UNAUTHORIZED, "authentication", "Invalid or missing API key")
+                FaultLine(S::UNAUTHORIZED, "authentication", "Invalid or missing API key")
             }
             Self::NoInference => {
-                Line(S::FORBIDDEN, "permission_denied", "This kind of key cannot be used for inference")
+                FaultLine(S::FORBIDDEN, "permission_denied", "This kind of key cannot be used for inference")
             }
-            Self::ManagementOnly => {
-                Line(S::FORBIDDEN, "permission_denied", "Only management keys can perform this operation")
-            }
-            Self::NotFound => Line(S::NOT_FOUND, "not_found", "Not found"),
-            Self::NotServed(what) => Line(S::NOT_FOUND, "not_found", what),
-            Self::NoUpgrade => Line(
+            Self::ManagementOnly => FaultLine(
+                S::FORBIDDEN,
+                "permission_denied",
+                "Only management keys can perform this operation",
+            ),
+            Self::NotFound => FaultLine(S::NOT_FOUND, "not_found", "Not found"),
+            Self::NotServed(what) => FaultLine(S::NOT_FOUND, "not_found", what),
+            Self::NoUpgrade => FaultLine(
                 S::UPGRADE_REQUIRED,
                 "invalid_request",
                 "This route is served over HTTP only: send a POST request, with stream set to true for events",
             ),
-            Self::WrongMethod(_) => Line(S::METHOD_NOT_ALLOWED, "invalid_request", "Method not allowed"),
-            Self::Malformed(what) => Line(S::BAD_REQUEST, "invalid_request", what),
-            Self::Flawed(_) => Line(S::BAD_REQUEST, "invalid_request", "Invalid request parameters"),
-            Self::TooManyKeys => {
-                Line(S::CONFLICT, "precondition_failed", "The workspace has too many keys; delete some first")
-            }
-            Self::TooManyChanges { .. } => Line(
+            Self::WrongMethod(_) => FaultLine(S::METHOD_NOT_ALLOWED, "invalid_request", "Method not allowed"),
+            Self::Malformed(what) => FaultLine(S::BAD_REQUEST, "invalid_request", what),
+            Self::Flawed(_) => FaultLine(S::BAD_REQUEST, "invalid_request", "Invalid request parameters"),
+            Self::TooManyKeys => FaultLine(
+                S::CONFLICT,
+                "precondition_failed",
+                "The workspace has too many keys; delete some first",
+            ),
+            Self::TooManyChanges { .. } => FaultLine(
                 S::TOO_MANY_REQUESTS,
                 "rate_limit_exceeded",
                 "Rate limit exceeded: this host allows this API key 60 changes of keys per minute",
             ),
-            Self::OutcomeUnknown => Line(
+            Self::OutcomeUnknown => FaultLine(
                 S::GATEWAY_TIMEOUT,
                 "timeout",
                 "It is not known whether the change was made; look before you repeat it",
             ),
-            Self::UriTooLong => Line(S::URI_TOO_LONG, "invalid_request", "Request path and query too long"),
+            Self::UriTooLong => {
+                FaultLine(S::URI_TOO_LONG, "invalid_request", "Request path and query too long")
+            }
             Self::HeadersTooLarge => {
-                Line(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "Request headers too large")
+                FaultLine(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "Request headers too large")
             }
             Self::BodyTooLarge => {
-                Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "Request payload too large")
+                FaultLine(S::PAYLOAD_TOO_LARGE, "payload_too_large", "Request payload too large")
             }
-            Self::BodyTimedOut => Line(S::REQUEST_TIMEOUT, "timeout", "Request body timed out"),
+            Self::BodyTimedOut => FaultLine(S::REQUEST_TIMEOUT, "timeout", "Request body timed out"),
             Self::Busy => {
-                Line(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
+                FaultLine(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
             }
-            Self::Limited(_) => Line(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Rate limit exceeded"),
+            Self::Limited(_) => FaultLine(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Rate limit exceeded"),
             Self::Internal | Self::Refused { .. } => {
-                Line(S::INTERNAL_SERVER_ERROR, "server", "Internal Server Error")
+                FaultLine(S::INTERNAL_SERVER_ERROR, "server", "Internal Server Error")
             }
             Self::Vault(fault) => fault.line(),
         }
@@ -144,10 +150,10 @@ impl Fault {
 
     /// The error document. `user` is the member id of the key, if it has one.
     #[must_use]
-    pub(crate) fn into_response(self, user: Option<String>) -> Response<Body> {
+    pub(crate) fn into_response(self, user: Option<String>) -> Response<ResponseBody> {
         let status = self.status();
         let no_upgrade = matches!(self, Self::NoUpgrade);
-        let Parts { message, metadata, routing, retry_after_s, allow } = self.into_parts();
+        let FaultParts { message, metadata, routing, retry_after_s, allow } = self.into_parts();
         let mut envelope = Map::new();
         let error = json!({"code": status.as_u16(), "message": message, "metadata": metadata});
         envelope.insert("error".to_owned(), error);
@@ -171,9 +177,9 @@ impl Fault {
         response
     }
 
-    fn into_parts(self) -> Parts {
+    fn into_parts(self) -> FaultParts {
         match self {
-            Self::Refused { refusal, field } => Parts {
+            Self::Refused { refusal, field } => FaultParts {
                 metadata: metadata(refusal.kind.as_str(), *refusal.metadata),
                 message: Cow::Owned(refusal.message),
                 routing: field.zip(refusal.service_metadata.map(|metadata| *metadata)),
@@ -183,17 +189,17 @@ impl Fault {
                 allow: None,
             },
             fault => {
-                let Line(_, kind, message) = fault.line();
+                let FaultLine(_, kind, message) = fault.line();
                 let more = match &fault {
                     Self::Vault(fault) => fault.details(),
                     Self::Flawed(flaw) => flaw.details(),
                     Self::Limited(limited) => limited.details(),
                     _ => Value::Null,
                 };
-                Parts {
+                FaultParts {
                     message: match &fault {
                         Self::Limited(limited) => Cow::Owned(limited.message()),
-                        Self::Flawed(Flaw { path, reason }) => Cow::Owned(format!("{path} {reason}")),
+                        Self::Flawed(FieldError { path, reason }) => Cow::Owned(format!("{path} {reason}")),
                         Self::Vault(fault) => fault.message().map_or(Cow::Borrowed(message), Cow::Owned),
                         _ => Cow::Borrowed(message),
                     },
@@ -219,7 +225,7 @@ impl Fault {
 }
 
 /// The parts of an error document.
-struct Parts {
+struct FaultParts {
     message: Cow<'static, str>,
     metadata: Value,
     routing: Option<(&'static str, Value)>,
@@ -240,15 +246,15 @@ fn metadata(kind: &str, more: Value) -> Value {
 }
 
 #[must_use]
-pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::whole(body));
+pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 /// A 200 response with a JSON document and `Cache-Control: no-store`.
-pub(crate) fn document<T: Serialize>(document: &T) -> Response<Body> {
+pub(crate) fn document<T: Serialize>(document: &T) -> Response<ResponseBody> {
     match serde_json::to_vec(document) {
         Ok(bytes) => {
             let mut response = json_response(StatusCode::OK, bytes.into());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::{End, Memory};
+use cofferdam_engine::{Memory, ShutdownSender};
 use cofferdam_store::Clock;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -25,17 +25,17 @@ use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
 use crate::forwarded;
-use crate::grants::Desk;
+use crate::grants::GrantEditor;
 use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
 use crate::metrics::Metrics;
 use crate::operator_secrets::{self, Looked};
-use crate::reload::{Reload, Settled, Signals};
+use crate::reload::{FixedSettings, Reload, Signals};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::upkeep;
 use crate::watchdog;
-use crate::wiring::{self, Ground};
+use crate::wiring::{self, SharedServices};
 
 const ADMIN_CONNECTIONS: usize = 64;
 /// For how long running requests may go on after the store has stopped writing.
@@ -67,8 +67,8 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
-    let (end, ending) = End::new();
-    let ground = Ground { runtime, store: store.clone(), clock, environment, memory, ending };
+    let (end, ending) = ShutdownSender::new();
+    let ground = SharedServices { runtime, store: store.clone(), clock, environment, memory, ending };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground, end)));
     // Does not wait for blocking threads, which may hang with the disk.
@@ -148,7 +148,7 @@ struct Stop {
     /// can react.
     unready: Duration,
     /// Makes running requests end at once.
-    end: End,
+    end: ShutdownSender,
 }
 
 /// All listeners. They are bound before the host prints its addresses.
@@ -179,13 +179,13 @@ async fn serve(
     options: &Options,
     arguments: &Serve,
     mut config: Config,
-    ground: Ground,
+    ground: SharedServices,
     end: Stop,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
     // Only now are the real ports known. Guests must not reach the host's own listeners.
-    let settled = Settled::new(&config, listeners.at);
+    let settled = FixedSettings::new(&config, listeners.at);
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
@@ -193,7 +193,7 @@ async fn serve(
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
     let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
-    let desk = Desk::serving(options.clone(), arguments.clone(), runtime, environment);
+    let desk = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
     let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk));
     warn_if_open(at, &app.live().config);
     let greeting = Greeting::new(&app.live(), &ground.store, at)?;

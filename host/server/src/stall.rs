@@ -84,7 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
 }
 
 /// The responses that are being sent on one HTTP/2 connection.
-pub(crate) struct Answers {
+pub(crate) struct OpenAnswers {
     began: Instant,
     /// For each response the time at which its last chunk was handed to the connection, in
     /// milliseconds since `began`; 0 when no chunk waits.
@@ -93,17 +93,17 @@ pub(crate) struct Answers {
 
 /// The state of one response in [`Answers`]; dropping it removes the entry.
 pub(crate) struct Handed {
-    answers: Arc<Answers>,
+    answers: Arc<OpenAnswers>,
     at_ms: Arc<AtomicU64>,
 }
 
-impl Default for Answers {
+impl Default for OpenAnswers {
     fn default() -> Self {
         Self { began: Instant::now(), handed_ms: Mutex::default() }
     }
 }
 
-impl Answers {
+impl OpenAnswers {
     /// Adds a response.
     pub(crate) fn begin(self: &Arc<Self>) -> Handed {
         let at_ms = Arc::<AtomicU64>::default();
@@ -157,7 +157,7 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::{Answers, Stalling};
+    use super::{OpenAnswers, Stalling};
 
     #[tokio::test(start_paused = true)]
     async fn stopped_reader_ends_the_write_with_a_timeout() {
@@ -188,7 +188,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unread_chunk_counts_as_stalled_until_it_is_read_or_the_response_ends() {
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(OpenAnswers::default());
         let patience = Duration::from_secs(60);
         let (one, other) = (answers.begin(), answers.begin());
         tokio::time::advance(2 * patience).await;

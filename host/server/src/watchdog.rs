@@ -18,7 +18,7 @@ const COMMIT_MAX_MS: u64 = 60_000;
 pub(crate) async fn until_lost(store: &Store) -> Failure {
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watch = Watch::default();
+    let mut watch = StallWatch::default();
     loop {
         rounds.tick().await;
         let status = store.status();
@@ -30,11 +30,11 @@ pub(crate) async fn until_lost(store: &Store) -> Failure {
 
 /// Remembers whether a stall was logged, so that it is logged once.
 #[derive(Default)]
-struct Watch {
+struct StallWatch {
     stalled: bool,
 }
 
-impl Watch {
+impl StallWatch {
     /// `stalled_for_ms` is how long the current commit takes already, by the store's own clock.
     fn look(&mut self, failed: bool, stalled_for_ms: Option<u64>) -> Option<Failure> {
         if failed {
@@ -50,12 +50,12 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::Watch;
+    use super::StallWatch;
     use crate::failure::Failure;
 
     #[test]
     fn a_failed_write_ends_the_process_at_once() {
-        let mut watch = Watch::default();
+        let mut watch = StallWatch::default();
         assert!(watch.look(false, None).is_none());
         let failure = watch.look(true, None).unwrap();
         assert!(matches!(failure, Failure::StoreFailed));
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_commit_that_hangs_ends_the_process_after_a_minute() {
-        let mut watch = Watch::default();
+        let mut watch = StallWatch::default();
         assert!(watch.look(false, Some(10_000)).is_none());
         assert!(watch.look(false, Some(59_999)).is_none());
         assert!(watch.look(false, None).is_none());

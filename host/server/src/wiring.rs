@@ -8,25 +8,27 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_egress::{Egress, Origin, Placement};
+use cofferdam_egress::{Egress, HeaderPlacement, Origin};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::{self, EndpointKey};
 use cofferdam_engine::{
-    AllowedOptions, Authentication, BoundSecret, Ending, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
-    Timeouts,
+    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
+    Shutdown, Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Price, Target};
-use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
+use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
-use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
+use crate::config::{
+    self, Config, ConfigError, ConfigSpan, DataCollection, Environment, KeySource, Of, Problem,
+};
 use crate::{advice, defaults, operator_secrets, plugins};
 
 /// Everything that a reload replaces.
-pub(crate) struct Live {
+pub(crate) struct LiveConfig {
     pub config: Config,
     pub engine: Arc<Engine>,
     pub plugins: Plugins,
@@ -43,14 +45,14 @@ pub enum WiringError {
     #[error(transparent)]
     Plugins(#[from] LoadError),
     #[error("[egress]: {0}")]
-    Egress(#[from] cofferdam_egress::ConfigError),
+    Egress(#[from] cofferdam_egress::EgressConfigError),
     #[error(transparent)]
     Router(#[from] cofferdam_engine::NoRouter),
 }
 
 /// Services that live as long as the process and are shared by all configurations.
 #[derive(Clone)]
-pub(crate) struct Ground {
+pub(crate) struct SharedServices {
     pub runtime: Runtime,
     pub store: Store,
     pub clock: Clock,
@@ -60,11 +62,11 @@ pub(crate) struct Ground {
     /// Health of endpoints and sessions of clients; both survive a reload.
     pub memory: Arc<Memory>,
     /// Signals to running requests that the host is stopping.
-    pub ending: Ending,
+    pub ending: Shutdown,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
-pub(crate) struct Services {
+pub(crate) struct CatalogServices {
     pub plugins: Plugins,
     pub providers: Vec<Arc<Provider>>,
     pub catalog: Catalog,
@@ -86,7 +88,7 @@ pub(crate) fn services(
     environment: &Environment,
     memory: &Memory,
     now_s: u64,
-) -> Result<Services, WiringError> {
+) -> Result<CatalogServices, WiringError> {
     let plugins = plugins::load(runtime, folder, config).map_err(|error| placed(error, config))?;
     let mut credentials = environment.credentials(config)?;
     let demo = config.is_demo().then(config::demo);
@@ -113,7 +115,7 @@ pub(crate) fn services(
     let models = models.iter().map(|written| model(written, &providers, memory)).collect();
     let catalog = Catalog::new(models, now_s).with_absent(advice::absent_models(config));
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
-    Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
+    Ok(CatalogServices { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
 /// Turns a missing or wrongly pinned plugin into an error with its line in the configuration.
@@ -134,9 +136,13 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 }
 
 /// Builds everything that serves requests under a configuration.
-pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment, memory, ending } = ground;
-    let Services { plugins, providers, catalog, destinations, defaults } =
+pub(crate) fn live(
+    config: Config,
+    folder: Option<&Path>,
+    ground: &SharedServices,
+) -> Result<LiveConfig, WiringError> {
+    let SharedServices { runtime, store, clock, environment, memory, ending } = ground;
+    let CatalogServices { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
@@ -166,18 +172,18 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         clock: clock.clone(),
         memory: Arc::clone(memory),
     })?;
-    Ok(Live { config, engine: Arc::new(engine), plugins, providers, broadcast })
+    Ok(LiveConfig { config, engine: Arc::new(engine), plugins, providers, broadcast })
 }
 
 fn provider(
-    written: &config::Provider,
+    written: &config::ProviderConfig,
     plugins: &Plugins,
     secret: Option<Secret>,
 ) -> Result<Provider, String> {
     let wanted = format!("provider-{}", written.adapter);
-    let adapter = plugins.get(&wanted).filter(|plugin| plugin.kind() == Kind::Provider);
+    let adapter = plugins.get(&wanted).filter(|plugin| plugin.kind() == PluginKind::Provider);
     let Some(adapter) = adapter else {
-        let known = plugins.iter().filter(|plugin| plugin.kind() == Kind::Provider);
+        let known = plugins.iter().filter(|plugin| plugin.kind() == PluginKind::Provider);
         let known: Vec<&str> = known.filter_map(|plugin| plugin.name().strip_prefix("provider-")).collect();
         return Err(format!(
             "there is no plugin {wanted} for adapter `{}`; known adapters: {}",
@@ -214,11 +220,12 @@ fn provider(
 /// Which credential requests to a provider carry. `environment` is the value of the variable that
 /// `env:` names; it is absent where no request is sent, as in `serve --check`.
 fn authentication(
-    written: &config::Provider,
+    written: &config::ProviderConfig,
     slot: &CredentialSlot,
     environment: Option<Secret>,
 ) -> Result<Authentication, String> {
-    let placement = Placement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
+    let placement =
+        HeaderPlacement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
     let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
         bound(name, written.origin.as_ref())
             .map_err(|error| format!("{key}: the host of base_url is {error}"))
@@ -240,7 +247,7 @@ fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, Host
 }
 
 fn model(
-    written: &config::Model,
+    written: &config::ModelConfig,
     providers: &BTreeMap<&str, Arc<Provider>>,
     memory: &Memory,
 ) -> catalog::Model {
@@ -252,8 +259,8 @@ fn model(
     catalog::Model {
         id: written.id.clone(),
         kind: match written.kind {
-            config::ModelKind::Responses => ModelKind::Responses,
-            config::ModelKind::Embeddings => ModelKind::Embeddings,
+            config::ConfiguredModelKind::Responses => ModelKind::Responses,
+            config::ConfiguredModelKind::Embeddings => ModelKind::Embeddings,
         },
         context_length: written.context_length,
         endpoints: endpoints.collect(),
@@ -261,8 +268,8 @@ fn model(
 }
 
 fn endpoint(
-    model: &config::Model,
-    written: &config::Endpoint,
+    model: &config::ModelConfig,
+    written: &config::EndpointConfig,
     provider: &Arc<Provider>,
     memory: &Memory,
 ) -> Endpoint {
@@ -330,6 +337,6 @@ fn per_million(price: Amount) -> f64 {
     price.0 as f64 / 1e6
 }
 
-fn problem(place: &Place, message: String) -> Problem {
+fn problem(place: &ConfigSpan, message: String) -> Problem {
     Problem { place: place.clone(), message }
 }

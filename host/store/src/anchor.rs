@@ -19,16 +19,16 @@ pub(crate) const SLOT_BYTES: usize = SIGNED_BYTES + DIGEST_BYTES;
 
 /// The state of the store after one commit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Slot {
+pub(crate) struct AnchorSlot {
     pub(crate) seq: u64,
     pub(crate) head: Digest,
 }
 
 /// Result of reading the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum AnchorContent {
     /// The newest slot with a valid MAC.
-    Slot(Slot),
+    Slot(AnchorSlot),
     /// Slots of another store only.
     OtherStore,
     /// No valid slot.
@@ -60,12 +60,12 @@ impl Anchor {
     }
 
     /// Writes the slot that this sequence number selects and waits until it is on the disk.
-    pub(crate) fn write(&self, keys: &StoreKeys, slot: Slot) -> io::Result<()> {
+    pub(crate) fn write(&self, keys: &StoreKeys, slot: AnchorSlot) -> io::Result<()> {
         self.file.write_all_at(&encode(keys, slot), slot.seq % 2 * SLOT_SPACING)?;
         self.file.sync_data()
     }
 
-    pub(crate) fn read(&self, keys: &StoreKeys) -> io::Result<Found> {
+    pub(crate) fn read(&self, keys: &StoreKeys) -> io::Result<AnchorContent> {
         let mut slots = [[0; SLOT_BYTES]; 2];
         for (slot, offset) in slots.iter_mut().zip([0, SLOT_SPACING]) {
             match self.file.read_exact_at(slot, offset) {
@@ -79,7 +79,7 @@ impl Anchor {
     }
 }
 
-pub(crate) fn encode(keys: &StoreKeys, slot: Slot) -> Vec<u8> {
+pub(crate) fn encode(keys: &StoreKeys, slot: AnchorSlot) -> Vec<u8> {
     let seq = slot.seq.to_be_bytes();
     let mut bytes = [MAGIC.as_slice(), keys.store_id().as_bytes(), &seq, &slot.head].concat();
     let mac = keys.anchor_mac(&bytes);
@@ -87,27 +87,31 @@ pub(crate) fn encode(keys: &StoreKeys, slot: Slot) -> Vec<u8> {
     bytes
 }
 
-fn decode(keys: &StoreKeys, bytes: &[u8; SLOT_BYTES]) -> Found {
-    let Some((signed, mac)) = bytes.split_last_chunk::<DIGEST_BYTES>() else { return Found::Nothing };
-    let Some(rest) = signed.strip_prefix(MAGIC) else { return Found::Nothing };
-    let Some((store, rest)) = rest.split_first_chunk::<STORE_ID_BYTES>() else { return Found::Nothing };
+fn decode(keys: &StoreKeys, bytes: &[u8; SLOT_BYTES]) -> AnchorContent {
+    let Some((signed, mac)) = bytes.split_last_chunk::<DIGEST_BYTES>() else { return AnchorContent::Nothing };
+    let Some(rest) = signed.strip_prefix(MAGIC) else { return AnchorContent::Nothing };
+    let Some((store, rest)) = rest.split_first_chunk::<STORE_ID_BYTES>() else {
+        return AnchorContent::Nothing;
+    };
     if store != keys.store_id().as_bytes() {
-        return Found::OtherStore;
+        return AnchorContent::OtherStore;
     }
-    let Some((seq, head)) = rest.split_first_chunk::<8>() else { return Found::Nothing };
-    let Ok(head) = Digest::try_from(head) else { return Found::Nothing };
+    let Some((seq, head)) = rest.split_first_chunk::<8>() else { return AnchorContent::Nothing };
+    let Ok(head) = Digest::try_from(head) else { return AnchorContent::Nothing };
     if !same(mac, &keys.anchor_mac(signed)) {
-        return Found::Nothing;
+        return AnchorContent::Nothing;
     }
-    Found::Slot(Slot { seq: u64::from_be_bytes(*seq), head })
+    AnchorContent::Slot(AnchorSlot { seq: u64::from_be_bytes(*seq), head })
 }
 
-pub(crate) fn newest(keys: &StoreKeys, slots: &[[u8; SLOT_BYTES]; 2]) -> Found {
+pub(crate) fn newest(keys: &StoreKeys, slots: &[[u8; SLOT_BYTES]; 2]) -> AnchorContent {
     match slots.each_ref().map(|slot| decode(keys, slot)) {
-        [Found::Slot(even), Found::Slot(odd)] => Found::Slot(if even.seq > odd.seq { even } else { odd }),
-        [Found::Slot(slot), _] | [_, Found::Slot(slot)] => Found::Slot(slot),
-        [Found::OtherStore, _] | [_, Found::OtherStore] => Found::OtherStore,
-        [Found::Nothing, Found::Nothing] => Found::Nothing,
+        [AnchorContent::Slot(even), AnchorContent::Slot(odd)] => {
+            AnchorContent::Slot(if even.seq > odd.seq { even } else { odd })
+        }
+        [AnchorContent::Slot(slot), _] | [_, AnchorContent::Slot(slot)] => AnchorContent::Slot(slot),
+        [AnchorContent::OtherStore, _] | [_, AnchorContent::OtherStore] => AnchorContent::OtherStore,
+        [AnchorContent::Nothing, AnchorContent::Nothing] => AnchorContent::Nothing,
     }
 }
 

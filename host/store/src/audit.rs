@@ -9,7 +9,7 @@ mod action;
 use serde::{Deserialize, Serialize};
 
 use crate::hex;
-use crate::log::{Row, UsageDigest};
+use crate::log::{LogRow, UsageDigest};
 use crate::seal::{Digest, StoreKeys};
 use crate::token::KeyId;
 use crate::vault::VaultFinding;
@@ -87,7 +87,7 @@ pub struct AuditSummary {
 pub(crate) fn verify<E>(
     keys: &StoreKeys,
     expected_head: &Digest,
-    rows: impl Iterator<Item = Result<Row, E>>,
+    rows: impl Iterator<Item = Result<LogRow, E>>,
 ) -> Result<AuditSummary, E> {
     let mut chain = Chain::default();
     let mut holds = true;

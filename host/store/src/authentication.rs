@@ -4,7 +4,7 @@
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::ids::{InternId, MemberId, WorkspaceId};
-use crate::records::{ApiKey, KeyKind, Role};
+use crate::records::{ApiKey, KeyKind, MemberRole};
 use crate::seal::{Digest, StoreKeys, same};
 use crate::token::{KeyId, Token};
 
@@ -59,7 +59,7 @@ pub struct Principal {
     workspace: Option<WorkspaceId>,
     member: Option<MemberId>,
     intern: Option<InternId>,
-    role: Option<Role>,
+    role: Option<MemberRole>,
 }
 
 impl Principal {
@@ -89,7 +89,7 @@ impl Principal {
     }
 
     /// The member's role at the time of authentication; `None` without a member.
-    pub fn role(&self) -> Option<Role> {
+    pub fn role(&self) -> Option<MemberRole> {
         self.role
     }
 }

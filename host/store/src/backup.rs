@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use format::{End, FormatError, Part, Preamble, Writer};
+use format::{BackupEnd, BackupPart, BackupWriter, FormatError, Preamble};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -27,7 +27,7 @@ use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::RootKeyId;
 use crate::rows::{self, Header, Marker};
 use crate::seal::{KeyRecord, StoreKeys, WrapKey, same};
-use crate::vault::View;
+use crate::vault::VaultSnapshot;
 
 /// Indexes of keyspaces in [`crate::database::KEYSPACES`].
 const IN_KEYS: usize = 0;
@@ -83,7 +83,7 @@ pub struct RestoreSummary {
 /// Writes all rows of the view to the new file `path`. The content is written to a draft file in
 /// the same folder first and renamed at the end.
 pub(crate) fn write(
-    view: &View,
+    view: &VaultSnapshot,
     now_ms: u64,
     path: &Path,
     progress: &mut Progress<'_>,
@@ -97,7 +97,7 @@ pub(crate) fn write(
         let what = format!("{problem}; `vault verify` tells all");
         return Err(VaultError::Unusable { path: path.to_owned(), what });
     }
-    let draft = Draft::create(path)?;
+    let draft = BackupFile::create(path)?;
     let rows = draft.fill(view, &preamble, progress)?;
     let bytes = draft.publish(path)?;
     Ok(BackupSummary {
@@ -112,7 +112,7 @@ pub(crate) fn write(
 }
 
 /// Header and preamble of a backup, read from the rows of the view itself.
-fn preamble(view: &View, now_ms: u64) -> Result<(Header, Preamble), VaultError> {
+fn preamble(view: &VaultSnapshot, now_ms: u64) -> Result<(Header, Preamble), VaultError> {
     let keys = view.keys();
     let header: Option<Header> =
         view.key_row(rows::HEADER)?.and_then(|row| rows::decode(keys, KEYS, rows::HEADER, &row));
@@ -127,13 +127,13 @@ fn preamble(view: &View, now_ms: u64) -> Result<(Header, Preamble), VaultError> 
 }
 
 /// The unfinished file of a backup. Deleted when dropped before [`Draft::publish`].
-struct Draft {
+struct BackupFile {
     path: PathBuf,
     file: Option<File>,
 }
 
-impl Draft {
-    fn create(path: &Path) -> Result<Draft, VaultError> {
+impl BackupFile {
+    fn create(path: &Path) -> Result<BackupFile, VaultError> {
         // A random name, so that a file left behind by a killed process is never in the way.
         let mut id = [0; 8];
         getrandom::fill(&mut id)?;
@@ -146,13 +146,18 @@ impl Draft {
             .mode(0o600)
             .open(&draft);
         let file = file.map_err(VaultError::file(&draft))?;
-        Ok(Draft { path: draft, file: Some(file) })
+        Ok(BackupFile { path: draft, file: Some(file) })
     }
 
-    fn fill(&self, view: &View, preamble: &Preamble, progress: &mut Progress<'_>) -> Result<u64, VaultError> {
+    fn fill(
+        &self,
+        view: &VaultSnapshot,
+        preamble: &Preamble,
+        progress: &mut Progress<'_>,
+    ) -> Result<u64, VaultError> {
         let failed = || VaultError::file(&self.path);
         let Some(file) = &self.file else { return Ok(0) };
-        let mut writer = Writer::begin(BufWriter::new(file), preamble).map_err(failed())?;
+        let mut writer = BackupWriter::begin(BufWriter::new(file), preamble).map_err(failed())?;
         let mut rows = 0_u64;
         let all = (0..KEYSPACES).flat_map(|keyspace| view.all_rows(keyspace).map(move |row| (keyspace, row)));
         for (keyspace, row) in all {
@@ -189,7 +194,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for BackupFile {
     fn drop(&mut self) {
         if self.file.is_some()
             && let Err(error) = std::fs::remove_file(&self.path)
@@ -218,17 +223,19 @@ impl Sealed {
     ) -> Result<Sealed, VaultError> {
         let mut preamble = None;
         let (mut header, mut record) = (None, None);
-        let mut end: Option<End> = None;
+        let mut end: Option<BackupEnd> = None;
         // Collects the rows that the keys are made from. Their MAC can only be checked at the end.
         read(path, |part| {
             match part {
-                Part::Preamble(found) => preamble = Some(found),
-                Part::Row { keyspace: IN_KEYS, key, value } if key == rows::HEADER => header = Some(value),
-                Part::Row { keyspace: IN_KEYS, key, value } if key == rows::STORE_KEYS => {
+                BackupPart::Preamble(found) => preamble = Some(found),
+                BackupPart::Row { keyspace: IN_KEYS, key, value } if key == rows::HEADER => {
+                    header = Some(value)
+                }
+                BackupPart::Row { keyspace: IN_KEYS, key, value } if key == rows::STORE_KEYS => {
                     record = Some(value)
                 }
-                Part::Row { .. } => {}
-                Part::End(found) => end = Some(found),
+                BackupPart::Row { .. } => {}
+                BackupPart::End(found) => end = Some(found),
             }
             Ok(())
         })?;
@@ -259,8 +266,8 @@ impl Sealed {
         mut take: impl FnMut(usize, Vec<u8>, Vec<u8>) -> Result<(), VaultError>,
     ) -> Result<(), VaultError> {
         read(&self.path, |part| match part {
-            Part::Row { keyspace, key, value } => take(keyspace, key, value),
-            Part::End(end) if end.digest != self.digest => {
+            BackupPart::Row { keyspace, key, value } => take(keyspace, key, value),
+            BackupPart::End(end) if end.digest != self.digest => {
                 let what = "it was changed while it was read".to_owned();
                 Err(VaultError::Unusable { path: self.path.clone(), what })
             }
@@ -290,27 +297,29 @@ impl Sealed {
 }
 
 /// A failure of the file's format, or of the callback.
-enum ReadError {
+enum BackupReadError {
     Format(FormatError),
     Vault(VaultError),
 }
 
-impl From<FormatError> for ReadError {
-    fn from(error: FormatError) -> ReadError {
-        ReadError::Format(error)
+impl From<FormatError> for BackupReadError {
+    fn from(error: FormatError) -> BackupReadError {
+        BackupReadError::Format(error)
     }
 }
 
-fn read(path: &Path, mut take: impl FnMut(Part) -> Result<(), VaultError>) -> Result<(), VaultError> {
+fn read(path: &Path, mut take: impl FnMut(BackupPart) -> Result<(), VaultError>) -> Result<(), VaultError> {
     let file = File::open(path).map_err(VaultError::file(path))?;
-    let parts = format::read(BufReader::new(file), |part| take(part).map_err(ReadError::Vault));
+    let parts = format::read(BufReader::new(file), |part| take(part).map_err(BackupReadError::Vault));
     parts.map_err(|error| match error {
-        ReadError::Vault(error) => error,
-        ReadError::Format(FormatError::Io(source)) => VaultError::File { path: path.to_owned(), source },
-        ReadError::Format(FormatError::Magic) => {
+        BackupReadError::Vault(error) => error,
+        BackupReadError::Format(FormatError::Io(source)) => {
+            VaultError::File { path: path.to_owned(), source }
+        }
+        BackupReadError::Format(FormatError::Magic) => {
             VaultError::Unusable { path: path.to_owned(), what: "it is no backup".to_owned() }
         }
-        ReadError::Format(error) => {
+        BackupReadError::Format(error) => {
             VaultError::Unusable { path: path.to_owned(), what: format!("it is damaged: {error}") }
         }
     })

@@ -22,14 +22,14 @@ pub(crate) use money::Intent;
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::database::{Commit, KEYS};
-use crate::directory::{Directory, Kind, LookupError};
+use crate::directory::{Directory, LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::name::Name;
-use crate::records::{Credit, Intern, Member, Role, Workspace};
+use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
 use crate::rows;
 use crate::usage::UsageRow;
-use crate::vault::View;
+use crate::vault::VaultSnapshot;
 
 /// Name of the member that is created with every workspace.
 const OWNER: &str = "owner";
@@ -62,7 +62,7 @@ pub struct NewMember {
     /// Its name, unique in the workspace.
     pub name: Name,
     /// Its role.
-    pub role: Role,
+    pub role: MemberRole,
 }
 
 /// An intern to create.
@@ -77,8 +77,8 @@ pub struct NewIntern {
 }
 
 /// The write batch of one commit: the changes so far, and the directory after them.
-pub(crate) struct Draft {
-    view: View,
+pub(crate) struct WriteBatch {
+    view: VaultSnapshot,
     directory: Arc<Directory>,
     rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     vaults: Vaults,
@@ -88,10 +88,10 @@ pub(crate) struct Draft {
     is_short: bool,
 }
 
-impl Draft {
+impl WriteBatch {
     /// A write batch over the newest state of the store, with the directory of the same state.
-    pub(crate) fn new(view: View, directory: Arc<Directory>, now_ms: u64) -> Draft {
-        Draft {
+    pub(crate) fn new(view: VaultSnapshot, directory: Arc<Directory>, now_ms: u64) -> WriteBatch {
+        WriteBatch {
             view,
             directory,
             rows: BTreeMap::new(),
@@ -105,8 +105,8 @@ impl Draft {
 
     /// Sets whether the disk is short of space: then the write batch accepts no new data of
     /// tenants.
-    pub(crate) fn on_disk(self, is_short: bool) -> Draft {
-        Draft { is_short, ..self }
+    pub(crate) fn on_disk(self, is_short: bool) -> WriteBatch {
+        WriteBatch { is_short, ..self }
     }
 
     /// Refuses new data of a client when the disk is short of space. Operators and the host itself
@@ -163,7 +163,7 @@ impl Draft {
             #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
             name: Name::parse(OWNER).expect("`owner` is a name"),
             workspace: workspace.id,
-            role: Role::Admin,
+            role: MemberRole::Admin,
             created_at_ms: self.now_ms,
         };
         self.audit(
@@ -215,9 +215,10 @@ impl Draft {
         &mut self,
         actor: Actor,
         id: MemberId,
-        role: Role,
+        role: MemberRole,
     ) -> Result<Member, Error> {
-        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        let member =
+            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
         let member = Member { role, ..member.clone() };
         self.audit(actor, AuditAction::MemberRoleChanged { id, role });
         self.put_member(&member);
@@ -287,18 +288,19 @@ impl Draft {
     }
 
     fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
-        self.directory.workspace(id).ok_or_else(|| LookupError::not_found(Kind::Workspace, id).into())
+        self.directory.workspace(id).ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
     }
 
     fn intern(&self, id: InternId) -> Result<&Intern, Error> {
-        self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id).into())
+        self.directory.intern(id).ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
     }
 
     /// The given member, which must belong to this workspace; without one, the workspace's owner.
     fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Error> {
         self.workspace(workspace)?;
         let Some(id) = member else { return Ok(self.directory.find_member(Some(workspace), OWNER)?.id) };
-        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        let member =
+            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
         if member.workspace == workspace { Ok(id) } else { Err(Error::OtherWorkspace { owner: "member" }) }
     }
 

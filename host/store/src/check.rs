@@ -11,7 +11,7 @@ use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, Marker, RowKind, SetHash};
 use crate::seal::Digest;
-use crate::vault::{View, vault_of_head, verify::verify};
+use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
 pub(crate) use sums::check_sums;
 
@@ -50,15 +50,15 @@ pub struct Verification {
 /// Checks the rows of the view. `tip` is the last anchored commit; the view has it, and may have
 /// later ones.
 pub(crate) fn check(
-    view: &View,
+    view: &VaultSnapshot,
     tip: (u64, Digest),
     progress: &mut Progress<'_>,
 ) -> Result<Verification, VaultError> {
-    let mut checker = Checker { view, found: Found::default(), progress };
+    let mut checker = Checker { view, found: FoundRow::default(), progress };
     checker.keys()?;
     checker.vaults()?;
     let chain = checker.chain(tip)?;
-    let Found { vaults, orphans, secrets, keys, problems } = checker.found;
+    let FoundRow { vaults, orphans, secrets, keys, problems } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
         seq: tip.0,
@@ -82,7 +82,7 @@ fn note(problems: &mut Vec<String>, problem: impl ToString) {
 }
 
 #[derive(Default)]
-struct Found {
+struct FoundRow {
     vaults: u64,
     orphans: u64,
     secrets: u64,
@@ -91,8 +91,8 @@ struct Found {
 }
 
 struct Checker<'c, 'p, 'f> {
-    view: &'c View,
-    found: Found,
+    view: &'c VaultSnapshot,
+    found: FoundRow,
     progress: &'p mut Progress<'f>,
 }
 

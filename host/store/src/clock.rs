@@ -12,10 +12,10 @@ const MANUAL_START_MS: u64 = 1_700_000_000_000;
 
 /// A cheap, cloneable source of time. Clones of a manual clock move together.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(ClockSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ClockSource {
     System { started: Instant },
     Manual { now_ms: Arc<AtomicU64> },
 }
@@ -23,36 +23,38 @@ enum Source {
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Clock {
-        Clock(Source::System { started: Instant::now() })
+        Clock(ClockSource::System { started: Instant::now() })
     }
 
     /// A clock that stands still until [`Clock::advance`] moves it. For tests.
     pub fn manual() -> Clock {
-        Clock(Source::Manual { now_ms: Arc::new(AtomicU64::new(MANUAL_START_MS)) })
+        Clock(ClockSource::Manual { now_ms: Arc::new(AtomicU64::new(MANUAL_START_MS)) })
     }
 
     /// Milliseconds since the Unix epoch. Can jump when the machine's clock is set.
     pub fn now_ms(&self) -> u64 {
         match &self.0 {
-            Source::System { .. } => {
+            ClockSource::System { .. } => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
             }
-            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+            ClockSource::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
         }
     }
 
     /// Milliseconds since an arbitrary start, never decreasing: for measuring durations.
     pub fn monotonic_ms(&self) -> u64 {
         match &self.0 {
-            Source::System { started } => u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+            ClockSource::System { started } => {
+                u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
+            }
+            ClockSource::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
         }
     }
 
     /// Moves a manual clock forward. Does nothing on the system clock.
     pub fn advance(&self, by: Duration) {
-        if let Source::Manual { now_ms } = &self.0 {
+        if let ClockSource::Manual { now_ms } = &self.0 {
             now_ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }

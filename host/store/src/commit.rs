@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
-use crate::anchor::{Anchor, Slot};
+use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::AuditEntry;
-use crate::changes::Draft;
+use crate::changes::WriteBatch;
 use crate::clock::Clock;
-use crate::database::{Commit, Tip};
+use crate::database::{Commit, CommitHead};
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::queue::{Queue, Rows, Settle};
-use crate::space::Space;
-use crate::vault::Access;
+use crate::queue::{Rows, Settle, WriteQueue};
+use crate::space::DiskSpace;
+use crate::vault::VaultReader;
 
 /// A commit that takes longer than this counts as stalled.
 const STALL_MS: u64 = 10_000;
@@ -34,18 +34,18 @@ const FAILED: u8 = 1;
 const CLOSED: u8 = 2;
 
 /// The part of the writer's state that other threads read.
-pub(crate) struct Shared {
+pub(crate) struct PublishedState {
     pub(crate) directory: ArcSwap<Directory>,
-    tip: ArcSwap<Tip>,
+    tip: ArcSwap<CommitHead>,
     state: AtomicU8,
     /// Monotonic time at which the commit in progress began; 0 between commits.
     busy_since_ms: AtomicU64,
     clock: Clock,
 }
 
-impl Shared {
-    pub(crate) fn new(directory: Arc<Directory>, tip: Tip, clock: Clock) -> Shared {
-        Shared {
+impl PublishedState {
+    pub(crate) fn new(directory: Arc<Directory>, tip: CommitHead, clock: Clock) -> PublishedState {
+        PublishedState {
             directory: ArcSwap::new(directory),
             tip: ArcSwap::from_pointee(tip),
             state: AtomicU8::new(RUNNING),
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn tip(&self) -> Tip {
+    pub(crate) fn tip(&self) -> CommitHead {
         **self.tip.load()
     }
 
@@ -92,20 +92,20 @@ impl Shared {
 }
 
 /// The state of the writer's thread.
-pub(crate) struct Writer {
-    pub(crate) access: Access,
+pub(crate) struct CommitWriter {
+    pub(crate) access: VaultReader,
     pub(crate) anchor: Anchor,
-    pub(crate) tip: Tip,
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) tip: CommitHead,
+    pub(crate) queue: Arc<WriteQueue>,
+    pub(crate) shared: Arc<PublishedState>,
     pub(crate) clock: Clock,
-    pub(crate) space: Arc<Space>,
+    pub(crate) space: Arc<DiskSpace>,
 }
 
 /// The commit failed. The cause was logged.
-struct Failed;
+struct CommitFailed;
 
-impl Writer {
+impl CommitWriter {
     /// Runs until the queue is closed and empty, or until the first failure.
     pub(crate) fn run(mut self) {
         // If the thread panics, the store must still be marked as failed.
@@ -117,7 +117,7 @@ impl Writer {
             self.shared.idle();
             match committed {
                 Ok(changes) => wanted = changes,
-                Err(Failed) => return,
+                Err(CommitFailed) => return,
             }
         }
         guard.shared.state.store(CLOSED, Ordering::Release);
@@ -125,10 +125,10 @@ impl Writer {
 
     /// Commits the waiting mutations, and those that arrive while the group is applied. Returns the
     /// number of mutations.
-    fn commit(&mut self) -> Result<usize, Failed> {
+    fn commit(&mut self) -> Result<usize, CommitFailed> {
         let directory = self.shared.directory.load_full();
         let mut draft =
-            Draft::new(self.access.view(), directory, self.clock.now_ms()).on_disk(self.space.look());
+            WriteBatch::new(self.access.view(), directory, self.clock.now_ms()).on_disk(self.space.look());
         let mut answers: Vec<Settle> = Vec::new();
         while answers.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
             let Some(job) = self.queue.take_job() else { break };
@@ -140,7 +140,7 @@ impl Writer {
         let summed = draft.add_usage(usage).map_err(|error| {
             self.fail();
             tracing::error!(%error, "what was spent cannot be summed up; the store takes no more writes");
-            Failed
+            CommitFailed
         });
         let (commit, directory) = draft.finish();
         let written = summed.and_then(|()| self.write(commit, directory));
@@ -151,21 +151,21 @@ impl Writer {
         written.map(|()| changes)
     }
 
-    fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), Failed> {
+    fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), CommitFailed> {
         // A group of refused mutations, or of a flush request alone, has nothing to write.
         if commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty() {
             return Ok(());
         }
-        let Access { database, keys, .. } = &self.access;
+        let VaultReader { database, keys, .. } = &self.access;
         let tip = database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the store cannot write; it takes no more writes");
-            Failed
+            CommitFailed
         })?;
-        self.anchor.write(keys, Slot { seq: tip.seq, head: tip.head }).map_err(|error| {
+        self.anchor.write(keys, AnchorSlot { seq: tip.seq, head: tip.head }).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the anchor cannot be written; the store takes no more writes");
-            Failed
+            CommitFailed
         })?;
         self.tip = tip;
         self.shared.directory.store(directory);
@@ -180,8 +180,8 @@ impl Writer {
 }
 
 struct FailOnDrop {
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+    queue: Arc<WriteQueue>,
+    shared: Arc<PublishedState>,
 }
 
 impl Drop for FailOnDrop {
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn a_commit_that_takes_ten_seconds_is_stalled() {
         let clock = Clock::manual();
-        let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
-        let shared = Shared::new(Arc::default(), tip, clock.clone());
+        let tip = CommitHead { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+        let shared = PublishedState::new(Arc::default(), tip, clock.clone());
         assert_eq!(shared.busy_for_ms(), None);
         shared.busy();
         clock.advance(Duration::from_millis(STALL_MS - 1));

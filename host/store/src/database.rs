@@ -44,7 +44,7 @@ pub(crate) struct Database {
 
 /// The state after the last commit that the next commit builds on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Tip {
+pub(crate) struct CommitHead {
     pub(crate) seq: u64,
     pub(crate) head: Digest,
     /// Set hash of the rows of `keys`, kept in its marker.
@@ -142,10 +142,10 @@ impl Database {
     pub(crate) fn apply(
         &self,
         keys: &StoreKeys,
-        tip: &Tip,
+        tip: &CommitHead,
         seq: u64,
         commit: Commit,
-    ) -> Result<Tip, fjall::Error> {
+    ) -> Result<CommitHead, fjall::Error> {
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
         // The set hashes are updated from the stored rows, which the batch has not replaced yet.
         let mut set = tip.set;
@@ -187,7 +187,7 @@ impl Database {
             batch.insert(keyspace, rows::MARKER, Marker { seq, set }.encode(keys, name));
         }
         batch.commit()?;
-        Ok(Tip { seq, head, set, heads })
+        Ok(CommitHead { seq, head, set, heads })
     }
 }
 

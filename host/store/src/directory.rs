@@ -14,7 +14,7 @@ use crate::token::KeyId;
 
 /// Kind of the entity that was looked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A workspace.
     Workspace,
     /// A member.
@@ -25,13 +25,13 @@ pub enum Kind {
     Key,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RecordKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Workspace => "workspace",
-            Kind::Member => "member",
-            Kind::Intern => "intern",
-            Kind::Key => "key",
+            RecordKind::Workspace => "workspace",
+            RecordKind::Member => "member",
+            RecordKind::Intern => "intern",
+            RecordKind::Key => "key",
         })
     }
 }
@@ -43,7 +43,7 @@ pub enum LookupError {
     #[error("no {kind} `{given}`")]
     NotFound {
         /// Kind of entity that was looked for.
-        kind: Kind,
+        kind: RecordKind,
         /// The name or id that was given.
         given: String,
     },
@@ -51,7 +51,7 @@ pub enum LookupError {
     #[error("{count} {kind}s are called `{given}`; give the id")]
     Ambiguous {
         /// Kind of entity that was looked for.
-        kind: Kind,
+        kind: RecordKind,
         /// The name that was given.
         given: String,
         /// Number of entities of this name.
@@ -60,7 +60,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    pub(crate) fn not_found(kind: Kind, given: impl fmt::Display) -> LookupError {
+    pub(crate) fn not_found(kind: RecordKind, given: impl fmt::Display) -> LookupError {
         LookupError::NotFound { kind, given: given.to_string() }
     }
 }
@@ -133,7 +133,7 @@ impl Directory {
         let by_id = name_or_id.parse().ok().and_then(|id| self.workspace(id));
         let by_name =
             || self.workspaces.values().map(Arc::as_ref).filter(|it| it.name.as_str() == name_or_id);
-        only(Kind::Workspace, name_or_id, by_id, by_name)
+        only(RecordKind::Workspace, name_or_id, by_id, by_name)
     }
 
     /// A member by id, or by name in one workspace or in all.
@@ -150,7 +150,7 @@ impl Directory {
         let by_id = name_or_id.parse().ok().and_then(|id| self.member(id)).filter(inside);
         let named = |it: &&Member| it.name.as_str() == name_or_id;
         let by_name = || self.members.values().map(Arc::as_ref).filter(inside).filter(named);
-        only(Kind::Member, name_or_id, by_id, by_name)
+        only(RecordKind::Member, name_or_id, by_id, by_name)
     }
 
     /// An intern by id, or by name in one workspace or in all.
@@ -166,7 +166,7 @@ impl Directory {
         let by_id = name_or_id.parse().ok().and_then(|id| self.intern(id)).filter(inside);
         let named = |it: &&Intern| it.name.as_str() == name_or_id;
         let by_name = || self.interns.values().map(Arc::as_ref).filter(inside).filter(named);
-        only(Kind::Intern, name_or_id, by_id, by_name)
+        only(RecordKind::Intern, name_or_id, by_id, by_name)
     }
 
     /// A key by its id. Labels are not unique, so they find nothing.
@@ -175,7 +175,7 @@ impl Directory {
     /// [`LookupError::NotFound`].
     pub fn find_key(&self, id: &str) -> Result<&ApiKey, LookupError> {
         let found = id.parse().ok().and_then(|id| self.key(id));
-        found.ok_or_else(|| LookupError::not_found(Kind::Key, id))
+        found.ok_or_else(|| LookupError::not_found(RecordKind::Key, id))
     }
 
     /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
@@ -239,7 +239,7 @@ fn oldest_first<'a, T>(
 
 /// The only record found, by id or by name. An id takes precedence over an equal name.
 fn only<'a, T, I: Iterator<Item = &'a T>>(
-    kind: Kind,
+    kind: RecordKind,
     given: &str,
     by_id: Option<&'a T>,
     by_name: impl Fn() -> I,

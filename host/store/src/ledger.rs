@@ -12,16 +12,16 @@ mod reservation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
-use crate::commit::Shared;
+use crate::commit::PublishedState;
 use crate::error::QueueFull;
 use crate::ids::WorkspaceId;
-use crate::queue::{Queue, Settled};
+use crate::queue::{SettledUsage, WriteQueue};
 use crate::records::{ApiKey, Credit};
-use crate::spend::{SpendLimits, Window, WindowSpend};
+use crate::spend::{SpendLimits, SpendWindow, WindowSpend};
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
-use accounts::Held;
+use accounts::HeldAmount;
 pub(crate) use accounts::{Accounts, KeySpent, Terms, WorkspaceSpent};
 pub use funds::{Funds, Pledge};
 pub use reservation::Reservation;
@@ -41,7 +41,7 @@ impl Spender {
 
 /// Why nothing was reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refused {
+pub enum ReservationRefused {
     /// The workspace is prepaid and its credit does not cover the request.
     #[error("the workspace has not enough credit left")]
     Credit {
@@ -53,7 +53,7 @@ pub enum Refused {
     #[error("the key has reached its limit: {window}")]
     KeyLimit {
         /// The window of the limit.
-        window: Window,
+        window: SpendWindow,
         /// The limit, pico-dollars.
         limit_pico: u64,
         /// When the window ends, Unix milliseconds; `None` for the limit of all time.
@@ -102,23 +102,28 @@ pub struct KeySpend {
 impl KeySpend {
     /// The limit of which the least is left, and how much is left of it, pico-dollars; `None`
     /// without limits. Reservations are not subtracted.
-    pub fn tightest(&self, limits: &SpendLimits) -> Option<(Window, u64)> {
+    pub fn tightest(&self, limits: &SpendLimits) -> Option<(SpendWindow, u64)> {
         let left =
-            |window: Window| Some((window, limits.of(window)?.saturating_sub(self.charged.of(window))));
-        Window::ALL.into_iter().filter_map(left).min_by_key(|(_, left)| *left)
+            |window: SpendWindow| Some((window, limits.of(window)?.saturating_sub(self.charged.of(window))));
+        SpendWindow::ALL.into_iter().filter_map(left).min_by_key(|(_, left)| *left)
     }
 }
 
 /// All accounts, and the queue that usage rows go to.
 pub(crate) struct Ledger {
     accounts: Mutex<Accounts>,
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+    queue: Arc<WriteQueue>,
+    shared: Arc<PublishedState>,
     clock: Clock,
 }
 
 impl Ledger {
-    pub(crate) fn new(accounts: Accounts, queue: Arc<Queue>, shared: Arc<Shared>, clock: Clock) -> Ledger {
+    pub(crate) fn new(
+        accounts: Accounts,
+        queue: Arc<WriteQueue>,
+        shared: Arc<PublishedState>,
+        clock: Clock,
+    ) -> Ledger {
         Ledger { accounts: Mutex::new(accounts), queue, shared, clock }
     }
 
@@ -147,9 +152,14 @@ impl Ledger {
     /// Raises a request's reservation to at least `estimate_pico` more than it has used. If less is
     /// left and nothing else runs on the account, reserves what is left. Returns the whole
     /// reservation; `None` for a spender without limits.
-    fn hold(&self, spender: Spender, held: Held, estimate_pico: u64) -> Result<Option<u64>, Refused> {
+    fn hold(
+        &self,
+        spender: Spender,
+        held: HeldAmount,
+        estimate_pico: u64,
+    ) -> Result<Option<u64>, ReservationRefused> {
         if !self.shared.is_running() || !self.queue.has_room() {
-            return Err(Refused::NoRoom);
+            return Err(ReservationRefused::NoRoom);
         }
         let Some(terms) = self.terms(spender) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
@@ -183,7 +193,7 @@ impl Ledger {
 
     fn charge(&self, accounts: &mut Accounts, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
         accounts.charge(&row);
-        self.queue.push_usage(Settled { row, has_intent })
+        self.queue.push_usage(SettledUsage { row, has_intent })
     }
 
     /// Removes the accounts of deleted keys.

@@ -66,22 +66,22 @@ pub use changes::{
 };
 pub use check::Verification;
 pub use clock::Clock;
-pub use directory::{Directory, Kind, LookupError};
+pub use directory::{Directory, LookupError, RecordKind};
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use guests::{Reflection, RefusedRequest, RequestRefusal};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
-pub use ledger::{Balance, Funds, KeySpend, Pledge, Refused, Reservation};
+pub use ledger::{Balance, Funds, KeySpend, Pledge, Reservation, ReservationRefused};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
-pub use pending::{Pending, Place};
-pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
+pub use pending::{Pending, QueuePermit};
+pub use records::{ApiKey, Credit, Intern, KeyKind, Member, MemberRole, RoleError, Workspace};
 pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };
 pub use secret::Secret;
-pub use spend::{SpendLimits, UsageDay, UsageDayError, Window, WindowSpend};
+pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
     APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens,
     RootRotation, Store, StoreStatus,
@@ -92,7 +92,7 @@ pub use usage::{
 };
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Page, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release,
-    ReleaseError, ReleaseRefusal, ReleaseScope, SecretMetadata, SecretName, SecretNameError, SecretValue,
-    SecretValueError, VaultFinding, VaultId, VaultPart, VaultQuota, VaultReport,
+    HostsError, LegacySecret, NewSecret, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release,
+    ReleaseError, ReleaseRefusal, ReleaseScope, SecretMetadata, SecretName, SecretNameError, SecretPage,
+    SecretValue, SecretValueError, VaultFinding, VaultId, VaultPart, VaultQuota, VaultReport,
 };

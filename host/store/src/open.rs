@@ -18,11 +18,11 @@ use unlock::{Given, Unlocked, unlock};
 pub(crate) use restore::restore;
 pub(crate) use unlock::{Sources, read_header};
 
-use crate::anchor::{Anchor, Found, Slot};
+use crate::anchor::{Anchor, AnchorContent, AnchorSlot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
-use crate::changes::{Draft, Intent};
+use crate::changes::{Intent, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{Database, KEYS, Tip};
+use crate::database::{CommitHead, Database, KEYS};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
@@ -31,7 +31,7 @@ use crate::log;
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, Header, RowKind, SetHash};
 use crate::seal::StoreKeys;
-use crate::vault::{self, Access, Head};
+use crate::vault::{self, VaultHead, VaultReader};
 
 /// Paths in the data directory.
 struct Paths {
@@ -60,15 +60,15 @@ pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
 }
 
 /// A store that passed all checks of opening.
-pub(crate) struct Opened {
-    pub(crate) access: Access,
+pub(crate) struct OpenedStore {
+    pub(crate) access: VaultReader,
     pub(crate) anchor: Anchor,
     pub(crate) header: Header,
     /// The root key to rotate to, if the configuration names a new one.
     pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) money: Money,
-    pub(crate) tip: Tip,
+    pub(crate) tip: CommitHead,
     pub(crate) journal_cut: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn open(
     sources: &Sources<'_>,
     accept_rollback: Option<u64>,
     clock: &Clock,
-) -> Result<Opened, OpenError> {
+) -> Result<OpenedStore, OpenError> {
     let paths = Paths::new(dir);
     let made_with = match exists(&paths.store)? {
         true => None,
@@ -93,8 +93,8 @@ pub(crate) fn open(
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
     let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
-    let access = Access::new(database, Arc::new(keys));
-    let Access { database, keys, .. } = &access;
+    let access = VaultReader::new(database, Arc::new(keys));
+    let VaultReader { database, keys, .. } = &access;
     let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
     let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
@@ -102,7 +102,7 @@ pub(crate) fn open(
         (Ok(verdict), Some(anchor)) => {
             // One commit ahead: the process ended between the batch and the anchor.
             if verdict.anchor_is_behind {
-                let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
+                let slot = AnchorSlot { seq: verdict.tip.seq, head: verdict.tip.head };
                 anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
             }
             if accept_rollback.is_some() {
@@ -120,7 +120,7 @@ pub(crate) fn open(
         }
     };
     let Loaded { directory, money, .. } = loaded;
-    Ok(Opened { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
+    Ok(OpenedStore { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
 }
 
 /// Whether there is a store in this directory. The remains of an interrupted first start do not
@@ -179,7 +179,7 @@ fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), 
     for row in database.meta.range(vault::head_range()) {
         let (key, value) = row.into_inner()?;
         set.add(&keys.element(&key, &value));
-        let head = vault::vault_of_head(&key).and_then(|vault| Head::decode(keys, vault, &value));
+        let head = vault::vault_of_head(&key).and_then(|vault| VaultHead::decode(keys, vault, &value));
         hold &= head.is_some();
     }
     Ok((set, hold))
@@ -231,7 +231,7 @@ fn gather(
     let markers = database.markers(keys)?;
     let anchor = match anchor {
         Some(anchor) => anchor.read(keys).map_err(OpenError::io(&paths.anchor))?,
-        None => Found::Nothing,
+        None => AnchorContent::Nothing,
     };
     let record = log::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
         let record: AuditRecord = rows::decode_body(&bytes)?;
@@ -248,7 +248,7 @@ fn gather(
 /// top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
-    access: &'a Access,
+    access: &'a VaultReader,
     found: OutOfStep,
     seq: u64,
 }
@@ -259,8 +259,8 @@ impl Acceptance<'_> {
         anchor: Option<Anchor>,
         loaded: Loaded,
         clock: &Clock,
-    ) -> Result<(Anchor, Tip, Loaded), OpenError> {
-        let Access { database, keys, .. } = self.access;
+    ) -> Result<(Anchor, CommitHead, Loaded), OpenError> {
+        let VaultReader { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
         // The operator must name the highest marker found, so that a flag left over from an earlier
@@ -276,7 +276,7 @@ impl Acceptance<'_> {
             }
             None => (0, [0; 32]),
         };
-        let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
+        let mut draft = WriteBatch::new(self.access.view(), loaded.directory, clock.now_ms());
         let vault_rows_dropped =
             draft.mend_vaults().map_err(|error| OpenError::damaged(error.to_string()))?;
         let rows_dropped = loaded.damaged.len() + vault_rows_dropped;
@@ -289,14 +289,14 @@ impl Acceptance<'_> {
         // Above every number seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)).checked_add(1);
         let seq = seq.ok_or_else(|| OpenError::damaged("its audit log has no numbers left"))?;
-        let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };
+        let before = CommitHead { seq: highest, head, set: loaded.set, heads: loaded.heads };
         let tip = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {
             Some(anchor) => anchor,
             None => Anchor::create(&self.paths.anchor).map_err(OpenError::io(&self.paths.anchor))?,
         };
         anchor
-            .write(keys, Slot { seq: tip.seq, head: tip.head })
+            .write(keys, AnchorSlot { seq: tip.seq, head: tip.head })
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");

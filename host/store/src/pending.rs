@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::commit::Shared;
+use crate::commit::PublishedState;
 use crate::error::Error;
 
 /// A permit for one mutation in the writer's queue. If it is dropped unused, the next waiting
 /// caller gets it.
 #[must_use = "a place is given back when it is dropped"]
 #[derive(Debug)]
-pub struct Place {
+pub struct QueuePermit {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Place {
-        Place { _permit: permit }
+impl QueuePermit {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> QueuePermit {
+        QueuePermit { _permit: permit }
     }
 }
 
@@ -37,9 +37,9 @@ impl Place {
 pub struct Pending<T, E = Error>(oneshot::Receiver<Result<T, E>>);
 
 impl<T, E: From<Error>> Pending<T, E> {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Answer<T, E>, Pending<T, E>) {
+    pub(crate) fn new(shared: Arc<PublishedState>) -> (PendingSender<T, E>, Pending<T, E>) {
         let (sender, receiver) = oneshot::channel();
-        (Answer { sender: Some(sender), begun: false, shared }, Pending(receiver))
+        (PendingSender { sender: Some(sender), begun: false, shared }, Pending(receiver))
     }
 
     /// An answer that is available at once.
@@ -70,13 +70,13 @@ impl<T, E: From<Error>> Future for Pending<T, E> {
 }
 
 /// The sending side of a [`Pending`], owned by the writer's job.
-pub(crate) struct Answer<T, E: From<Error>> {
+pub(crate) struct PendingSender<T, E: From<Error>> {
     sender: Option<oneshot::Sender<Result<T, E>>>,
     begun: bool,
-    shared: Arc<Shared>,
+    shared: Arc<PublishedState>,
 }
 
-impl<T, E: From<Error>> Answer<T, E> {
+impl<T, E: From<Error>> PendingSender<T, E> {
     /// Marks that the change may be part of a commit from now on.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
@@ -94,7 +94,7 @@ impl<T, E: From<Error>> Answer<T, E> {
     }
 }
 
-impl<T, E: From<Error>> Drop for Answer<T, E> {
+impl<T, E: From<Error>> Drop for PendingSender<T, E> {
     /// The writer ended while this change was in its commit, or before it took the change.
     fn drop(&mut self) {
         let error = if self.begun { Error::WriteFailed } else { self.shared.refusal() };

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditEntry;
-use crate::changes::Draft;
+use crate::changes::WriteBatch;
 use crate::error::{Error, QueueFull};
-use crate::pending::Place;
+use crate::pending::QueuePermit;
 use crate::usage::UsageRow;
 
 /// Largest number of waiting mutations. Further callers wait for a permit. Each mutation may hold a
@@ -35,12 +35,12 @@ const GATHER_DELAY: Duration = Duration::from_millis(1);
 
 /// A mutation: changes the write batch or refuses, and returns the function that answers its caller
 /// after the commit.
-pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
+pub(crate) type Mutation = Box<dyn FnOnce(&mut WriteBatch) -> Settle + Send>;
 /// Answers the caller: `true` after the commit became durable, `false` after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
 /// A usage row that was handed over.
-pub(crate) struct Settled {
+pub(crate) struct SettledUsage {
     pub(crate) row: UsageRow,
     /// Whether an intent of the request may be in the store. It is deleted together with the commit
     /// of the row.
@@ -50,52 +50,52 @@ pub(crate) struct Settled {
 /// Everything that is committed without a waiting caller: usage rows and audit entries of releases.
 #[derive(Default)]
 pub(crate) struct Rows {
-    pub(crate) usage: Vec<Settled>,
+    pub(crate) usage: Vec<SettledUsage>,
     pub(crate) audit: Vec<AuditEntry>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    jobs: VecDeque<(Place, Job)>,
-    usage: Vec<Settled>,
+struct WaitingMutation {
+    jobs: VecDeque<(QueuePermit, Mutation)>,
+    usage: Vec<SettledUsage>,
     audit: Vec<AuditEntry>,
     /// The writer stops waiting for more when this many mutations are queued.
     wanted: usize,
     closed: bool,
 }
 
-impl Waiting {
+impl WaitingMutation {
     fn rows(&self) -> usize {
         self.usage.len() + self.audit.len()
     }
 }
 
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(crate) struct WriteQueue {
+    waiting: Mutex<WaitingMutation>,
     arrived: Condvar,
     places: Arc<Semaphore>,
     /// Number of waiting usage rows, readable without the lock.
     usage_rows: AtomicUsize,
 }
 
-impl Default for Queue {
-    fn default() -> Queue {
+impl Default for WriteQueue {
+    fn default() -> WriteQueue {
         let places = Arc::new(Semaphore::new(JOBS_MAX));
         let usage_rows = AtomicUsize::new(0);
-        Queue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
+        WriteQueue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
     }
 }
 
-impl Queue {
+impl WriteQueue {
     /// Waits for a permit, first come first served.
-    pub(crate) async fn place(&self) -> Result<Place, Error> {
+    pub(crate) async fn place(&self) -> Result<QueuePermit, Error> {
         let permit = Arc::clone(&self.places).acquire_owned().await;
-        permit.map(Place::new).map_err(|_| Error::Closed)
+        permit.map(QueuePermit::new).map_err(|_| Error::Closed)
     }
 
     /// Adds a mutation. If the queue is closed, the job is dropped, which answers its caller with
     /// an error.
-    pub(crate) fn push(&self, place: Place, job: Job) {
+    pub(crate) fn push(&self, place: QueuePermit, job: Mutation) {
         let mut waiting = self.lock();
         if waiting.closed {
             drop(waiting);
@@ -117,7 +117,7 @@ impl Queue {
 
     /// Adds a usage row without waiting, even beyond the limit: the request is over, and the number
     /// of rows is limited by [`Queue::has_room`] where requests begin.
-    pub(crate) fn push_usage(&self, settled: Settled) -> Result<(), QueueFull> {
+    pub(crate) fn push_usage(&self, settled: SettledUsage) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.closed {
             return Err(QueueFull);
@@ -141,7 +141,7 @@ impl Queue {
 
     /// Wakes the writer for the first row and when enough rows wait; in between it sleeps, to
     /// collect rows.
-    fn announce(&self, waiting: MutexGuard<'_, Waiting>) {
+    fn announce(&self, waiting: MutexGuard<'_, WaitingMutation>) {
         let rows = waiting.rows();
         drop(waiting);
         if rows == 1 || rows == ENOUGH {
@@ -153,14 +153,15 @@ impl Queue {
     /// once the queue is closed and empty. Must be called by the writer only.
     pub(crate) fn wait(&self, wanted: usize) -> bool {
         let nothing =
-            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
+            |waiting: &mut WaitingMutation| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let few =
-            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed;
+        let few = |waiting: &mut WaitingMutation| {
+            waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed
+        };
         let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.wanted = wanted;
-        let gathers = |waiting: &mut Waiting| {
+        let gathers = |waiting: &mut WaitingMutation| {
             !waiting.jobs.is_empty() && waiting.jobs.len() < waiting.wanted && !waiting.closed
         };
         let waited = self.arrived.wait_timeout_while(waiting, GATHER_DELAY, gathers);
@@ -169,7 +170,7 @@ impl Queue {
     }
 
     /// The oldest waiting mutation. Its permit is released.
-    pub(crate) fn take_job(&self) -> Option<Job> {
+    pub(crate) fn take_job(&self) -> Option<Mutation> {
         self.lock().jobs.pop_front().map(|(_, job)| job)
     }
 
@@ -206,7 +207,7 @@ impl Queue {
         (waiting.jobs.len(), waiting.usage.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingMutation> {
         // A panic in another thread cannot leave the queue half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,24 +15,24 @@ use crate::token::KeyId;
 /// Which interns of its workspace a member may see. Read at each request, never cached in a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MemberRole {
     /// Sees every intern of the workspace.
     Admin,
     /// Sees the interns it created.
     Member,
 }
 
-impl Role {
+impl MemberRole {
     /// The word used in commands and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Role::Admin => "admin",
-            Role::Member => "member",
+            MemberRole::Admin => "admin",
+            MemberRole::Member => "member",
         }
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for MemberRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -43,13 +43,13 @@ impl fmt::Display for Role {
 #[error("a role is `admin` or `member`")]
 pub struct RoleError;
 
-impl FromStr for Role {
+impl FromStr for MemberRole {
     type Err = RoleError;
 
-    fn from_str(text: &str) -> Result<Role, RoleError> {
+    fn from_str(text: &str) -> Result<MemberRole, RoleError> {
         match text {
-            "admin" => Ok(Role::Admin),
-            "member" => Ok(Role::Member),
+            "admin" => Ok(MemberRole::Admin),
+            "member" => Ok(MemberRole::Member),
             _ => Err(RoleError),
         }
     }
@@ -131,7 +131,7 @@ pub struct Member {
     /// The one workspace it belongs to.
     pub workspace: WorkspaceId,
     /// Which interns it may see.
-    pub role: Role,
+    pub role: MemberRole,
     /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,
 }

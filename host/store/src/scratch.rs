@@ -18,14 +18,14 @@ use crate::spend::SpendLimits;
 use crate::store::{IssuedKey, OpenOptions, Store};
 use crate::vault::{Hosts, NewSecret, SecretMetadata, SecretValue, VaultId};
 
-pub(crate) struct Scratch {
+pub(crate) struct ScratchDirectory {
     folder: TempDir,
     pub(crate) clock: Clock,
 }
 
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
-        Scratch { folder: tempfile::tempdir().unwrap(), clock: Clock::manual() }
+impl ScratchDirectory {
+    pub(crate) fn new() -> ScratchDirectory {
+        ScratchDirectory { folder: tempfile::tempdir().unwrap(), clock: Clock::manual() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

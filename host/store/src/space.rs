@@ -23,12 +23,12 @@ const NEED_BYTES: u64 = 32 * 1024 * 1024;
 const BLOCK_BYTES: u64 = 512;
 
 /// The disk that holds the store.
-pub(crate) struct Space {
+pub(crate) struct DiskSpace {
     dir: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
 }
 
-struct State {
+struct DiskState {
     /// Below this the disk counts as short of space. With 0 it never does, and no reserve is made.
     free_bytes_min: u64,
     is_short: bool,
@@ -38,11 +38,11 @@ struct State {
     is_told: bool,
 }
 
-impl Space {
-    pub(crate) fn new(dir: &Path) -> Space {
+impl DiskSpace {
+    pub(crate) fn new(dir: &Path) -> DiskSpace {
         let has_reserve = is_reserve(&reserve(dir));
-        let state = State { free_bytes_min: 0, is_short: false, has_reserve, is_told: false };
-        Space { dir: dir.to_owned(), state: Mutex::new(state) }
+        let state = DiskState { free_bytes_min: 0, is_short: false, has_reserve, is_told: false };
+        DiskSpace { dir: dir.to_owned(), state: Mutex::new(state) }
     }
 
     /// Sets the threshold and checks the disk.
@@ -71,7 +71,7 @@ impl Space {
     }
 }
 
-impl State {
+impl DiskState {
     fn update(&mut self, free: u64, dir: &Path) {
         let is_short = free < self.free_bytes_min;
         if is_short != self.is_short {

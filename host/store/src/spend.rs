@@ -18,7 +18,7 @@ const FIRST_WEEKDAY: u32 = 3;
 /// A span of time that spend is limited and reported by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Window {
+pub enum SpendWindow {
     /// A day in UTC.
     Day,
     /// A week in UTC, Monday to Sunday.
@@ -29,27 +29,28 @@ pub enum Window {
     Total,
 }
 
-impl Window {
+impl SpendWindow {
     /// All windows, the shortest first.
-    pub const ALL: [Window; 4] = [Window::Day, Window::Week, Window::Month, Window::Total];
+    pub const ALL: [SpendWindow; 4] =
+        [SpendWindow::Day, SpendWindow::Week, SpendWindow::Month, SpendWindow::Total];
 
     /// The word used in commands, JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Window::Day => "day",
-            Window::Week => "week",
-            Window::Month => "month",
-            Window::Total => "total",
+            SpendWindow::Day => "day",
+            SpendWindow::Week => "week",
+            SpendWindow::Month => "month",
+            SpendWindow::Total => "total",
         }
     }
 
     /// The first day of the window that contains this day.
     fn first_day(self, day: u32) -> u32 {
         match self {
-            Window::Day => day,
-            Window::Week => day.saturating_sub(day.saturating_add(FIRST_WEEKDAY) % 7),
-            Window::Month => day.saturating_sub(date(day).day().unsigned_abs().into()).saturating_add(1),
-            Window::Total => 0,
+            SpendWindow::Day => day,
+            SpendWindow::Week => day.saturating_sub(day.saturating_add(FIRST_WEEKDAY) % 7),
+            SpendWindow::Month => day.saturating_sub(date(day).day().unsigned_abs().into()).saturating_add(1),
+            SpendWindow::Total => 0,
         }
     }
 
@@ -57,16 +58,16 @@ impl Window {
     pub fn resets_at_ms(self, now_ms: u64) -> Option<u64> {
         let first = self.first_day(day_of(now_ms));
         let days = match self {
-            Window::Day => 1,
-            Window::Week => 7,
-            Window::Month => u32::from(date(first).days_in_month().unsigned_abs()),
-            Window::Total => return None,
+            SpendWindow::Day => 1,
+            SpendWindow::Week => 7,
+            SpendWindow::Month => u32::from(date(first).days_in_month().unsigned_abs()),
+            SpendWindow::Total => return None,
         };
         Some(u64::from(first.saturating_add(days)).saturating_mul(DAY_MS))
     }
 }
 
-impl fmt::Display for Window {
+impl fmt::Display for SpendWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -143,23 +144,23 @@ pub struct SpendLimits {
 
 impl SpendLimits {
     /// The limit of a window.
-    pub fn of(&self, window: Window) -> Option<u64> {
+    pub fn of(&self, window: SpendWindow) -> Option<u64> {
         match window {
-            Window::Day => self.day_pico,
-            Window::Week => self.week_pico,
-            Window::Month => self.month_pico,
-            Window::Total => self.total_pico,
+            SpendWindow::Day => self.day_pico,
+            SpendWindow::Week => self.week_pico,
+            SpendWindow::Month => self.month_pico,
+            SpendWindow::Total => self.total_pico,
         }
     }
 
     /// The same limits with another one for this window.
     #[must_use]
-    pub fn with(mut self, window: Window, pico: Option<u64>) -> SpendLimits {
+    pub fn with(mut self, window: SpendWindow, pico: Option<u64>) -> SpendLimits {
         match window {
-            Window::Day => self.day_pico = pico,
-            Window::Week => self.week_pico = pico,
-            Window::Month => self.month_pico = pico,
-            Window::Total => self.total_pico = pico,
+            SpendWindow::Day => self.day_pico = pico,
+            SpendWindow::Week => self.week_pico = pico,
+            SpendWindow::Month => self.month_pico = pico,
+            SpendWindow::Total => self.total_pico = pico,
         }
         self
     }
@@ -185,12 +186,12 @@ pub struct WindowSpend {
 
 impl WindowSpend {
     /// Spend in one window, pico-dollars.
-    pub fn of(&self, window: Window) -> u64 {
+    pub fn of(&self, window: SpendWindow) -> u64 {
         match window {
-            Window::Day => self.day_pico,
-            Window::Week => self.week_pico,
-            Window::Month => self.month_pico,
-            Window::Total => self.total_pico,
+            SpendWindow::Day => self.day_pico,
+            SpendWindow::Week => self.week_pico,
+            SpendWindow::Month => self.month_pico,
+            SpendWindow::Total => self.total_pico,
         }
     }
 }
@@ -237,8 +238,8 @@ impl Spent {
         let day = day_of(at_ms);
         self.total = self.total.saturating_add(pico);
         self.day.add(day, pico);
-        self.week.add(Window::Week.first_day(day), pico);
-        self.month.add(Window::Month.first_day(day), pico);
+        self.week.add(SpendWindow::Week.first_day(day), pico);
+        self.month.add(SpendWindow::Month.first_day(day), pico);
     }
 
     /// Spend of all time, pico-dollars.
@@ -251,8 +252,8 @@ impl Spent {
         let day = day_of(now_ms);
         WindowSpend {
             day_pico: self.day.at(day),
-            week_pico: self.week.at(Window::Week.first_day(day)),
-            month_pico: self.month.at(Window::Month.first_day(day)),
+            week_pico: self.week.at(SpendWindow::Week.first_day(day)),
+            month_pico: self.month.at(SpendWindow::Month.first_day(day)),
             total_pico: self.total,
         }
     }

@@ -25,25 +25,25 @@ use crate::anchor::Anchor;
 use crate::audit::Actor;
 use crate::authentication::{self, AuthenticationError, Principal};
 use crate::changes::{
-    Draft, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted,
+    MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
 };
 use crate::clock::Clock;
-use crate::commit::{Shared, Writer};
+use crate::commit::{CommitWriter, PublishedState};
 use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::ledger::Ledger;
 use crate::lock::DirectoryLock;
-use crate::open::{self, Opened, Sources};
-use crate::pending::{self, Pending, Place};
-use crate::queue::{Queue, Settle};
-use crate::records::{Intern, Member, Role, Workspace};
+use crate::open::{self, OpenedStore, Sources};
+use crate::pending::{self, Pending, QueuePermit};
+use crate::queue::{Settle, WriteQueue};
+use crate::records::{Intern, Member, MemberRole, Workspace};
 use crate::root_key::RootKeySource;
 use crate::rows::Header;
 use crate::seal::StoreKeys;
-use crate::space::Space;
-use crate::vault::{Access, Damage, Quotas, VaultQuota};
+use crate::space::DiskSpace;
+use crate::vault::{Damage, Quotas, VaultQuota, VaultReader};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
 pub use key_records::{RecoveryKey, RootRotation};
@@ -82,8 +82,8 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     keys: Arc<StoreKeys>,
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+    queue: Arc<WriteQueue>,
+    shared: Arc<PublishedState>,
     ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
@@ -97,14 +97,14 @@ struct Inner {
     journal_cut: bool,
     damage: Arc<Damage>,
     quotas: Arc<Quotas>,
-    space: Arc<Space>,
-    held: Mutex<Option<Held>>,
+    space: Arc<DiskSpace>,
+    held: Mutex<Option<OpenParts>>,
 }
 
 /// What [`Store::close`] releases.
-struct Held {
+struct OpenParts {
     writer: JoinHandle<()>,
-    access: Access,
+    access: VaultReader,
     lock: DirectoryLock,
 }
 
@@ -132,18 +132,18 @@ impl Store {
         Ok(store)
     }
 
-    fn start(lock: DirectoryLock, opened: Opened, options: OpenOptions) -> Result<Store, OpenError> {
+    fn start(lock: DirectoryLock, opened: OpenedStore, options: OpenOptions) -> Result<Store, OpenError> {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
         let anchor_file = open::anchor_file(lock.dir());
-        let Opened { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
+        let OpenedStore { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
         let (damage, quotas) = (Arc::clone(&access.damage), Arc::clone(&access.quotas));
-        let queue = Arc::new(Queue::default());
-        let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
+        let queue = Arc::new(WriteQueue::default());
+        let shared = Arc::new(PublishedState::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
-        let space = Arc::new(Space::new(lock.dir()));
-        let writer = Writer {
+        let space = Arc::new(DiskSpace::new(lock.dir()));
+        let writer = CommitWriter {
             access: access.clone(),
             anchor,
             tip,
@@ -156,7 +156,7 @@ impl Store {
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
-        let held = Mutex::new(Some(Held { writer, access, lock }));
+        let held = Mutex::new(Some(OpenParts { writer, access, lock }));
         let store = Store(Arc::new(Inner {
             keys,
             queue,
@@ -237,7 +237,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
-    pub fn set_member_role(&self, actor: Actor, id: MemberId, role: Role) -> Result<Member, Error> {
+    pub fn set_member_role(&self, actor: Actor, id: MemberId, role: MemberRole) -> Result<Member, Error> {
         self.submit(move |draft| draft.set_member_role(actor, id, role))
     }
 
@@ -302,7 +302,7 @@ impl Store {
         self.access().map(|access| access.database)
     }
 
-    fn access(&self) -> Result<Access, Error> {
+    fn access(&self) -> Result<VaultReader, Error> {
         let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
     }
@@ -312,7 +312,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotWritable`] and [`Error::Closed`].
-    pub async fn place(&self) -> Result<Place, Error> {
+    pub async fn place(&self) -> Result<QueuePermit, Error> {
         self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
     }
 
@@ -321,18 +321,18 @@ impl Store {
     /// # Errors
     /// [`Error::Busy`] when no permit was free in time; [`Error::NotWritable`] and
     /// [`Error::Closed`].
-    pub fn place_within(&self, patience: Duration) -> Result<Place, Error> {
+    pub fn place_within(&self, patience: Duration) -> Result<QueuePermit, Error> {
         pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
     }
 
     /// Hands a mutation to the writer.
     fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
-        place: Place,
-        change: impl FnOnce(&mut Draft) -> Result<T, E> + Send + 'static,
+        place: QueuePermit,
+        change: impl FnOnce(&mut WriteBatch) -> Result<T, E> + Send + 'static,
     ) -> Pending<T, E> {
         let (mut answer, pending) = Pending::new(Arc::clone(&self.0.shared));
-        let job = move |draft: &mut Draft| -> Settle {
+        let job = move |draft: &mut WriteBatch| -> Settle {
             answer.begin();
             let result = change(draft);
             Box::new(move |durable| answer.send(settled(result, durable)))
@@ -344,7 +344,7 @@ impl Store {
     /// Runs a mutation on the writer's thread and waits until it is durable.
     fn submit<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
+        change: impl FnOnce(&mut WriteBatch) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let place = self.place_within(QUEUE_PATIENCE)?;
         self.enqueue(place, change).wait(COMMIT_PATIENCE)
@@ -354,7 +354,7 @@ impl Store {
     #[cfg(test)]
     fn open_with_anchor(lock: DirectoryLock, options: OpenOptions, anchor: Anchor) -> Store {
         let opened = open_in(&lock, &options).unwrap();
-        Store::start(lock, Opened { anchor, ..opened }, options).unwrap()
+        Store::start(lock, OpenedStore { anchor, ..opened }, options).unwrap()
     }
 }
 
@@ -364,7 +364,7 @@ fn implied_key(lock: &DirectoryLock, source: &RootKeySource) -> Option<PathBuf> 
     (*source == RootKeySource::File(implied.clone())).then_some(implied)
 }
 
-fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenError> {
+fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<OpenedStore, OpenError> {
     sources(lock, options, |sources| open::open(lock.dir(), sources, options.accept_rollback, &options.clock))
 }
 
@@ -390,7 +390,7 @@ impl Inner {
     fn close(&self) {
         self.queue.close();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Held { writer, access, lock }) = held else { return };
+        let Some(OpenParts { writer, access, lock }) = held else { return };
         if writer.join().is_err() {
             tracing::error!("the store's writer panicked");
         }

@@ -23,10 +23,10 @@ use std::str::FromStr;
 use crate::hex;
 use crate::ids::{IdError, InternId, WorkspaceId};
 
-pub(crate) use access::{Access, View};
+pub(crate) use access::{VaultReader, VaultSnapshot};
 pub(crate) use damage::Damage;
 pub use damage::{VaultFinding, VaultPart};
-pub(crate) use head::Head;
+pub(crate) use head::VaultHead;
 pub use host_name::{HostName, HostNameError, Hosts, HostsError};
 pub(crate) use keys::{NONCE_BYTES, Nonce, SEALED_BYTES, VaultKeys};
 pub use quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota};
@@ -181,7 +181,7 @@ pub struct EffectiveSecret {
 
 /// A part of a listing in the byte order of names.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Page<T> {
+pub struct SecretPage<T> {
     /// The entries.
     pub entries: Vec<T>,
     /// Whether more entries follow.

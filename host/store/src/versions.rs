@@ -50,17 +50,17 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::scratch::{Scratch, create_workspace};
+    use crate::scratch::{ScratchDirectory, create_workspace};
 
     /// The file lists of all keyspaces, and the files `current` that select one of them.
-    fn lists(scratch: &Scratch) -> Vec<PathBuf> {
+    fn lists(scratch: &ScratchDirectory) -> Vec<PathBuf> {
         let entries = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries(scratch.path("store/keyspaces")).flat_map(entries).filter(|path| path.is_file()).collect()
     }
 
     #[test]
     fn a_flipped_bit_in_a_list_of_files_is_reported_as_damage() {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         create_workspace(&scratch.open(), "w");
         // Opened a second time, so that one of the keyspaces has table files.
         drop(scratch.open());

@@ -85,12 +85,12 @@ impl<'a> Object<'a> {
 }
 
 fn object(value: &RawValue) -> Result<Object<'_>, Reason> {
-    serde_json::Deserializer::from_str(value.get()).deserialize_map(Members).map_err(|_| Reason::JsonBody)
+    serde_json::Deserializer::from_str(value.get()).deserialize_map(JsonMembers).map_err(|_| Reason::JsonBody)
 }
 
-struct Members;
+struct JsonMembers;
 
-impl<'de> Visitor<'de> for Members {
+impl<'de> Visitor<'de> for JsonMembers {
     type Value = Object<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for Members {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some((Key(name), value)) = map.next_entry()? {
+        while let Some((JsonName(name), value)) = map.next_entry()? {
             members.push((name, value));
         }
         Ok(Object(members))
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for Members {
 
 /// A member's name, borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

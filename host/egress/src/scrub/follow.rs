@@ -15,12 +15,12 @@ pub(super) struct Follower {
     /// Indexes of the tracks that match at least a head at the end of the text so far.
     active: Vec<usize>,
     /// The matches in text order, without overlaps.
-    found: Vec<Found>,
+    found: Vec<Reflected>,
     reflected: u64,
 }
 
 /// A range of the text that one value, or several overlapping ones, occupied.
-pub(super) struct Found {
+pub(super) struct Reflected {
     /// Position of its first byte in the text.
     pub(super) start: u64,
     /// Position after its last byte.
@@ -54,7 +54,7 @@ impl Follower {
         !self.found.is_empty()
     }
 
-    pub(super) fn found_mut(&mut self) -> impl Iterator<Item = &mut Found> {
+    pub(super) fn found_mut(&mut self) -> impl Iterator<Item = &mut Reflected> {
         self.found.iter_mut()
     }
 
@@ -138,7 +138,7 @@ impl Follower {
         self.reflected |= 1 << needle;
         // Merge with earlier matches that overlap. The merged match is labelled with the value that
         // starts first.
-        let mut new = Found { start, end, needle, needle_end: end, is_labelled: false };
+        let mut new = Reflected { start, end, needle, needle_end: end, is_labelled: false };
         while let Some(last) = self.found.pop_if(|last| last.end > start) {
             if (last.start, std::cmp::Reverse(last.needle_end), last.needle)
                 <= (new.start, std::cmp::Reverse(new.needle_end), new.needle)

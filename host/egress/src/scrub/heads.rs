@@ -17,7 +17,7 @@ const LEAP_PLACES: usize = 4;
 
 /// The first bytes of one spelling of one value.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct SpellingHead {
     /// As a big-endian number, so that numeric order is byte order.
     pub(super) bytes: u64,
     /// Index of the value.
@@ -25,7 +25,7 @@ pub(super) struct Head {
     pub(super) spelling: Spelling,
 }
 
-impl Zeroize for Head {
+impl Zeroize for SpellingHead {
     fn zeroize(&mut self) {
         self.bytes.zeroize();
     }
@@ -34,14 +34,14 @@ impl Zeroize for Head {
 /// All heads of a set of values.
 pub(super) struct Heads {
     /// Sorted by their bytes.
-    sorted: Zeroizing<Vec<Head>>,
+    sorted: Zeroizing<Vec<SpellingHead>>,
     shifts: Shifts,
     /// A set of 256 bits: the first bytes of all heads.
     first_bytes: [u64; 4],
 }
 
 impl Heads {
-    pub(super) fn new(mut heads: Zeroizing<Vec<Head>>) -> Self {
+    pub(super) fn new(mut heads: Zeroizing<Vec<SpellingHead>>) -> Self {
         heads.sort_unstable_by_key(|head| head.bytes);
         let mut first_bytes = [0; 4];
         for head in heads.iter() {
@@ -83,7 +83,7 @@ impl Heads {
     }
 
     /// The heads that are equal to this window, with their numbers.
-    pub(super) fn all(&self, window: u64) -> impl Iterator<Item = (usize, &Head)> {
+    pub(super) fn all(&self, window: u64) -> impl Iterator<Item = (usize, &SpellingHead)> {
         let from = self.sorted.partition_point(|head| head.bytes < window);
         self.sorted.iter().enumerate().skip(from).take_while(move |(_, head)| head.bytes == window)
     }
@@ -123,7 +123,7 @@ pub(super) fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
 struct Shifts([u8; SHIFTS]);
 
 impl Shifts {
-    fn new(heads: &[Head]) -> Self {
+    fn new(heads: &[SpellingHead]) -> Self {
         let mut shifts = Self([SHIFT_MAX as u8; SHIFTS]);
         for head in heads {
             for distance in 0..SHIFT_MAX as u8 {

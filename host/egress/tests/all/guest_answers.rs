@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use cofferdam_egress::{Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Slot};
+use cofferdam_egress::{Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, SecretPlacement};
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::{
@@ -40,7 +40,7 @@ impl Script {
     }
 
     async fn fetch(&self, request: GuestRequest) -> Result<GuestReply, Error> {
-        let slot = Slot::header("x-access", "", "").unwrap();
+        let slot = SecretPlacement::header("x-access", "", "").unwrap();
         self.egress.fetch(request, vec![self.vault.injection(slot, NAME, VALUE, "localhost")]).await
     }
 
@@ -68,8 +68,18 @@ async fn echoed_request_comes_back_without_the_secret() {
     let scene = Scene::new(echo).await;
     let injections = vec![
         scene.bearer(),
-        scene.vault.injection(Slot::query("k").unwrap(), "other_key", "q/+ \"secret\"", "api.test"),
-        scene.vault.injection(Slot::json("/k").unwrap(), "third_key", "json\"\\/secret", "api.test"),
+        scene.vault.injection(
+            SecretPlacement::query("k").unwrap(),
+            "other_key",
+            "q/+ \"secret\"",
+            "api.test",
+        ),
+        scene.vault.injection(
+            SecretPlacement::json("/k").unwrap(),
+            "third_key",
+            "json\"\\/secret",
+            "api.test",
+        ),
     ];
     let request =
         GuestRequest { method: "POST".to_owned(), body: Bytes::from_static(b"{}"), ..scene.get("/e") };
@@ -120,7 +130,7 @@ fn encoded(request: &Request<Bytes>) -> Response<Full<Bytes>> {
 #[tokio::test]
 async fn value_is_found_in_every_encoding() {
     let scene = Scene::new(encoded).await;
-    let slot = || Slot::header("x-access", "", "").unwrap();
+    let slot = || SecretPlacement::header("x-access", "", "").unwrap();
     for way in [
         "raw",
         "json",
@@ -170,7 +180,7 @@ async fn values_in_headers_are_replaced_and_session_headers_removed() {
             .unwrap()
     }
     let scene = Scene::new(heads).await;
-    let injection = scene.with(Slot::header("x-access", "", "").unwrap(), VALUE);
+    let injection = scene.with(SecretPlacement::header("x-access", "", "").unwrap(), VALUE);
     let reply = scene.fetch(scene.get("/"), vec![injection]).await.unwrap();
     assert_eq!(header(&reply, "x-plain"), Some("a [secret:github_token] b"));
     assert_eq!(header(&reply, "location"), Some("https://api.test/?t=[secret:github_token]"));
@@ -216,7 +226,8 @@ async fn complete_events_are_not_delayed() {
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
     let vault = Vault::new();
-    let injection = vault.injection(Slot::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
+    let injection =
+        vault.injection(SecretPlacement::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
     let (seen, mut wait) = tokio::sync::mpsc::channel::<()>(1);
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -317,7 +328,7 @@ async fn bodies_are_bounded_with_their_labels() {
     let shorter = GuestRequest { limits: limits(1699), ..script.request() };
     assert_eq!(script.fetch(shorter).await.unwrap().body.collect().await.err(), Some(Error::TooLarge));
     // Each of the hundred values is replaced by a longer label.
-    let slot = Slot::header("x-access", "", "").unwrap();
+    let slot = SecretPlacement::header("x-access", "", "").unwrap();
     let injection = script.vault.injection(slot, NAME, "0123456789abcdef", "localhost");
     let mut reply = script.egress.fetch(longest, vec![injection]).await.unwrap();
     assert_eq!(reply.body.collect().await.err(), Some(Error::TooLarge));
@@ -349,7 +360,8 @@ async fn dropped_request_closes_its_connection() {
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
     let vault = Vault::new();
-    let injection = vault.injection(Slot::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
+    let injection =
+        vault.injection(SecretPlacement::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
     let (arrived, wait) = tokio::sync::oneshot::channel();
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_egress::{
-    EgressConfig, Error, Limits, Outgoing, Reason, Slot, Target, TargetError, Unreached, Untrusted,
+    EgressConfig, Error, ExchangeLimits, Outgoing, Reason, SecretPlacement, Target, TargetError, Unreached,
+    Untrusted,
 };
 use http::{Request, Response};
 
@@ -17,8 +18,8 @@ use crate::kit::{
     vault::Vault,
 };
 
-fn bearer() -> Slot {
-    Slot::header("authorization", "Bearer ", "").unwrap()
+fn bearer() -> SecretPlacement {
+    SecretPlacement::header("authorization", "Bearer ", "").unwrap()
 }
 
 #[tokio::test]
@@ -150,8 +151,10 @@ async fn connections_are_shared_neither_between_hosts_nor_with_providers() {
         assert_eq!(server.connections(), connections, "{name}");
     }
     let origin = crate::kit::origin(&format!("https://api.test:{port}/v1"));
-    let reply =
-        egress.send(Outgoing { limits: Limits::default(), ..crate::kit::request(&origin) }).await.unwrap();
+    let reply = egress
+        .send(Outgoing { limits: ExchangeLimits::default(), ..crate::kit::request(&origin) })
+        .await
+        .unwrap();
     assert_eq!(reply.status, 200);
     assert_eq!(server.connections(), 3);
 }

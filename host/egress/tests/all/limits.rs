@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cofferdam_egress::{Error, Limits, Outgoing, Reply, ReplyBody, Unreached};
+use cofferdam_egress::{Error, ExchangeLimits, Outgoing, Reply, ReplyBody, Unreached};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -14,7 +14,7 @@ use crate::kit::{LIMITS, PATIENCE, Server, config, egress, ok, origin, read_head
 /// Short enough to wait for, long enough for a loopback exchange on a busy machine.
 const SHORT: Duration = Duration::from_millis(200);
 
-async fn send(server: &Server, limits: Limits) -> Result<Reply, Error> {
+async fn send(server: &Server, limits: ExchangeLimits) -> Result<Reply, Error> {
     let origin = origin(&server.url());
     egress(&config()).send(Outgoing { limits, ..request(&origin) }).await
 }
@@ -75,7 +75,7 @@ async fn connection_cut_inside_the_body_is_broken() {
 #[tokio::test]
 async fn silence_before_the_head_times_out() {
     let server = Server::script(|stream| say_and_stay(stream, b"")).await;
-    let error = send(&server, Limits { head: SHORT, ..LIMITS }).await.unwrap_err();
+    let error = send(&server, ExchangeLimits { head: SHORT, ..LIMITS }).await.unwrap_err();
     assert_eq!(error, Error::TimedOut);
     assert!(!error.is_connect(), "the server may have the request");
 }
@@ -85,7 +85,7 @@ async fn silence_inside_the_body_times_out() {
     let server =
         Server::script(|stream| say_and_stay(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort"))
             .await;
-    let mut body = send(&server, Limits { idle: SHORT, ..LIMITS }).await.unwrap().body;
+    let mut body = send(&server, ExchangeLimits { idle: SHORT, ..LIMITS }).await.unwrap().body;
     assert_eq!(body.chunk().await.unwrap().unwrap(), "short");
     assert_eq!(body.chunk().await, Err(Error::TimedOut));
     assert_eq!(body.chunk().await, Err(Error::TimedOut));
@@ -110,7 +110,7 @@ async fn drip(mut stream: TcpStream) {
 #[tokio::test]
 async fn idle_time_restarts_with_every_chunk() {
     let server = Server::script(drip).await;
-    let body = send(&server, Limits { idle: PATIENT, ..LIMITS }).await.unwrap().body;
+    let body = send(&server, ExchangeLimits { idle: PATIENT, ..LIMITS }).await.unwrap().body;
     assert_eq!(body.collect(6).await.unwrap(), "......");
 }
 
@@ -136,7 +136,7 @@ async fn long_answers_are_too_large() {
     })
     .await;
     for server in [announced, streamed] {
-        let mut body = send(&server, Limits { body_bytes_max: 8, ..LIMITS }).await.unwrap().body;
+        let mut body = send(&server, ExchangeLimits { body_bytes_max: 8, ..LIMITS }).await.unwrap().body;
         assert_eq!(body.chunk().await, Err(Error::TooLarge));
         assert_eq!(body.chunk().await, Err(Error::TooLarge));
         assert_eq!(send(&server, LIMITS).await.unwrap().body.collect(8).await, Err(Error::TooLarge));
@@ -152,7 +152,7 @@ async fn answers_of_exactly_the_limit_pass() {
         )
     })
     .await;
-    let mut body = send(&server, Limits { body_bytes_max: 8, ..LIMITS }).await.unwrap().body;
+    let mut body = send(&server, ExchangeLimits { body_bytes_max: 8, ..LIMITS }).await.unwrap().body;
     let mut whole = Vec::new();
     while let Some(piece) = body.chunk().await.unwrap() {
         whole.extend_from_slice(&piece);

@@ -1,6 +1,6 @@
 //! Verification of certificates.
 
-use cofferdam_egress::{ConfigError, Egress, EgressConfig, Error, Outgoing, Unreached, Untrusted};
+use cofferdam_egress::{Egress, EgressConfig, EgressConfigError, Error, Outgoing, Unreached, Untrusted};
 use http::Version;
 
 use crate::kit::{
@@ -104,6 +104,6 @@ fn unusable_roots_are_reported_by_index() {
     for bad in [Vec::new(), b"not pem".to_vec(), key, noise, cut] {
         let roots = vec![good.clone(), bad];
         let error = Egress::new(EgressConfig { roots, ..config() }).err();
-        assert_eq!(error, Some(ConfigError::Root { index: 1 }));
+        assert_eq!(error, Some(EgressConfigError::Root { index: 1 }));
     }
 }

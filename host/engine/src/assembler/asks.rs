@@ -9,7 +9,7 @@ use std::sync::Arc;
 const DIGITS: usize = 12;
 
 /// A call whose arguments are still arriving.
-pub(super) struct Asking {
+pub(super) struct StreamedCall {
     key: u32,
     item: Arc<CallItem>,
     call_id: String,
@@ -21,7 +21,7 @@ impl Assembler {
     pub(super) fn start_asking(&mut self, start: CallStart, item: Arc<CallItem>) {
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
-        self.asking.push(Asking { key, item, call_id, function: name, arguments: String::new() });
+        self.asking.push(StreamedCall { key, item, call_id, function: name, arguments: String::new() });
     }
 
     /// Whether there is a call with this key that the client must approve and whose arguments are
@@ -51,8 +51,8 @@ impl Assembler {
         std::mem::take(&mut self.asking).into_iter().try_for_each(|asking| self.ask(asking))
     }
 
-    fn ask(&mut self, asking: Asking) -> Result<(), Malformed> {
-        let Asking { key, item, call_id, function, arguments } = asking;
+    fn ask(&mut self, asking: StreamedCall) -> Result<(), Malformed> {
+        let StreamedCall { key, item, call_id, function, arguments } = asking;
         let place = self.add_call(item, call_id, function, Some(key), arguments)?;
         self.end_arguments(place)
     }

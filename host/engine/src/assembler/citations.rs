@@ -5,7 +5,7 @@
 //! Positions count Unicode scalar values, because clients of OpenAI's Python library slice texts
 //! with them.
 
-use super::items::Part;
+use super::items::ContentPart;
 use super::{Assembler, PARTS_MAX};
 use serde_json::{Map, Value};
 use std::ops::Range;
@@ -17,7 +17,7 @@ const SEARCHED_BYTES_MAX: usize = 256 << 10;
 const LABEL_BYTES_MAX: usize = 512;
 
 /// A JSON object from a tool: an annotation that no text has received yet.
-pub(super) type Waiting = Map<String, Value>;
+pub(super) type WaitingCitation = Map<String, Value>;
 
 impl Assembler {
     /// Adds these JSON objects to the annotations of a following text. `url_citation`s are placed
@@ -25,7 +25,7 @@ impl Assembler {
     /// the limits, or cite a URL that is already waiting.
     pub fn annotate_next(&mut self, annotations: Vec<Vec<u8>>) {
         for annotation in annotations {
-            let Ok(waiting) = serde_json::from_slice::<Waiting>(&annotation) else { continue };
+            let Ok(waiting) = serde_json::from_slice::<WaitingCitation>(&annotation) else { continue };
             let known = cited(&waiting).is_some_and(|url| {
                 self.next_annotations.iter().any(|other| cited(other).is_some_and(|known| known == url))
             });
@@ -43,7 +43,8 @@ impl Assembler {
         if self.next_annotations.is_empty() {
             return;
         }
-        let Some(Part::Text { text, .. }) = self.items.get(index).and_then(|item| item.parts().get(part))
+        let Some(ContentPart::Text { text, .. }) =
+            self.items.get(index).and_then(|item| item.parts().get(part))
         else {
             return;
         };
@@ -76,7 +77,7 @@ impl Assembler {
 }
 
 /// The URL of a citation.
-fn cited(annotation: &Waiting) -> Option<&str> {
+fn cited(annotation: &WaitingCitation) -> Option<&str> {
     let is_citation = annotation.get("type").and_then(Value::as_str) == Some("url_citation");
     annotation.get("url").and_then(Value::as_str).filter(|url| is_citation && !url.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Calls of the client's own kinds of tools that were rendered as functions for the model. They are
 //! converted back into the items and events of the kind, once the arguments are complete.
 
-use super::items::{Body, Item, Status};
+use super::items::{ItemBody, ItemStatus, OutputItem};
 use super::json::{self, raw, string, value};
 use super::{Assembler, Malformed};
 use crate::request::{ClientKind, ClientTool, ToldTools};
@@ -202,20 +202,22 @@ impl Assembler {
         }
         let CallStart { key, call_id, .. } = start;
         let call = ClientCall { tool, call_id, arguments: String::new(), said: None };
-        self.add(Body::Client(Box::new(call)), Some(key))?;
+        self.add(ItemBody::Client(Box::new(call)), Some(key))?;
         Ok(None)
     }
 
     /// Ends a call: converts the arguments and writes the item with the events of its kind.
-    pub(super) fn close_client_call(&mut self, place: usize, status: Status) {
-        let Some(Body::Client(call)) = self.items.get_mut(place).map(|item| &mut item.body) else { return };
+    pub(super) fn close_client_call(&mut self, place: usize, status: ItemStatus) {
+        let Some(ItemBody::Client(call)) = self.items.get_mut(place).map(|item| &mut item.body) else {
+            return;
+        };
         let is_whole = call.complete();
         let (kind, said) = (call.tool.kind, call.said.clone().unwrap_or_default());
         if is_whole {
             self.client_events(place, kind, &said);
         }
         // A call whose arguments do not fit its kind must not be run by the client.
-        self.finish_item(place, if is_whole { status } else { Status::Incomplete });
+        self.finish_item(place, if is_whole { status } else { ItemStatus::Incomplete });
     }
 
     fn client_events(&mut self, place: usize, kind: ClientKind, said: &Map<String, Value>) {
@@ -261,7 +263,7 @@ impl Assembler {
         for (name, member, text) in
             [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
         {
-            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &Item| {
+            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &OutputItem| {
                 raw(out, ",\"command_index\":");
                 json::number(out, index as u64);
                 raw(out, ",\"");

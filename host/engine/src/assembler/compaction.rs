@@ -1,7 +1,7 @@
 //! The response to a compaction request: the model's text is the summary, and the client receives
 //! it only as one sealed item.
 
-use super::items::{Body, Status};
+use super::items::{ItemBody, ItemStatus};
 use super::{Assembler, Ended, Malformed};
 use cofferdam_runtime::wire::Event;
 use serde_json::json;
@@ -40,8 +40,8 @@ impl Assembler {
         let id = self.identity.item_id("cmp", self.items.len());
         let item = json!({ "type": "compaction", "id": id, "encrypted_content": sealed });
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        let index = self.add(Body::Opaque { id, json, is_client_call: false }, None)?;
-        self.finish_item(index, Status::Completed);
+        let index = self.add(ItemBody::Opaque { id, json, is_client_call: false }, None)?;
+        self.finish_item(index, ItemStatus::Completed);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum ItemStatus {
     InProgress,
     Completed,
     Incomplete,
@@ -18,7 +18,7 @@ pub(super) enum Status {
     Failed,
 }
 
-impl Status {
+impl ItemStatus {
     fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -31,7 +31,7 @@ impl Status {
 
 /// A content part of a message.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum ContentPart {
     Text {
         text: String,
         annotations: Vec<Vec<u8>>,
@@ -41,7 +41,7 @@ pub(super) enum Part {
     Refusal(String),
 }
 
-impl Part {
+impl ContentPart {
     pub(super) fn text() -> Self {
         Self::Text { text: String::new(), annotations: Vec::new(), logprobs: Vec::new() }
     }
@@ -98,10 +98,10 @@ const CLIENT_CALLS: [&str; 6] = [
 ];
 
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum ItemBody {
     Message {
         phase: Option<String>,
-        parts: Vec<Part>,
+        parts: Vec<ContentPart>,
     },
     Reasoning {
         summary: Vec<String>,
@@ -139,7 +139,7 @@ pub(super) enum Body {
     },
 }
 
-impl Body {
+impl ItemBody {
     pub(super) fn reasoning() -> Self {
         Self::Reasoning { summary: Vec::new(), text: None, seal: None }
     }
@@ -183,70 +183,75 @@ impl Body {
 
 /// One output item.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct OutputItem {
     pub(super) id: String,
     pub(super) key: Option<u32>,
-    pub(super) body: Body,
-    pub(super) status: Status,
+    pub(super) body: ItemBody,
+    pub(super) status: ItemStatus,
 }
 
-impl Item {
-    pub(super) fn parts(&self) -> &[Part] {
+impl OutputItem {
+    pub(super) fn parts(&self) -> &[ContentPart] {
         match &self.body {
-            Body::Message { parts, .. } => parts,
+            ItemBody::Message { parts, .. } => parts,
             _ => &[],
         }
     }
 
-    pub(super) fn part_mut(&mut self, part: usize) -> Option<&mut Part> {
+    pub(super) fn part_mut(&mut self, part: usize) -> Option<&mut ContentPart> {
         match &mut self.body {
-            Body::Message { parts, .. } => parts.get_mut(part),
+            ItemBody::Message { parts, .. } => parts.get_mut(part),
             _ => None,
         }
     }
 
     pub(super) fn summary_parts(&self) -> usize {
         match &self.body {
-            Body::Reasoning { summary, .. } => summary.len(),
+            ItemBody::Reasoning { summary, .. } => summary.len(),
             _ => 0,
         }
     }
 
     pub(super) fn summary(&self, part: usize) -> &str {
         match &self.body {
-            Body::Reasoning { summary, .. } => summary.get(part).map_or("", String::as_str),
+            ItemBody::Reasoning { summary, .. } => summary.get(part).map_or("", String::as_str),
             _ => "",
         }
     }
 
     pub(super) fn has_reasoning_text(&self) -> bool {
-        matches!(self.body, Body::Reasoning { text: Some(_), .. })
+        matches!(self.body, ItemBody::Reasoning { text: Some(_), .. })
     }
 
     pub(super) fn reasoning_text(&self) -> &str {
         match &self.body {
-            Body::Reasoning { text: Some(text), .. } => text,
+            ItemBody::Reasoning { text: Some(text), .. } => text,
             _ => "",
         }
     }
 
     pub(super) fn is_open_call(&self, key: u32) -> bool {
         self.key == Some(key)
-            && self.status == Status::InProgress
-            && matches!(self.body, Body::Call { .. } | Body::Client(_) | Body::Tool { ended: false, .. })
+            && self.status == ItemStatus::InProgress
+            && matches!(
+                self.body,
+                ItemBody::Call { .. } | ItemBody::Client(_) | ItemBody::Tool { ended: false, .. }
+            )
     }
 
     pub(super) fn is_open_image(&self, key: u32) -> bool {
-        self.key == Some(key) && self.status == Status::InProgress && matches!(self.body, Body::Image { .. })
+        self.key == Some(key)
+            && self.status == ItemStatus::InProgress
+            && matches!(self.body, ItemBody::Image { .. })
     }
 
     pub(super) fn is_custom(&self) -> bool {
-        matches!(self.body, Body::Call { custom: true, .. })
+        matches!(self.body, ItemBody::Call { custom: true, .. })
     }
 
     /// The members of the `.done` event of a call.
     pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
-        let Body::Call { custom, name, text, .. } = &self.body else { return };
+        let ItemBody::Call { custom, name, text, .. } = &self.body else { return };
         if *custom {
             raw(out, ",\"input\":");
             string(out, text);
@@ -260,8 +265,8 @@ impl Item {
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match &self.body {
-            Body::Opaque { json, .. } => out.extend_from_slice(json),
-            Body::Message { phase, parts } => {
+            ItemBody::Opaque { json, .. } => out.extend_from_slice(json),
+            ItemBody::Message { phase, parts } => {
                 self.head(out, "message");
                 raw(out, ",\"role\":\"assistant\"");
                 if let Some(phase) = phase {
@@ -272,7 +277,7 @@ impl Item {
                 list(out, parts, |out, part| part.write(out));
                 raw(out, "}");
             }
-            Body::Reasoning { summary, text, seal } => {
+            ItemBody::Reasoning { summary, text, seal } => {
                 self.head(out, "reasoning");
                 raw(out, ",\"summary\":");
                 list(out, summary, |out, text| write_summary_text(out, text));
@@ -286,7 +291,7 @@ impl Item {
                 }
                 raw(out, "}");
             }
-            Body::Call { custom, call_id, name, namespace, text } => {
+            ItemBody::Call { custom, call_id, name, namespace, text } => {
                 self.head(out, if *custom { "custom_tool_call" } else { "function_call" });
                 raw(out, ",\"call_id\":");
                 string(out, call_id);
@@ -300,8 +305,8 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
-            Body::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
-            Body::Tool { item, arguments, members, .. } => {
+            ItemBody::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
+            ItemBody::Tool { item, arguments, members, .. } => {
                 raw(out, "{\"type\":");
                 string(out, &item.item_type);
                 raw(out, ",\"id\":");
@@ -321,7 +326,7 @@ impl Item {
                 }
                 raw(out, "}");
             }
-            Body::Image { result } => {
+            ItemBody::Image { result } => {
                 self.head(out, "image_generation_call");
                 raw(out, ",\"result\":");
                 optional_string(out, result.as_deref());

@@ -1,17 +1,17 @@
 //! Events of a server tool's call that report the progress of the questions it asks models. The
 //! tool's manifest declares whether its calls have such events, and the word in their names.
 
-use super::items::Body;
+use super::items::ItemBody;
 use super::json::{number, raw, string};
 use super::{Assembler, Malformed};
-use crate::assembler::question_progress::{Note, Progress};
+use crate::assembler::question_progress::{Note, QuestionProgress};
 use serde_json::{Map, Value};
 
 impl Assembler {
     /// Writes an event about a question of the call at index `place`, if the call's tool has such
     /// events.
     fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
-        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
+        let Some(ItemBody::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
         let Some(word) = &item.questions else { return };
         let name = format!("response.{word}.{name}");
         self.item_event(&name, place, |out, _| members(out));
@@ -21,8 +21,8 @@ impl Assembler {
     ///
     /// # Errors
     /// [`Malformed`] when the answers of all questions exceed the limits of a response.
-    pub(crate) fn tell(&mut self, place: usize, progress: &Progress) -> Result<(), Malformed> {
-        let Progress { in_panel, model, note } = progress;
+    pub(crate) fn tell(&mut self, place: usize, progress: &QuestionProgress) -> Result<(), Malformed> {
+        let QuestionProgress { in_panel, model, note } = progress;
         if let Note::Answered { text, reasoning } = note {
             self.grow(text.len() + reasoning.len())?;
         }

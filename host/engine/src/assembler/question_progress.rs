@@ -4,7 +4,7 @@ use tokio::sync::mpsc::Sender;
 
 /// One step of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct QuestionProgress {
     /// Whether it is one of several questions that were asked together.
     pub(crate) in_panel: bool,
     /// The model as the question named it.
@@ -27,12 +27,12 @@ pub(crate) enum Note {
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) item: usize,
-    pub(crate) notes: Sender<(usize, Progress)>,
+    pub(crate) notes: Sender<(usize, QuestionProgress)>,
 }
 
 impl Reporter {
     /// Waits while the channel is full, so that a slow client slows the questions.
-    pub(crate) async fn tell(&self, progress: Progress) {
+    pub(crate) async fn tell(&self, progress: QuestionProgress) {
         // The receiver is gone when the client has left; then progress is of no use.
         self.notes.send((self.item, progress)).await.unwrap_or_default();
     }

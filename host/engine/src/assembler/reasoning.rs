@@ -1,18 +1,18 @@
 //! Reasoning items: plain text, summary parts in order, and the seal that ends them. A reasoning
 //! item always ends before any other item begins.
 
-use super::items::{self, Body, Item, Status};
+use super::items::{self, ItemBody, ItemStatus, OutputItem};
 use super::json::{self, raw, string};
 use super::{Assembler, Malformed, PARTS_MAX};
 use cofferdam_runtime::wire::{ReasoningSeal, SummaryDelta};
 
 impl Assembler {
     fn open_reasoning(&mut self) -> Result<usize, Malformed> {
-        self.close_message(Status::Completed);
+        self.close_message(ItemStatus::Completed);
         match self.open_reasoning {
             Some(index) => Ok(index),
             None => {
-                let index = self.add(Body::reasoning(), None)?;
+                let index = self.add(ItemBody::reasoning(), None)?;
                 self.open_reasoning = Some(index);
                 Ok(index)
             }
@@ -26,7 +26,7 @@ impl Assembler {
         self.grow(delta.len())?;
         let index = self.open_reasoning()?;
         let mut first = false;
-        if let Some(Body::Reasoning { text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+        if let Some(ItemBody::Reasoning { text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
             first = text.is_none();
             text.get_or_insert_default().push_str(delta);
         }
@@ -45,13 +45,13 @@ impl Assembler {
         }
         self.grow(delta.text.len())?;
         let index = self.open_reasoning()?;
-        let mut part = self.items.get(index).map_or(0, Item::summary_parts);
+        let mut part = self.items.get(index).map_or(0, OutputItem::summary_parts);
         // Parts arrive in order, so a higher number ends the open part and starts the next one.
         if part == 0 || delta.part as usize >= part {
             if part > 0 {
                 self.close_summary_part(index, part - 1);
             }
-            if let Some(Body::Reasoning { summary, .. }) =
+            if let Some(ItemBody::Reasoning { summary, .. }) =
                 self.items.get_mut(index).map(|item| &mut item.body)
             {
                 summary.push(String::new());
@@ -59,7 +59,8 @@ impl Assembler {
             part += 1;
             items::summary_part_event(self, "response.reasoning_summary_part.added", index, part - 1);
         }
-        if let Some(Body::Reasoning { summary, .. }) = self.items.get_mut(index).map(|item| &mut item.body)
+        if let Some(ItemBody::Reasoning { summary, .. }) =
+            self.items.get_mut(index).map(|item| &mut item.body)
             && let Some(last) = summary.last_mut()
         {
             last.push_str(&delta.text);
@@ -92,7 +93,7 @@ impl Assembler {
         }
         self.grow(seal.encrypted_content.as_ref().map_or(0, String::len))?;
         let index = self.open_reasoning()?;
-        if let Some(Body::Reasoning { seal: place, .. }) =
+        if let Some(ItemBody::Reasoning { seal: place, .. }) =
             self.items.get_mut(index).map(|item| &mut item.body)
         {
             *place = Some(seal);
@@ -103,11 +104,11 @@ impl Assembler {
 
     pub(super) fn close_reasoning(&mut self) {
         let Some(index) = self.open_reasoning.take() else { return };
-        let summary_parts = self.items.get(index).map_or(0, Item::summary_parts);
+        let summary_parts = self.items.get(index).map_or(0, OutputItem::summary_parts);
         if summary_parts > 0 {
             self.close_summary_part(index, summary_parts - 1);
         }
-        if self.items.get(index).is_some_and(Item::has_reasoning_text) {
+        if self.items.get(index).is_some_and(OutputItem::has_reasoning_text) {
             self.item_event("response.reasoning_text.done", index, |out, item| {
                 raw(out, ",\"content_index\":0,\"text\":");
                 string(out, item.reasoning_text());
@@ -117,6 +118,6 @@ impl Assembler {
                 items::write_reasoning_text(out, item.reasoning_text());
             });
         }
-        self.finish_item(index, Status::Completed);
+        self.finish_item(index, ItemStatus::Completed);
     }
 }

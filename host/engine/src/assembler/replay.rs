@@ -1,27 +1,28 @@
 //! Renders a finished response as a stream: its items in their order, each part in one delta. The
 //! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
 
-use super::items::{Body, Item, Status};
+use super::items::{ItemBody, ItemStatus, OutputItem};
 use super::json::{self, raw, string, value};
 use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-type Members = Map<String, Value>;
+type ResponseMembers = Map<String, Value>;
 
 /// A JSON response that is complete enough to end a stream.
-struct Finished {
-    members: Members,
+struct FinishedResponse {
+    members: ResponseMembers,
     terminal: &'static str,
 }
 
-impl Finished {
+impl FinishedResponse {
     /// # Errors
     /// [`Malformed`] when it is not an object with a final `status`, or its `output` is not an
     /// array of objects with a `type`.
     fn parse(response: &[u8]) -> Result<Self, Malformed> {
-        let members: Members = serde_json::from_slice(response).map_err(|_| Malformed::InvalidJson)?;
+        let members: ResponseMembers =
+            serde_json::from_slice(response).map_err(|_| Malformed::InvalidJson)?;
         let terminal = match text(&members, "status") {
             "completed" => "response.completed",
             "incomplete" => "response.incomplete",
@@ -44,26 +45,26 @@ impl Finished {
 /// # Errors
 /// [`Malformed`] says what is wrong.
 pub fn check_finished(response: &[u8]) -> Result<(), Malformed> {
-    Finished::parse(response).map(drop)
+    FinishedResponse::parse(response).map(drop)
 }
 
 /// Renders a finished response in steps.
-pub struct Replay {
+pub struct ResponseReplay {
     assembler: Assembler,
     /// The forms of calls of server tools, by the ids of their items.
     calls: BTreeMap<String, Arc<CallItem>>,
-    response: Finished,
+    response: FinishedResponse,
     /// The index of the next item; none when the stream is complete.
     next: Option<usize>,
 }
 
-impl Replay {
+impl ResponseReplay {
     /// Renders `response`, which is the response of `made` as it is or as a hook has changed it.
     ///
     /// # Errors
     /// [`Malformed`], as for [`check_finished`].
     pub fn new(made: &Assembler, response: &[u8]) -> Result<Self, Malformed> {
-        let mut response = Finished::parse(response)?;
+        let mut response = FinishedResponse::parse(response)?;
         let identity = made.identity.clone();
         // A hook may change the response, but not its id.
         response.members.insert("id".to_owned(), Value::String(identity.response_id()));
@@ -77,7 +78,7 @@ impl Replay {
             }
         }
         let calls = made.items.iter().filter_map(|item| match &item.body {
-            Body::Tool { item: call, .. } => Some((item.id.clone(), Arc::clone(call))),
+            ItemBody::Tool { item: call, .. } => Some((item.id.clone(), Arc::clone(call))),
             _ => None,
         });
         let calls = calls.collect();
@@ -160,7 +161,7 @@ const SUMMARY_TEXT: PartKind = PartKind {
 
 impl PartKind {
     /// None for parts that are rendered in one piece.
-    fn of(part: &Members) -> Option<&'static Self> {
+    fn of(part: &ResponseMembers) -> Option<&'static Self> {
         match text(part, "type") {
             "output_text" => Some(&OUTPUT_TEXT),
             "refusal" => Some(&REFUSAL),
@@ -170,7 +171,7 @@ impl PartKind {
         }
     }
 
-    fn write_logprobs(&self, out: &mut Vec<u8>, part: &Members) {
+    fn write_logprobs(&self, out: &mut Vec<u8>, part: &ResponseMembers) {
         if self.has_logprobs {
             raw(out, ",\"logprobs\":");
             value(out, part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
@@ -195,12 +196,12 @@ impl Assembler {
     }
 
     /// Renders one item from its beginning to its end.
-    fn retell(&mut self, item: &Members, call: Option<&Arc<CallItem>>) {
+    fn retell(&mut self, item: &ResponseMembers, call: Option<&Arc<CallItem>>) {
         let call = call.filter(|call| call.item_type == text(item, "type"));
         let place = self.items.len();
         let body = opened(item, call);
         let id = text(item, "id").to_owned();
-        self.items.push(Item { id, key: None, body, status: Status::InProgress });
+        self.items.push(OutputItem { id, key: None, body, status: ItemStatus::InProgress });
         self.whole_item_event("response.output_item.added", place);
         match (call, text(item, "type")) {
             (Some(call), _) => self.retell_tool(place, item, call),
@@ -229,7 +230,7 @@ impl Assembler {
         }
     }
 
-    fn retell_part(&mut self, place: usize, index: usize, part: &Members) {
+    fn retell_part(&mut self, place: usize, index: usize, part: &ResponseMembers) {
         let kind = PartKind::of(part);
         let PartKind { index: counter, part: part_name, text: text_name, member: member_name, .. } =
             kind.unwrap_or(&OUTPUT_TEXT);
@@ -267,7 +268,7 @@ impl Assembler {
         });
     }
 
-    fn retell_annotations(&mut self, place: usize, part_index: usize, part: &Members) {
+    fn retell_annotations(&mut self, place: usize, part_index: usize, part: &ResponseMembers) {
         let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
         for (index, annotation) in annotations.enumerate() {
             self.item_event("response.output_text.annotation.added", place, |out, _| {
@@ -281,7 +282,7 @@ impl Assembler {
         }
     }
 
-    fn retell_call(&mut self, place: usize, item: &Members, events: &str, said: &str) {
+    fn retell_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
         let words = text(item, said);
         if !words.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));
@@ -294,7 +295,7 @@ impl Assembler {
         });
     }
 
-    fn retell_image(&mut self, place: usize, item: &Members) {
+    fn retell_image(&mut self, place: usize, item: &ResponseMembers) {
         let completed = item.get("result").filter(|result| result.is_string()).map(|_| "completed");
         for name in ["in_progress", "generating"].into_iter().chain(completed) {
             self.item_event(&format!("response.image_generation_call.{name}"), place, |_, _| {});
@@ -302,7 +303,7 @@ impl Assembler {
     }
 
     /// Renders a call of a server tool, with the events that the tool's manifest declares.
-    fn retell_tool(&mut self, place: usize, item: &Members, call: &CallItem) {
+    fn retell_tool(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
         self.item_events(&call.added, place);
         if call.streams_arguments {
             let name = format!("response.{}_arguments", call.item_type);
@@ -335,12 +336,12 @@ impl Assembler {
 }
 
 /// The item in the state in which it is added to a stream.
-fn opened(item: &Members, call: Option<&Arc<CallItem>>) -> Body {
+fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
     let word = |name: &str| text(item, name).to_owned();
     let optional = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
     if let Some(call) = call {
         let call_id = word("call_id");
-        return Body::Tool {
+        return ItemBody::Tool {
             members: call.written(&call_id, Map::new()).unwrap_or_default(),
             item: Arc::clone(call),
             call_id,
@@ -350,26 +351,26 @@ fn opened(item: &Members, call: Option<&Arc<CallItem>>) -> Body {
         };
     }
     match text(item, "type") {
-        "message" => Body::Message { phase: optional("phase"), parts: Vec::new() },
-        "reasoning" => Body::reasoning(),
-        kind @ ("function_call" | "custom_tool_call") => Body::Call {
+        "message" => ItemBody::Message { phase: optional("phase"), parts: Vec::new() },
+        "reasoning" => ItemBody::reasoning(),
+        kind @ ("function_call" | "custom_tool_call") => ItemBody::Call {
             custom: kind == "custom_tool_call",
             call_id: word("call_id"),
             name: word("name"),
             namespace: optional("namespace"),
             text: String::new(),
         },
-        "image_generation_call" => Body::Image { result: None },
+        "image_generation_call" => ItemBody::Image { result: None },
         _ => {
             let mut json = Vec::new();
             json::object(&mut json, item);
-            Body::Opaque { id: word("id"), json, is_client_call: false }
+            ItemBody::Opaque { id: word("id"), json, is_client_call: false }
         }
     }
 }
 
 /// A member that is a string; empty if it is missing or has another type.
-fn text<'a>(members: &'a Members, name: &str) -> &'a str {
+fn text<'a>(members: &'a ResponseMembers, name: &str) -> &'a str {
     members.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 

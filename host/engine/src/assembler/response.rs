@@ -2,7 +2,7 @@
 //! terminal event.
 
 use super::Assembler;
-use super::items::{self, Item};
+use super::items::{self, OutputItem};
 use super::json::{number, optional_string, raw, string, value};
 use crate::cost::{Amount, Cost};
 use crate::refusal::stream_code;
@@ -124,7 +124,7 @@ impl Assembler {
         string(out, &identity.model);
         raw(out, ",\"output\":");
         let running = matches!(outcome, Outcome::InProgress);
-        items::list(out, if running { &[] } else { &self.items }, |out, item: &Item| item.write(out));
+        items::list(out, if running { &[] } else { &self.items }, |out, item: &OutputItem| item.write(out));
         raw(out, ",\"usage\":");
         if running {
             raw(out, "null")

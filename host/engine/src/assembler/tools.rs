@@ -2,7 +2,7 @@
 //! server tool, which is added when the call begins and done when its result is there. The model's
 //! arguments stay inside the host, unless the tool's manifest shows them.
 
-use super::items::{Body, Item, Status};
+use super::items::{ItemBody, ItemStatus, OutputItem};
 use super::json::{raw, string};
 use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
@@ -185,7 +185,7 @@ impl Assembler {
         let members = item.written(&call_id, Map::new())?;
         self.grow(members.len())?;
         let added = item.added.clone();
-        let body = Body::Tool { item, call_id, function, arguments, ended: false, members };
+        let body = ItemBody::Tool { item, call_id, function, arguments, ended: false, members };
         let place = self.add(body, key)?;
         self.item_events(&added, place);
         Ok(place)
@@ -221,7 +221,8 @@ impl Assembler {
 
     /// Adds to the arguments of a call.
     pub(super) fn arguments(&mut self, place: usize, delta: &str) {
-        let Some(Body::Tool { item, arguments, .. }) = self.items.get_mut(place).map(|item| &mut item.body)
+        let Some(ItemBody::Tool { item, arguments, .. }) =
+            self.items.get_mut(place).map(|item| &mut item.body)
         else {
             return;
         };
@@ -237,7 +238,7 @@ impl Assembler {
 
     /// Marks the arguments of a call as complete and writes the events about them.
     pub(super) fn end_arguments(&mut self, place: usize) -> Result<(), Malformed> {
-        let Some(Body::Tool { item, call_id, arguments, ended, members, .. }) =
+        let Some(ItemBody::Tool { item, call_id, arguments, ended, members, .. }) =
             self.items.get_mut(place).map(|item| &mut item.body)
         else {
             return Ok(());
@@ -280,7 +281,7 @@ impl Assembler {
     }
 
     fn run_event(&mut self, place: usize) {
-        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
+        let Some(ItemBody::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
         let item = Arc::clone(item);
         self.item_events(&item.running, place);
     }
@@ -290,7 +291,7 @@ impl Assembler {
     pub(super) fn own_call_id(&self, call_id: String) -> String {
         let taken = |id: &str| {
             self.items.iter().any(|item| match &item.body {
-                Body::Tool { call_id, .. } | Body::Call { call_id, .. } => call_id == id,
+                ItemBody::Tool { call_id, .. } | ItemBody::Call { call_id, .. } => call_id == id,
                 _ => false,
             })
         };
@@ -306,28 +307,28 @@ impl Assembler {
     /// # Errors
     /// [`Malformed`] when the shown parts of their arguments exceed the limits of a response.
     pub fn end_turn(&mut self) -> Result<Vec<ServerCall>, Malformed> {
-        let is_run = |item: &Item| {
-            item.status == Status::InProgress
-                && matches!(&item.body, Body::Tool { item, .. } if item.asks.is_none())
+        let is_run = |item: &OutputItem| {
+            item.status == ItemStatus::InProgress
+                && matches!(&item.body, ItemBody::Tool { item, .. } if item.asks.is_none())
         };
         self.end_all_asking()?;
         // Without a call that the host runs there is no further turn.
         self.is_ending = !self.items.iter().skip(self.turn_start).any(is_run);
-        self.close_open(Status::Completed);
+        self.close_open(ItemStatus::Completed);
         let mut calls = Vec::new();
         for place in self.turn_start..self.items.len() {
-            let is_open = self.items.get(place).is_some_and(|item| item.status == Status::InProgress);
+            let is_open = self.items.get(place).is_some_and(|item| item.status == ItemStatus::InProgress);
             if !is_open {
                 continue;
             }
             self.end_arguments(place)?;
-            let Some(Body::Tool { item, call_id, function, arguments, .. }) =
+            let Some(ItemBody::Tool { item, call_id, function, arguments, .. }) =
                 self.items.get(place).map(|item| &item.body)
             else {
                 continue;
             };
             if item.asks.is_some() {
-                self.finish_item(place, Status::Completed);
+                self.finish_item(place, ItemStatus::Completed);
                 continue;
             }
             calls.push(ServerCall {
@@ -345,15 +346,17 @@ impl Assembler {
     /// models.
     pub fn tells_questions(&self, place: usize) -> bool {
         let body = self.items.get(place).map(|item| &item.body);
-        matches!(body, Some(Body::Tool { item, .. }) if item.questions.is_some())
+        matches!(body, Some(ItemBody::Tool { item, .. }) if item.questions.is_some())
     }
 
     /// Whether this turn made a call that the client must answer.
     pub fn has_client_calls(&self) -> bool {
         self.items.iter().skip(self.turn_start).any(|item| match &item.body {
-            Body::Call { .. } | Body::Client(_) | Body::Opaque { is_client_call: true, .. } => true,
-            Body::Tool { item: call, .. } => {
-                call.asks.is_some() || (call.halts && item.status == Status::Completed)
+            ItemBody::Call { .. } | ItemBody::Client(_) | ItemBody::Opaque { is_client_call: true, .. } => {
+                true
+            }
+            ItemBody::Tool { item: call, .. } => {
+                call.asks.is_some() || (call.halts && item.status == ItemStatus::Completed)
             }
             _ => false,
         })
@@ -375,7 +378,8 @@ impl Assembler {
         }
         let mut said: Map<String, Value> =
             serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
-        let Some(Body::Tool { item, call_id, arguments, .. }) = self.items.get(place).map(|item| &item.body)
+        let Some(ItemBody::Tool { item, call_id, arguments, .. }) =
+            self.items.get(place).map(|item| &item.body)
         else {
             return Ok(());
         };
@@ -391,12 +395,12 @@ impl Assembler {
             return Err(Malformed::TooLarge);
         }
         self.grow(written.len())?;
-        if let Some(Body::Tool { members, .. }) = self.items.get_mut(place).map(|item| &mut item.body) {
+        if let Some(ItemBody::Tool { members, .. }) = self.items.get_mut(place).map(|item| &mut item.body) {
             *members = written;
         }
         let (events, status) = match outcome {
-            ToolOutcome::Completed => (&item.completed, Status::Completed),
-            ToolOutcome::Failed => (&item.failed, Status::Failed),
+            ToolOutcome::Completed => (&item.completed, ItemStatus::Completed),
+            ToolOutcome::Failed => (&item.failed, ItemStatus::Failed),
         };
         self.item_events(events, place);
         self.finish_item(place, status);
@@ -406,8 +410,8 @@ impl Assembler {
     /// Closes the calls of this turn that were not run.
     pub(super) fn close_server_calls(&mut self) {
         for index in self.turn_start..self.items.len() {
-            if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
-                self.finish_item(index, Status::Incomplete);
+            if self.items.get(index).is_some_and(|item| item.status == ItemStatus::InProgress) {
+                self.finish_item(index, ItemStatus::Incomplete);
             }
         }
     }
@@ -426,8 +430,8 @@ impl Assembler {
     }
 }
 
-fn write_arguments(out: &mut Vec<u8>, item: &Item) {
-    if let Body::Tool { arguments, .. } = &item.body {
+fn write_arguments(out: &mut Vec<u8>, item: &OutputItem) {
+    if let ItemBody::Tool { arguments, .. } = &item.body {
         raw(out, ",\"arguments\":");
         string(out, arguments);
     }

@@ -3,7 +3,9 @@
 //! differ in each response, while equal conversations must give equal requests.
 
 use super::Assembler;
-use super::items::{Body, Item, Part, list, write_reasoning_text, write_seal, write_summary_text};
+use super::items::{
+    ContentPart, ItemBody, OutputItem, list, write_reasoning_text, write_seal, write_summary_text,
+};
 use super::json::{optional_string, raw, string};
 use bytes::Bytes;
 
@@ -11,18 +13,18 @@ impl Assembler {
     /// The items of this turn in their order, each as a JSON object.
     pub fn turn_items(&self) -> Vec<Bytes> {
         let items = self.items.iter().skip(self.turn_start);
-        items.filter_map(Item::as_input).map(Bytes::from).collect()
+        items.filter_map(OutputItem::as_input).map(Bytes::from).collect()
     }
 }
 
-impl Item {
+impl OutputItem {
     /// None for an item without content.
     fn as_input(&self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(256);
         match &self.body {
-            Body::Opaque { json, .. } => out.extend_from_slice(json),
-            Body::Message { parts, .. } if parts.is_empty() => return None,
-            Body::Message { phase, parts } => {
+            ItemBody::Opaque { json, .. } => out.extend_from_slice(json),
+            ItemBody::Message { parts, .. } if parts.is_empty() => return None,
+            ItemBody::Message { phase, parts } => {
                 raw(&mut out, "{\"type\":\"message\",\"role\":\"assistant\",\"status\":\"completed\"");
                 if let Some(phase) = phase {
                     raw(&mut out, ",\"phase\":");
@@ -32,7 +34,7 @@ impl Item {
                 list(&mut out, parts, write_part);
                 raw(&mut out, "}");
             }
-            Body::Reasoning { summary, text, seal } => {
+            ItemBody::Reasoning { summary, text, seal } => {
                 raw(&mut out, "{\"type\":\"reasoning\",\"summary\":");
                 list(&mut out, summary, |out, text| write_summary_text(out, text));
                 if let Some(text) = text {
@@ -45,13 +47,13 @@ impl Item {
                 }
                 raw(&mut out, "}");
             }
-            Body::Tool { call_id, function, arguments, .. } => {
+            ItemBody::Tool { call_id, function, arguments, .. } => {
                 write_call(&mut out, "function_call", call_id, function);
                 raw(&mut out, ",\"arguments\":");
                 string(&mut out, arguments);
                 raw(&mut out, "}");
             }
-            Body::Call { custom, call_id, name, namespace, text } => {
+            ItemBody::Call { custom, call_id, name, namespace, text } => {
                 write_call(
                     &mut out,
                     if *custom { "custom_tool_call" } else { "function_call" },
@@ -66,8 +68,8 @@ impl Item {
                 string(&mut out, text);
                 raw(&mut out, "}");
             }
-            Body::Client(call) => call.write(None, &mut out),
-            Body::Image { result } => {
+            ItemBody::Client(call) => call.write(None, &mut out),
+            ItemBody::Image { result } => {
                 raw(&mut out, "{\"type\":\"image_generation_call\",\"status\":\"completed\",\"result\":");
                 optional_string(&mut out, result.as_deref());
                 raw(&mut out, "}");
@@ -86,13 +88,13 @@ fn write_call(out: &mut Vec<u8>, kind: &str, call_id: &str, name: &str) {
     string(out, name);
 }
 
-fn write_part(out: &mut Vec<u8>, part: &Part) {
+fn write_part(out: &mut Vec<u8>, part: &ContentPart) {
     match part {
-        Part::Text { text, .. } => {
+        ContentPart::Text { text, .. } => {
             raw(out, "{\"type\":\"output_text\",\"text\":");
             string(out, text);
             raw(out, ",\"annotations\":[]}");
         }
-        Part::Refusal(_) => part.write(out),
+        ContentPart::Refusal(_) => part.write(out),
     }
 }

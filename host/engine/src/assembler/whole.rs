@@ -1,6 +1,6 @@
 //! Items that arrive in one piece, or in pieces that replace each other: pictures and opaque items.
 
-use super::items::{Body, Status, tag_of};
+use super::items::{ItemBody, ItemStatus, tag_of};
 use super::json::{self, raw, string};
 use super::{Assembler, Malformed};
 use cofferdam_runtime::wire::Image;
@@ -8,8 +8,8 @@ use cofferdam_runtime::wire::Image;
 impl Assembler {
     fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
         self.close_reasoning();
-        self.close_message(Status::Completed);
-        let index = self.add(Body::Image { result: None }, Some(key))?;
+        self.close_message(ItemStatus::Completed);
+        let index = self.add(ItemBody::Image { result: None }, Some(key))?;
         for name in
             ["response.image_generation_call.in_progress", "response.image_generation_call.generating"]
         {
@@ -34,25 +34,25 @@ impl Assembler {
             });
             return Ok(());
         }
-        if let Some(Body::Image { result }) = self.items.get_mut(index).map(|item| &mut item.body) {
+        if let Some(ItemBody::Image { result }) = self.items.get_mut(index).map(|item| &mut item.body) {
             *result = Some(image.base64);
         }
         self.item_event("response.image_generation_call.completed", index, |_, _| {});
-        self.finish_item(index, Status::Completed);
+        self.finish_item(index, ItemStatus::Completed);
         Ok(())
     }
 
     pub(super) fn opaque(&mut self, item: &[u8]) -> Result<(), Malformed> {
         self.grow(item.len())?;
         self.close_reasoning();
-        self.close_message(Status::Completed);
+        self.close_message(ItemStatus::Completed);
         let tag = tag_of(item).ok_or(Malformed::InvalidJson)?;
         if !self.permits.allow(&tag) {
             return Err(Malformed::Forged);
         }
-        let body = Body::opaque(item, &self.identity, self.items.len())?;
+        let body = ItemBody::opaque(item, &self.identity, self.items.len())?;
         let index = self.add(body, None)?;
-        self.finish_item(index, Status::Completed);
+        self.finish_item(index, ItemStatus::Completed);
         Ok(())
     }
 }

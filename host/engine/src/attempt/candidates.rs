@@ -6,20 +6,20 @@ mod places;
 mod spare;
 
 use crate::attempt::fallback::Failures;
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::AttemptFailure;
 use crate::failure::blame::Blame;
-use crate::lifecycle::deadline::Pace;
+use crate::lifecycle::deadline::Deadline;
 use crate::memory::Memory;
-use crate::memory::health::Watch;
+use crate::memory::health::AttemptProbe;
 use crate::memory::retry::{Retries, Round};
 use crate::memory::session::Session;
 use crate::money::credit::TurnTokens;
-use crate::money::ledger::{Charged, Entry};
-use crate::trace::Trail;
+use crate::money::ledger::{Charged, LedgerEntry};
+use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::Event;
-use places::Places;
+use places::RemainingCandidates;
 use spare::Spare;
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub(crate) trait Trial: Sync {
     fn run(
         &self,
         endpoint: &Endpoint,
-        pace: &mut Pace,
+        pace: &mut Deadline,
     ) -> impl Future<Output = Result<Self::Answer, AttemptFailure>> + Send;
 }
 
@@ -45,7 +45,7 @@ pub(crate) trait Answered {
     /// The provider's status; `None` for a guest that answers without a provider.
     fn status(&self) -> Option<u16>;
     /// The credential that was sent.
-    fn used(&self) -> Option<&Used>;
+    fn used(&self) -> Option<&UsedCredential>;
     /// The events so far, for answers that are made of events.
     fn events(&self) -> &[Event];
     /// Whether the answer ended normally without content.
@@ -80,17 +80,17 @@ pub(crate) struct Won<T> {
     pub(crate) place: usize,
     pub(crate) answer: T,
     /// Gets the end of the answer, for the endpoint's health.
-    pub(crate) watch: Watch,
+    pub(crate) watch: AttemptProbe,
 }
 
 /// Where attempts are recorded: the ledger and the routing trace.
-pub(crate) struct Notes<'a> {
-    pub(crate) entry: &'a mut Entry,
-    pub(crate) trail: &'a mut Trail,
+pub(crate) struct AttemptNotes<'a> {
+    pub(crate) entry: &'a mut LedgerEntry,
+    pub(crate) trail: &'a mut RoutingTrace,
 }
 
 /// What has failed so far.
-struct Failed<T> {
+struct RoundFailures<T> {
     failures: Failures,
     retries: Retries,
     /// The first answer without content. It is used if no endpoint gives content.
@@ -105,12 +105,13 @@ impl Candidates<'_> {
     pub(crate) async fn try_in_order<T: Trial>(
         &self,
         trial: &T,
-        notes: &mut Notes<'_>,
-        pace: &mut Pace,
+        notes: &mut AttemptNotes<'_>,
+        pace: &mut Deadline,
     ) -> Result<Won<T::Answer>, Failures> {
         pace.note_dispatch();
         self.memory.retries.earn();
-        let mut failed = Failed { failures: Failures::default(), retries: Retries::default(), spare: None };
+        let mut failed =
+            RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
         let mut places = self.preferred.into_iter().chain(others).collect();
         loop {
@@ -128,7 +129,7 @@ impl Candidates<'_> {
     }
 
     /// Uses the answer without content when nothing else is left: it is better than an error.
-    fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut Notes<'_>) -> Option<Won<T>> {
+    fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut AttemptNotes<'_>) -> Option<Won<T>> {
         let spare = spare?;
         let endpoint = self.order.get(spare.place())?;
         Some(spare.take(endpoint, notes))
@@ -140,12 +141,12 @@ impl Candidates<'_> {
         &self,
         places: Vec<usize>,
         trial: &T,
-        failed: &mut Failed<T::Answer>,
-        notes: &mut Notes<'_>,
-        pace: &mut Pace,
+        failed: &mut RoundFailures<T::Answer>,
+        notes: &mut AttemptNotes<'_>,
+        pace: &mut Deadline,
     ) -> ControlFlow<Option<Won<T::Answer>>> {
-        let Failed { failures, retries, spare } = failed;
-        let mut places = Places::new(places);
+        let RoundFailures { failures, retries, spare } = failed;
+        let mut places = RemainingCandidates::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
             // Set before the attempt, because the client may leave at any point of it.
             pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
@@ -187,19 +188,19 @@ impl Candidates<'_> {
     /// Begins the next attempt of a round.
     fn start(
         &self,
-        places: &mut Places,
+        places: &mut RemainingCandidates,
         failures: &Failures,
         streamed: bool,
-    ) -> Option<(usize, &Endpoint, Watch)> {
+    ) -> Option<(usize, &Endpoint, AttemptProbe)> {
         let Self { order, memory, eject, .. } = *self;
         let endpoint = |place: usize| order.get(place).filter(|endpoint| failures.allow(endpoint));
         let (place, watch) = places.next(
             |place| endpoint(place).is_some(),
             |place| eject && endpoint(place).is_some_and(|endpoint| endpoint.health.is_well()),
-            |place| Watch::begin(&endpoint(place)?.health, &memory.clock, streamed),
+            |place| AttemptProbe::begin(&endpoint(place)?.health, &memory.clock, streamed),
         )?;
         let endpoint = endpoint(place)?;
-        let anyway = || Watch::begin_anyway(&endpoint.health, &memory.clock, streamed);
+        let anyway = || AttemptProbe::begin_anyway(&endpoint.health, &memory.clock, streamed);
         Some((place, endpoint, watch.unwrap_or_else(anyway)))
     }
 
@@ -211,7 +212,7 @@ impl Candidates<'_> {
     }
 
     /// Waits until failed endpoints may be tried again, if they may. Returns their indexes.
-    async fn wait(&self, retries: &mut Retries, pace: &mut Pace) -> Option<Vec<usize>> {
+    async fn wait(&self, retries: &mut Retries, pace: &mut Deadline) -> Option<Vec<usize>> {
         let left = pace.left();
         let Round { wait, places } =
             if self.may_retry { retries.next(&self.memory.retries, left, share())? } else { return None };
@@ -229,7 +230,7 @@ impl Candidates<'_> {
 }
 
 /// Charges a failed attempt: nothing, unless it was sent and not answered in time.
-fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Option<Charged> {
+fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, pace: &Deadline) -> Option<Charged> {
     let is_sent = pace.attendance().is_sent();
     pace.attendance().has_answered();
     if is_sent && failed.is_timed_out {

@@ -4,7 +4,7 @@
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
 use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
-use crate::trace::Trail;
+use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 #[derive(Default)]
 pub(crate) struct Failures {
     /// The last failure that is not a rate limit.
-    last: Option<Failed>,
+    last: Option<FailedAttempt>,
     /// The rate limit that ends first, or the last one if none says when it ends.
-    limited: Option<Failed>,
+    limited: Option<FailedAttempt>,
     /// Models that refused the request itself: no other endpoint of them is tried.
     refused_models: Vec<String>,
     /// Whether the head of a successful answer arrived for a request that is not streamed.
@@ -23,14 +23,14 @@ pub(crate) struct Failures {
 }
 
 /// One failure.
-struct Failed {
+struct FailedAttempt {
     why: AttemptFailure,
     provider: String,
     /// Its index among the attempts of the routing trace.
     place: usize,
 }
 
-impl Failed {
+impl FailedAttempt {
     /// Whether this provider accepts requests again sooner than that of `other`, by their
     /// `Retry-After`.
     fn ends_before(&self, other: &Self) -> bool {
@@ -55,7 +55,7 @@ impl Failures {
         &mut self,
         endpoint: &Endpoint,
         failed: AttemptFailure,
-        trail: &mut Trail,
+        trail: &mut RoutingTrace,
     ) -> ControlFlow<()> {
         trail.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
         tracing::info!(
@@ -72,7 +72,7 @@ impl Failures {
         let provider = endpoint.provider.name.clone();
         let place = trail.attempts.len() - 1;
         let limited = failed.cause == Cause::Limited;
-        let failed = Failed { why: failed, provider, place };
+        let failed = FailedAttempt { why: failed, provider, place };
         if !limited {
             self.last = Some(failed);
         } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
@@ -83,8 +83,8 @@ impl Failures {
 
     /// The refusal after every candidate has failed: the last error, or the rate limit if every
     /// failure was one.
-    pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
-        let Some(Failed { why: mut failed, provider, place }) = self.last.or(self.limited) else {
+    pub(crate) fn refusal(self, trail: &RoutingTrace) -> Refusal {
+        let Some(FailedAttempt { why: mut failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
         if let Cause::Late { total: true, begun } = &mut failed.cause {

@@ -106,7 +106,7 @@ fn item_of(tool_type: &str) -> String {
 
 /// The members of an item that its price depends on.
 #[derive(Deserialize)]
-struct Item<'a> {
+struct PricedItem<'a> {
     #[serde(rename = "type", borrow)]
     kind: std::borrow::Cow<'a, str>,
 }
@@ -124,9 +124,9 @@ impl CallPrices {
         let price = |kind: &str| self.0.get(kind).copied().unwrap_or_default();
         match event {
             Event::ImageDone(_) => price("image_generation_call"),
-            Event::OpaqueItem(json) => {
-                serde_json::from_slice::<Item<'_>>(json).map(|item| price(&item.kind)).unwrap_or_default()
-            }
+            Event::OpaqueItem(json) => serde_json::from_slice::<PricedItem<'_>>(json)
+                .map(|item| price(&item.kind))
+                .unwrap_or_default(),
             _ => Amount::default(),
         }
     }

@@ -15,13 +15,13 @@ const BETAS: &str = "betas";
 /// The option names that are allowed for one provider.
 #[derive(Debug, Default)]
 pub struct AllowedOptions {
-    fields: Names,
-    betas: Names,
+    fields: OptionNames,
+    betas: OptionNames,
 }
 
 /// Names by their lower case, each with its listed spelling.
 #[derive(Debug, Default)]
-struct Names(BTreeMap<String, String>);
+struct OptionNames(BTreeMap<String, String>);
 
 /// The options for one provider, split into what its guest gets and what it does not.
 pub(crate) struct Sifted {
@@ -31,7 +31,7 @@ pub(crate) struct Sifted {
     pub(crate) dropped: Vec<String>,
 }
 
-impl Names {
+impl OptionNames {
     fn listed<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
         Self(names.into_iter().map(|name| (name.to_lowercase(), name.clone())).collect())
     }
@@ -48,8 +48,8 @@ impl AllowedOptions {
     pub fn new(table: Option<&ProviderTable>, options: &[String], betas: &[String]) -> Self {
         let [own_options, own_betas] = table.map_or([&[][..]; 2], |table| [&table.options, &table.betas]);
         Self {
-            fields: Names::listed(own_options.iter().chain(options)),
-            betas: Names::listed(own_betas.iter().chain(betas)),
+            fields: OptionNames::listed(own_options.iter().chain(options)),
+            betas: OptionNames::listed(own_betas.iter().chain(betas)),
         }
     }
 

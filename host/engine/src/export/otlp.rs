@@ -5,7 +5,7 @@
 mod message;
 
 use super::OtlpFormat;
-use super::record::Record;
+use super::record::ExportRecord;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use message::{
@@ -21,7 +21,7 @@ const TRACE_ID_BYTES: usize = 16;
 const SPAN_ID_BYTES: usize = 8;
 
 /// The body of `POST /v1/traces`, with one span for each record.
-pub(super) fn body(records: &[Arc<Record>], format: OtlpFormat) -> Vec<u8> {
+pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat) -> Vec<u8> {
     let request = export(records);
     match format {
         OtlpFormat::Protobuf => request.encode_to_vec(),
@@ -30,7 +30,7 @@ pub(super) fn body(records: &[Arc<Record>], format: OtlpFormat) -> Vec<u8> {
     }
 }
 
-fn export(records: &[Arc<Record>]) -> ExportRequest {
+fn export(records: &[Arc<ExportRecord>]) -> ExportRequest {
     let attributes =
         vec![text("service.name", "cofferdam"), text("service.version", env!("CARGO_PKG_VERSION"))];
     let scope_spans = ScopeSpans {
@@ -42,7 +42,7 @@ fn export(records: &[Arc<Record>]) -> ExportRequest {
     ExportRequest { resource_spans: vec![resource_spans] }
 }
 
-fn span(record: &Record) -> Span {
+fn span(record: &ExportRecord) -> Span {
     let trace = trace_of(record);
     let known = |name: &str| trace.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
     let request = record.row.request_id.rsplit('_').next().unwrap_or_default();
@@ -65,20 +65,20 @@ fn span(record: &Record) -> Span {
     }
 }
 
-fn trace_of(record: &Record) -> Map<String, Value> {
+fn trace_of(record: &ExportRecord) -> Map<String, Value> {
     let trace = record.about.trace.as_deref();
     trace.and_then(|trace| serde_json::from_slice(trace).ok()).unwrap_or_default()
 }
 
-fn operation(record: &Record) -> &'static str {
+fn operation(record: &ExportRecord) -> &'static str {
     match record.row.kind {
         UsageKind::Responses => "chat",
         UsageKind::Embeddings => "embeddings",
     }
 }
 
-fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> Vec<KeyValue> {
-    let Record { about, row, .. } = record;
+fn attributes(record: &ExportRecord, operation: &str, trace: &Map<String, Value>) -> Vec<KeyValue> {
+    let ExportRecord { about, row, .. } = record;
     let mut attributes = vec![
         text("gen_ai.operation.name", operation),
         text("gen_ai.provider.name", &row.provider),

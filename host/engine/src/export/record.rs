@@ -24,7 +24,7 @@ pub(crate) struct About {
 
 /// A finished request.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct ExportRecord {
     pub(super) about: About,
     /// Unix milliseconds.
     pub(super) ended_ms: u64,
@@ -34,14 +34,14 @@ pub(super) struct Record {
 }
 
 /// The record of a request that still runs.
-pub struct Pending {
+pub struct PendingExport {
     broadcaster: Broadcaster,
     clock: Clock,
     about: About,
     error: Option<ErrorKind>,
 }
 
-impl Pending {
+impl PendingExport {
     pub(super) fn new(broadcaster: Broadcaster, clock: Clock, about: About) -> Self {
         Self { broadcaster, clock, about, error: None }
     }
@@ -56,11 +56,11 @@ impl Pending {
         let Self { broadcaster, clock, about, error } = self;
         let ended_ms = clock.now_ms().max(about.started_ms);
         let error = error.filter(|_| outcome == UsageOutcome::Failed);
-        broadcaster.tell(Record { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
+        broadcaster.tell(ExportRecord { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
     }
 }
 
-impl Record {
+impl ExportRecord {
     pub(super) fn outcome(&self) -> &'static str {
         match self.row.outcome {
             UsageOutcome::Completed => "completed",

@@ -1,5 +1,5 @@
-use super::record::{About, Record};
-use super::{Broadcaster, Message, OtlpFormat, Queue, Tally, otlp, webhook};
+use super::record::{About, ExportRecord};
+use super::{Broadcaster, ExportQueue, ExportTally, Message, OtlpFormat, otlp, webhook};
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{KeyId, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc::channel;
 
 const HEX: &str = "00112233445566778899aabbccddeeff";
 
-fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>) -> Record {
+fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>) -> ExportRecord {
     let row = UsageRow {
         request_id: format!("resp_{HEX}"),
         at_ms: 1_700_000_000_000,
@@ -41,14 +41,14 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         user: Some("u-1".to_owned()),
         trace: trace.map(|trace| Bytes::from(trace.to_string())),
     };
-    Record { about, ended_ms: 1_700_000_000_250, row, error }
+    ExportRecord { about, ended_ms: 1_700_000_000_250, row, error }
 }
 
 #[test]
 fn a_full_queue_drops_records_and_counts_them() {
     let (sender, mut messages) = channel(1);
-    let tally = Arc::new(Tally::default());
-    let queue = Queue { name: "slow".to_owned(), sender, tally: Arc::clone(&tally) };
+    let tally = Arc::new(ExportTally::default());
+    let queue = ExportQueue { name: "slow".to_owned(), sender, tally: Arc::clone(&tally) };
     let broadcaster = Broadcaster { queues: Arc::from([queue]) };
     for _ in 0..3 {
         broadcaster.tell(record(None, UsageOutcome::Completed, None));
@@ -58,7 +58,7 @@ fn a_full_queue_drops_records_and_counts_them() {
     assert!(messages.try_recv().is_err());
 }
 
-fn span(record: Record) -> Value {
+fn span(record: ExportRecord) -> Value {
     let body: Value = serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json)).unwrap();
     let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     assert_eq!(spans.as_array().unwrap().len(), 1);

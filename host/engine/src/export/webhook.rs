@@ -1,13 +1,13 @@
 //! The JSON form of a record, which a webhook receives.
 
-use super::record::Record;
+use super::record::ExportRecord;
 use crate::cost::Amount;
 use cofferdam_store::UsageKind;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct WebhookBody<'a> {
     /// Always `request.finished`.
     r#type: &'static str,
     id: &'a str,
@@ -20,7 +20,7 @@ struct Body<'a> {
     requested_model: &'a str,
     model: &'a str,
     provider: &'a str,
-    usage: Usage,
+    usage: WebhookUsage,
     /// Charged here, in dollars.
     cost: Amount,
     /// Paid at providers with the caller's own credentials, in dollars.
@@ -39,7 +39,7 @@ struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Usage {
+struct WebhookUsage {
     input_tokens: u64,
     cached_tokens: u64,
     output_tokens: u64,
@@ -47,9 +47,9 @@ struct Usage {
 }
 
 /// The body of the POST.
-pub(super) fn body(record: &Record) -> Vec<u8> {
-    let Record { about, row, .. } = record;
-    let body = Body {
+pub(super) fn body(record: &ExportRecord) -> Vec<u8> {
+    let ExportRecord { about, row, .. } = record;
+    let body = WebhookBody {
         r#type: "request.finished",
         id: &row.request_id,
         kind: match row.kind {
@@ -64,7 +64,7 @@ pub(super) fn body(record: &Record) -> Vec<u8> {
         requested_model: &about.requested,
         model: &row.model,
         provider: &row.provider,
-        usage: Usage {
+        usage: WebhookUsage {
             input_tokens: row.input_tokens,
             cached_tokens: row.cached_tokens,
             output_tokens: row.output_tokens,

@@ -1,9 +1,9 @@
 //! Sends the records of one destination, independently of any request.
 
-use super::{Destination, DestinationKind, Message, Tally, otlp, webhook};
+use super::{Destination, DestinationKind, ExportTally, Message, otlp, webhook};
 use crate::authentication::operators;
-use crate::export::record::Record;
-use cofferdam_egress::{Credential, Egress, Limits, Outgoing};
+use crate::export::record::ExportRecord;
+use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing};
 use cofferdam_store::Store;
 use futures_util::future::join_all;
 use http::header::CONTENT_TYPE;
@@ -23,15 +23,15 @@ const LINGER: Duration = Duration::from_millis(500);
 /// The waits before the second and the third try. After the last try the records are given up.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// For one try. Only the status of the answer is used, so the body may be short.
-const LIMITS: Limits =
-    Limits { head: Duration::from_secs(10), idle: Duration::from_secs(5), body_bytes_max: 64 << 10 };
+const LIMITS: ExchangeLimits =
+    ExchangeLimits { head: Duration::from_secs(10), idle: Duration::from_secs(5), body_bytes_max: 64 << 10 };
 
 /// The worker of one destination.
 pub(super) struct Worker {
     destination: Destination,
     egress: Egress,
     store: Store,
-    tally: Arc<Tally>,
+    tally: Arc<ExportTally>,
     /// Whether the last try succeeded. Only changes are logged.
     is_well: bool,
 }
@@ -47,7 +47,12 @@ enum Tried {
 }
 
 impl Worker {
-    pub(super) fn new(destination: Destination, egress: Egress, store: Store, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(
+        destination: Destination,
+        egress: Egress,
+        store: Store,
+        tally: Arc<ExportTally>,
+    ) -> Self {
         Self { destination, egress, store, tally, is_well: true }
     }
 
@@ -70,7 +75,7 @@ impl Worker {
         &self,
         first: Message,
         messages: &mut Receiver<Message>,
-    ) -> (Vec<Arc<Record>>, Vec<oneshot::Sender<()>>) {
+    ) -> (Vec<Arc<ExportRecord>>, Vec<oneshot::Sender<()>>) {
         let (most, linger) = match self.destination.kind {
             DestinationKind::Webhook => (HOOKS_MAX, Duration::ZERO),
             DestinationKind::Otlp(_) => (SPANS_MAX, LINGER),
@@ -98,7 +103,7 @@ impl Worker {
         (batch, flushed)
     }
 
-    async fn send(&mut self, batch: &[Arc<Record>]) {
+    async fn send(&mut self, batch: &[Arc<ExportRecord>]) {
         let tried: Vec<(usize, Tried)> = match self.destination.kind {
             DestinationKind::Otlp(format) => {
                 vec![(batch.len(), self.insist(otlp::body(batch, format)).await)]

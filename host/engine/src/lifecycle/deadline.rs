@@ -1,8 +1,8 @@
 //! The deadline of a request. Every wait of a request goes through it and is limited by it, and a
 //! streaming client gets keep-alive comments during long waits.
 
-use crate::lifecycle::departure::Attendance;
-use crate::lifecycle::shutdown::Ending;
+use crate::lifecycle::departure::ClientPresence;
+use crate::lifecycle::shutdown::Shutdown;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
@@ -40,19 +40,19 @@ pub(crate) enum Late {
 }
 
 /// The deadline of one request and, for a stream, the channel to its client.
-pub(crate) struct Pace {
+pub(crate) struct Deadline {
     client: Option<Sender<Bytes>>,
     is_held: bool,
     silence: Duration,
     spoke: Instant,
     end: Instant,
     /// The end of the host. `None` for requests that do not end with it.
-    ending: Option<Ending>,
+    ending: Option<Shutdown>,
     is_cut_short: bool,
     has_spoken: bool,
     dispatched: Option<Instant>,
     held: Duration,
-    attendance: Arc<Attendance>,
+    attendance: Arc<ClientPresence>,
 }
 
 /// The message of a request that ends with the host.
@@ -62,7 +62,7 @@ pub(crate) const STOPPING: &str = "This host is stopping. Please try again.";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientGone;
 
-impl Pace {
+impl Deadline {
     pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -81,12 +81,12 @@ impl Pace {
     }
 
     /// Sets the state that records whether the client has left.
-    pub(crate) fn attended(self, attendance: Arc<Attendance>) -> Self {
+    pub(crate) fn attended(self, attendance: Arc<ClientPresence>) -> Self {
         Self { attendance, ..self }
     }
 
     /// The state that decides what happens if the client leaves.
-    pub(crate) fn attendance(&self) -> &Arc<Attendance> {
+    pub(crate) fn attendance(&self) -> &Arc<ClientPresence> {
         &self.attendance
     }
 
@@ -96,7 +96,7 @@ impl Pace {
     }
 
     /// Makes the request end with the host.
-    pub(crate) fn ending(self, ending: &Ending) -> Self {
+    pub(crate) fn ending(self, ending: &Shutdown) -> Self {
         Self { ending: Some(ending.clone()), ..self }
     }
 
@@ -219,7 +219,7 @@ impl Pace {
 }
 
 /// Waits for the end of the host.
-async fn told(ending: &mut Option<Ending>) {
+async fn told(ending: &mut Option<Shutdown>) {
     match ending {
         Some(ending) => ending.told().await,
         None => std::future::pending().await,
@@ -229,13 +229,13 @@ async fn told(ending: &mut Option<Ending>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::shutdown::End;
+    use crate::lifecycle::shutdown::ShutdownSender;
     use tokio::sync::mpsc::channel;
 
     #[tokio::test]
     async fn a_silent_stream_gets_comments_until_the_step_is_over() {
         let (sender, mut client) = channel(8);
-        let mut pace = Pace::new(Some(sender), Duration::from_secs(600));
+        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600));
         pace.silence = Duration::from_millis(1);
         let late = pace.during(std::future::pending::<()>(), Duration::from_millis(50)).await;
         assert_eq!(late, Err(Late::Step));
@@ -246,7 +246,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_kept_alive_while_it_waits_to_try_again() {
         let (sender, mut client) = channel(8);
-        let mut pace = Pace::new(Some(sender), Duration::from_secs(600));
+        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600));
         let left = pace.left();
         pace.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
         assert_eq!(pace.left(), Duration::from_secs(560));
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_held_back_is_kept_alive() {
         let (sender, mut client) = channel(8);
-        let mut pace = Pace::new(Some(sender), Duration::from_secs(600)).held_back(true);
+        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600)).held_back(true);
         assert!(pace.is_held() && !pace.is_streamed());
         let left = pace.left();
         pace.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
@@ -272,8 +272,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
-        let (end, ending) = End::new();
-        let mut pace = Pace::new(None, Duration::from_secs(600)).ending(&ending);
+        let (end, ending) = ShutdownSender::new();
+        let mut pace = Deadline::new(None, Duration::from_secs(600)).ending(&ending);
         assert_eq!(pace.told(Refusal::internal()).status, 500);
         let hour = Duration::from_secs(3600);
         assert_eq!(pace.during(async { end.tell() }, hour).await, Ok(()));
@@ -286,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_deadline_of_the_request_ends_every_wait() {
-        let mut pace = Pace::new(None, Duration::from_millis(5));
+        let mut pace = Deadline::new(None, Duration::from_millis(5));
         assert_eq!(
             pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await,
             Err(Late::Total)

@@ -22,24 +22,24 @@ const READ_TIME_MAX: Duration = Duration::from_secs(10);
 const READS_MAX: u32 = 64;
 
 /// The rest of a request, which continues without its client.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type DetachedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The answers that are being read on.
-pub(crate) struct Leavers {
+pub(crate) struct DetachedReads {
     places: Arc<Semaphore>,
     is_over: watch::Sender<bool>,
 }
 
-impl Default for Leavers {
+impl Default for DetachedReads {
     fn default() -> Self {
         Self { places: Arc::new(Semaphore::new(READS_MAX as usize)), is_over: watch::Sender::new(false) }
     }
 }
 
-impl Leavers {
+impl DetachedReads {
     /// Continues `work` until it ends or its time is up. Where no permit is free, it is dropped at
     /// once.
-    fn go_on(&self, mut work: Work) {
+    fn go_on(&self, mut work: DetachedWork) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
         // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -70,7 +70,7 @@ impl Leavers {
 
 /// The state of a request that decides what happens if its client leaves.
 #[derive(Debug, Default)]
-pub(crate) struct Attendance {
+pub(crate) struct ClientPresence {
     /// Whether the answer of the current endpoint is to be read on.
     is_worth_reading: AtomicBool,
     /// Whether the current endpoint may have seen the request.
@@ -78,7 +78,7 @@ pub(crate) struct Attendance {
     has_left: AtomicBool,
 }
 
-impl Attendance {
+impl ClientPresence {
     /// Called before an endpoint is asked. The request counts as unsent until [`Self::sent`] is
     /// set.
     pub(crate) fn asks(&self, is_worth_reading: bool) {
@@ -109,28 +109,28 @@ impl Attendance {
 
 /// Decides what happens when the client of one request leaves.
 #[derive(Clone)]
-pub(crate) struct Departure {
-    attendance: Arc<Attendance>,
-    leavers: Arc<Leavers>,
+pub(crate) struct ClientDeparture {
+    attendance: Arc<ClientPresence>,
+    leavers: Arc<DetachedReads>,
     allowance: Allowance,
     span: tracing::Span,
 }
 
-impl Departure {
+impl ClientDeparture {
     /// For a request that uses this allowance.
-    pub(crate) fn new(leavers: &Arc<Leavers>, allowance: &Allowance) -> Self {
+    pub(crate) fn new(leavers: &Arc<DetachedReads>, allowance: &Allowance) -> Self {
         let (leavers, allowance) = (Arc::clone(leavers), allowance.clone());
         Self { attendance: Arc::default(), leavers, allowance, span: tracing::Span::current() }
     }
 
-    pub(crate) fn attendance(&self) -> Arc<Attendance> {
+    pub(crate) fn attendance(&self) -> Arc<ClientPresence> {
         Arc::clone(&self.attendance)
     }
 
     /// Called when the client has left before `work` was done: reads the answer on, or drops the
     /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
-        let Attendance { is_worth_reading, is_sent, has_left } = &*self.attendance;
+        let ClientPresence { is_worth_reading, is_sent, has_left } = &*self.attendance;
         if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {
             return;
         }
@@ -142,18 +142,18 @@ impl Departure {
 }
 
 /// Work whose result a client waits for. If this is dropped before the end, the client has left.
-pub(crate) struct Attended<T: 'static> {
+pub(crate) struct AttendedWork<T: 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    departure: Departure,
+    departure: ClientDeparture,
 }
 
-impl<T> Attended<T> {
-    pub(crate) fn new(departure: Departure, work: impl Future<Output = T> + Send + 'static) -> Self {
+impl<T> AttendedWork<T> {
+    pub(crate) fn new(departure: ClientDeparture, work: impl Future<Output = T> + Send + 'static) -> Self {
         Self { work: Some(Box::pin(work)), departure }
     }
 }
 
-impl<T> Future for Attended<T> {
+impl<T> Future for AttendedWork<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -166,7 +166,7 @@ impl<T> Future for Attended<T> {
     }
 }
 
-impl<T: 'static> Drop for Attended<T> {
+impl<T: 'static> Drop for AttendedWork<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.departure.leave(work);
@@ -188,16 +188,16 @@ mod tests {
         }
     }
 
-    fn departure(leavers: &Arc<Leavers>) -> Departure {
-        let departure = Departure::new(leavers, &Allowance::default());
+    fn departure(leavers: &Arc<DetachedReads>) -> ClientDeparture {
+        let departure = ClientDeparture::new(leavers, &Allowance::default());
         departure.attendance.asks(true);
         departure.attendance.sent().store(true, Ordering::Relaxed);
         departure
     }
 
-    fn waiting(departure: Departure, rows: &Arc<AtomicUsize>) -> Attended<()> {
+    fn waiting(departure: ClientDeparture, rows: &Arc<AtomicUsize>) -> AttendedWork<()> {
         let row = Row(Arc::clone(rows));
-        Attended::new(departure, async move {
+        AttendedWork::new(departure, async move {
             std::future::pending::<()>().await;
             drop(row);
         })
@@ -205,7 +205,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_read_on_for_ten_seconds() {
-        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
         let departure = departure(&leavers);
         let attendance = departure.attendance();
         drop(waiting(departure, &rows));
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_most_sixty_four_answers_are_read_on_and_all_end_with_the_host() {
-        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..70 {
             drop(waiting(departure(&leavers), &rows));
         }
@@ -232,7 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_are_unsent_or_not_worth_reading_end_at_once() {
-        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
         let unsent = departure(&leavers);
         unsent.attendance.sent().store(false, Ordering::Relaxed);
         drop(waiting(unsent, &rows));
@@ -241,6 +241,6 @@ mod tests {
         drop(waiting(cheap.clone(), &rows));
         assert_eq!(rows.load(Ordering::Relaxed), 2);
         assert!(!cheap.attendance.has_left());
-        assert_eq!(Attended::new(departure(&leavers), async { 5 }).await, 5);
+        assert_eq!(AttendedWork::new(departure(&leavers), async { 5 }).await, 5);
     }
 }

@@ -4,18 +4,18 @@ use tokio::sync::watch;
 
 /// The sender of the signal.
 #[derive(Debug)]
-pub struct End(watch::Sender<bool>);
+pub struct ShutdownSender(watch::Sender<bool>);
 
 /// The receiving side, which each request holds.
 #[derive(Clone, Debug)]
-pub struct Ending(watch::Receiver<bool>);
+pub struct Shutdown(watch::Receiver<bool>);
 
-impl End {
+impl ShutdownSender {
     /// Creates both sides. Requests run until [`End::tell`].
     #[must_use]
-    pub fn new() -> (Self, Ending) {
+    pub fn new() -> (Self, Shutdown) {
         let (sender, receiver) = watch::channel(false);
-        (Self(sender), Ending(receiver))
+        (Self(sender), Shutdown(receiver))
     }
 
     /// Ends the requests that run, and makes later ones end at once.
@@ -24,7 +24,7 @@ impl End {
     }
 }
 
-impl Ending {
+impl Shutdown {
     /// Waits for the signal.
     pub(crate) async fn told(&mut self) {
         if self.0.wait_for(|told| *told).await.is_err() {

@@ -2,7 +2,7 @@
 //! reads slowly slows the provider down, and dropping the stream drops guest and upstream request,
 //! unless the answer is read on for its usage.
 
-use crate::lifecycle::departure::{Attended, Departure};
+use crate::lifecycle::departure::{AttendedWork, ClientDeparture};
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 pub struct EventStream {
     first: Option<Bytes>,
     chunks: Receiver<Bytes>,
-    work: Option<Attended<Result<(), Refusal>>>,
+    work: Option<AttendedWork<Result<(), Refusal>>>,
 }
 
 impl EventStream {
@@ -23,7 +23,7 @@ impl EventStream {
     /// # Errors
     /// The error of `work`, which must not fail after it has sent a chunk.
     pub(crate) async fn start<F>(
-        departure: Departure,
+        departure: ClientDeparture,
         work: impl FnOnce(Sender<Bytes>) -> F,
     ) -> Result<Self, Refusal>
     where
@@ -31,7 +31,7 @@ impl EventStream {
     {
         // One chunk may wait for the client while the next is made.
         let (sender, chunks) = channel(1);
-        let mut stream = Self { first: None, chunks, work: Some(Attended::new(departure, work(sender))) };
+        let mut stream = Self { first: None, chunks, work: Some(AttendedWork::new(departure, work(sender))) };
         stream.first = poll_fn(|context| stream.poll_work(context)).await?;
         Ok(stream)
     }

@@ -3,7 +3,7 @@
 //! when it admits a request. Each usage row of the request charges it when the row is settled,
 //! whichever way the request ends. For a request without limits it is empty.
 
-use crate::limits::rate::{Limit, Quota};
+use crate::limits::rate::{Quota, RateLimit};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Tokens used so far, by the keys and workspaces that have a token limit.
 pub struct TokenLimits {
     /// Use by key.
-    pub by_key: Limit<KeyId>,
+    pub by_key: RateLimit<KeyId>,
     /// Use by workspace.
-    pub by_workspace: Limit<WorkspaceId>,
+    pub by_workspace: RateLimit<WorkspaceId>,
 }
 
 impl TokenLimits {
     /// Limits of which nothing is used yet.
     #[must_use]
     pub fn new(clock: &Clock) -> Self {
-        Self { by_key: Limit::new(clock.clone()), by_workspace: Limit::new(clock.clone()) }
+        Self { by_key: RateLimit::new(clock.clone()), by_workspace: RateLimit::new(clock.clone()) }
     }
 }
 
@@ -48,20 +48,20 @@ impl Meter {
 
 /// What one request may use. Clones belong to the same request.
 #[derive(Clone, Default)]
-pub struct Allowance(Option<Arc<Held>>);
+pub struct Allowance(Option<Arc<SharedAllowance>>);
 
-struct Held {
+struct SharedAllowance {
     meter: Option<Meter>,
-    place: Mutex<Option<Place<KeyId>>>,
+    place: Mutex<Option<RunPermit<KeyId>>>,
 }
 
 impl Allowance {
     /// An allowance whose tokens are charged to `meter` and which holds the permit `place` until
     /// the request is over. Each is `None` where there is no limit.
     #[must_use]
-    pub fn new(meter: Option<Meter>, place: Option<Place<KeyId>>) -> Self {
+    pub fn new(meter: Option<Meter>, place: Option<RunPermit<KeyId>>) -> Self {
         let is_limited = meter.is_some() || place.is_some();
-        Self(is_limited.then(|| Arc::new(Held { meter, place: Mutex::new(place) })))
+        Self(is_limited.then(|| Arc::new(SharedAllowance { meter, place: Mutex::new(place) })))
     }
 
     /// Charges tokens, input and output together, to the key and the workspace.
@@ -88,16 +88,16 @@ impl fmt::Debug for Allowance {
 
 /// The number of requests that run at this moment, for each `K`. A `K` without running requests
 /// takes no memory.
-pub struct Running<K>(Arc<Mutex<Counts<K>>>);
+pub struct Running<K>(Arc<Mutex<RunningCounts<K>>>);
 
-struct Counts<K> {
+struct RunningCounts<K> {
     each: BTreeMap<K, u64>,
     all: u64,
 }
 
 impl<K> Default for Running<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Counts { each: BTreeMap::new(), all: 0 })))
+        Self(Arc::new(Mutex::new(RunningCounts { each: BTreeMap::new(), all: 0 })))
     }
 }
 
@@ -107,27 +107,31 @@ impl<K: Ord + Copy> Running<K> {
     ///
     /// # Errors
     /// The error of `may_enter`.
-    pub fn enter<E>(&self, who: K, may_enter: impl FnOnce(u64, u64) -> Result<(), E>) -> Result<Place<K>, E> {
+    pub fn enter<E>(
+        &self,
+        who: K,
+        may_enter: impl FnOnce(u64, u64) -> Result<(), E>,
+    ) -> Result<RunPermit<K>, E> {
         let mut running = lock(&self.0);
-        let Counts { each, all } = &mut *running;
+        let RunningCounts { each, all } = &mut *running;
         let taken = each.get(&who).copied().unwrap_or_default();
         may_enter(taken, *all)?;
         each.insert(who, taken + 1);
         *all += 1;
-        Ok(Place { running: Arc::clone(&self.0), who })
+        Ok(RunPermit { running: Arc::clone(&self.0), who })
     }
 }
 
 /// The permit of one running request. Dropping it releases it.
-pub struct Place<K: Ord> {
-    running: Arc<Mutex<Counts<K>>>,
+pub struct RunPermit<K: Ord> {
+    running: Arc<Mutex<RunningCounts<K>>>,
     who: K,
 }
 
-impl<K: Ord> Drop for Place<K> {
+impl<K: Ord> Drop for RunPermit<K> {
     fn drop(&mut self) {
         let mut running = lock(&self.running);
-        let Counts { each, all } = &mut *running;
+        let RunningCounts { each, all } = &mut *running;
         *all = all.saturating_sub(1);
         if let Some(taken) = each.get_mut(&self.who) {
             *taken = taken.saturating_sub(1);
@@ -138,7 +142,7 @@ impl<K: Ord> Drop for Place<K> {
     }
 }
 
-fn lock<K>(running: &Mutex<Counts<K>>) -> MutexGuard<'_, Counts<K>> {
+fn lock<K>(running: &Mutex<RunningCounts<K>>) -> MutexGuard<'_, RunningCounts<K>> {
     // The counts are usable even if another thread panicked while it held the lock.
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -152,7 +156,7 @@ mod tests {
     }
 
     /// Takes a permit if fewer than `most` are held by `who`.
-    fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
+    fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<RunPermit<K>> {
         running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
     }
 

@@ -90,14 +90,14 @@ pub struct TooOften {
 
 /// The use of one key.
 #[derive(Debug, Clone, Copy)]
-struct Used {
+struct RateUsage {
     /// When it is paid off.
     until_ns: u64,
     /// The rate for which `until_ns` was computed. A reload may change the quota.
     per_minute: u64,
 }
 
-impl Used {
+impl RateUsage {
     /// How far the use is ahead of the rate of `quota`. If the rate has changed, the units stay the
     /// same and their time changes.
     fn ahead_ns(self, quota: Quota, now_ns: u64) -> u64 {
@@ -110,13 +110,13 @@ impl Used {
 }
 
 /// The use of all keys under one limit.
-pub struct Limit<K> {
+pub struct RateLimit<K> {
     clock: Clock,
     remembered_max: usize,
-    used: Mutex<HashMap<K, Used>>,
+    used: Mutex<HashMap<K, RateUsage>>,
 }
 
-impl<K: Eq + Hash + Copy> Limit<K> {
+impl<K: Eq + Hash + Copy> RateLimit<K> {
     /// A limit of which nothing is used yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
@@ -177,7 +177,7 @@ impl<K: Eq + Hash + Copy> Limit<K> {
         self.clock.monotonic_ms().saturating_mul(1_000_000)
     }
 
-    fn remember(&self, used: &mut HashMap<K, Used>, who: K, quota: Quota, ahead_ns: u64, now_ns: u64) {
+    fn remember(&self, used: &mut HashMap<K, RateUsage>, who: K, quota: Quota, ahead_ns: u64, now_ns: u64) {
         if used.len() >= self.remembered_max && !used.contains_key(&who) {
             used.retain(|_, used| used.until_ns > now_ns);
             if used.len() >= self.remembered_max {
@@ -191,16 +191,16 @@ impl<K: Eq + Hash + Copy> Limit<K> {
             }
         }
         let until_ns = now_ns.saturating_add(ahead_ns);
-        used.insert(who, Used { until_ns, per_minute: quota.per_minute });
+        used.insert(who, RateUsage { until_ns, per_minute: quota.per_minute });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Used>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, RateUsage>> {
         // The map is usable even if another thread panicked while it held the lock.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn ahead_ns<K: Eq + Hash>(used: &HashMap<K, Used>, who: K, quota: Quota, now_ns: u64) -> u64 {
+fn ahead_ns<K: Eq + Hash>(used: &HashMap<K, RateUsage>, who: K, quota: Quota, now_ns: u64) -> u64 {
     used.get(&who).map_or(0, |used| used.ahead_ns(quota, now_ns))
 }
 

@@ -11,16 +11,16 @@ mod outliers;
 mod tally;
 mod watch;
 
-pub use breaker::Phase;
-pub(crate) use watch::Watch;
+pub use breaker::BreakerPhase;
+pub(crate) use watch::AttemptProbe;
 
-use breaker::{Breaker, Turn};
+use breaker::{Breaker, BreakerPermit};
 use cofferdam_runtime::wire::{Percentiles, Statistics};
-use histogram::Histogram;
-use outliers::Peer;
+use histogram::RollingHistogram;
+use outliers::EndpointSample;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tally::{Counts, Tally};
+use tally::{FailureCounts, SlotTally};
 
 /// How long after a failure routers see an outage of the endpoint, in milliseconds.
 const OUTAGE_MS: u64 = 30_000;
@@ -46,9 +46,9 @@ const MEAN_OF: u32 = 30;
 /// How long after an answer with reasoning an endpoint counts as one that reasons, in milliseconds.
 const REASONING_MS: u64 = 3_600_000;
 
-const REQUEST: Counts = Counts { requests: 1, failures: 0 };
-const FAILED_REQUEST: Counts = Counts { requests: 1, failures: 1 };
-const BROKEN_ANSWER: Counts = Counts { requests: 0, failures: 1 };
+const REQUEST: FailureCounts = FailureCounts { requests: 1, failures: 0 };
+const FAILED_REQUEST: FailureCounts = FailureCounts { requests: 1, failures: 1 };
+const BROKEN_ANSWER: FailureCounts = FailureCounts { requests: 0, failures: 1 };
 
 /// Identifies the endpoint that was measured. A reload that changes other settings keeps the
 /// measurements.
@@ -73,14 +73,14 @@ pub struct Health {
     is_well: AtomicBool,
     /// Until when the endpoint counts as one that reasons.
     reasons_until_ms: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<EndpointState>,
 }
 
 /// The figures of one endpoint for metrics and operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct EndpointReading {
     /// The state of the breaker.
-    pub phase: Phase,
+    pub phase: BreakerPhase,
     /// Whether routers see it as a last resort.
     pub is_ejected: bool,
     /// Attempts of the last five minutes.
@@ -96,10 +96,10 @@ pub struct Reading {
 }
 
 /// All state behind the lock.
-struct State {
-    five_minutes: Tally<10>,
+struct EndpointState {
+    five_minutes: SlotTally<10>,
     /// For the breaker and the comparison with others. Cleared when one of them takes effect.
-    minute: Tally<6>,
+    minute: SlotTally<6>,
     streamed: Speed,
     whole: Speed,
     /// The mean of tokens a second from the attempt to the end of the answer, over streams and
@@ -118,16 +118,16 @@ struct State {
 /// The speed of streams or of whole answers. They are kept apart, because the time to the first
 /// content of a stream cannot be compared with the time of a whole answer.
 struct Speed {
-    latency_ms: Histogram,
-    throughput: Histogram,
+    latency_ms: RollingHistogram,
+    throughput: RollingHistogram,
     mean_ms: Mean,
 }
 
 impl Speed {
     fn new() -> Self {
         Self {
-            latency_ms: Histogram::new(LATENCY_MIN_MS),
-            throughput: Histogram::new(THROUGHPUT_MIN),
+            latency_ms: RollingHistogram::new(LATENCY_MIN_MS),
+            throughput: RollingHistogram::new(THROUGHPUT_MIN),
             mean_ms: Mean::default(),
         }
     }
@@ -151,7 +151,7 @@ impl Mean {
     }
 }
 
-impl State {
+impl EndpointState {
     fn speed(&mut self, streamed: bool) -> &mut Speed {
         if streamed { &mut self.streamed } else { &mut self.whole }
     }
@@ -168,16 +168,16 @@ impl State {
     }
 
     fn is_ejected(&self, now_ms: u64) -> bool {
-        self.is_set_aside(now_ms) || self.breaker.phase(now_ms) != Phase::Closed
+        self.is_set_aside(now_ms) || self.breaker.phase(now_ms) != BreakerPhase::Closed
     }
 }
 
 impl Health {
     /// Health without measurements. `id` is unique in the process; jitter is derived from `seed`.
     pub(crate) fn new(id: u64, key: EndpointKey, seed: u64) -> Self {
-        let state = State {
-            five_minutes: Tally::new(30_000),
-            minute: Tally::new(10_000),
+        let state = EndpointState {
+            five_minutes: SlotTally::new(30_000),
+            minute: SlotTally::new(10_000),
             streamed: Speed::new(),
             whole: Speed::new(),
             overall: (0.0, 0),
@@ -216,12 +216,12 @@ impl Health {
 
     /// Called when an attempt begins. If the breaker is half-open, this takes the probe of this
     /// second. `None` where another attempt has taken it, or where the breaker is open.
-    fn take_turn(&self, now_ms: u64) -> Option<Turn> {
-        if self.is_well() { Some(Turn::Free) } else { self.lock().breaker.take_turn(now_ms) }
+    fn take_turn(&self, now_ms: u64) -> Option<BreakerPermit> {
+        if self.is_well() { Some(BreakerPermit::Free) } else { self.lock().breaker.take_turn(now_ms) }
     }
 
     /// Returns the probe of an attempt that ended without a result for the endpoint.
-    fn give_back(&self, turn: Turn) {
+    fn give_back(&self, turn: BreakerPermit) {
         self.lock().breaker.give_back(turn);
     }
 
@@ -244,10 +244,10 @@ impl Health {
     }
 
     /// The figures for metrics and operators.
-    pub fn reading(&self, now_ms: u64) -> Reading {
+    pub fn reading(&self, now_ms: u64) -> EndpointReading {
         let mut state = self.lock();
         let counts = state.five_minutes.sum(now_ms);
-        Reading {
+        EndpointReading {
             phase: state.breaker.phase(now_ms),
             is_ejected: state.is_ejected(now_ms),
             requests: counts.requests,
@@ -335,9 +335,9 @@ impl Health {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn peer(&self, now_ms: u64) -> Peer {
+    fn peer(&self, now_ms: u64) -> EndpointSample {
         let mut state = self.lock();
-        Peer {
+        EndpointSample {
             tier: self.key.tier.clone(),
             failed_share: state.minute.sum(now_ms).failed_share(COMPARED_MIN),
             latency_ms: [state.streamed.mean_ms.value(), state.whole.mean_ms.value()],
@@ -362,7 +362,7 @@ impl Health {
         tracing::warn!(model, provider, tier, "{message}");
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -374,7 +374,7 @@ pub(crate) fn compare<'h>(endpoints: impl Iterator<Item = &'h Arc<Health>>, now_
     endpoints.sort_by_key(|health| health.id);
     // The configuration may contain the same endpoint twice, with different prices.
     endpoints.dedup_by_key(|health| health.id);
-    let peers: Vec<Peer> = endpoints.iter().map(|health| health.peer(now_ms)).collect();
+    let peers: Vec<EndpointSample> = endpoints.iter().map(|health| health.peer(now_ms)).collect();
     for place in outliers::outliers(&peers) {
         if let Some(health) = endpoints.get(place) {
             health.set_aside(now_ms);

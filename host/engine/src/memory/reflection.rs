@@ -26,16 +26,16 @@ pub(crate) struct Use {
 
 /// The uses with recent reflections.
 #[derive(Default)]
-pub(crate) struct Reflections(Mutex<BTreeMap<Use, Entry>>);
+pub(crate) struct Reflections(Mutex<BTreeMap<Use, ReflectionCount>>);
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct ReflectionCount {
     count: u32,
     /// When the window, or the suspension, ends.
     until: Instant,
 }
 
-impl Entry {
+impl ReflectionCount {
     fn is_suspended(&self) -> bool {
         self.count > BORNE
     }
@@ -48,7 +48,7 @@ impl Reflections {
         if !entries.contains_key(&used) {
             make_room(&mut entries, now);
         }
-        let fresh = Entry { count: 0, until: now + WINDOW };
+        let fresh = ReflectionCount { count: 0, until: now + WINDOW };
         let entry = entries.entry(used).or_insert(fresh);
         if entry.until <= now {
             *entry = fresh;
@@ -70,7 +70,7 @@ impl Reflections {
     }
 }
 
-fn make_room(entries: &mut BTreeMap<Use, Entry>, now: Instant) {
+fn make_room(entries: &mut BTreeMap<Use, ReflectionCount>, now: Instant) {
     if entries.len() < ENTRIES_MAX {
         return;
     }

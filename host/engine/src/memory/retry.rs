@@ -29,7 +29,7 @@ const SAVED_FIRST: u64 = 10_000;
 const ONE: u64 = 1_000;
 
 /// How many retries all requests together may still make.
-pub(crate) struct Budget {
+pub(crate) struct RetryBudget {
     clock: Clock,
     /// Thousandths of a retry.
     saved: AtomicU64,
@@ -38,7 +38,7 @@ pub(crate) struct Budget {
     refused: AtomicU64,
 }
 
-impl Budget {
+impl RetryBudget {
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             clock: clock.clone(),
@@ -116,7 +116,7 @@ impl Retries {
 
     /// The next round, after one in which everything failed. `left` is the time until the request's
     /// deadline, `share` a random number from 0 to 1.
-    pub(crate) fn next(&mut self, budget: &Budget, left: Duration, share: f64) -> Option<Round> {
+    pub(crate) fn next(&mut self, budget: &RetryBudget, left: Duration, share: f64) -> Option<Round> {
         if self.is_hopeless || self.round >= ROUNDS_MAX {
             return None;
         }
@@ -169,9 +169,9 @@ mod tests {
         retries
     }
 
-    fn budget() -> (Clock, Budget) {
+    fn budget() -> (Clock, RetryBudget) {
         let clock = Clock::manual();
-        let budget = Budget::new(&clock);
+        let budget = RetryBudget::new(&clock);
         (clock, budget)
     }
 

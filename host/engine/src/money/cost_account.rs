@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// The cost account of one request. What a question costs is added at once to the accounts of all
 /// requests above it.
 #[derive(Debug, Default)]
-pub(crate) struct Bill {
+pub(crate) struct CostAccount {
     /// The account of the request that this one is a question of. `None` for a client's request.
-    above: Option<Arc<Bill>>,
+    above: Option<Arc<CostAccount>>,
     /// The most that it may cost, questions included, before no more questions are asked.
     limit: Option<Amount>,
     /// The request's own turns and tools, in pico-dollars.
@@ -30,7 +30,7 @@ pub(crate) struct Bill {
     funds: OnceLock<Funds>,
 }
 
-impl Bill {
+impl CostAccount {
     /// An empty account. `above` is the asking request's, for a question.
     pub(crate) fn new(above: Option<Arc<Self>>, limit: Option<Amount>) -> Self {
         Self { above, limit, ..Self::default() }
@@ -48,7 +48,7 @@ impl Bill {
 
     /// The funds of the client's request at the top, and that request's account. `None` where there
     /// is no limit.
-    pub(crate) fn funds(&self) -> Option<(&Funds, &Bill)> {
+    pub(crate) fn funds(&self) -> Option<(&Funds, &CostAccount)> {
         match &self.above {
             Some(above) => above.funds(),
             None => self.funds.get().map(|funds| (funds, self)),
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_question_is_added_to_all_accounts_above_it() {
-        let client = Arc::new(Bill::new(None, Some(Amount(100))));
-        let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
-        let deeper = Bill::new(Some(Arc::clone(&question)), None);
+        let client = Arc::new(CostAccount::new(None, Some(Amount(100))));
+        let question = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
+        let deeper = CostAccount::new(Some(Arc::clone(&question)), None);
         client.own(Amount(10));
         question.own(Amount(20));
         question.own(Amount(25));
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn cost_paid_to_providers_directly_counts_for_the_limit_and_is_not_charged() {
-        let client = Arc::new(Bill::new(None, Some(Amount(100))));
-        let question = Bill::new(Some(Arc::clone(&client)), None);
+        let client = Arc::new(CostAccount::new(None, Some(Amount(100))));
+        let question = CostAccount::new(Some(Arc::clone(&client)), None);
         client.own(Amount(10));
         client.own_elsewhere(Amount(40));
         question.own_elsewhere(Amount(50));
@@ -165,10 +165,10 @@ mod tests {
         /// However the steps interleave, the client's account is the sum of all that was spent.
         #[test]
         fn costs_are_neither_lost_nor_counted_twice(steps in proptest::collection::vec((0usize..4, 0u64..1000), 0..40)) {
-            let client = Arc::new(Bill::default());
-            let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
-            let other = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
-            let deeper = Arc::new(Bill::new(Some(Arc::clone(&question)), None));
+            let client = Arc::new(CostAccount::default());
+            let question = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
+            let other = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
+            let deeper = Arc::new(CostAccount::new(Some(Arc::clone(&question)), None));
             let bills = [client, question, other, deeper];
             let mut spent = [0; 4];
             for (place, more) in steps {

@@ -5,7 +5,7 @@ use crate::catalog::Endpoint;
 use crate::cost::Amount;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{Dollars, Refused, UsageDay, Window};
+use cofferdam_store::{Dollars, ReservationRefused, SpendWindow, UsageDay};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const BUSY_S: u64 = 1;
 
 /// A turn that is about to be sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct TurnEstimate<'a> {
     /// The endpoints it may be sent to.
     pub(crate) endpoints: &'a [Arc<Endpoint>],
     /// Indexes of the endpoints where the caller pays the provider directly.
@@ -69,7 +69,7 @@ fn known(limit: u32) -> Option<u64> {
     (limit > 0).then(|| u64::from(limit))
 }
 
-impl Turn<'_> {
+impl TurnEstimate<'_> {
     /// The most that is charged for the turn, at the dearest endpoint: all input and output it may
     /// have, and one image where images have a price. Endpoints where the caller pays the provider
     /// directly count nothing.
@@ -90,14 +90,14 @@ impl Turn<'_> {
 
 /// 402 with the limit that is used up and the time when it is reset, or 503 when the ledger has no
 /// room for another reservation.
-pub(crate) fn refusal(refused: Refused) -> Refusal {
+pub(crate) fn refusal(refused: ReservationRefused) -> Refusal {
     let (message, limit, is_busy) = match refused {
-        Refused::NoRoom => return Refusal::saturated(),
-        Refused::Credit { is_busy } => {
+        ReservationRefused::NoRoom => return Refusal::saturated(),
+        ReservationRefused::Credit { is_busy } => {
             let message = if is_busy { too_little("the credit of its workspace") } else { no_credit() };
             (message, json!({ "limit": "credit" }), is_busy)
         }
-        Refused::KeyLimit { window, limit_pico, resets_at_ms, is_busy } => {
+        ReservationRefused::KeyLimit { window, limit_pico, resets_at_ms, is_busy } => {
             let message = if is_busy {
                 too_little(&format!(
                     "the limit of its key, ${}{},",
@@ -131,16 +131,16 @@ fn too_little(limit: &str) -> String {
     )
 }
 
-fn span(window: Window) -> &'static str {
+fn span(window: SpendWindow) -> &'static str {
     match window {
-        Window::Day => " a day",
-        Window::Week => " a week",
-        Window::Month => " a month",
-        Window::Total => "",
+        SpendWindow::Day => " a day",
+        SpendWindow::Week => " a week",
+        SpendWindow::Month => " a month",
+        SpendWindow::Total => "",
     }
 }
 
-fn used_up(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> String {
+fn used_up(window: SpendWindow, limit_pico: u64, resets_at_ms: Option<u64>) -> String {
     let limit = Dollars::from_pico(limit_pico);
     let span = span(window);
     let more = resets_at_ms.map_or_else(
@@ -153,7 +153,7 @@ fn used_up(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> String
     )
 }
 
-fn key_limit(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> Value {
+fn key_limit(window: SpendWindow, limit_pico: u64, resets_at_ms: Option<u64>) -> Value {
     // Windows end at midnight UTC.
     let resets_at = resets_at_ms.map(|ms| format!("{}T00:00:00.000Z", UsageDay::of_ms(ms)));
     json!({ "limit": window.as_str(), "limit_usd": Amount(limit_pico), "resets_at": resets_at })
@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_limit_that_is_used_up_and_when_it_resets() {
-        let credit = refusal(Refused::Credit { is_busy: false });
+        let credit = refusal(ReservationRefused::Credit { is_busy: false });
         assert_eq!((credit.status, credit.kind), (402, ErrorKind::PaymentRequired));
         assert!(credit.message.starts_with("Insufficient credits: this host "), "{}", credit.message);
         assert!(credit.message.contains("cofferdam credits add"));
         assert_eq!((credit.retry_after_s, *credit.metadata), (None, json!({"limit": "credit"})));
-        let busy = refusal(Refused::Credit { is_busy: true });
+        let busy = refusal(ReservationRefused::Credit { is_busy: true });
         assert_eq!(
             (busy.status, busy.retry_after_s, *busy.metadata),
             (402, Some(1), json!({"limit": "credit"}))
@@ -182,7 +182,12 @@ mod tests {
         );
         let resets_at_ms = Some(1_769_904_000_000);
         let limit_pico = 2_500_000_000_000;
-        let key = |is_busy| Refused::KeyLimit { window: Window::Day, limit_pico, resets_at_ms, is_busy };
+        let key = |is_busy| ReservationRefused::KeyLimit {
+            window: SpendWindow::Day,
+            limit_pico,
+            resets_at_ms,
+            is_busy,
+        };
         let busy = refusal(key(true));
         assert!(
             busy.message.contains("the limit of its key, $2.5 a day, does not cover"),
@@ -196,9 +201,10 @@ mod tests {
             *day.metadata,
             json!({"limit": "day", "limit_usd": 2.5, "resets_at": "2026-02-01T00:00:00.000Z"})
         );
-        let window = Window::Total;
-        let total = Refused::KeyLimit { window, limit_pico: 0, resets_at_ms: None, is_busy: false };
+        let window = SpendWindow::Total;
+        let total =
+            ReservationRefused::KeyLimit { window, limit_pico: 0, resets_at_ms: None, is_busy: false };
         assert!(refusal(total).message.contains("its limit of $0. Use another key"));
-        assert_eq!(refusal(Refused::NoRoom).status, 503);
+        assert_eq!(refusal(ReservationRefused::NoRoom).status, 503);
     }
 }

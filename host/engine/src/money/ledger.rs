@@ -9,12 +9,12 @@ pub(crate) use lost::Charged;
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
-use crate::export::Pending;
-use crate::lifecycle::deadline::Pace;
-use crate::lifecycle::departure::Attendance;
+use crate::export::PendingExport;
+use crate::lifecycle::deadline::Deadline;
+use crate::lifecycle::departure::ClientPresence;
 use crate::limits::allowance::Allowance;
-use crate::money::cost_account::Bill;
-use crate::money::credit::{self, Turn};
+use crate::money::cost_account::CostAccount;
+use crate::money::credit::{self, TurnEstimate};
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
@@ -29,7 +29,7 @@ const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 /// A request in the ledger, opened before any work is done for it. It is settled when it is
 /// dropped, at the latest. A request that was refused before it was routed, and has spent nothing,
 /// leaves no row.
-pub(crate) struct Entry {
+pub(crate) struct LedgerEntry {
     /// `None` for a question, whose cost is in the row of the client's request.
     reservation: Option<Reservation>,
     is_routed: bool,
@@ -51,14 +51,14 @@ pub(crate) struct Entry {
     /// The reservation of the current turn, where there is a limit.
     pledge: Option<Pledge>,
     /// The record for the request export, if there is a destination.
-    pending: Option<Box<Pending>>,
+    pending: Option<Box<PendingExport>>,
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
     /// The cost account of this request, which its questions read too.
-    bill: Arc<Bill>,
+    bill: Arc<CostAccount>,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Opens the ledger for a client's request, or for a question: `bill` says which.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Entry {
         kind: UsageKind,
         request_id: &str,
         streamed: bool,
-        bill: &Arc<Bill>,
+        bill: &Arc<CostAccount>,
     ) -> Result<Self, Refusal> {
         let row = || UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
         let reservation = match bill.is_question() {
@@ -100,7 +100,7 @@ impl Entry {
     }
 
     /// Sets the record that the request export gets at the end.
-    pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
+    pub(crate) fn broadcast(&mut self, pending: Option<Box<PendingExport>>) {
         self.pending = pending;
     }
 
@@ -139,7 +139,11 @@ impl Entry {
     /// # Errors
     /// 402 when nothing is left besides what this request and others have spent and reserved; 503
     /// when the intent could not be written.
-    pub(crate) async fn reserve(&mut self, turn: Turn<'_>, pace: &mut Pace) -> Result<(), Refusal> {
+    pub(crate) async fn reserve(
+        &mut self,
+        turn: TurnEstimate<'_>,
+        pace: &mut Deadline,
+    ) -> Result<(), Refusal> {
         let Some((funds, all)) = self.bill.funds() else { return Ok(()) };
         // The former turn's reservation is released first, so that it does not count against this
         // one.
@@ -173,7 +177,7 @@ impl Entry {
         endpoint: &Endpoint,
         input_tokens: u64,
         output_max: u64,
-        attendance: &Arc<Attendance>,
+        attendance: &Arc<ClientPresence>,
     ) {
         // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
@@ -347,7 +351,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for LedgerEntry {
     fn drop(&mut self) {
         if self.reservation.is_some() || self.bill.is_question() {
             self.abandon();
@@ -369,16 +373,16 @@ fn name_until_asked(row: &mut UsageRow, endpoint: &Endpoint) {
 
 /// Records what plugins spend while they run. The entry is updated when this is dropped at the
 /// latest, so also when the client leaves.
-pub(crate) struct Spending<'a> {
-    entry: &'a mut Entry,
+pub(crate) struct PluginSpending<'a> {
+    entry: &'a mut LedgerEntry,
     /// In pico-dollars. It never decreases.
     total: &'a AtomicU64,
     noted: u64,
 }
 
-impl<'a> Spending<'a> {
+impl<'a> PluginSpending<'a> {
     /// Records what is added to `total` from here on.
-    pub(crate) fn new(entry: &'a mut Entry, total: &'a AtomicU64) -> Self {
+    pub(crate) fn new(entry: &'a mut LedgerEntry, total: &'a AtomicU64) -> Self {
         Self { entry, total, noted: total.load(Ordering::Relaxed) }
     }
 
@@ -393,7 +397,7 @@ impl<'a> Spending<'a> {
     }
 }
 
-impl Drop for Spending<'_> {
+impl Drop for PluginSpending<'_> {
     fn drop(&mut self) {
         self.note();
     }

@@ -12,14 +12,14 @@ use crate::Engine;
 use crate::assembler::check_finished;
 use crate::cost::Amount;
 use crate::failure::exceeded;
-use crate::money::ledger::{Entry, Spending};
+use crate::money::ledger::{LedgerEntry, PluginSpending};
 use crate::offload::aside;
-use crate::plugins::tools::{self, Doors, HookTools, Occasion, Verdict};
+use crate::plugins::tools::{self, HookOutcome, HookTools, PluginScope, RequestCapabilities};
 use crate::refusal::Refusal;
 use crate::refusal::printable;
-use crate::request::{Bounds, Prompts, RequestPlugin, ResponsesRequest, tool_of_plugin};
+use crate::request::{Prompts, RequestBounds, RequestPlugin, ResponsesRequest, tool_of_plugin};
 use bytes::Bytes;
-use cofferdam_runtime::manifest::{OnStream, Phase};
+use cofferdam_runtime::manifest::{HookPhase, OnStream};
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
 use std::sync::Arc;
@@ -141,11 +141,11 @@ impl Engine {
 }
 
 /// The capabilities of a hook; `None` for a hook without grants.
-fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
+fn tools(hook: &Hook, occasion: PluginScope<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
     if hook.plugin.grant().imports.is_empty() {
         return None;
     }
-    Some(HookTools::new(occasion.engine, occasion.context, Doors::new(occasion, request)))
+    Some(HookTools::new(occasion.engine, occasion.context, RequestCapabilities::new(occasion, request)))
 }
 
 /// Calls each hook with the request. What a hook returns instead is parsed like a client's body.
@@ -153,18 +153,18 @@ fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Opt
 /// request fails.
 pub(crate) async fn on_request(
     hooks: &[Hook],
-    occasion: Occasion<'_>,
+    occasion: PluginScope<'_>,
     request: &mut ResponsesRequest,
-    entry: &mut Entry,
+    entry: &mut LedgerEntry,
 ) -> Result<Amount, Refusal> {
     let mut cost = Amount::default();
-    for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
+    for hook in hooks.iter().filter(|hook| hook.has(HookPhase::OnRequest)) {
         if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
             continue;
         }
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
-        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
+        let spending = tools.as_ref().map(|tools| PluginSpending::new(entry, tools.spent()));
         let shown = match hook.judges() {
             true => judged::shown(occasion.engine.catalog(), request),
             false => request.guest_json.clone(),
@@ -175,7 +175,7 @@ pub(crate) async fn on_request(
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
         let length = replaced.len();
-        let bounds = Bounds::of_client(occasion.engine.parts.items_max).of_hook();
+        let bounds = RequestBounds::of_client(occasion.engine.parts.items_max).of_hook();
         let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
         let new = aside(length, read).await?.map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
@@ -195,16 +195,16 @@ pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
 /// in `entry`, because the sums in the response are final by now.
 pub(crate) async fn on_response(
     hooks: &[Hook],
-    occasion: Occasion<'_>,
+    occasion: PluginScope<'_>,
     request: &ResponsesRequest,
     mut response: Vec<u8>,
-    entry: &mut Entry,
+    entry: &mut LedgerEntry,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
-        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
+        let spending = tools.as_ref().map(|tools| PluginSpending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
         drop(spending);
         let verdict = clean(verdict, hook, tools.as_deref());
@@ -220,7 +220,7 @@ pub(crate) async fn on_response(
 }
 
 /// Removes the values of secrets that were sent for the hook from its decision.
-fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
+fn clean(verdict: HookOutcome, hook: &Hook, tools: Option<&HookTools>) -> HookOutcome {
     match tools {
         Some(tools) => tools.clean(&hook.plugin, verdict),
         None => verdict,
@@ -236,7 +236,7 @@ impl Hook {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.judges)
     }
 
-    fn has(&self, phase: Phase) -> bool {
+    fn has(&self, phase: HookPhase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }
 
@@ -244,13 +244,13 @@ impl Hook {
     fn sees_answer(&self, streamed: bool) -> bool {
         let passes =
             self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.on_stream == OnStream::Pass);
-        self.has(Phase::OnResponse) && !(streamed && passes)
+        self.has(HookPhase::OnResponse) && !(streamed && passes)
     }
 
     /// The replacement for what was `shown`, if the hook made one.
     fn judge(
         &self,
-        verdict: Verdict,
+        verdict: HookOutcome,
         shown: &[u8],
         request: &ResponsesRequest,
     ) -> Result<Option<Vec<u8>>, Refusal> {

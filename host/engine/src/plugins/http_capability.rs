@@ -25,9 +25,9 @@ mod stream;
 
 use crate::Engine;
 use crate::caller::Caller;
-use crate::log_throttle::Told;
+use crate::log_throttle::LogThrottle;
 use crate::memory::reflection::{Reflections, Use};
-use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
+use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, SecretPlacement, Target};
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, HostAccess, OnReflection};
@@ -35,9 +35,9 @@ use cofferdam_store::{
     FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, VaultId,
 };
 use plan::Planned;
-use refusal::Refused;
-use release::Vault;
-pub(crate) use released::{Released, Search};
+use refusal::UnsentRequest;
+use release::CallerVault;
+pub(crate) use released::{Released, ReleasedSearch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -60,9 +60,9 @@ pub(crate) fn http_door(
     request_id: &Arc<str>,
     released: &Released,
 ) -> Arc<dyn HttpDoor> {
-    Arc::new(Door {
+    Arc::new(HttpCapability {
         egress: engine.parts.egress.clone(),
-        vault: Vault::of(&engine.parts.store, caller),
+        vault: CallerVault::of(&engine.parts.store, caller),
         scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
         reflections: Arc::clone(&engine.parts.memory.reflections),
         unreached: Arc::clone(&engine.parts.memory.unreached),
@@ -73,12 +73,12 @@ pub(crate) fn http_door(
     })
 }
 
-struct Door {
+struct HttpCapability {
     egress: Egress,
-    vault: Vault,
+    vault: CallerVault,
     scope: VaultId,
     reflections: Arc<Reflections>,
-    unreached: Arc<Told>,
+    unreached: Arc<LogThrottle>,
     request_id: Arc<str>,
     time_max: Duration,
     refusals: AtomicU32,
@@ -87,7 +87,7 @@ struct Door {
 
 /// One HTTP request of one plugin, under the plugin's grant.
 struct Visit<'a> {
-    door: &'a Door,
+    door: &'a HttpCapability,
     plugin: &'a str,
     grant: &'a Grant,
 }
@@ -106,7 +106,7 @@ struct Sent {
     fingerprint: Option<FingerprintPrefix>,
 }
 
-impl HttpDoor for Door {
+impl HttpDoor for HttpCapability {
     fn send<'a>(
         &'a self,
         plugin: &'a str,
@@ -147,7 +147,7 @@ impl HttpDoor for Door {
     }
 }
 
-impl Door {
+impl HttpCapability {
     /// The time limit of a request.
     ///
     /// # Errors
@@ -166,7 +166,9 @@ impl Visit<'_> {
         let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
         let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
         if body.len() > REQUEST_BYTES_MAX {
-            return Err(self.refuse(None, Refused::invalid("the body of the request is longer than 8 MiB")));
+            return Err(
+                self.refuse(None, UnsentRequest::invalid("the body of the request is longer than 8 MiB"))
+            );
         }
         let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
         let mut request =
@@ -209,7 +211,7 @@ impl Visit<'_> {
         &self,
         request: &mut GuestRequest,
         injections: &[cofferdam_runtime::wire::Injection],
-    ) -> Result<Vec<Planned>, Refused> {
+    ) -> Result<Vec<Planned>, UnsentRequest> {
         let (host, access) = self.host(&request.target)?;
         let host = &host.clone();
         request.public_only = access == HostAccess::Public;
@@ -221,36 +223,36 @@ impl Visit<'_> {
         for Planned { secret, .. } in &planned {
             if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
                 let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
-                return Err(Refused::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
+                return Err(UnsentRequest::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
             }
         }
-        let slots: Vec<(&Slot, &SecretName)> =
+        let slots: Vec<(&SecretPlacement, &SecretName)> =
             planned.iter().map(|planned| (&planned.slot, &planned.secret)).collect();
         self.door.egress.check(request, &slots)?;
         Ok(planned)
     }
 
     /// The host of `target`, if it is granted. An IP address never is.
-    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), Refused> {
+    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), UnsentRequest> {
         let Some(host) = target.host_name() else {
             let log = "hosts are granted by name, and this is an address".to_owned();
-            return Err(Refused::denied(RequestRefusal::HostNotGranted, None, log));
+            return Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log));
         };
         match self.grant.hosts.access(host) {
             Some(access) => Ok((host, access)),
             None => {
                 let log = format!("the host is not granted; to allow it: {}", self.grant.line_for_host(host));
-                Err(Refused::denied(RequestRefusal::HostNotGranted, None, log))
+                Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log))
             }
         }
     }
 
     /// The one secret without a configured place that is bound to this host.
-    async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, Refused> {
+    async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, UnsentRequest> {
         let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
         let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
         let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
+        plan::unplaced(found.map_err(|error| UnsentRequest::not_released(&first, &error))?, host)
     }
 
     /// The index of the first secret that the vault would not release to this host.
@@ -258,7 +260,8 @@ impl Visit<'_> {
         let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
         let Some(first) = names.first().cloned() else { return Ok(None) };
         let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        let found = found.map_err(|error| self.refuse(Some(host), Refused::not_released(&first, &error)))?;
+        let found =
+            found.map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(&first, &error)))?;
         Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
     }
 
@@ -292,13 +295,13 @@ impl Visit<'_> {
         for Planned { secret, slot } in planned {
             let Some(host) = host else { return Err(HttpError::Denied) };
             let released = self.door.vault.release(self.grant, &secret, host, &self.purpose()).await;
-            let release =
-                released.map_err(|error| self.refuse(Some(host), Refused::not_released(&secret, &error)))?;
+            let release = released
+                .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(&secret, &error)))?;
             sent.push(Sent { secret, fingerprint: release.fingerprint() });
             injections.push(Injection { slot, secret: release });
         }
         let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
-            self.refuse(host, Refused::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
+            self.refuse(host, UnsentRequest::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
         })?;
         self.door.released.note(self.plugin, &sent, &reply.values);
         Ok((reply, sent))
@@ -356,7 +359,7 @@ impl Visit<'_> {
             suspended,
             purpose: self.purpose(),
         };
-        let Vault { store, actor, .. } = &self.door.vault;
+        let CallerVault { store, actor, .. } = &self.door.vault;
         if store.note_reflection(*actor, reflection).is_err() {
             tracing::error!("an audit record of a reflection was lost");
         }
@@ -365,8 +368,8 @@ impl Visit<'_> {
     /// Logs why a request was not sent, writes the audit record and returns the error for the
     /// guest. Failures of the network are only logged: at most once a minute at level `warn`, else
     /// at level `debug`.
-    fn refuse(&self, host: Option<&HostName>, refused: Refused) -> HttpError {
-        let Refused { error, audit, log } = refused;
+    fn refuse(&self, host: Option<&HostName>, refused: UnsentRequest) -> HttpError {
+        let UnsentRequest { error, audit, log } = refused;
         let is_of_the_network =
             audit.is_none() && !matches!(error, HttpError::SecretUnavailable | HttpError::Invalid);
         if is_of_the_network {
@@ -389,7 +392,7 @@ impl Visit<'_> {
         );
         if let Some((reason, name)) = audit {
             let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
-            let Vault { store, actor, .. } = &self.door.vault;
+            let CallerVault { store, actor, .. } = &self.door.vault;
             if store.note_refused_request(*actor, refused).is_err() {
                 tracing::error!("an audit record of a refused request was lost");
             }

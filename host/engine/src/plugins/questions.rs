@@ -8,22 +8,22 @@ mod body;
 mod model_capability;
 mod pool;
 
-pub(crate) use model_capability::Door;
+pub(crate) use model_capability::ModelCapability;
 
 use crate::cost::Amount;
-use crate::money::cost_account::Bill;
+use crate::money::cost_account::CostAccount;
 use crate::request::{ResponsesRequest, StopCondition};
 use bytes::Bytes;
 use cofferdam_runtime::services::{QUESTION_DEPTH_MAX, Question};
-use pool::Pool;
+use pool::QuestionPool;
 use std::sync::Arc;
 
 /// The scope in which the plugins of one request may ask questions, and the place of that request
 /// itself among the questions of the client's request.
 #[derive(Clone)]
-pub(crate) struct Asking {
-    pool: Arc<Pool>,
-    bill: Arc<Bill>,
+pub(crate) struct QuestionScope {
+    pool: Arc<QuestionPool>,
+    bill: Arc<CostAccount>,
     /// The id of the client's response, on whose behalf everything is asked.
     serves: Arc<str>,
     /// 0 for a client's request, 1 for its questions, and so on.
@@ -36,12 +36,12 @@ pub(crate) struct Asking {
     provider: Bytes,
 }
 
-impl Asking {
+impl QuestionScope {
     /// The scope of a client's request. `response_id` is the id of its response.
     pub(crate) fn of_client(request: &ResponsesRequest, response_id: &str) -> Self {
         Self {
             pool: Arc::default(),
-            bill: Arc::new(Bill::new(None, most(request))),
+            bill: Arc::new(CostAccount::new(None, most(request))),
             serves: Arc::from(response_id),
             depth: 0,
             askers: Vec::new(),
@@ -56,7 +56,7 @@ impl Asking {
         askers.push(question.plugin.clone());
         Self {
             pool: Arc::clone(&self.pool),
-            bill: Arc::new(Bill::new(Some(Arc::clone(&self.bill)), most(request))),
+            bill: Arc::new(CostAccount::new(Some(Arc::clone(&self.bill)), most(request))),
             serves: Arc::clone(&self.serves),
             depth: question.depth,
             askers,
@@ -97,7 +97,7 @@ impl Asking {
         self.bill.questions().plus(self.bill.questions_elsewhere())
     }
 
-    pub(crate) fn bill(&self) -> &Arc<Bill> {
+    pub(crate) fn bill(&self) -> &Arc<CostAccount> {
         &self.bill
     }
 }

@@ -27,10 +27,10 @@ use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::caller::Caller;
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
-use crate::lifecycle::deadline::{ClientGone, Pace};
-use crate::money::ledger::{Entry, Spending, add_to};
+use crate::lifecycle::deadline::{ClientGone, Deadline};
+use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
 use crate::offload::aside;
-use crate::plugins::questions::Asking;
+use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, retold_items};
 use before::Done;
@@ -43,18 +43,18 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use history::History;
 use offer::Offer;
-use run::Finished;
+use run::FinishedCall;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use stop::{Called, Progress as Advance, StopRules};
+use stop::{Called, LoopProgress as Advance, StopRules};
 use tokio::sync::mpsc::channel;
 use wait::next_done;
 
-pub(crate) use capabilities::{Doors, Scratches};
-pub(crate) use hook::{HookTools, Verdict};
+pub(crate) use capabilities::{RequestCapabilities, Scratches};
+pub(crate) use hook::{HookOutcome, HookTools};
 pub(crate) use hosted_substitute::stand_in;
 pub(crate) use offer::installed;
 
@@ -89,14 +89,14 @@ pub async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Re
 
 /// The request on whose behalf plugins are called.
 #[derive(Clone, Copy)]
-pub(crate) struct Occasion<'a> {
+pub(crate) struct PluginScope<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: &'a Caller,
     pub(crate) context: &'a CallContext,
     /// The scratch stores of its plugins, if it has any plugins besides routers and providers.
     pub(crate) scratches: &'a Option<Scratches>,
     /// The scope of the questions that its plugins ask.
-    pub(crate) asking: &'a Asking,
+    pub(crate) asking: &'a QuestionScope,
 }
 
 /// The most calls of one turn that are run. The others get an error as their result.
@@ -112,7 +112,7 @@ const RESULTS_BYTES_MAX: usize = 8 << 20;
 pub(crate) struct ServerTools {
     offer: Offer,
     choice: Choice,
-    doors: Doors,
+    doors: RequestCapabilities,
     rules: StopRules,
     /// The calls in the input, until the approved ones are run.
     history: Option<History>,
@@ -140,7 +140,7 @@ pub(crate) struct ServerTools {
 }
 
 /// One running call.
-type Work<'a> = Pin<Box<dyn Future<Output = Finished> + Send + 'a>>;
+type ToolWork<'a> = Pin<Box<dyn Future<Output = FinishedCall> + Send + 'a>>;
 
 /// Why calls were not run to their end.
 pub(crate) enum Interrupted {
@@ -172,12 +172,12 @@ impl ServerTools {
     /// # Errors
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
     pub(crate) async fn open(
-        occasion: Occasion<'_>,
+        occasion: PluginScope<'_>,
         request: &ResponsesRequest,
     ) -> Result<Box<Self>, Refusal> {
-        let Occasion { engine, context, .. } = occasion;
+        let PluginScope { engine, context, .. } = occasion;
         offer::check_count(&request.tools)?;
-        let doors = Doors::new(occasion, request);
+        let doors = RequestCapabilities::new(occasion, request);
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
@@ -280,8 +280,8 @@ impl ServerTools {
         calls: &[ServerCall],
         context: &CallContext,
         assembler: &mut Assembler,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
         self.doors.view().add(&assembler.turn_items());
@@ -293,7 +293,7 @@ impl ServerTools {
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
-        let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
+        let work = calls.iter().enumerate().map(|(place, call)| -> ToolWork<'_> {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
@@ -301,11 +301,11 @@ impl ServerTools {
                 None => refused("There is no such function."),
             }
         });
-        let work: Vec<Work<'_>> = work.collect();
+        let work: Vec<ToolWork<'_>> = work.collect();
         self.steps += u32::from(!is_over);
         // The client sees the calls before it waits for their results.
         pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
-        let mut spending = Spending::new(entry, cost);
+        let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
@@ -372,7 +372,7 @@ impl ServerTools {
 
 /// Adds the cost of a call to `total` as soon as the call is over. Its result is shown later, after
 /// those of the calls before it, and the client may leave before that.
-fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a AtomicU64) -> Work<'a> {
+fn charged<'a>(call: impl Future<Output = FinishedCall> + Send + 'a, total: &'a AtomicU64) -> ToolWork<'a> {
     Box::pin(async move {
         let done = call.await;
         add_to(total, done.cost);
@@ -381,17 +381,17 @@ fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a Atom
 }
 
 /// A call that is not run.
-fn refused<'a>(message: &'static str) -> Work<'a> {
-    Box::pin(std::future::ready(Finished::failed(message, false)))
+fn refused<'a>(message: &'static str) -> ToolWork<'a> {
+    Box::pin(std::future::ready(FinishedCall::failed(message, false)))
 }
 
 /// Ends the item of a call. Returns the result for the model.
-fn show(call: &ServerCall, done: Finished, assembler: &mut Assembler) -> Result<String, Interrupted> {
+fn show(call: &ServerCall, done: FinishedCall, assembler: &mut Assembler) -> Result<String, Interrupted> {
     if assembler.finish_call(call.item, done.outcome, &done.members).is_ok() {
         assembler.annotate_next(done.annotations);
         return Ok(done.for_model);
     }
-    let failed = Finished::failed("The tool's result is too large.", true);
+    let failed = FinishedCall::failed("The tool's result is too large.", true);
     let shown = assembler.finish_call(call.item, failed.outcome, &failed.members);
     shown.map_err(Interrupted::Malformed)?;
     Ok(failed.for_model)

@@ -2,7 +2,7 @@
 //! counts as well as with its length.
 
 use super::invalid::InvalidRequest;
-use super::json::Value;
+use super::json::JsonValue;
 use super::rule::OPEN_OBJECT;
 
 /// Default for the most items of `input`.
@@ -16,20 +16,20 @@ const OPTIONS_MAX: usize = 256;
 
 /// The limits for one body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct RequestBounds {
     /// Items of `input`.
     pub items: usize,
     /// Parts of all items together.
     parts: usize,
 }
 
-impl Default for Bounds {
+impl Default for RequestBounds {
     fn default() -> Self {
         Self::of_client(ITEMS_MAX)
     }
 }
 
-impl Bounds {
+impl RequestBounds {
     /// The limits for a body that a client sends.
     #[must_use]
     pub const fn of_client(items: usize) -> Self {
@@ -47,19 +47,19 @@ impl Bounds {
 
 /// Counts the parts of a body and fails beyond the limit.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct PartCount {
     left: usize,
     max: usize,
 }
 
-impl Default for Parts {
+impl Default for PartCount {
     fn default() -> Self {
-        Self::of(Bounds::default())
+        Self::of(RequestBounds::default())
     }
 }
 
-impl Parts {
-    pub(super) const fn of(bounds: Bounds) -> Self {
+impl PartCount {
+    pub(super) const fn of(bounds: RequestBounds) -> Self {
         Self { left: bounds.parts, max: bounds.parts }
     }
 
@@ -67,7 +67,7 @@ impl Parts {
     ///
     /// # Errors
     /// The limit is exceeded; the error has the array's path.
-    pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+    pub(super) fn take(&mut self, list: JsonValue<'_>) -> Result<(), InvalidRequest> {
         for _ in list.items() {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 list.invalid(format!("holds one part too many: the whole input may hold {}", self.max))
@@ -95,7 +95,7 @@ impl Tools {
     /// # Errors
     /// The limit is exceeded; the error has the path of the array that holds the first tool beyond
     /// it.
-    pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+    pub(super) fn take(&mut self, list: JsonValue<'_>) -> Result<(), InvalidRequest> {
         for tool in list.items() {
             match tool.get("tools").filter(|_| tool.get("type").is_some_and(|tag| tag.is("namespace"))) {
                 Some(inner) => inner.items().try_for_each(|_| self.take_one(inner))?,
@@ -105,7 +105,7 @@ impl Tools {
         Ok(())
     }
 
-    fn take_one(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+    fn take_one(&mut self, list: JsonValue<'_>) -> Result<(), InvalidRequest> {
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             list.invalid(format!(
                 "holds one tool too many: a request may offer {TOOLS_MAX}, those of namespaces and of items included"
@@ -116,7 +116,7 @@ impl Tools {
 }
 
 /// Checks `provider.options`: objects by provider, each with a limited number of members.
-pub(super) fn check_option_counts(options: Value<'_>) -> Result<(), InvalidRequest> {
+pub(super) fn check_option_counts(options: JsonValue<'_>) -> Result<(), InvalidRequest> {
     OPEN_OBJECT.check(options)?;
     check_members(options)?;
     options.members().try_for_each(|(_, own)| {
@@ -125,7 +125,7 @@ pub(super) fn check_option_counts(options: Value<'_>) -> Result<(), InvalidReque
     })
 }
 
-fn check_members(object: Value<'_>) -> Result<(), InvalidRequest> {
+fn check_members(object: JsonValue<'_>) -> Result<(), InvalidRequest> {
     if object.members().nth(OPTIONS_MAX).is_some() {
         return Err(object.invalid(format!("must have at most {OPTIONS_MAX} members")));
     }

@@ -4,9 +4,9 @@
 //! For members that the client did not set, the effective value is written, because strict clients
 //! require them.
 
-use super::fields::Fields;
-use super::json::{Kind, Value, separate, write_key, write_member, write_name};
-use super::tools::{Offered, ToolKind};
+use super::fields::BodyFields;
+use super::json::{JsonKind, JsonValue, separate, write_key, write_member, write_name};
+use super::tools::{CheckedTool, ToolKind};
 
 /// Members that are echoed as sent, each with its JSON text when unset. In alphabetical order.
 /// Members that need code are not in this list.
@@ -32,7 +32,7 @@ const PLAIN: [(&str, &str); 18] = [
 ];
 
 /// Writes the members as a JSON fragment without braces and without a comma at either end.
-pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>]) -> String {
+pub(super) fn write(fields: &BodyFields<'_>, tools: &[CheckedTool<'_>]) -> String {
     let echoed: usize =
         PLAIN.iter().filter_map(|(name, _)| fields.get(name)).map(|value| value.raw().len()).sum();
     let tools_size = fields.get("tools").map_or(0, |tools| tools.raw().len());
@@ -62,16 +62,17 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>]) -> String {
 }
 
 /// Writes an object. Members of `filled` that are unset get their default.
-fn write_filled(object: Option<Value<'_>>, filled: &[(&str, &str)], out: &mut Vec<u8>) {
+fn write_filled(object: Option<JsonValue<'_>>, filled: &[(&str, &str)], out: &mut Vec<u8>) {
     write_members(object, filled, &[], out);
 }
 
 /// Like [`write_filled`], without the members of `hidden`.
-fn write_members(object: Option<Value<'_>>, filled: &[(&str, &str)], hidden: &[&str], out: &mut Vec<u8>) {
+fn write_members(object: Option<JsonValue<'_>>, filled: &[(&str, &str)], hidden: &[&str], out: &mut Vec<u8>) {
     out.push(b'{');
-    let given = object.into_iter().flat_map(Value::members);
-    let shown =
-        |key: Value<'_>, value: Value<'_>| !value.is_null() && !hidden.iter().any(|name| key.is(name));
+    let given = object.into_iter().flat_map(JsonValue::members);
+    let shown = |key: JsonValue<'_>, value: JsonValue<'_>| {
+        !value.is_null() && !hidden.iter().any(|name| key.is(name))
+    };
     for (key, value) in given.filter(|(key, value)| shown(*key, *value)) {
         write_member(key, value, out);
     }
@@ -83,7 +84,7 @@ fn write_members(object: Option<Value<'_>>, filled: &[(&str, &str)], hidden: &[&
     out.push(b'}');
 }
 
-fn write_text(text: Option<Value<'_>>, out: &mut Vec<u8>) {
+fn write_text(text: Option<JsonValue<'_>>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"format\":");
     match text.and_then(|text| text.get("format")) {
         Some(format) if format.get("type").is_some_and(|tag| tag.is("json_schema")) => {
@@ -100,7 +101,7 @@ fn write_text(text: Option<Value<'_>>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_tools(tools: &[Offered<'_>], out: &mut Vec<u8>) {
+fn write_tools(tools: &[CheckedTool<'_>], out: &mut Vec<u8>) {
     out.push(b'[');
     for tool in tools {
         separate(out);
@@ -118,9 +119,9 @@ fn write_tools(tools: &[Offered<'_>], out: &mut Vec<u8>) {
 }
 
 /// Writes a value without the members of these names, at any depth.
-fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
+fn write_without(value: JsonValue<'_>, names: &[&str], out: &mut Vec<u8>) {
     match value.kind() {
-        Kind::Object => {
+        JsonKind::Object => {
             out.push(b'{');
             for (key, member) in value.members().filter(|(key, _)| !names.iter().any(|name| key.is(name))) {
                 write_key(key, out);
@@ -128,7 +129,7 @@ fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
             }
             out.push(b'}');
         }
-        Kind::Array => {
+        JsonKind::Array => {
             out.push(b'[');
             for item in value.items() {
                 separate(out);
@@ -141,11 +142,11 @@ fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
 }
 
 /// Writes a function. Strict clients require these three members even where they are null.
-fn write_function(function: Value<'_>, out: &mut Vec<u8>) {
+fn write_function(function: JsonValue<'_>, out: &mut Vec<u8>) {
     const FILLED: [&str; 3] = ["description", "parameters", "strict"];
     let complete = FILLED
         .iter()
-        .all(|name| function.members().any(|(key, value)| key.is(name) && value.kind() != Kind::Null));
+        .all(|name| function.members().any(|(key, value)| key.is(name) && value.kind() != JsonKind::Null));
     if complete {
         return function.write(out);
     }

@@ -1,10 +1,10 @@
 //! The body of POST /v1/embeddings.
 
-use super::bounds::Parts;
-use super::fields::Fields;
+use super::bounds::PartCount;
+use super::fields::BodyFields;
 use super::input::saturated;
-use super::json::{Document, Kind, Value};
-use super::rule::{NAME, Rule};
+use super::json::{JsonDocument, JsonKind, JsonValue};
+use super::rule::{NAME, ValueRule};
 use super::settings::Needs;
 use super::shapes::embeddings::{BODY, PARTS};
 use super::weight::Weight;
@@ -61,8 +61,8 @@ impl EmbeddingsRequest {
     /// # Errors
     /// The first violation, with its path.
     pub fn parse(body: &[u8]) -> Result<Self, InvalidRequest> {
-        let document = Document::parse(body)?;
-        let fields = Fields::check(&BODY, document.root())?;
+        let document = JsonDocument::parse(body)?;
+        let fields = BodyFields::check(&BODY, document.root())?;
         let input = fields.get("input").map(Input::check).transpose()?.unwrap_or_default();
         let guest_json = write(&fields, body.len());
         let base64 = fields.get("encoding_format").is_some_and(|format| format.is("base64"));
@@ -92,9 +92,9 @@ const PARAMETERS: [&str; 2] = ["dimensions", "input_type"];
 /// The most vectors of one answer.
 const INPUTS_MAX: usize = 2048;
 
-const TOKEN: Rule = Rule::Integer { min: 0, max: u32::MAX as i64 };
+const TOKEN: ValueRule = ValueRule::Integer { min: 0, max: u32::MAX as i64 };
 
-const CONTENT: Rule = Rule::List { of: &Rule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
+const CONTENT: ValueRule = ValueRule::List { of: &ValueRule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
 
 /// Facts about an input, collected while it is checked.
 #[derive(Debug, Default)]
@@ -104,25 +104,25 @@ struct Input {
     tokens: u64,
     weight: Weight,
     needs: Needs,
-    parts: Parts,
+    parts: PartCount,
 }
 
 impl Input {
     /// Checks an input: a text, one list of tokens, or a list of inputs.
-    fn check(input: Value<'_>) -> Result<Self, InvalidRequest> {
+    fn check(input: JsonValue<'_>) -> Result<Self, InvalidRequest> {
         let mut counted = Self { count: 1, ..Self::default() };
-        if input.kind() == Kind::String {
+        if input.kind() == JsonKind::String {
             counted.element(input)?;
             return Ok(counted);
         }
-        if input.kind() != Kind::Array {
+        if input.kind() != JsonKind::Array {
             return Err(input.mistyped("a string or an array"));
         }
-        match input.items().next().map(Value::kind) {
+        match input.items().next().map(JsonValue::kind) {
             None => return Err(input.invalid("must hold at least 1 element")),
-            Some(Kind::Number) => counted.element(input)?,
+            Some(JsonKind::Number) => counted.element(input)?,
             Some(_) => {
-                Rule::List { of: &Rule::Any, min: 1, max: INPUTS_MAX }.check(input)?;
+                ValueRule::List { of: &ValueRule::Any, min: 1, max: INPUTS_MAX }.check(input)?;
                 counted.count = input.items().count();
                 input.items().try_for_each(|element| counted.element(element))?;
             }
@@ -131,27 +131,27 @@ impl Input {
     }
 
     /// Checks the input of one vector.
-    fn element(&mut self, element: Value<'_>) -> Result<(), InvalidRequest> {
+    fn element(&mut self, element: JsonValue<'_>) -> Result<(), InvalidRequest> {
         match element.kind() {
-            Kind::String => {
+            JsonKind::String => {
                 NAME.check(element)?;
                 self.chars += element.chars() as u64;
                 self.weight = self.weight.plus(weight::of(element));
                 Ok(())
             }
-            Kind::Array => {
-                Rule::List { of: &TOKEN, min: 1, max: usize::MAX }.check(element)?;
+            JsonKind::Array => {
+                ValueRule::List { of: &TOKEN, min: 1, max: usize::MAX }.check(element)?;
                 let tokens = element.items().count() as u64;
                 self.tokens += tokens;
                 self.weight = self.weight.plus(Weight::tokens(tokens));
                 Ok(())
             }
-            Kind::Object => self.parts(element),
+            JsonKind::Object => self.parts(element),
             _ => Err(element.mistyped("a string, an array of tokens or an object with content")),
         }
     }
 
-    fn parts(&mut self, element: Value<'_>) -> Result<(), InvalidRequest> {
+    fn parts(&mut self, element: JsonValue<'_>) -> Result<(), InvalidRequest> {
         let Some(content) = element.get("content") else {
             return Err(element.invalid_member("content", "is required"));
         };
@@ -159,12 +159,12 @@ impl Input {
         self.weight = self.weight.plus(weight::of(content));
         self.parts.take(content)?;
         for part in content.items() {
-            match part.get("type").map(Value::text).as_deref() {
+            match part.get("type").map(JsonValue::text).as_deref() {
                 Some("image_url") => self.needs.add(Ability::Images),
                 Some("input_audio") => self.needs.add(Ability::Audio),
                 Some("input_video") => self.needs.add(Ability::Video),
                 Some("input_file") => self.needs.add(Ability::Files),
-                _ => self.chars += part.get("text").map_or(0, Value::chars) as u64,
+                _ => self.chars += part.get("text").map_or(0, JsonValue::chars) as u64,
             }
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Input {
 
 /// Writes the request for provider guests: `input` is always an array, and absent members are
 /// omitted.
-fn write(fields: &Fields<'_>, size: usize) -> Bytes {
+fn write(fields: &BodyFields<'_>, size: usize) -> Bytes {
     let mut out = Vec::with_capacity(size + 64);
     out.extend_from_slice(br#"{"model":"#);
     if let Some(model) = fields.get("model") {
@@ -181,7 +181,7 @@ fn write(fields: &Fields<'_>, size: usize) -> Bytes {
     }
     if let Some(input) = fields.get("input") {
         // A single text or list of tokens becomes the only element.
-        let lone = !input.items().next().is_some_and(|first| first.kind() != Kind::Number);
+        let lone = !input.items().next().is_some_and(|first| first.kind() != JsonKind::Number);
         out.extend_from_slice(if lone { br#","input":["# } else { br#","input":"# });
         input.write(&mut out);
         if lone {

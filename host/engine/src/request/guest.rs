@@ -3,11 +3,11 @@
 //! `model` and `stream` come first and the tools last, so that a later turn of a tool loop is
 //! written by copying the bytes between them.
 
-use super::fields::Fields;
+use super::fields::BodyFields;
 use super::input;
-use super::json::{self, Value, separate, write_name};
+use super::json::{self, JsonValue, separate, write_name};
 use super::settings::ServiceTier;
-use super::tools::Offered;
+use super::tools::CheckedTool;
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -134,7 +134,7 @@ fn replace(name: &str, with: Option<&[u8]>, range: Range<usize>, json: &[u8], ou
 
 /// Writes the document. `size` is the length of the body, which is close to the length of the
 /// document.
-pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> GuestJson {
+pub(super) fn write(fields: &BodyFields<'_>, tools: &[CheckedTool<'_>], size: usize) -> GuestJson {
     let mut out = Vec::with_capacity(size + 192);
     out.extend_from_slice(br#"{"model":"#);
     let model = fields.get("model").or_else(|| fields.get("models").and_then(|models| models.items().next()));
@@ -143,7 +143,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
         model.write(&mut out);
     }
     let model = start..out.len();
-    let stream = fields.get("stream").is_some_and(Value::is_true);
+    let stream = fields.get("stream").is_some_and(JsonValue::is_true);
     out.extend_from_slice(if stream { br#","stream":true"# } else { br#","stream":false"# });
     for name in COPIED {
         write_member(name, fields.get(name), &mut out);
@@ -177,7 +177,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
 }
 
 /// Appends a member if the client set it.
-pub(super) fn write_member(name: &str, value: Option<Value<'_>>, out: &mut Vec<u8>) {
+pub(super) fn write_member(name: &str, value: Option<JsonValue<'_>>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         write_name(name, out);
         value.write(out);
@@ -186,7 +186,7 @@ pub(super) fn write_member(name: &str, value: Option<Value<'_>>, out: &mut Vec<u
 
 /// Appends an object without its null members, because some clients send absent members as null.
 /// Appends nothing if no member is left.
-fn write_without_nulls(name: &str, object: Option<Value<'_>>, out: &mut Vec<u8>) {
+fn write_without_nulls(name: &str, object: Option<JsonValue<'_>>, out: &mut Vec<u8>) {
     let Some(object) = object else { return };
     let mut given = object.members().filter(|(_, value)| !value.is_null()).peekable();
     if given.peek().is_none() {
@@ -198,7 +198,11 @@ fn write_without_nulls(name: &str, object: Option<Value<'_>>, out: &mut Vec<u8>)
     out.push(b'}');
 }
 
-fn write_tools(given: Option<Value<'_>>, tools: &[Offered<'_>], out: &mut Vec<u8>) -> Vec<Range<usize>> {
+fn write_tools(
+    given: Option<JsonValue<'_>>,
+    tools: &[CheckedTool<'_>],
+    out: &mut Vec<u8>,
+) -> Vec<Range<usize>> {
     if given.is_none() {
         return Vec::new();
     }

@@ -2,7 +2,7 @@
 //! members that an endpoint may not support or that name stored objects, and stored files. Each
 //! endpoint is checked for whether it accepts them.
 
-use super::json::{Kind, Value};
+use super::json::{JsonKind, JsonValue};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 
@@ -22,12 +22,12 @@ pub struct Hosted {
     /// The type of the tool; none for a file.
     pub type_name: Option<String>,
     /// The members of the tool that endpoints are checked for.
-    pub members: Vec<Member>,
+    pub members: Vec<HostedMember>,
 }
 
 /// A member of a provider's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct HostedMember {
     /// The name of the member, or its path inside the tool.
     pub name: String,
     /// How the member is checked against an endpoint.
@@ -55,7 +55,7 @@ fn names_stored(name: &str) -> bool {
 
 impl Hosted {
     /// The tool, if a provider would run it. `path` computes its JSON path.
-    pub(super) fn of_tool(tool: Value<'_>, path: impl FnOnce() -> String) -> Option<Self> {
+    pub(super) fn of_tool(tool: JsonValue<'_>, path: impl FnOnce() -> String) -> Option<Self> {
         let type_name = tool.get("type")?.text();
         if is_clients(&type_name, tool) {
             return None;
@@ -74,7 +74,7 @@ impl Hosted {
                 note_stored(&name, &name, value, &mut members);
             }
             if !names_stored(&name) || members.len() == own {
-                members.push(Member::new(&name, Meaning::Setting));
+                members.push(HostedMember::new(&name, Meaning::Setting));
             }
             let is_known = match &*name {
                 // With true the search behaves as it does anyway. With false it would use only what
@@ -92,7 +92,7 @@ impl Hosted {
 
     /// Collects the tools of a list that a provider would run, including those in namespaces.
     /// Elements of other types are skipped. Stops when there are more than `max`.
-    pub(super) fn of_list(tools: Value<'_>, max: usize, out: &mut Vec<Self>) {
+    pub(super) fn of_list(tools: JsonValue<'_>, max: usize, out: &mut Vec<Self>) {
         for tool in tools.items() {
             if out.len() > max {
                 return;
@@ -105,13 +105,13 @@ impl Hosted {
     }
 
     /// The stored file that a part names by id.
-    pub(super) fn of_file(id: Value<'_>) -> Option<Self> {
-        let means = (id.kind() == Kind::String).then(|| Meaning::Stored(id.text().into_owned()))?;
-        Some(Self { path: id.path(), type_name: None, members: vec![Member::new("", means)] })
+    pub(super) fn of_file(id: JsonValue<'_>) -> Option<Self> {
+        let means = (id.kind() == JsonKind::String).then(|| Meaning::Stored(id.text().into_owned()))?;
+        Some(Self { path: id.path(), type_name: None, members: vec![HostedMember::new("", means)] })
     }
 }
 
-impl Member {
+impl HostedMember {
     fn new(name: &str, means: Meaning) -> Self {
         Self { name: name.to_owned(), means, is_known: false }
     }
@@ -127,8 +127,8 @@ fn is_known(type_name: &str, member: &str) -> bool {
 }
 
 /// Whether the client runs the tool.
-fn is_clients(type_name: &str, tool: Value<'_>) -> bool {
-    let member = |object: Value<'_>, name, word| object.get(name).is_some_and(|value| value.is(word));
+fn is_clients(type_name: &str, tool: JsonValue<'_>) -> bool {
+    let member = |object: JsonValue<'_>, name, word| object.get(name).is_some_and(|value| value.is(word));
     match type_name {
         "function"
         | "custom"
@@ -144,18 +144,18 @@ fn is_clients(type_name: &str, tool: Value<'_>) -> bool {
 }
 
 /// Notes all ids of stored objects in a member, at any depth.
-fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) {
-    let note = |id: Value<'_>, out: &mut Vec<Member>| {
-        out.push(Member::new(path, Meaning::Stored(id.text().into_owned())));
+fn note_stored(path: &str, name: &str, value: JsonValue<'_>, out: &mut Vec<HostedMember>) {
+    let note = |id: JsonValue<'_>, out: &mut Vec<HostedMember>| {
+        out.push(HostedMember::new(path, Meaning::Stored(id.text().into_owned())));
     };
     match value.kind() {
-        Kind::String if names_stored(name) => note(value, out),
-        Kind::Array => {
+        JsonKind::String if names_stored(name) => note(value, out),
+        JsonKind::Array => {
             for item in value.items() {
                 note_stored(path, name, item, out);
             }
         }
-        Kind::Object => {
+        JsonKind::Object => {
             for (key, member) in value.members() {
                 let name = key.text();
                 note_stored(&format!("{path}.{name}"), &name, member, out);
@@ -167,8 +167,8 @@ fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) 
 
 /// Notes unknown members of an object that describes where a tool runs. They may change the price:
 /// more memory, for example.
-fn note_unknown(path: &str, place: Value<'_>, out: &mut Vec<Member>) {
+fn note_unknown(path: &str, place: JsonValue<'_>, out: &mut Vec<HostedMember>) {
     let given = place.members().filter(|(_, value)| !value.is_null());
     let unknown = given.map(|(key, _)| key.text()).filter(|name| !PLACE.contains(&&**name));
-    out.extend(unknown.map(|name| Member::new(&format!("{path}.{name}"), Meaning::Unknown)));
+    out.extend(unknown.map(|name| HostedMember::new(&format!("{path}.{name}"), Meaning::Unknown)));
 }

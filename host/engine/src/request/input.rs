@@ -5,26 +5,26 @@
 //! represent. Everything else is copied as the client sent it.
 
 use super::TextFacts;
-use super::bounds::{Bounds, Parts, Tools};
+use super::bounds::{PartCount, RequestBounds, Tools};
 use super::hosted::Hosted;
 use super::invalid::InvalidRequest;
-use super::json::{Counts, Kind, Value, separate, write_key};
-use super::replay::Replay;
+use super::json::{JsonKind, JsonValue, TextCounts, separate, write_key};
+use super::replay::HistoryReplay;
 use super::rule::Shape;
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
 use super::telling::Kinds;
-use super::tool_source::Place;
-use super::tools::{Offered, RequestTool, ToolKind, split_prefix};
+use super::tool_source::ToolPath;
+use super::tools::{CheckedTool, RequestTool, ToolKind, split_prefix};
 use std::ops::Range;
 
 /// Facts about an input, collected while it is checked.
 #[derive(Debug)]
-pub(super) struct Tally<'d> {
-    counts: Counts,
-    last_user: Counts,
+pub(super) struct InputTally<'d> {
+    counts: TextCounts,
+    last_user: TextCounts,
     turns: u32,
-    last_model: Option<Value<'d>>,
+    last_model: Option<JsonValue<'d>>,
     pub(super) needs: Needs,
     /// Which cache marks the content parts have.
     pub(super) marks: Marks,
@@ -33,7 +33,7 @@ pub(super) struct Tally<'d> {
     /// An item brings tools, so names in `tool_choice` may refer to them.
     pub(super) brings_tools: bool,
     /// The tools of `additional_tools` items, each with its path.
-    pub(super) brought: Vec<(Place, Offered<'d>)>,
+    pub(super) brought: Vec<(ToolPath, CheckedTool<'d>)>,
     /// Kinds of tools and items that not every dialect supports.
     pub(super) kinds: Kinds,
     /// An item represents a call of a server tool.
@@ -42,7 +42,7 @@ pub(super) struct Tally<'d> {
     pub(super) hosted: Vec<Hosted>,
     /// The last item is the result of a call, or a call that includes its result.
     pub(super) ends_with_result: bool,
-    parts: Parts,
+    parts: PartCount,
     /// Counts the tools of the whole body.
     pub(super) tools: Tools,
 }
@@ -69,11 +69,11 @@ impl Marks {
     }
 }
 
-impl<'d> Tally<'d> {
-    fn new(bounds: Bounds) -> Self {
+impl<'d> InputTally<'d> {
+    fn new(bounds: RequestBounds) -> Self {
         Self {
-            counts: Counts::default(),
-            last_user: Counts::default(),
+            counts: TextCounts::default(),
+            last_user: TextCounts::default(),
             turns: 0,
             last_model: None,
             needs: Needs::default(),
@@ -85,7 +85,7 @@ impl<'d> Tally<'d> {
             has_server_calls: false,
             hosted: Vec::new(),
             ends_with_result: false,
-            parts: Parts::of(bounds),
+            parts: PartCount::of(bounds),
             tools: Tools::default(),
         }
     }
@@ -94,15 +94,15 @@ impl<'d> Tally<'d> {
     ///
     /// # Errors
     /// The first item that is unknown or malformed, or that exceeds a limit, with its path.
-    pub(super) fn of(input: Value<'d>, bounds: Bounds) -> Result<Self, InvalidRequest> {
+    pub(super) fn of(input: JsonValue<'d>, bounds: RequestBounds) -> Result<Self, InvalidRequest> {
         let mut tally = Self::new(bounds);
         match input.kind() {
-            Kind::String => {
+            JsonKind::String => {
                 tally.counts = input.counts();
                 tally.last_user = tally.counts;
                 tally.turns = 1;
             }
-            Kind::Array => {
+            JsonKind::Array => {
                 if input.items().all(is_skipped) {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
@@ -126,7 +126,7 @@ impl<'d> Tally<'d> {
     }
 
     /// Counts a text outside the input, such as the instructions.
-    pub(super) fn add_text(&mut self, text: Value<'_>) {
+    pub(super) fn add_text(&mut self, text: JsonValue<'_>) {
         self.counts.add(text.counts());
     }
 
@@ -149,9 +149,9 @@ impl<'d> Tally<'d> {
         }
     }
 
-    fn item(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
+    fn item(&mut self, item: JsonValue<'d>, place: usize) -> Result<(), InvalidRequest> {
         self.ends_with_result = false;
-        if item.kind() == Kind::Object && item.get("type").is_none() {
+        if item.kind() == JsonKind::Object && item.get("type").is_none() {
             return self.untyped(item);
         }
         let tag = ITEMS.tag_of(item)?;
@@ -182,31 +182,31 @@ impl<'d> Tally<'d> {
     }
 
     /// Checks the tools that an item brings.
-    fn bring(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
+    fn bring(&mut self, item: JsonValue<'d>, place: usize) -> Result<(), InvalidRequest> {
         self.brings_tools = true;
         self.needs.add(Ability::Tools);
         item.get("tools").map_or(Ok(()), |tools| self.tools.take(tools))?;
-        let offered = item.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
+        let offered = item.get("tools").map(CheckedTool::list).transpose()?.unwrap_or_default();
         for (index, tool) in offered.into_iter().enumerate() {
             if matches!(tool.kind(), ToolKind::Server(_)) {
                 let tag = tool.value().get("type").unwrap_or_else(|| tool.value());
                 return Err(tag.invalid("names a tool of this service, which has to stand in tools"));
             }
             self.kinds.tools.extend(tool.own_type());
-            self.brought.push((Place::Input(place, index), tool));
+            self.brought.push((ToolPath::Input(place, index), tool));
         }
         Ok(())
     }
 
     /// Takes the tools that items bring, and notes the kinds of the tools in `tools`.
-    pub(super) fn take_brought(&mut self, offered: &[Offered<'_>]) -> Vec<RequestTool> {
-        self.kinds.tools.extend(offered.iter().filter_map(Offered::own_type));
+    pub(super) fn take_brought(&mut self, offered: &[CheckedTool<'_>]) -> Vec<RequestTool> {
+        self.kinds.tools.extend(offered.iter().filter_map(CheckedTool::own_type));
         let brought = std::mem::take(&mut self.brought).into_iter();
         brought.map(|(place, tool)| tool.into_copy(place)).collect()
     }
 
     /// Notes the kinds that not every dialect supports.
-    fn note_kind(&mut self, kind: &'static str, item: Value<'d>) {
+    fn note_kind(&mut self, kind: &'static str, item: JsonValue<'d>) {
         let has = |member| item.get(member).is_some();
         let tool = match kind {
             "function_call" | "custom_tool_call" if has("namespace") => "namespace",
@@ -236,7 +236,7 @@ impl<'d> Tally<'d> {
 
     /// Checks an item without `type`. Only messages may omit it; an object with nothing but an `id`
     /// is a reference to a stored item.
-    fn untyped(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
+    fn untyped(&mut self, item: JsonValue<'d>) -> Result<(), InvalidRequest> {
         if item.get("role").is_some() {
             return self.message(item);
         }
@@ -246,7 +246,7 @@ impl<'d> Tally<'d> {
         Err(item.invalid_member("type", "is required: only messages may leave it out"))
     }
 
-    fn message(&mut self, message: Value<'d>) -> Result<(), InvalidRequest> {
+    fn message(&mut self, message: JsonValue<'d>) -> Result<(), InvalidRequest> {
         let mut role = None;
         let mut model = None;
         MESSAGE.visit(message, |name, value| match name {
@@ -273,7 +273,7 @@ impl<'d> Tally<'d> {
     }
 
     /// Counts the texts of an item that is not a message.
-    fn texts(&mut self, item: Value<'_>) -> Result<(), InvalidRequest> {
+    fn texts(&mut self, item: JsonValue<'_>) -> Result<(), InvalidRequest> {
         for (key, value) in item.members() {
             self.parts.take(value)?;
             if key.is("output") {
@@ -295,33 +295,33 @@ impl<'d> Tally<'d> {
 
     /// Notes the tools of a provider among the tools that an item brings. Those of
     /// `additional_tools` are noted where `Offered` becomes a `RequestTool`.
-    fn hosted_of(&mut self, item: Value<'_>, tools: Value<'_>) {
+    fn hosted_of(&mut self, item: JsonValue<'_>, tools: JsonValue<'_>) {
         if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
             Hosted::of_list(tools, HOSTED_MAX, &mut self.hosted);
         }
     }
 
-    fn content(&mut self, content: Value<'_>) {
-        if content.kind() == Kind::String {
+    fn content(&mut self, content: JsonValue<'_>) {
+        if content.kind() == JsonKind::String {
             self.counts.add(content.counts());
         }
         content.items().for_each(|part| self.part(part));
     }
 
-    fn file(&mut self, id: Option<Value<'_>>) {
+    fn file(&mut self, id: Option<JsonValue<'_>>) {
         if self.hosted.len() <= HOSTED_MAX {
             self.hosted.extend(id.and_then(Hosted::of_file));
         }
     }
 
-    fn part(&mut self, part: Value<'_>) {
+    fn part(&mut self, part: JsonValue<'_>) {
         for (key, value) in part.members() {
             match key.text().as_ref() {
                 "text" | "refusal" | "stdout" | "stderr" => self.counts.add(value.counts()),
                 "type" => self.needs.add_part(value),
                 "file_id" => self.file(Some(value)),
-                "cache_control" => self.marks.cache_control |= value.kind() != Kind::Null,
-                "prompt_cache_breakpoint" => self.marks.breakpoint |= value.kind() != Kind::Null,
+                "cache_control" => self.marks.cache_control |= value.kind() != JsonKind::Null,
+                "prompt_cache_breakpoint" => self.marks.breakpoint |= value.kind() != JsonKind::Null,
                 _ => {}
             }
         }
@@ -329,7 +329,7 @@ impl<'d> Tally<'d> {
 }
 
 impl Needs {
-    fn add_part(&mut self, tag: Value<'_>) {
+    fn add_part(&mut self, tag: JsonValue<'_>) {
         const PARTS: [(&str, Ability); 4] = [
             ("input_image", Ability::Images),
             ("input_file", Ability::Files),
@@ -353,11 +353,11 @@ fn server_item(name: &str) -> &'static Shape {
 
 /// Whether an item refers to stored reasoning. The messages and calls that the reasoning led to are
 /// in the input themselves, so the reference can be left out.
-fn is_skipped(item: Value<'_>) -> bool {
+fn is_skipped(item: JsonValue<'_>) -> bool {
     let id = || item.get("id").is_some_and(|id| id.text().starts_with("rs_"));
     match item.get("type") {
         Some(tag) => tag.is("item_reference") && id(),
-        None => item.kind() == Kind::Object && item.members().count() == 1 && id(),
+        None => item.kind() == JsonKind::Object && item.members().count() == 1 && id(),
     }
 }
 
@@ -367,7 +367,7 @@ fn is_result(kind: &str) -> bool {
         || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&kind)
 }
 
-fn stateless(at: Value<'_>) -> InvalidRequest {
+fn stateless(at: JsonValue<'_>) -> InvalidRequest {
     at.invalid(
         "refers to a stored item (item_reference), but this service is stateless and stores none: \
          set store to false in the client, so that it sends the item itself",
@@ -376,22 +376,26 @@ fn stateless(at: Value<'_>) -> InvalidRequest {
 
 /// Appends `input` in normal form. Returns the ranges of the first system or developer message and
 /// of the first other message, which together identify a conversation for sticky routing.
-pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
+pub(super) fn write(input: JsonValue<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
     write_for(input, &[], out)
 }
 
 /// Like [`write`], for models that support items of `kinds` only as function calls.
-pub(super) fn write_for(input: Value<'_>, kinds: &[&str], out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
+pub(super) fn write_for(
+    input: JsonValue<'_>,
+    kinds: &[&str],
+    out: &mut Vec<u8>,
+) -> [Option<Range<usize>>; 2] {
     let mut opening = [None, None];
     out.push(b'[');
-    if input.kind() == Kind::String {
+    if input.kind() == JsonKind::String {
         let start = out.len();
         out.extend_from_slice(br#"{"type":"message","role":"user","content":"#);
         write_content(input, false, out);
         out.push(b'}');
         opening = [None, Some(start..out.len())];
     }
-    let mut replay = Replay::new(input, kinds);
+    let mut replay = HistoryReplay::new(input, kinds);
     for (place, item) in input.items().enumerate().filter(|(_, item)| !is_skipped(*item)) {
         if replay.take(item, place, out) {
             continue;
@@ -408,19 +412,19 @@ pub(super) fn write_for(input: Value<'_>, kinds: &[&str], out: &mut Vec<u8>) -> 
     opening
 }
 
-fn note_opening(item: Value<'_>, range: Range<usize>, opening: &mut [Option<Range<usize>>; 2]) {
+fn note_opening(item: JsonValue<'_>, range: Range<usize>, opening: &mut [Option<Range<usize>>; 2]) {
     let Some(role) = item.get("role") else { return };
     let [system, other] = opening;
     let place = if role.is("system") || role.is("developer") { system } else { other };
     place.get_or_insert(range);
 }
 
-fn write_item(item: Value<'_>, out: &mut Vec<u8>) {
+fn write_item(item: JsonValue<'_>, out: &mut Vec<u8>) {
     let tag = item.get("type");
     let normal = match tag {
         None => false,
         Some(tag) => {
-            !tag.is("message") || item.get("content").is_some_and(|content| content.kind() == Kind::Array)
+            !tag.is("message") || item.get("content").is_some_and(|content| content.kind() == JsonKind::Array)
         }
     };
     if normal {
@@ -440,10 +444,10 @@ fn write_item(item: Value<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes content as an array of parts: a string becomes one part, null becomes an empty array.
-fn write_content(content: Value<'_>, assistant: bool, out: &mut Vec<u8>) {
+fn write_content(content: JsonValue<'_>, assistant: bool, out: &mut Vec<u8>) {
     match content.kind() {
-        Kind::Null => out.extend_from_slice(b"[]"),
-        Kind::String => {
+        JsonKind::Null => out.extend_from_slice(b"[]"),
+        JsonKind::String => {
             let part: &[u8] = if assistant {
                 br#"[{"type":"output_text","text":"#
             } else {

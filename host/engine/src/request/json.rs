@@ -9,7 +9,7 @@ mod count;
 mod escape;
 mod scan;
 
-pub(super) use count::Counts;
+pub(super) use count::TextCounts;
 
 use super::invalid::{InvalidRequest, quoted};
 use super::walk::count_step;
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 pub(super) const DEPTH_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum JsonKind {
     Null,
     True,
     False,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Object,
 }
 
-impl Kind {
+impl JsonKind {
     /// The type's name in error messages.
     pub(super) const fn noun(self) -> &'static str {
         match self {
@@ -52,23 +52,23 @@ struct Node {
     end: u32,
     /// The index after the last node of this subtree; `u32::MAX` while a container is open.
     next: u32,
-    kind: Kind,
+    kind: JsonKind,
     /// For a string: it has escapes. For a container: it has no whitespace inside, so its span is
     /// already compact.
     flag: bool,
 }
 
 /// Returned for an index beyond the list, which cannot occur in a finished document.
-const NOWHERE: Node = Node { start: 0, end: 0, next: u32::MAX, kind: Kind::Null, flag: true };
+const NOWHERE: Node = Node { start: 0, end: 0, next: u32::MAX, kind: JsonKind::Null, flag: true };
 
 /// A parsed body.
 #[derive(Debug)]
-pub(super) struct Document<'a> {
+pub(super) struct JsonDocument<'a> {
     text: &'a str,
     nodes: Vec<Node>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> JsonDocument<'a> {
     /// Reads a whole body. It must be UTF-8 and one JSON value, with bounded nesting, no duplicate
     /// keys and only finite numbers.
     ///
@@ -78,8 +78,8 @@ impl<'a> Document<'a> {
         scan::scan(body)
     }
 
-    pub(super) fn root(&self) -> Value<'_> {
-        Value { document: self, index: 0 }
+    pub(super) fn root(&self) -> JsonValue<'_> {
+        JsonValue { document: self, index: 0 }
     }
 
     fn node(&self, index: u32) -> Node {
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
     /// The path of a node. It is found by a walk from the root, which only errors need.
     fn path(&self, target: u32) -> String {
         let mut path = String::new();
-        let mut container = Value { document: self, index: 0 };
+        let mut container = JsonValue { document: self, index: 0 };
         while container.index < target {
             let Some(child) = self.step(container, target, &mut path) else { break };
             container = child;
@@ -103,9 +103,9 @@ impl<'a> Document<'a> {
 
     /// Appends one step of the path from a container towards the node `target`. Returns the child
     /// that has it, or none where the walk ends.
-    fn step<'d>(&'d self, container: Value<'d>, target: u32, path: &mut String) -> Option<Value<'d>> {
-        let holds = |child: Value<'_>| child.index <= target && target < self.node(child.index).next;
-        if container.kind() == Kind::Array {
+    fn step<'d>(&'d self, container: JsonValue<'d>, target: u32, path: &mut String) -> Option<JsonValue<'d>> {
+        let holds = |child: JsonValue<'_>| child.index <= target && target < self.node(child.index).next;
+        if container.kind() == JsonKind::Array {
             let (index, child) = container.items().enumerate().find(|(_, child)| holds(*child))?;
             // Writing into a string cannot fail.
             _ = write!(path, "[{index}]");
@@ -133,22 +133,22 @@ pub(super) fn push_key(path: &mut String, key: &str) {
 
 /// A value in a document.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Value<'d> {
-    document: &'d Document<'d>,
+pub(super) struct JsonValue<'d> {
+    document: &'d JsonDocument<'d>,
     index: u32,
 }
 
-impl<'d> Value<'d> {
+impl<'d> JsonValue<'d> {
     fn node(self) -> Node {
         self.document.node(self.index)
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> JsonKind {
         self.node().kind
     }
 
     pub(super) fn is_null(self) -> bool {
-        self.kind() == Kind::Null
+        self.kind() == JsonKind::Null
     }
 
     /// The source text of the value, including quotes and whitespace.
@@ -159,7 +159,7 @@ impl<'d> Value<'d> {
     /// The text between the quotes of a string, with escapes as written; empty for other kinds.
     fn quoted_text(self) -> &'d str {
         match self.kind() {
-            Kind::String => {
+            JsonKind::String => {
                 self.raw().strip_prefix('"').and_then(|s| s.strip_suffix('"')).unwrap_or_default()
             }
             _ => "",
@@ -177,7 +177,7 @@ impl<'d> Value<'d> {
         if self.node().flag {
             self.text() == word
         } else {
-            self.kind() == Kind::String && self.quoted_text() == word
+            self.kind() == JsonKind::String && self.quoted_text() == word
         }
     }
 
@@ -195,7 +195,7 @@ impl<'d> Value<'d> {
     /// The length of the value in bytes without whitespace.
     pub(super) fn compact_bytes(self) -> usize {
         let node = self.node();
-        let has_blanks = matches!(node.kind, Kind::Array | Kind::Object) && !node.flag;
+        let has_blanks = matches!(node.kind, JsonKind::Array | JsonKind::Object) && !node.flag;
         if has_blanks { self.compact().len() } else { self.raw().len() }
     }
 
@@ -205,12 +205,12 @@ impl<'d> Value<'d> {
     }
 
     /// Counts over the string, for the text facts of routers.
-    pub(super) fn counts(self) -> Counts {
-        Counts::of(self.quoted_text(), self.node().flag)
+    pub(super) fn counts(self) -> TextCounts {
+        TextCounts::of(self.quoted_text(), self.node().flag)
     }
 
     pub(super) fn is_true(self) -> bool {
-        self.kind() == Kind::True
+        self.kind() == JsonKind::True
     }
 
     /// The value as an integer, if it is written as one and fits into 64 bits.
@@ -220,19 +220,19 @@ impl<'d> Value<'d> {
 
     /// The value as a number. The scanner has refused numbers that are not finite.
     pub(super) fn number(self) -> Option<f64> {
-        if self.kind() == Kind::Number { self.raw().parse().ok() } else { None }
+        if self.kind() == JsonKind::Number { self.raw().parse().ok() } else { None }
     }
 
     /// The elements of an array; empty for other kinds.
     pub(super) fn items(self) -> Items<'d> {
-        let end = if self.kind() == Kind::Array { self.end() } else { 0 };
+        let end = if self.kind() == JsonKind::Array { self.end() } else { 0 };
         Items { document: self.document, at: self.index + 1, end }
     }
 
     /// Keys and values of an object; empty for other kinds.
-    pub(super) fn members(self) -> Members<'d> {
-        let end = if self.kind() == Kind::Object { self.end() } else { 0 };
-        Members { document: self.document, at: self.index + 1, end }
+    pub(super) fn members(self) -> ObjectMembers<'d> {
+        let end = if self.kind() == JsonKind::Object { self.end() } else { 0 };
+        ObjectMembers { document: self.document, at: self.index + 1, end }
     }
 
     /// The index after the subtree, limited to the nodes read so far: the scanner looks at objects
@@ -242,7 +242,7 @@ impl<'d> Value<'d> {
     }
 
     /// The member with that name. A null member counts as absent.
-    pub(super) fn get(self, name: &str) -> Option<Value<'d>> {
+    pub(super) fn get(self, name: &str) -> Option<JsonValue<'d>> {
         self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
@@ -250,12 +250,12 @@ impl<'d> Value<'d> {
     pub(super) fn write(self, out: &mut Vec<u8>) {
         let node = self.node();
         match node.kind {
-            Kind::Array if !node.flag => {
+            JsonKind::Array if !node.flag => {
                 out.push(b'[');
                 self.items().for_each(|item| write_element(item, out));
                 out.push(b']');
             }
-            Kind::Object if !node.flag => {
+            JsonKind::Object if !node.flag => {
                 out.push(b'{');
                 self.members().for_each(|(key, value)| write_member(key, value, out));
                 out.push(b'}');
@@ -302,13 +302,13 @@ pub(super) fn separate(out: &mut Vec<u8>) {
 }
 
 /// Appends a comma where needed, and the element.
-pub(super) fn write_element(item: Value<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_element(item: JsonValue<'_>, out: &mut Vec<u8>) {
     separate(out);
     item.write(out);
 }
 
 /// Appends a comma where needed, the key and a colon.
-pub(super) fn write_key(key: Value<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_key(key: JsonValue<'_>, out: &mut Vec<u8>) {
     separate(out);
     out.extend_from_slice(key.raw().as_bytes());
     out.push(b':');
@@ -323,7 +323,7 @@ pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends a comma where needed, and the member.
-pub(super) fn write_member(key: Value<'_>, value: Value<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_member(key: JsonValue<'_>, value: JsonValue<'_>, out: &mut Vec<u8>) {
     write_key(key, out);
     value.write(out);
 }
@@ -331,20 +331,20 @@ pub(super) fn write_member(key: Value<'_>, value: Value<'_>, out: &mut Vec<u8>) 
 /// The elements of an array.
 #[derive(Debug, Clone)]
 pub(super) struct Items<'d> {
-    document: &'d Document<'d>,
+    document: &'d JsonDocument<'d>,
     at: u32,
     end: u32,
 }
 
 impl<'d> Iterator for Items<'d> {
-    type Item = Value<'d>;
+    type Item = JsonValue<'d>;
 
-    fn next(&mut self) -> Option<Value<'d>> {
+    fn next(&mut self) -> Option<JsonValue<'d>> {
         count_step();
         if self.at >= self.end {
             return None;
         }
-        let value = Value { document: self.document, index: self.at };
+        let value = JsonValue { document: self.document, index: self.at };
         self.at = value.node().next;
         Some(value)
     }
@@ -352,23 +352,23 @@ impl<'d> Iterator for Items<'d> {
 
 /// The members of an object, in the client's order.
 #[derive(Debug, Clone)]
-pub(super) struct Members<'d> {
-    document: &'d Document<'d>,
+pub(super) struct ObjectMembers<'d> {
+    document: &'d JsonDocument<'d>,
     at: u32,
     end: u32,
 }
 
-impl<'d> Iterator for Members<'d> {
-    type Item = (Value<'d>, Value<'d>);
+impl<'d> Iterator for ObjectMembers<'d> {
+    type Item = (JsonValue<'d>, JsonValue<'d>);
 
-    fn next(&mut self) -> Option<(Value<'d>, Value<'d>)> {
+    fn next(&mut self) -> Option<(JsonValue<'d>, JsonValue<'d>)> {
         count_step();
         // A key without its value exists only while the document is being read.
         if self.at.saturating_add(1) >= self.end {
             return None;
         }
-        let key = Value { document: self.document, index: self.at };
-        let value = Value { document: self.document, index: self.at + 1 };
+        let key = JsonValue { document: self.document, index: self.at };
+        let value = JsonValue { document: self.document, index: self.at + 1 };
         self.at = value.node().next;
         Some((key, value))
     }

@@ -6,7 +6,7 @@
 
 use super::invalid::InvalidRequest;
 use super::settings::Ability;
-use super::tool_source::{Place, ToolSource, Translation};
+use super::tool_source::{ToolPath, ToolSource, Translation};
 use super::tools::{RequestTool, ToolKind};
 use super::{RequestPlugin, ResponsesRequest};
 use bytes::Bytes;
@@ -90,13 +90,13 @@ impl ResponsesRequest {
         for plugin in &PLUGIN_TOOLS {
             let (place, settings) = match self.plugins.iter().find(|entry| entry.id == plugin.id) {
                 Some(entry) if entry.enabled => {
-                    let place = entry.index.map_or(Place::Default(plugin.id), Place::Plugins);
+                    let place = entry.index.map_or(ToolPath::Default(plugin.id), ToolPath::Plugins);
                     (place, plugin.parameters(entry))
                 }
                 // An entry that switches the plugin off wins over `:online` too.
                 Some(_) => continue,
                 None if plugin.id == WEB.id && self.models.iter().any(|slug| is_online(slug)) => {
-                    (Place::Model, Bytes::from_static(b"{}"))
+                    (ToolPath::Model, Bytes::from_static(b"{}"))
                 }
                 None => continue,
             };
@@ -150,9 +150,9 @@ impl PluginTool {
     }
 }
 
-fn unavailable(place: Place, id: &str) -> InvalidRequest {
+fn unavailable(place: ToolPath, id: &str) -> InvalidRequest {
     match place {
-        Place::Model => {
+        ToolPath::Model => {
             InvalidRequest::new("model", "asks for web search (:online), which is not available on this host")
         }
         place => {

@@ -2,8 +2,8 @@
 //! the configured defaults.
 
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{Document, Kind, Value};
-use super::rule::Rule;
+use super::json::{JsonDocument, JsonKind, JsonValue};
+use super::rule::ValueRule;
 use super::shapes::plugins::{EXTRA_PLUGIN, PLUGINS};
 use bytes::Bytes;
 use serde_json::Map;
@@ -33,8 +33,8 @@ impl RequestPlugin {
     ///
     /// # Errors
     /// The first entry that is unknown, malformed or repeated, with its path.
-    pub(super) fn list(plugins: Value<'_>, extra: &[String]) -> Result<Vec<Self>, InvalidRequest> {
-        Rule::List { of: &Rule::Any, min: 0, max: PLUGINS_MAX }.check(plugins)?;
+    pub(super) fn list(plugins: JsonValue<'_>, extra: &[String]) -> Result<Vec<Self>, InvalidRequest> {
+        ValueRule::List { of: &ValueRule::Any, min: 0, max: PLUGINS_MAX }.check(plugins)?;
         let mut list: Vec<Self> = Vec::new();
         for (index, value) in plugins.items().enumerate() {
             let entry = Self { index: Some(index), ..Self::check(value, extra)? };
@@ -53,11 +53,11 @@ impl RequestPlugin {
     /// # Errors
     /// The first violation. Its path starts at the entry, as in `cost_tier`.
     pub fn parse(json: &[u8], extra: &[String]) -> Result<Self, InvalidRequest> {
-        let document = Document::parse(json)?;
+        let document = JsonDocument::parse(json)?;
         Self::check(document.root(), extra)
     }
 
-    fn check(entry: Value<'_>, extra: &[String]) -> Result<Self, InvalidRequest> {
+    fn check(entry: JsonValue<'_>, extra: &[String]) -> Result<Self, InvalidRequest> {
         let id = PLUGINS.tag_of(entry)?.text();
         // A known id keeps its rules even if a hook with the same name is installed.
         let known = PLUGINS.variants.iter().any(|(name, _)| *name == id);
@@ -66,7 +66,7 @@ impl RequestPlugin {
         } else {
             PLUGINS.check(entry)?;
         }
-        let enabled = entry.get("enabled").is_none_or(|enabled| enabled.kind() == Kind::True);
+        let enabled = entry.get("enabled").is_none_or(|enabled| enabled.kind() == JsonKind::True);
         Ok(Self { index: None, id: id.into_owned(), enabled, json: Bytes::from(entry.compact()) })
     }
 

@@ -5,7 +5,7 @@
 //! error. Values are inserted once: braces inside a value are not expanded.
 
 use super::invalid::{InvalidKind, InvalidRequest, quoted};
-use super::json::{Kind, Value};
+use super::json::{JsonKind, JsonValue};
 use std::borrow::Cow;
 
 #[cfg(test)]
@@ -53,12 +53,12 @@ impl PromptRole {
 pub struct PromptTemplate {
     id: String,
     version: Option<String>,
-    messages: Vec<(PromptRole, Vec<Piece>)>,
+    messages: Vec<(PromptRole, Vec<TextPiece>)>,
 }
 
 /// A piece of a message's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TextPiece {
     /// Literal text.
     Text(String),
     /// The value of the variable with this name.
@@ -77,7 +77,7 @@ impl PromptTemplate {
 
     fn uses(&self, name: &str) -> bool {
         let pieces = self.messages.iter().flat_map(|(_, pieces)| pieces);
-        pieces.into_iter().any(|piece| matches!(piece, Piece::Variable(used) if used == name))
+        pieces.into_iter().any(|piece| matches!(piece, TextPiece::Variable(used) if used == name))
     }
 }
 
@@ -100,12 +100,12 @@ impl Prompts {
     /// picture or file in a message that may only have text.
     pub(super) fn expand(
         &self,
-        prompt: Value<'_>,
-        input: Option<Value<'_>>,
+        prompt: JsonValue<'_>,
+        input: Option<JsonValue<'_>>,
     ) -> Result<Vec<u8>, InvalidRequest> {
         let template = self.find(prompt)?;
         let variables = prompt.get("variables");
-        for (name, value) in variables.into_iter().flat_map(Value::members) {
+        for (name, value) in variables.into_iter().flat_map(JsonValue::members) {
             if !template.uses(&name.text()) {
                 return Err(value.invalid("is not used by this prompt template"));
             }
@@ -117,13 +117,13 @@ impl Prompts {
             write_message(*role, pieces, prompt, &mut out)?;
         }
         match input {
-            Some(text) if text.kind() == Kind::String => {
+            Some(text) if text.kind() == JsonKind::String => {
                 separate(&mut out);
                 out.extend_from_slice(br#"{"role":"user","content":"#);
                 text.write(&mut out);
                 out.push(b'}');
             }
-            input => input.into_iter().flat_map(Value::items).for_each(|item| {
+            input => input.into_iter().flat_map(JsonValue::items).for_each(|item| {
                 separate(&mut out);
                 item.write(&mut out);
             }),
@@ -132,14 +132,14 @@ impl Prompts {
         Ok(out)
     }
 
-    fn find(&self, prompt: Value<'_>) -> Result<&PromptTemplate, InvalidRequest> {
-        let id = prompt.get("id").map(Value::text).unwrap_or_default();
+    fn find(&self, prompt: JsonValue<'_>) -> Result<&PromptTemplate, InvalidRequest> {
+        let id = prompt.get("id").map(JsonValue::text).unwrap_or_default();
         let mut versions = self.0.iter().rev().filter(|template| template.id == id).peekable();
         if versions.peek().is_none() {
             let message = format!("names no prompt template of this host: \"{}\"", quoted(&id));
             return Err(not_found("prompt.id", message));
         }
-        let wanted = prompt.get("version").map(Value::text);
+        let wanted = prompt.get("version").map(JsonValue::text);
         let fits = |template: &&PromptTemplate| match &wanted {
             None => true,
             Some(wanted) => template.version.as_deref() == Some(wanted),
@@ -164,28 +164,28 @@ fn separate(out: &mut Vec<u8>) {
 }
 
 /// A part of a message that is being built.
-enum Part<'d> {
+enum MessagePart<'d> {
     Text(String),
     /// A part as the client sent it.
-    Given(Value<'d>),
+    Given(JsonValue<'d>),
 }
 
 fn write_message<'d>(
     role: PromptRole,
-    pieces: &[Piece],
-    prompt: Value<'d>,
+    pieces: &[TextPiece],
+    prompt: JsonValue<'d>,
     out: &mut Vec<u8>,
 ) -> Result<(), InvalidRequest> {
-    let mut parts: Vec<Part<'d>> = Vec::new();
+    let mut parts: Vec<MessagePart<'d>> = Vec::new();
     for piece in pieces {
         let text = match piece {
-            Piece::Text(text) => Cow::Borrowed(text.as_str()),
-            Piece::Variable(name) => {
+            TextPiece::Text(text) => Cow::Borrowed(text.as_str()),
+            TextPiece::Variable(name) => {
                 let value = value_of(prompt, name)?;
                 match inline(value) {
                     Some(text) => text,
                     None if role == PromptRole::User => {
-                        parts.push(Part::Given(value));
+                        parts.push(MessagePart::Given(value));
                         continue;
                     }
                     None => {
@@ -197,8 +197,8 @@ fn write_message<'d>(
             }
         };
         match parts.last_mut() {
-            Some(Part::Text(before)) => before.push_str(&text),
-            _ => parts.push(Part::Text(text.into_owned())),
+            Some(MessagePart::Text(before)) => before.push_str(&text),
+            _ => parts.push(MessagePart::Text(text.into_owned())),
         }
     }
     out.extend_from_slice(br#"{"role":""#);
@@ -206,24 +206,24 @@ fn write_message<'d>(
     out.extend_from_slice(br#"","content":"#);
     match parts.as_slice() {
         [] => out.extend_from_slice(b"\"\""),
-        [Part::Text(only)] => write_text(only, out),
+        [MessagePart::Text(only)] => write_text(only, out),
         _ => write_parts(&parts, out),
     }
     out.push(b'}');
     Ok(())
 }
 
-fn write_parts(parts: &[Part<'_>], out: &mut Vec<u8>) {
+fn write_parts(parts: &[MessagePart<'_>], out: &mut Vec<u8>) {
     out.push(b'[');
     for part in parts {
         separate(out);
         match part {
-            Part::Text(text) => {
+            MessagePart::Text(text) => {
                 out.extend_from_slice(br#"{"type":"input_text","text":"#);
                 write_text(text, out);
                 out.push(b'}');
             }
-            Part::Given(part) => part.write(out),
+            MessagePart::Given(part) => part.write(out),
         }
     }
     out.push(b']');
@@ -234,7 +234,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 
-fn value_of<'d>(prompt: Value<'d>, name: &str) -> Result<Value<'d>, InvalidRequest> {
+fn value_of<'d>(prompt: JsonValue<'d>, name: &str) -> Result<JsonValue<'d>, InvalidRequest> {
     let given = prompt.get("variables").and_then(|variables| variables.get(name));
     given.ok_or_else(|| {
         InvalidRequest::new(format!("prompt.variables.{name}"), "is required by this prompt template")
@@ -243,18 +243,18 @@ fn value_of<'d>(prompt: Value<'d>, name: &str) -> Result<Value<'d>, InvalidReque
 
 /// The text of a value that can be inserted into the surrounding text; none for a value that must
 /// be a part of its own.
-fn inline(value: Value<'_>) -> Option<Cow<'_, str>> {
-    if value.kind() == Kind::String {
+fn inline(value: JsonValue<'_>) -> Option<Cow<'_, str>> {
+    if value.kind() == JsonKind::String {
         return Some(value.text());
     }
     // A text with a cache mark must stay a part of its own, or the mark would be lost.
     let marked = value.get("prompt_cache_breakpoint").or_else(|| value.get("cache_control")).is_some();
     let is_text = value.get("type").is_some_and(|tag| tag.is("input_text"));
-    value.get("text").filter(|_| is_text && !marked).map(Value::text)
+    value.get("text").filter(|_| is_text && !marked).map(JsonValue::text)
 }
 
 /// Splits a text into literal pieces and variables.
-fn pieces(text: &str) -> Vec<Piece> {
+fn pieces(text: &str) -> Vec<TextPiece> {
     let mut pieces = Vec::new();
     let (mut plain, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{{") {
@@ -262,9 +262,9 @@ fn pieces(text: &str) -> Vec<Piece> {
         match after.split_once("}}").filter(|(name, _)| is_name(name.trim())) {
             Some((name, behind)) => {
                 if !plain.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(TextPiece::Text(std::mem::take(&mut plain)));
                 }
-                pieces.push(Piece::Variable(name.trim().to_owned()));
+                pieces.push(TextPiece::Variable(name.trim().to_owned()));
                 rest = behind;
             }
             None => {
@@ -276,7 +276,7 @@ fn pieces(text: &str) -> Vec<Piece> {
     }
     plain.push_str(rest);
     if !plain.is_empty() {
-        pieces.push(Piece::Text(plain));
+        pieces.push(TextPiece::Text(plain));
     }
     pieces
 }

@@ -1,6 +1,6 @@
 //! The `provider` object: the client's constraints and preferences for endpoints.
 
-use super::json::{Kind, Value};
+use super::json::{JsonKind, JsonValue};
 use bytes::Bytes;
 
 /// Routing preferences. The host reads the few fields that it acts on; routers receive the JSON.
@@ -46,12 +46,14 @@ impl Default for ProviderPreferences {
 
 impl ProviderPreferences {
     /// Reads an object that the tables have checked.
-    pub(super) fn of(provider: Value<'_>) -> Self {
-        let options = provider.get("options").into_iter().flat_map(Value::members);
+    pub(super) fn of(provider: JsonValue<'_>) -> Self {
+        let options = provider.get("options").into_iter().flat_map(JsonValue::members);
         Self {
             json: Bytes::from(provider.compact()),
-            allow_fallbacks: provider.get("allow_fallbacks").is_none_or(|allow| allow.kind() == Kind::True),
-            require_parameters: provider.get("require_parameters").is_some_and(Value::is_true),
+            allow_fallbacks: provider
+                .get("allow_fallbacks")
+                .is_none_or(|allow| allow.kind() == JsonKind::True),
+            require_parameters: provider.get("require_parameters").is_some_and(JsonValue::is_true),
             has_order: provider.get("order").is_some_and(|order| order.items().next().is_some()),
             options: options.map(|(slug, options)| (slug.text().into_owned(), given(options))).collect(),
         }
@@ -59,7 +61,7 @@ impl ProviderPreferences {
 }
 
 /// A member that is null counts as absent here too.
-fn given(options: Value<'_>) -> GivenOptions {
+fn given(options: JsonValue<'_>) -> GivenOptions {
     let fields = options.members().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.text().into_owned(), Bytes::from(value.compact()))).collect()
 }

@@ -7,7 +7,7 @@
 //! function. When the tools of the request are known, the engine replaces it by the name under
 //! which the tool is offered, or renders the call as text.
 
-use super::json::{Kind, Value, separate, write_key};
+use super::json::{JsonKind, JsonValue, separate, write_key};
 use super::tools::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ const NOT_RESULT: [&str; 4] = ["type", "id", "call_id", "arguments"];
 
 /// Renders the history of one request.
 #[derive(Debug)]
-pub(super) struct Replay<'d> {
-    input: Value<'d>,
+pub(super) struct HistoryReplay<'d> {
+    input: JsonValue<'d>,
     /// Item types without prefix that are calls of server tools as well.
     kinds: &'d [&'d str],
     /// Results that are written after the last of the adjacent calls.
@@ -26,16 +26,16 @@ pub(super) struct Replay<'d> {
     answered: Option<BTreeSet<String>>,
 }
 
-impl<'d> Replay<'d> {
+impl<'d> HistoryReplay<'d> {
     /// Renders items of `input`; items of `kinds` count as calls of server tools as well.
-    pub(super) fn new(input: Value<'d>, kinds: &'d [&'d str]) -> Self {
+    pub(super) fn new(input: JsonValue<'d>, kinds: &'d [&'d str]) -> Self {
         Self { input, kinds, results: Vec::new(), answered: None }
     }
 
     /// Writes `item` if it is a call of a server tool or the client's answer to one, and returns
     /// whether it is. Before any other item, the pending results are written. `place` is the index
     /// of the item in the input.
-    pub(super) fn take(&mut self, item: Value<'_>, place: usize, out: &mut Vec<u8>) -> bool {
+    pub(super) fn take(&mut self, item: JsonValue<'_>, place: usize, out: &mut Vec<u8>) -> bool {
         let Some(tag) = item.get("type") else {
             self.end(out);
             return false;
@@ -60,7 +60,7 @@ impl<'d> Replay<'d> {
 
     /// Writes the client's answer to a call of a server tool, if the item is one in another form
     /// than a function's result.
-    fn take_answer(&mut self, item: Value<'_>, word: &str, out: &mut Vec<u8>) -> bool {
+    fn take_answer(&mut self, item: JsonValue<'_>, word: &str, out: &mut Vec<u8>) -> bool {
         let Some(answered) = self.answered.as_ref().filter(|_| is_answer(word)) else { return false };
         let Some(id) = item.get("call_id").map(|id| id.text()).filter(|id| answered.contains(id.as_ref()))
         else {
@@ -111,7 +111,7 @@ pub(crate) fn server_tool_of_call(function: &str) -> Option<&str> {
 }
 
 /// Whether `input` has items of these types.
-pub(super) fn has_kinds(input: Value<'_>, kinds: &[&str]) -> bool {
+pub(super) fn has_kinds(input: JsonValue<'_>, kinds: &[&str]) -> bool {
     input.items().any(|item| item.get("type").is_some_and(|tag| kinds.iter().any(|kind| tag.is(kind))))
 }
 
@@ -121,16 +121,16 @@ fn is_answer(word: &str) -> bool {
 }
 
 /// The id that links call and result: the item's own, or one made from its index.
-fn call_id(item: Value<'_>, place: usize) -> String {
+fn call_id(item: JsonValue<'_>, place: usize) -> String {
     let given = |name| item.get(name).map(|value| value.text()).filter(|text| !text.is_empty());
     given("call_id").or_else(|| given("id")).map_or_else(|| format!("call_{place}"), |id| id.into_owned())
 }
 
-fn write_call(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
-    let arguments = item.get("arguments").filter(|arguments| arguments.kind() == Kind::String);
+fn write_call(item: JsonValue<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
+    let arguments = item.get("arguments").filter(|arguments| arguments.kind() == JsonKind::String);
     // For tools that the client answers, the item has an object with the operation instead of
     // arguments.
-    let operation = item.get("operation").filter(|operation| operation.kind() == Kind::Object);
+    let operation = item.get("operation").filter(|operation| operation.kind() == JsonKind::Object);
     let operation = operation.map(|operation| String::from_utf8_lossy(&operation.compact()).into_owned());
     let arguments = arguments
         .map_or_else(|| operation.unwrap_or_else(|| "{}".to_owned()).into(), |arguments| arguments.text());
@@ -143,12 +143,12 @@ fn write_call(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_result(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
+fn write_result(item: JsonValue<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     let mut result = vec![b'{'];
-    let told = |key: Value<'_>, value: Value<'_>| {
+    let told = |key: JsonValue<'_>, value: JsonValue<'_>| {
         let bookkeeping = NOT_RESULT.iter().any(|name| key.is(name));
         let plain = key.is("status") && value.is("completed")
-            || key.is("content") && value.kind() == Kind::Array && value.items().next().is_none();
+            || key.is("content") && value.kind() == JsonKind::Array && value.items().next().is_none();
         !bookkeeping && !plain && !value.is_null() && !is_picture(name, key, value)
     };
     for (key, value) in item.members().filter(|(key, value)| told(*key, *value)) {
@@ -165,7 +165,7 @@ fn write_result(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
 }
 
 /// Whether a member has a picture. As text it would be megabytes of base64 that models cannot read.
-fn is_picture(tool: &str, key: Value<'_>, value: Value<'_>) -> bool {
+fn is_picture(tool: &str, key: JsonValue<'_>, value: JsonValue<'_>) -> bool {
     tool == "image_generation"
         && (key.is("result")
             || key.is("image_b64")

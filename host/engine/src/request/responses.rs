@@ -1,19 +1,19 @@
 //! The body of POST /v1/responses.
 
-use super::fields::Fields;
+use super::fields::BodyFields;
 use super::guest::{GuestTurn, Spans};
-use super::input::{Marks, Tally, saturated};
-use super::json::{Document, Value};
-use super::rule::Rule;
+use super::input::{InputTally, Marks, saturated};
+use super::json::{JsonDocument, JsonValue};
+use super::rule::ValueRule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::telling::Kinds;
-use super::tool_source::Place;
-use super::tools::Offered;
+use super::tool_source::ToolPath;
+use super::tools::CheckedTool;
 use super::weight::Weight;
 use super::{
-    Ability, Bounds, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
-    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
+    Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestBounds, RequestPlugin, RequestTool,
+    RouteSetting, ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
 };
 use bytes::Bytes;
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub struct ResponsesRequest {
     /// The requested tier; `auto` when unset.
     pub service_tier: ServiceTier,
     /// The deprecated `route`.
-    pub route: Option<Route>,
+    pub route: Option<RouteSetting>,
     /// The type of `text.format`.
     pub text_format: TextFormat,
     /// What an endpoint must be able to do, each once, in the order of [`Ability`].
@@ -129,7 +129,7 @@ impl ResponsesRequest {
     /// # Errors
     /// The first violation, with its path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
-        Self::parse_with(body, extra_plugins, &Prompts::default(), Bounds::default())
+        Self::parse_with(body, extra_plugins, &Prompts::default(), RequestBounds::default())
     }
 
     /// Like [`Self::parse`], with templates that `prompt` may name. The template's messages go
@@ -141,19 +141,19 @@ impl ResponsesRequest {
         body: &[u8],
         extra_plugins: &[String],
         prompts: &Prompts,
-        bounds: Bounds,
+        bounds: RequestBounds,
     ) -> Result<Self, InvalidRequest> {
-        let document = Document::parse(body)?;
+        let document = JsonDocument::parse(body)?;
         let (expanded, whole);
-        let mut fields = Fields::check(&BODY, document.root())?;
+        let mut fields = BodyFields::check(&BODY, document.root())?;
         let models = fields.models()?;
         // The client's own input is checked before a template is expanded, so that paths in errors
         // are right.
-        let mut tally = fields.get("input").map(|input| Tally::of(input, bounds)).transpose()?;
+        let mut tally = fields.get("input").map(|input| InputTally::of(input, bounds)).transpose()?;
         if let Some(prompt) = fields.get("prompt") {
             expanded = prompts.expand(prompt, fields.get("input"))?;
-            whole = Document::parse(&expanded)?;
-            tally = Some(Tally::of(whole.root(), bounds)?);
+            whole = JsonDocument::parse(&expanded)?;
+            tally = Some(InputTally::of(whole.root(), bounds)?);
             fields.set("input", whole.root());
         }
         let mut tally = tally.ok_or_else(|| InvalidRequest::new("input", "is required"))?;
@@ -161,7 +161,7 @@ impl ResponsesRequest {
             tally.add_text(instructions);
         }
         fields.get("tools").map_or(Ok(()), |tools| tally.tools.take(tools))?;
-        let offered = fields.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
+        let offered = fields.get("tools").map(CheckedTool::list).transpose()?.unwrap_or_default();
         let tool_choice = match fields.get("tool_choice") {
             Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
             None => ToolChoice::Auto,
@@ -187,14 +187,14 @@ impl ResponsesRequest {
             hosted_items: std::mem::take(&mut tally.hosted),
             tool_choice,
             include: fields.texts("include"),
-            parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
+            parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(JsonValue::is_true),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
             plugins,
             session_id: fields.text("session_id"),
             prompt_cache_key: fields.text("prompt_cache_key"),
             user: fields.text("user"),
             service_tier: fields.get("service_tier").map(ServiceTier::of).unwrap_or_default(),
-            route: fields.get("route").map(Route::of),
+            route: fields.get("route").map(RouteSetting::of),
             text_format: fields.text_format().unwrap_or_default(),
             parameters: fields.parameters(tally.marks),
             facts: tally.facts(),
@@ -269,9 +269,9 @@ impl ResponsesRequest {
 }
 
 /// Converts the tools, each with its slice of the JSON that guests receive.
-fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
+fn with_json(offered: Vec<CheckedTool<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
-    placed.map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), json.slice(range))).collect()
+    placed.map(|(index, (tool, range))| tool.into_tool(ToolPath::Tools(index), json.slice(range))).collect()
 }
 
 /// Renders the items of an input for models that support items of `kinds`, such as
@@ -283,7 +283,7 @@ pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
     }
     let array = [b"[", items, b"]"].concat();
     // The items are part of a document that was parsed before, so this does not fail.
-    let document = Document::parse(&array).ok()?;
+    let document = JsonDocument::parse(&array).ok()?;
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     if !replay::has_kinds(document.root(), &kinds) {
         return None;
@@ -315,11 +315,11 @@ const PARAMETERS: [&str; 17] = [
     "prompt_cache_options",
 ];
 
-impl Fields<'_> {
+impl BodyFields<'_> {
     /// `model`, then `models`, without repeats.
     fn models(&self) -> Result<Vec<String>, InvalidRequest> {
         let mut models: Vec<String> = Vec::new();
-        let further = self.get("models").into_iter().flat_map(Value::items);
+        let further = self.get("models").into_iter().flat_map(JsonValue::items);
         for model in self.get("model").into_iter().chain(further) {
             let model = model.text();
             if !models.iter().any(|known| *known == model) {
@@ -333,7 +333,7 @@ impl Fields<'_> {
     }
 
     fn stop_conditions(&self) -> Vec<StopCondition> {
-        let conditions = self.get("stop_server_tools_when").into_iter().flat_map(Value::items);
+        let conditions = self.get("stop_server_tools_when").into_iter().flat_map(JsonValue::items);
         conditions.map(StopCondition::of).collect()
     }
 
@@ -343,11 +343,11 @@ impl Fields<'_> {
             return Ok(None);
         }
         let Some(value) = self.get("max_tool_calls") else { return Ok(None) };
-        Rule::Integer { min: 1, max: 30 }.check(value)?;
+        ValueRule::Integer { min: 1, max: 30 }.check(value)?;
         Ok(self.count("max_tool_calls"))
     }
 
-    fn needs(&self, mut needs: Needs, tools: &[Offered<'_>]) -> Vec<Ability> {
+    fn needs(&self, mut needs: Needs, tools: &[CheckedTool<'_>]) -> Vec<Ability> {
         if !tools.is_empty() {
             needs.add(Ability::Tools);
         }
@@ -372,7 +372,7 @@ impl Fields<'_> {
         let Some(reasoning) = self.get("reasoning").filter(|reasoning| asks_to_reason(*reasoning)) else {
             return weight;
         };
-        let tokens = reasoning.get("max_tokens").and_then(Value::integer);
+        let tokens = reasoning.get("max_tokens").and_then(JsonValue::integer);
         weight.reasoning(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default())
     }
 
@@ -381,7 +381,7 @@ impl Fields<'_> {
     }
 
     fn wants_echo(&self) -> bool {
-        self.get("debug").and_then(|debug| debug.get("echo_upstream_body")).is_some_and(Value::is_true)
+        self.get("debug").and_then(|debug| debug.get("echo_upstream_body")).is_some_and(JsonValue::is_true)
     }
 
     fn parameters(&self, marks: Marks) -> Vec<&'static str> {
@@ -395,21 +395,21 @@ impl Fields<'_> {
     }
 
     fn metadata(&self) -> Vec<(String, String)> {
-        let pairs = self.get("metadata").into_iter().flat_map(Value::members);
+        let pairs = self.get("metadata").into_iter().flat_map(JsonValue::members);
         pairs.map(|(key, value)| (key.text().into_owned(), value.text().into_owned())).collect()
     }
 }
 
-fn asks_for_text(text: Value<'_>) -> bool {
+fn asks_for_text(text: JsonValue<'_>) -> bool {
     let format = text.get("format").map(TextFormat::of).unwrap_or_default();
     format != TextFormat::Text || text.get("verbosity").is_some()
 }
 
 /// Whether reasoning is requested: by an effort other than `none`, by a budget, or by `enabled`.
-fn asks_to_reason(reasoning: Value<'_>) -> bool {
+fn asks_to_reason(reasoning: JsonValue<'_>) -> bool {
     let off = reasoning.get("enabled").is_some_and(|enabled| !enabled.is_true());
     let effort = reasoning.get("effort").is_some_and(|effort| !effort.is("none"));
-    let budget = reasoning.get("max_tokens").and_then(Value::integer).is_some_and(|tokens| tokens > 0);
-    let on = reasoning.get("enabled").is_some_and(Value::is_true);
+    let budget = reasoning.get("max_tokens").and_then(JsonValue::integer).is_some_and(|tokens| tokens > 0);
+    let on = reasoning.get("enabled").is_some_and(JsonValue::is_true);
     !off && (effort || budget || on)
 }

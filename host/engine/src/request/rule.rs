@@ -6,11 +6,11 @@
 //! rule is skipped. Recursion is bounded by the nesting limit of the document.
 
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{Kind, Value};
+use super::json::{JsonKind, JsonValue};
 
 /// What a value may be. All bounds are inclusive.
 #[derive(Debug)]
-pub(super) enum Rule {
+pub(super) enum ValueRule {
     /// Any value.
     Any,
     /// A boolean.
@@ -24,17 +24,17 @@ pub(super) enum Rule {
     /// A number.
     Number { min: f64, max: f64 },
     /// An array with `min` to `max` elements.
-    List { of: &'static Rule, min: usize, max: usize },
+    List { of: &'static ValueRule, min: usize, max: usize },
     /// An object with any keys and with values of this rule.
-    Map(&'static Rule),
+    Map(&'static ValueRule),
     /// An object of a shape.
     Object(&'static Shape),
     /// An object whose shape depends on one of its members, such as `type`.
-    Tagged(&'static Tagged),
+    Tagged(&'static TaggedRule),
     /// The first of these rules that accepts the JSON type of the value.
-    Either(&'static [Rule]),
+    Either(&'static [ValueRule]),
     /// A check that needs code.
-    Custom(fn(Value<'_>) -> Result<(), InvalidRequest>),
+    Custom(fn(JsonValue<'_>) -> Result<(), InvalidRequest>),
 }
 
 /// The members of an object that are checked.
@@ -42,19 +42,19 @@ pub(super) enum Rule {
 pub(super) struct Shape {
     pub(super) fields: &'static [Field],
     /// A check across several members, made after each member was checked on its own.
-    pub(super) also: Option<fn(Value<'_>) -> Result<(), InvalidRequest>>,
+    pub(super) also: Option<fn(JsonValue<'_>) -> Result<(), InvalidRequest>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Field {
     name: &'static str,
-    rule: Rule,
+    rule: ValueRule,
     required: bool,
 }
 
 /// Objects whose shape is selected by a member.
 #[derive(Debug)]
-pub(super) struct Tagged {
+pub(super) struct TaggedRule {
     /// The member's name: `type`, or `id` for plugins.
     pub(super) tag: &'static str,
     /// The word for these objects in error messages.
@@ -63,21 +63,22 @@ pub(super) struct Tagged {
 }
 
 /// Text of any length; it is bounded by the limit of the whole body.
-pub(super) const TEXT: Rule = Rule::Text { min: 0, max: usize::MAX };
+pub(super) const TEXT: ValueRule = ValueRule::Text { min: 0, max: usize::MAX };
 /// Text that must not be empty.
-pub(super) const NAME: Rule = Rule::Text { min: 1, max: usize::MAX };
+pub(super) const NAME: ValueRule = ValueRule::Text { min: 1, max: usize::MAX };
 /// An object with any members.
-pub(super) const OPEN_OBJECT: Rule = Rule::Object(&Shape::of(&[]));
+pub(super) const OPEN_OBJECT: ValueRule = ValueRule::Object(&Shape::of(&[]));
 /// Any array.
-pub(super) const OPEN_LIST: Rule = Rule::List { of: &Rule::Any, min: 0, max: usize::MAX };
+pub(super) const OPEN_LIST: ValueRule = ValueRule::List { of: &ValueRule::Any, min: 0, max: usize::MAX };
 /// An array of objects with any members.
-pub(super) const OBJECTS: Rule = Rule::List { of: &OPEN_OBJECT, min: 0, max: usize::MAX };
+pub(super) const OBJECTS: ValueRule = ValueRule::List { of: &OPEN_OBJECT, min: 0, max: usize::MAX };
 /// A positive integer of at most 32 bits.
-pub(super) const COUNT: Rule = Rule::Integer { min: 1, max: u32::MAX as i64 };
+pub(super) const COUNT: ValueRule = ValueRule::Integer { min: 1, max: u32::MAX as i64 };
 /// A number that is not negative.
-pub(super) const AMOUNT: Rule = Rule::Number { min: 0.0, max: f64::MAX };
+pub(super) const AMOUNT: ValueRule = ValueRule::Number { min: 0.0, max: f64::MAX };
 /// Names of servers, models and the like.
-pub(super) const NAMES: Rule = Rule::List { of: &Rule::Text { min: 1, max: 1024 }, min: 0, max: 1024 };
+pub(super) const NAMES: ValueRule =
+    ValueRule::List { of: &ValueRule::Text { min: 1, max: 1024 }, min: 0, max: 1024 };
 
 impl Shape {
     pub(super) const fn of(fields: &'static [Field]) -> Self {
@@ -90,23 +91,23 @@ impl Shape {
     }
 }
 
-pub(super) const fn required(name: &'static str, rule: Rule) -> Field {
+pub(super) const fn required(name: &'static str, rule: ValueRule) -> Field {
     Field { name, rule, required: true }
 }
 
-pub(super) const fn optional(name: &'static str, rule: Rule) -> Field {
+pub(super) const fn optional(name: &'static str, rule: ValueRule) -> Field {
     Field { name, rule, required: false }
 }
 
-impl Rule {
-    const fn takes(&self, kind: Kind) -> bool {
+impl ValueRule {
+    const fn takes(&self, kind: JsonKind) -> bool {
         match self {
             Self::Any | Self::Custom(_) | Self::Either(_) => true,
-            Self::Bool => matches!(kind, Kind::True | Kind::False),
-            Self::Text { .. } | Self::OneOf(_) => matches!(kind, Kind::String),
-            Self::Integer { .. } | Self::Number { .. } => matches!(kind, Kind::Number),
-            Self::List { .. } => matches!(kind, Kind::Array),
-            Self::Map(_) | Self::Object(_) | Self::Tagged(_) => matches!(kind, Kind::Object),
+            Self::Bool => matches!(kind, JsonKind::True | JsonKind::False),
+            Self::Text { .. } | Self::OneOf(_) => matches!(kind, JsonKind::String),
+            Self::Integer { .. } | Self::Number { .. } => matches!(kind, JsonKind::Number),
+            Self::List { .. } => matches!(kind, JsonKind::Array),
+            Self::Map(_) | Self::Object(_) | Self::Tagged(_) => matches!(kind, JsonKind::Object),
         }
     }
 
@@ -126,7 +127,7 @@ impl Rule {
     ///
     /// # Errors
     /// The first violation, with its path.
-    pub(super) fn check(&self, value: Value<'_>) -> Result<(), InvalidRequest> {
+    pub(super) fn check(&self, value: JsonValue<'_>) -> Result<(), InvalidRequest> {
         if !self.takes(value.kind()) {
             return Err(value.mistyped(self.noun()));
         }
@@ -162,7 +163,7 @@ impl Shape {
     ///
     /// # Errors
     /// The first violation, with its path.
-    pub(super) fn check(&self, object: Value<'_>) -> Result<(), InvalidRequest> {
+    pub(super) fn check(&self, object: JsonValue<'_>) -> Result<(), InvalidRequest> {
         self.visit(object, |_, _| ())
     }
 
@@ -172,10 +173,10 @@ impl Shape {
     /// The first violation, with its path.
     pub(super) fn visit<'d>(
         &self,
-        object: Value<'d>,
-        mut found: impl FnMut(&'static str, Value<'d>),
+        object: JsonValue<'d>,
+        mut found: impl FnMut(&'static str, JsonValue<'d>),
     ) -> Result<(), InvalidRequest> {
-        if object.kind() != Kind::Object {
+        if object.kind() != JsonKind::Object {
             return Err(object.mistyped("an object"));
         }
         let mut missing = self.fields.iter().filter(|field| field.required).count();
@@ -198,12 +199,12 @@ impl Shape {
     }
 }
 
-impl Tagged {
+impl TaggedRule {
     /// Checks an object against the shape that its tag selects. Returns the tag.
     ///
     /// # Errors
     /// The first violation, with its path. An unknown tag is quoted.
-    pub(super) fn check(&self, object: Value<'_>) -> Result<&'static str, InvalidRequest> {
+    pub(super) fn check(&self, object: JsonValue<'_>) -> Result<&'static str, InvalidRequest> {
         let tag = self.tag_of(object)?;
         let word = tag.text();
         let Some((name, shape)) = self.variants.iter().find(|(name, _)| *name == &*word) else {
@@ -217,26 +218,26 @@ impl Tagged {
     ///
     /// # Errors
     /// The value is not an object, or the tag is missing or not a string.
-    pub(super) fn tag_of<'d>(&self, object: Value<'d>) -> Result<Value<'d>, InvalidRequest> {
-        if object.kind() != Kind::Object {
+    pub(super) fn tag_of<'d>(&self, object: JsonValue<'d>) -> Result<JsonValue<'d>, InvalidRequest> {
+        if object.kind() != JsonKind::Object {
             return Err(object.mistyped("an object"));
         }
         let Some(tag) = object.get(self.tag) else {
             return Err(object.invalid_member(self.tag, "is required"));
         };
-        if tag.kind() != Kind::String {
+        if tag.kind() != JsonKind::String {
             return Err(tag.mistyped("a string"));
         }
         Ok(tag)
     }
 
     /// The error for an unknown tag, with the tag quoted.
-    pub(super) fn unknown(&self, tag: Value<'_>) -> InvalidRequest {
+    pub(super) fn unknown(&self, tag: JsonValue<'_>) -> InvalidRequest {
         tag.invalid(format!("names an unknown {}: \"{}\"", self.noun, quoted(&tag.text())))
     }
 }
 
-fn check_text(value: Value<'_>, min: usize, max: usize) -> Result<(), InvalidRequest> {
+fn check_text(value: JsonValue<'_>, min: usize, max: usize) -> Result<(), InvalidRequest> {
     let bytes = value.bytes_max();
     if bytes < min {
         return Err(value.invalid(if min == 1 {
@@ -252,7 +253,7 @@ fn check_text(value: Value<'_>, min: usize, max: usize) -> Result<(), InvalidReq
     Ok(())
 }
 
-fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequest> {
+fn check_integer(value: JsonValue<'_>, min: i64, max: i64) -> Result<(), InvalidRequest> {
     let raw = value.raw();
     if raw.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) {
         return Err(value.invalid("must be an integer, without fraction or exponent"));
@@ -274,7 +275,7 @@ fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequ
     }
 }
 
-fn check_number(value: Value<'_>, min: f64, max: f64) -> Result<(), InvalidRequest> {
+fn check_number(value: JsonValue<'_>, min: f64, max: f64) -> Result<(), InvalidRequest> {
     match value.number() {
         Some(number) if (min..=max).contains(&number) => Ok(()),
         _ if max >= f64::MAX => Err(value.invalid(format!("must be a number of at least {min}"))),
@@ -282,7 +283,7 @@ fn check_number(value: Value<'_>, min: f64, max: f64) -> Result<(), InvalidReque
     }
 }
 
-fn check_list(value: Value<'_>, of: &Rule, min: usize, max: usize) -> Result<(), InvalidRequest> {
+fn check_list(value: JsonValue<'_>, of: &ValueRule, min: usize, max: usize) -> Result<(), InvalidRequest> {
     let mut count = 0;
     for item in value.items() {
         count += 1;

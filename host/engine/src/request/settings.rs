@@ -1,7 +1,7 @@
 //! The small closed sets of a request: abilities, tiers, route, stop conditions, truncation, text
 //! format.
 
-use super::json::Value;
+use super::json::JsonValue;
 
 /// What an endpoint must support. The words are those of `request-summary.needs` in the WIT files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ pub enum ServiceTier {
 }
 
 impl ServiceTier {
-    pub(super) fn of(value: Value<'_>) -> Self {
+    pub(super) fn of(value: JsonValue<'_>) -> Self {
         match value.text().as_ref() {
             "default" => Self::Default,
             "flex" => Self::Flex,
@@ -113,15 +113,15 @@ impl ServiceTier {
 
 /// The deprecated `route`, an alias of `provider.sort.partition`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum RouteSetting {
     /// Partition by model.
     Fallback,
     /// No partition.
     Sort,
 }
 
-impl Route {
-    pub(super) fn of(value: Value<'_>) -> Self {
+impl RouteSetting {
+    pub(super) fn of(value: JsonValue<'_>) -> Self {
         if value.is("sort") { Self::Sort } else { Self::Fallback }
     }
 
@@ -167,9 +167,9 @@ pub enum StopCondition {
 }
 
 impl StopCondition {
-    pub(super) fn of(entry: Value<'_>) -> Self {
+    pub(super) fn of(entry: JsonValue<'_>) -> Self {
         let text = |name| entry.get(name).map(|value| value.text().into_owned()).unwrap_or_default();
-        let integer = |name| entry.get(name).and_then(Value::integer).unwrap_or_default();
+        let integer = |name| entry.get(name).and_then(JsonValue::integer).unwrap_or_default();
         match text("type").as_str() {
             "step_count_is" => {
                 Self::StepCountIs { step_count: u32::try_from(integer("step_count")).unwrap_or(u32::MAX) }
@@ -181,7 +181,7 @@ impl StopCondition {
             "max_cost" => Self::MaxCost {
                 max_cost_in_dollars: entry
                     .get("max_cost_in_dollars")
-                    .and_then(Value::number)
+                    .and_then(JsonValue::number)
                     .unwrap_or_default(),
             },
             _ => Self::FinishReasonIs { reason: text("reason") },
@@ -199,7 +199,7 @@ pub enum Truncation {
 }
 
 impl Truncation {
-    pub(super) fn of(value: Value<'_>) -> Self {
+    pub(super) fn of(value: JsonValue<'_>) -> Self {
         if value.is("auto") { Self::Auto } else { Self::Disabled }
     }
 }
@@ -217,7 +217,7 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    pub(super) fn of(format: Value<'_>) -> Self {
+    pub(super) fn of(format: JsonValue<'_>) -> Self {
         match format.get("type") {
             Some(tag) if tag.is("json_schema") => Self::JsonSchema,
             Some(tag) if tag.is("json_object") => Self::JsonObject,

@@ -11,13 +11,13 @@ mod definitions;
 mod items;
 mod names;
 
-use super::json::{Document, Value, separate, write_name};
+use super::json::{JsonDocument, JsonValue, separate, write_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use names::{ClientKind, ClientTool, ToldTools};
 
-use names::Names;
+use names::FunctionNames;
 
 /// Kinds of tools and items in a request that not every dialect supports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Dialect<'_> {
 }
 
 /// A request rendered for one dialect.
-pub(crate) struct Told {
+pub(crate) struct RenderedRequest {
     /// The document for the guest.
     pub(crate) json: Vec<u8>,
     /// The client's tools behind the functions in the document.
@@ -78,11 +78,11 @@ const NOT_COMPACTED: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls",
 
 /// Renders a request for a dialect. `json` is the document that this host wrote for guests; none if
 /// it is not JSON, which cannot happen for such a document.
-pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<Told> {
-    let document = Document::parse(json).ok()?;
+pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<RenderedRequest> {
+    let document = JsonDocument::parse(json).ok()?;
     let root = document.root();
     let compacts = kinds.compacts && !dialect.takes_items;
-    let mut names = Names::default();
+    let mut names = FunctionNames::default();
     let definitions = definitions::write(root, dialect, &mut names);
     let mut out = Vec::with_capacity(json.len() + definitions.len() + 256);
     out.push(b'{');
@@ -110,7 +110,7 @@ pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<
         }
     }
     out.push(b'}');
-    Some(Told { json: out, tools: Arc::new(names.into_told(compacts)) })
+    Some(RenderedRequest { json: out, tools: Arc::new(names.into_told(compacts)) })
 }
 
 const EMPTY_LIST: &str = "[]";
@@ -141,6 +141,6 @@ fn write_message(role: &str, text: &str, out: &mut Vec<u8>) {
 }
 
 /// Whether an item or tool has this type.
-fn is_type(value: Value<'_>, name: &str) -> bool {
+fn is_type(value: JsonValue<'_>, name: &str) -> bool {
     value.get("type").is_some_and(|tag| tag.is(name))
 }

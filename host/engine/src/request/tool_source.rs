@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The part of a request that asks for a tool. Displays as its JSON path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ToolPath {
     /// The entry of `tools` with this index.
     Tools(usize),
     /// A tool that an item of `input` brings: the index of the item, and the index in its `tools`.
@@ -18,7 +18,7 @@ pub enum Place {
     Model,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ToolPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tools(index) => write!(f, "tools[{index}]"),
@@ -37,7 +37,7 @@ pub(crate) type Translation = &'static [(&'static str, &'static str)];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolSource {
     /// The part of the request that asks for the tool.
-    pub place: Place,
+    pub place: ToolPath,
     /// Set where the settings are members of the entry itself, under these names; none where they
     /// are its `parameters`.
     pub(crate) names: Option<Translation>,

@@ -4,11 +4,11 @@
 use super::bounds::TOOLS_MAX;
 use super::hosted::Hosted;
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{self, Document, Kind, Value};
-use super::rule::{OPEN_OBJECT, Rule, TEXT};
+use super::json::{self, JsonDocument, JsonKind, JsonValue};
+use super::rule::{OPEN_OBJECT, TEXT, ValueRule};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
-use super::tool_source::{Place, ToolSource};
+use super::tool_source::{ToolPath, ToolSource};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -152,7 +152,7 @@ impl RequestTool {
     #[must_use]
     pub fn loaded_json(&self) -> Bytes {
         // The entry is part of a document that was parsed before, so this does not fail.
-        let Ok(document) = Document::parse(&self.json) else { return self.json.clone() };
+        let Ok(document) = JsonDocument::parse(&self.json) else { return self.json.clone() };
         let mut out = vec![b'{'];
         for (key, value) in document.root().members().filter(|(key, _)| !key.is("defer_loading")) {
             json::write_member(key, value, &mut out);
@@ -172,7 +172,7 @@ impl RequestTool {
             | ToolKind::ToolSearch => true,
             // The client runs a local shell. A shell in a container is run by the provider.
             ToolKind::Shell => {
-                let document = Document::parse(&self.json).ok();
+                let document = JsonDocument::parse(&self.json).ok();
                 let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
                 place.is_none_or(|place| place.is("local"))
             }
@@ -205,7 +205,7 @@ impl RequestTool {
 
     /// The `engine` that the entry names.
     pub(crate) fn engine(&self) -> Option<String> {
-        let document = Document::parse(&self.json).ok()?;
+        let document = JsonDocument::parse(&self.json).ok()?;
         Some(document.root().get("engine")?.text().into_owned())
     }
 
@@ -252,7 +252,7 @@ pub enum ToolChoice {
 
 /// The name of an entry in a list of allowed tools.
 #[derive(serde::Deserialize)]
-struct Named {
+struct AllowedTool {
     name: Option<String>,
 }
 
@@ -279,23 +279,23 @@ pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
 
 /// A checked entry that still borrows from the body.
 #[derive(Debug)]
-pub(super) struct Offered<'d> {
-    value: Value<'d>,
+pub(super) struct CheckedTool<'d> {
+    value: JsonValue<'d>,
     kind: ToolKind,
     prefix: Option<ToolPrefix>,
 }
 
-impl<'d> Offered<'d> {
+impl<'d> CheckedTool<'d> {
     /// Checks all of `tools`.
     ///
     /// # Errors
     /// The first entry that is unknown or malformed, by path.
-    pub(super) fn list(tools: Value<'d>) -> Result<Vec<Self>, InvalidRequest> {
-        Rule::List { of: &Rule::Any, min: 0, max: TOOLS_MAX }.check(tools)?;
+    pub(super) fn list(tools: JsonValue<'d>) -> Result<Vec<Self>, InvalidRequest> {
+        ValueRule::List { of: &ValueRule::Any, min: 0, max: TOOLS_MAX }.check(tools)?;
         tools.items().map(Self::check).collect()
     }
 
-    fn check(value: Value<'d>) -> Result<Self, InvalidRequest> {
+    fn check(value: JsonValue<'d>) -> Result<Self, InvalidRequest> {
         let tag = TOOLS.tag_of(value)?;
         let type_name = tag.text();
         if let Some((prefix, name)) = split_prefix(&type_name) {
@@ -325,7 +325,7 @@ impl<'d> Offered<'d> {
         Ok(Self { value, kind, prefix: None })
     }
 
-    fn server(value: Value<'d>, prefix: Option<ToolPrefix>, name: &str) -> Result<Self, InvalidRequest> {
+    fn server(value: JsonValue<'d>, prefix: Option<ToolPrefix>, name: &str) -> Result<Self, InvalidRequest> {
         if let Some(parameters) = value.get("parameters") {
             match SERVER_TOOLS.iter().find(|(known, _)| *known == name) {
                 Some((_, shape)) => shape.check(parameters)?,
@@ -335,7 +335,7 @@ impl<'d> Offered<'d> {
         Ok(Self { value, kind: ToolKind::Server(name.to_owned()), prefix })
     }
 
-    pub(super) fn value(&self) -> Value<'d> {
+    pub(super) fn value(&self) -> JsonValue<'d> {
         self.value
     }
 
@@ -350,13 +350,13 @@ impl<'d> Offered<'d> {
     }
 
     /// Converts the entry, with a copy of its JSON.
-    pub(super) fn into_copy(self, place: Place) -> RequestTool {
+    pub(super) fn into_copy(self, place: ToolPath) -> RequestTool {
         let json = Bytes::from(self.value.compact());
         self.into_tool(place, json)
     }
 
     /// Converts the entry. `json` is its slice of the JSON for guests.
-    pub(super) fn into_tool(self, place: Place, json: Bytes) -> RequestTool {
+    pub(super) fn into_tool(self, place: ToolPath, json: Bytes) -> RequestTool {
         let text = |name| self.value.get(name).map(|value| value.text().into_owned());
         let (name, settings) = match self.kind {
             ToolKind::Server(_) => {
@@ -370,8 +370,8 @@ impl<'d> Offered<'d> {
         let type_name = text("type").unwrap_or_default();
         let is_server = matches!(self.kind, ToolKind::Server(_));
         let hosted = if is_server { None } else { Hosted::of_tool(self.value, || place.to_string()) };
-        let is_deferred =
-            self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
+        let is_deferred = self.kind == ToolKind::Function
+            && self.value.get("defer_loading").is_some_and(JsonValue::is_true);
         RequestTool {
             source: ToolSource { place, names: None },
             kind: self.kind,
@@ -388,8 +388,9 @@ impl<'d> Offered<'d> {
 
     /// Whether this entry offers a tool with this type (`function`, `custom` or `mcp`) and this
     /// name. A namespace offers the tools inside it.
-    fn offers(&self, type_name: &str, name: Value<'_>) -> bool {
-        let named = |tool: Value<'_>, member| tool.get(member).is_some_and(|own| own.text() == name.text());
+    fn offers(&self, type_name: &str, name: JsonValue<'_>) -> bool {
+        let named =
+            |tool: JsonValue<'_>, member| tool.get(member).is_some_and(|own| own.text() == name.text());
         match (&self.kind, type_name) {
             (ToolKind::Function, "function") | (ToolKind::Custom, "custom") => named(self.value, "name"),
             (ToolKind::Mcp, "mcp") => named(self.value, "server_label"),
@@ -423,7 +424,7 @@ impl ToolChoice {
         match self {
             Self::Function(name) | Self::Custom(name) => BTreeSet::from([name.clone()]),
             Self::Allowed { tools, .. } => {
-                let tools: Vec<Named> = serde_json::from_slice(tools).unwrap_or_default();
+                let tools: Vec<AllowedTool> = serde_json::from_slice(tools).unwrap_or_default();
                 tools.into_iter().filter_map(|tool| tool.name).collect()
             }
             Self::Auto | Self::None | Self::Required | Self::Mcp { .. } | Self::Type(_) => BTreeSet::new(),
@@ -436,19 +437,19 @@ impl ToolChoice {
     /// # Errors
     /// An unknown form, or a tool that is not offered, with path and name.
     pub(super) fn check(
-        value: Value<'_>,
-        tools: &[Offered<'_>],
+        value: JsonValue<'_>,
+        tools: &[CheckedTool<'_>],
         complete: bool,
     ) -> Result<Self, InvalidRequest> {
-        if value.kind() == Kind::String {
-            Rule::OneOf(&["auto", "none", "required"]).check(value)?;
+        if value.kind() == JsonKind::String {
+            ValueRule::OneOf(&["auto", "none", "required"]).check(value)?;
             return Ok(match value.text().as_ref() {
                 "none" => Self::None,
                 "required" => Self::Required,
                 _ => Self::Auto,
             });
         }
-        if value.kind() != Kind::Object {
+        if value.kind() != JsonKind::Object {
             return Err(value.mistyped("a string or an object"));
         }
         let tag = TOOLS.tag_of(value)?;
@@ -484,13 +485,13 @@ impl ToolChoice {
         }
     }
 
-    fn allowed(value: Value<'_>) -> Result<Self, InvalidRequest> {
+    fn allowed(value: JsonValue<'_>) -> Result<Self, InvalidRequest> {
         let mode = member_text(value, "mode")?;
-        Rule::OneOf(&["auto", "required"]).check(mode)?;
+        ValueRule::OneOf(&["auto", "required"]).check(mode)?;
         let Some(tools) = value.get("tools") else {
             return Err(value.invalid_member("tools", "is required"));
         };
-        Rule::List { of: &OPEN_OBJECT, min: 1, max: TOOLS_MAX }.check(tools)?;
+        ValueRule::List { of: &OPEN_OBJECT, min: 1, max: TOOLS_MAX }.check(tools)?;
         for tool in tools.items() {
             TOOLS.tag_of(tool)?;
             ["name", "server_label"]
@@ -502,7 +503,7 @@ impl ToolChoice {
     }
 }
 
-fn member_text<'d>(object: Value<'d>, name: &str) -> Result<Value<'d>, InvalidRequest> {
+fn member_text<'d>(object: JsonValue<'d>, name: &str) -> Result<JsonValue<'d>, InvalidRequest> {
     let Some(value) = object.get(name) else { return Err(object.invalid_member(name, "is required")) };
     TEXT.check(value)?;
     Ok(value)

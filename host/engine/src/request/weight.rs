@@ -5,7 +5,7 @@
 //! text, of a schema or of sealed reasoning, a fixed count for each picture, and one token for two
 //! bytes of any other file.
 
-use super::json::{Kind, Value};
+use super::json::{JsonKind, JsonValue};
 
 /// Tokens of a picture of any size: providers scale down pictures that are too large.
 const PICTURE_TOKENS: u64 = 6_000;
@@ -87,19 +87,19 @@ fn sum(weights: impl Iterator<Item = Weight>) -> Weight {
 }
 
 /// The weight of an input, or of any other value that models receive.
-pub(super) fn of(value: Value<'_>) -> Weight {
+pub(super) fn of(value: JsonValue<'_>) -> Weight {
     match value.kind() {
-        Kind::Null => Weight::default(),
-        Kind::String => Weight::tokens(value.bytes() as u64),
-        Kind::Number | Kind::True | Kind::False => Weight::tokens(value.raw().len() as u64),
-        Kind::Array => sum(value.items().map(of)),
-        Kind::Object => of_object(value),
+        JsonKind::Null => Weight::default(),
+        JsonKind::String => Weight::tokens(value.bytes() as u64),
+        JsonKind::Number | JsonKind::True | JsonKind::False => Weight::tokens(value.raw().len() as u64),
+        JsonKind::Array => sum(value.items().map(of)),
+        JsonKind::Object => of_object(value),
     }
 }
 
-fn of_object(object: Value<'_>) -> Weight {
+fn of_object(object: JsonValue<'_>) -> Weight {
     let picture = |source: &[&str]| Weight::tokens(PICTURE_TOKENS).plus(of_members(object, source));
-    let tag = object.get("type").map(Value::text).unwrap_or_default();
+    let tag = object.get("type").map(JsonValue::text).unwrap_or_default();
     match tag.as_ref() {
         "input_image" | "computer_screenshot" | "image_url" => picture(&["image_url", "file_id"]),
         "image" => picture(&["url"]),
@@ -120,12 +120,12 @@ fn of_object(object: Value<'_>) -> Weight {
 }
 
 /// The weight of the members, except those that only structure and those in `left_out`.
-fn of_members(object: Value<'_>, left_out: &[&str]) -> Weight {
+fn of_members(object: JsonValue<'_>, left_out: &[&str]) -> Weight {
     sum(object.members().map(|(key, value)| {
         let is_one_of = |names: &[&str]| names.iter().any(|name| key.is(name));
         match value.kind() {
             // An array or object under a name of `FRAME` does carry content.
-            Kind::String if is_one_of(&FRAME) => Weight::default(),
+            JsonKind::String if is_one_of(&FRAME) => Weight::default(),
             _ if is_one_of(left_out) => Weight::default(),
             _ if is_one_of(&SCHEMAS) => Weight::tokens(value.compact_bytes() as u64),
             _ => of(value),
@@ -133,12 +133,12 @@ fn of_members(object: Value<'_>, left_out: &[&str]) -> Weight {
     }))
 }
 
-fn keys(object: Value<'_>) -> Weight {
+fn keys(object: JsonValue<'_>) -> Weight {
     sum(object.members().map(|(key, _)| Weight::tokens(key.bytes() as u64)))
 }
 
 /// The weight of the file of a part.
-fn file(part: Value<'_>) -> Weight {
+fn file(part: JsonValue<'_>) -> Weight {
     let found = SOURCES.iter().find_map(|(name, is_here)| Some((part.get(name)?, *is_here)));
     let Some((source, is_here)) = found else { return Weight::default() };
     // Some sources are objects with a `url`.
@@ -160,14 +160,14 @@ fn decoded(length: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::Document;
+    use super::super::json::JsonDocument;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
 
     fn weight(input: &serde_json::Value) -> u64 {
         let text = input.to_string();
-        of(Document::parse(text.as_bytes()).unwrap().root()).most()
+        of(JsonDocument::parse(text.as_bytes()).unwrap().root()).most()
     }
 
     fn part(part: serde_json::Value) -> serde_json::Value {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 6);
         assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 7);
         let escaped = br#""\u00e9\ud83d\ude00\n\\""#;
-        assert_eq!(of(Document::parse(escaped).unwrap().root()), Weight::tokens(2 + 4 + 1 + 1));
+        assert_eq!(of(JsonDocument::parse(escaped).unwrap().root()), Weight::tokens(2 + 4 + 1 + 1));
         let call =
             json!([{"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}]);
         assert_eq!(weight(&call), 3);

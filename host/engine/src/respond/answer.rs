@@ -1,27 +1,27 @@
 //! Reads an answer from its first event to its end, turn by turn.
 
 use super::outcome::{TurnEnd, covered, failed, finished, refused};
-use super::turns::Step;
-use super::{Chosen, Job};
+use super::turns::TurnStep;
+use super::{ChosenEndpoint, Job};
 use crate::assembler::{Assembler, Outcome, Permits};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage};
-use crate::lifecycle::deadline::{ClientGone, Pace};
-use crate::memory::health::Watch;
-use crate::money::ledger::Entry;
+use crate::lifecycle::deadline::{ClientGone, Deadline};
+use crate::memory::health::AttemptProbe;
+use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
-use crate::upstream::reading::Reading;
+use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 
 impl Job {
     /// Reads an answer from its first event to its end, turn by turn.
     pub(super) async fn carry_on(
         &mut self,
-        mut chosen: Chosen,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        mut chosen: ChosenEndpoint,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
@@ -37,7 +37,7 @@ impl Job {
             tools.show_before(&mut assembler);
         }
         let (outcome, reading) = loop {
-            let Chosen { endpoint, begun, watch } = chosen;
+            let ChosenEndpoint { endpoint, begun, watch } = chosen;
             let Begun { events, mut reading, used, told, .. } = begun;
             assembler.use_told(told);
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
@@ -80,9 +80,9 @@ impl Job {
             }
             let next = self.after_turn(outcome, reading, &mut assembler, entry, pace);
             match Box::pin(next).await? {
-                Step::End(outcome, reading) => break (outcome, reading),
-                Step::Turn(next) => chosen = next,
-                Step::Gone => return Ok(Vec::new()),
+                TurnStep::End(outcome, reading) => break (outcome, reading),
+                TurnStep::Turn(next) => chosen = next,
+                TurnStep::Gone => return Ok(Vec::new()),
             }
         };
         self.end(outcome, reading, assembler, entry, pace).await
@@ -113,10 +113,10 @@ impl Job {
         &self,
         price: &(impl Fn(&Usage, Amount) -> Cost + Sync),
         mut events: Vec<Event>,
-        reading: &mut Option<Box<Reading>>,
+        reading: &mut Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
     ) -> Result<TurnEnd, ClientGone> {
         loop {
             entry.received(&events);
@@ -162,7 +162,7 @@ impl Job {
     }
 
     /// Records that the endpoint's answer broke off after it had begun.
-    fn broke(&self, endpoint: &Endpoint, watch: &Watch, is_endpoints_fault: bool) {
+    fn broke(&self, endpoint: &Endpoint, watch: &AttemptProbe, is_endpoints_fault: bool) {
         if !is_endpoints_fault {
             return;
         }

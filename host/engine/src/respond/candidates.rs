@@ -1,17 +1,17 @@
 //! Routes a request, reserves its cost and tries the endpoints until one answers.
 
-use super::plan::Plan;
-use super::{Chosen, Job};
+use super::plan::RoutingPlan;
+use super::{ChosenEndpoint, Job};
 use crate::assembler::Permits;
-use crate::attempt::Attempting;
-use crate::attempt::candidates::{Candidates, Notes, Won};
+use crate::attempt::ResponseAttempt;
+use crate::attempt::candidates::{AttemptNotes, Candidates, Won};
 use crate::credential::Credentials;
-use crate::lifecycle::deadline::Pace;
-use crate::money::credit::{Turn, TurnTokens};
-use crate::money::ledger::Entry;
+use crate::lifecycle::deadline::Deadline;
+use crate::money::credit::{TurnEstimate, TurnTokens};
+use crate::money::ledger::LedgerEntry;
 use crate::random::random_seed;
 use crate::refusal::Refusal;
-use crate::routing::Route;
+use crate::routing::RouteInputs;
 use crate::routing::model_choice;
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ impl Job {
     /// Routes the request and tries endpoints in the router's order until one answers.
     pub(super) async fn choose(
         &mut self,
-        plan: Plan,
-        entry: &mut Entry,
-        pace: &mut Pace,
-    ) -> Result<Chosen, Refusal> {
+        plan: RoutingPlan,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<ChosenEndpoint, Refusal> {
         let engine = Arc::clone(&self.engine);
         let credentials = Credentials {
             store: &engine.parts.store,
             caller: &self.caller,
             request_id: &self.context.request_id,
         };
-        let route = Route {
+        let route = RouteInputs {
             router: &engine.router,
             credentials,
             context: &self.context,
@@ -41,7 +41,7 @@ impl Job {
             seed: random_seed(),
         };
         self.order = route.order(plan.candidates, &mut self.trail).await?;
-        self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
+        self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::ChosenModels::stage));
         entry.reserve(self.turn(), pace).await?;
         if self.tools.is_some() {
             // Approved calls make reservations of their own, so the turn's reservation is released
@@ -59,8 +59,8 @@ impl Job {
     }
 
     /// The next turn, for its reservation.
-    fn turn(&self) -> Turn<'_> {
-        Turn { endpoints: &self.order.endpoints, byok: &self.order.byok, tokens: self.turn_tokens() }
+    fn turn(&self) -> TurnEstimate<'_> {
+        TurnEstimate { endpoints: &self.order.endpoints, byok: &self.order.byok, tokens: self.turn_tokens() }
     }
 
     /// The most tokens of the next turn.
@@ -77,20 +77,24 @@ impl Job {
     }
 
     /// Begins a further turn, after the most that it may cost is reserved.
-    pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+    pub(super) async fn ask_again(
+        &mut self,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<ChosenEndpoint, Refusal> {
         entry.reserve(self.turn(), pace).await?;
         self.ask(entry, pace).await
     }
 
     /// Tries endpoints in their order until one answers this turn.
-    async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+    async fn ask(&mut self, entry: &mut LedgerEntry, pace: &mut Deadline) -> Result<ChosenEndpoint, Refusal> {
         let engine = &self.engine;
         let credentials = Credentials {
             store: &engine.parts.store,
             caller: &self.caller,
             request_id: &self.context.request_id,
         };
-        let attempting = Attempting {
+        let attempting = ResponseAttempt {
             egress: &engine.parts.egress,
             credentials,
             timeouts: &engine.parts.timeouts,
@@ -115,11 +119,12 @@ impl Job {
                 || self.tools.as_ref().is_some_and(|tools| tools.has_run()),
             memory: &engine.parts.memory,
         };
-        let won =
-            candidates.try_in_order(&attempting, &mut Notes { entry, trail: &mut self.trail }, pace).await;
+        let won = candidates
+            .try_in_order(&attempting, &mut AttemptNotes { entry, trail: &mut self.trail }, pace)
+            .await;
         let Won { place, answer: begun, watch } = won.map_err(|failures| failures.refusal(&self.trail))?;
         self.preferred = Some(place);
         let endpoint = self.order.endpoints.get(place).map(Arc::clone).ok_or_else(Refusal::internal)?;
-        Ok(Chosen { endpoint, begun, watch })
+        Ok(ChosenEndpoint { endpoint, begun, watch })
     }
 }

@@ -4,15 +4,15 @@ use super::Job;
 use super::outcome::{cut_short, settled, too_long_to_hold, whole};
 use super::plan::left_out;
 use super::turns::TIMED_OUT;
-use crate::assembler::{Assembler, Identity, Outcome, Receipt, Replay};
+use crate::assembler::{Assembler, Identity, Outcome, Receipt, ResponseReplay};
 use crate::cost::Cost;
-use crate::export::{About, Pending};
-use crate::lifecycle::deadline::Pace;
-use crate::money::ledger::Entry;
+use crate::export::{About, PendingExport};
+use crate::lifecycle::deadline::Deadline;
+use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks;
 use crate::refusal::Refusal;
 use crate::upstream::echo::Echo;
-use crate::upstream::reading::Reading;
+use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::UsageOutcome;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ impl Job {
     pub(super) async fn end(
         &mut self,
         outcome: Outcome,
-        reading: Option<Box<Reading>>,
+        reading: Option<Box<UpstreamReading>>,
         mut assembler: Assembler,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let outcome = if pace.is_cut_short() { cut_short(outcome) } else { outcome };
         let is_too_long = pace.is_held() && assembler.is_overfull();
@@ -86,8 +86,8 @@ impl Job {
     async fn show_response(
         &self,
         body: Vec<u8>,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let left = pace.left();
         let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
@@ -96,8 +96,8 @@ impl Job {
     }
 
     /// Sends an answer that was held back to the client of a stream.
-    async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
-        let mut replay = Replay::new(made, body).map_err(|malformed| {
+    async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Deadline) -> Result<Vec<u8>, Refusal> {
+        let mut replay = ResponseReplay::new(made, body).map_err(|malformed| {
             tracing::error!(%malformed, "a held answer cannot be sent as a stream");
             Refusal::internal()
         })?;
@@ -113,7 +113,7 @@ impl Job {
     }
 
     /// The record for the request export, if there are destinations.
-    pub(super) fn pending(&self) -> Option<Box<Pending>> {
+    pub(super) fn pending(&self) -> Option<Box<PendingExport>> {
         let parts = &self.engine.parts;
         let Self { request, options, context, .. } = self;
         if self.asking.depth() > 0 {

@@ -1,7 +1,7 @@
 //! The outcome of a response after its provider has answered, failed or fallen silent.
 
 use crate::assembler::{Ended, Malformed, Outcome};
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::{Late, STOPPING};
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
@@ -101,7 +101,7 @@ pub(super) fn cut_short(outcome: Outcome) -> Outcome {
 }
 
 /// Covers the credential in a provider's message, which may repeat it.
-pub(super) fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
+pub(super) fn covered(outcome: Outcome, used: Option<&UsedCredential>) -> Outcome {
     match (outcome, used) {
         (Outcome::Failed(kind, message), Some(used)) => {
             Outcome::Failed(kind, used.credential.covered(message))

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The candidates, each with the index of its model, and the summary that the router gets.
-pub(super) struct Plan {
+pub(super) struct RoutingPlan {
     pub(super) candidates: Vec<(u32, Arc<Endpoint>)>,
     pub(super) summary: RequestSummary,
 }
@@ -71,7 +71,7 @@ impl Job {
         self.session = sessions.find(&self.caller, &self.trail.requested, header, &self.request);
     }
 
-    pub(super) fn plan(&mut self) -> Result<Plan, Refusal> {
+    pub(super) fn plan(&mut self) -> Result<RoutingPlan, Refusal> {
         let plan = self.candidates()?;
         // With a single candidate there is no choice, so the conversation is not remembered.
         if self.session.is_none() && plan.candidates.len() > 1 {
@@ -92,7 +92,7 @@ impl Job {
         routing::find_models(&engine.parts.catalog, &request.models, ModelKind::Responses).map(drop)
     }
 
-    fn candidates(&self) -> Result<Plan, Refusal> {
+    fn candidates(&self) -> Result<RoutingPlan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let misses =
@@ -106,7 +106,7 @@ impl Job {
             });
         }
         let summary = summary(&self.trail.requested, request, &models);
-        Ok(Plan { candidates, summary })
+        Ok(RoutingPlan { candidates, summary })
     }
 }
 

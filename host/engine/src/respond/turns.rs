@@ -1,25 +1,25 @@
 //! Between two turns of one response: runs the calls of server tools and asks the model again.
 
 use super::outcome::refused;
-use super::{Chosen, Job};
+use super::{ChosenEndpoint, Job};
 use crate::assembler::{Assembler, Outcome};
-use crate::lifecycle::deadline::Pace;
-use crate::money::ledger::Entry;
+use crate::lifecycle::deadline::Deadline;
+use crate::money::ledger::LedgerEntry;
 use crate::plugins::tools::Interrupted;
 use crate::refusal::{Refusal, is_length};
-use crate::upstream::reading::Reading;
+use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
 
 pub(super) const TIMED_OUT: &str = "Request timed out. Please try again later.";
 
 /// What follows a turn.
-pub(super) enum Step {
+pub(super) enum TurnStep {
     /// Nothing: the response ends with this outcome. The rest of the provider's answer may still
     /// have to be read.
-    End(Outcome, Option<Box<Reading>>),
+    End(Outcome, Option<Box<UpstreamReading>>),
     /// Another turn, which has begun.
-    Turn(Chosen),
+    Turn(ChosenEndpoint),
     /// The client has left.
     Gone,
 }
@@ -33,22 +33,22 @@ impl Job {
     pub(super) async fn after_turn(
         &mut self,
         outcome: Outcome,
-        reading: Option<Box<Reading>>,
+        reading: Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
-        entry: &mut Entry,
-        pace: &mut Pace,
-    ) -> Result<Step, Refusal> {
-        let Some(tools) = &mut self.tools else { return Ok(Step::End(outcome, reading)) };
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<TurnStep, Refusal> {
+        let Some(tools) = &mut self.tools else { return Ok(TurnStep::End(outcome, reading)) };
         // The arguments of an incomplete answer may be incomplete too.
         if !matches!(outcome, Outcome::Completed) {
-            return Ok(Step::End(outcome, reading));
+            return Ok(TurnStep::End(outcome, reading));
         }
         let calls = match assembler.end_turn() {
             Ok(calls) => calls,
-            Err(malformed) => return Ok(Step::End(refused(malformed), reading)),
+            Err(malformed) => return Ok(TurnStep::End(refused(malformed), reading)),
         };
         if calls.is_empty() {
-            return Ok(Step::End(outcome, reading));
+            return Ok(TurnStep::End(outcome, reading));
         }
         // Frees the connection and the instance for the next turn.
         if let Some(mut reading) = reading {
@@ -61,13 +61,13 @@ impl Job {
         self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
         match run {
             Ok(()) => {}
-            Err(Interrupted::Gone) => return Ok(Step::Gone),
+            Err(Interrupted::Gone) => return Ok(TurnStep::Gone),
             Err(Interrupted::Late) => return self.late(entry, pace),
-            Err(Interrupted::Malformed(malformed)) => return Ok(Step::End(refused(malformed), None)),
+            Err(Interrupted::Malformed(malformed)) => return Ok(TurnStep::End(refused(malformed), None)),
         }
         // The client has to run its own functions before the model can continue.
         if tools.is_over() || assembler.has_client_calls() {
-            return Ok(Step::End(outcome, None));
+            return Ok(TurnStep::End(outcome, None));
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
@@ -79,16 +79,16 @@ impl Job {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;
                 assembler.next_turn(&candidate.model, &candidate.tier);
-                Ok(Step::Turn(chosen))
+                Ok(TurnStep::Turn(chosen))
             }
             Err(_) if pace.is_over() => self.late(entry, pace),
             // The results of the tools no longer fit into the context: the response ends as
             // incomplete.
             Err(refusal) if is_length(refusal.kind) => {
-                Ok(Step::End(Outcome::Incomplete("max_output_tokens"), None))
+                Ok(TurnStep::End(Outcome::Incomplete("max_output_tokens"), None))
             }
             Err(refusal) if pace.is_streamed() => {
-                Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
+                Ok(TurnStep::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
                 self.trail.selected = None;
@@ -103,7 +103,11 @@ impl Job {
     ///
     /// # Errors
     /// 504: the deadline of the whole request has passed.
-    pub(super) async fn run_approved(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<(), Refusal> {
+    pub(super) async fn run_approved(
+        &mut self,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
+    ) -> Result<(), Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(()) };
         let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
         let run = tools.run_approved(&self.request, &self.context, entry, pace, time).await;
@@ -112,9 +116,9 @@ impl Job {
     }
 
     /// The deadline of the whole request has passed after an answer had begun.
-    fn late(&mut self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
+    fn late(&mut self, entry: &mut LedgerEntry, pace: &Deadline) -> Result<TurnStep, Refusal> {
         if pace.is_streamed() {
-            return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
+            return Ok(TurnStep::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
         self.trail.selected = None;
         entry.failed(ErrorKind::Timeout);

@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The choice of a model router.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenModels {
     router: String,
     choice: Choice,
 }
 
-impl Chosen {
+impl ChosenModels {
     /// The `strategy` of the routing metadata.
     pub(crate) fn strategy(&self) -> &str {
         &self.choice.strategy
@@ -80,7 +80,7 @@ impl Engine {
         serves: impl Fn(&Endpoint, &ResponsesRequest) -> bool,
         remembered: Option<u64>,
         seed: u64,
-    ) -> Result<Option<Chosen>, Refusal> {
+    ) -> Result<Option<ChosenModels>, Refusal> {
         let routers = self.model_routers.get_or_try_init(|| ModelRouters::find(self, context)).await?;
         let mut models: Vec<String> = Vec::with_capacity(request.models.len());
         let mut last = None;
@@ -107,7 +107,7 @@ impl Engine {
             };
             tracing::debug!(router = router.name(), reason = %choice.reason, "chose models");
             models.extend(choice.models.iter().cloned());
-            last = Some(Chosen { router: router.name().to_owned(), choice });
+            last = Some(ChosenModels { router: router.name().to_owned(), choice });
         }
         // Several routers may choose the same model, which is tried at its first place.
         let mut known = BTreeSet::new();

@@ -5,7 +5,7 @@
 //! body is the guest's, to which the host adds no secret. If the client's own text repeats the
 //! credential that was sent, asterisks replace it.
 
-use crate::authentication::Used;
+use crate::authentication::UsedCredential;
 use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,11 +19,11 @@ pub(crate) struct Echo {
     began: Instant,
     /// The moment `began` in Unix milliseconds.
     began_ms: u64,
-    kept: Mutex<Kept>,
+    kept: Mutex<EchoedBody>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct EchoedBody {
     /// Values of the member `debug`, as JSON without line breaks.
     bodies: Vec<Vec<u8>>,
     /// The lengths of all bodies so far, with those already taken.
@@ -37,7 +37,7 @@ impl Echo {
     }
 
     /// Keeps a body that is about to be sent.
-    pub(crate) fn note(&self, body: &[u8], used: Option<&Used>) {
+    pub(crate) fn note(&self, body: &[u8], used: Option<&UsedCredential>) {
         let mut kept = self.kept();
         kept.bytes = kept.bytes.saturating_add(body.len());
         let shown = if kept.bytes > BYTES_MAX {
@@ -61,14 +61,14 @@ impl Echo {
         std::mem::take(&mut self.kept().bodies)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, EchoedBody> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The body as JSON, with the credential covered in its strings. Strings are searched after
 /// decoding, so that an escaped spelling is found too.
-fn shown(body: &[u8], used: Option<&Used>) -> Value {
+fn shown(body: &[u8], used: Option<&UsedCredential>) -> Value {
     let text = || Value::String(String::from_utf8_lossy(body).into_owned());
     let shown = serde_json::from_slice(body).unwrap_or_else(|_| text());
     match used {
@@ -94,9 +94,9 @@ mod tests {
     use cofferdam_egress::Credential;
     use cofferdam_store::Secret;
 
-    fn used() -> Used {
+    fn used() -> UsedCredential {
         let secret = Secret::new(b"sk-very-secret".to_vec());
-        Used { credential: Credential::new("x-api-key", "{}", secret).unwrap(), is_byok: false }
+        UsedCredential { credential: Credential::new("x-api-key", "{}", secret).unwrap(), is_byok: false }
     }
 
     /// The bodies alone.

@@ -1,7 +1,7 @@
 //! Reads one provider's answer: the host cuts the bytes from the network into frames, and the
 //! provider's guest turns frames into events.
 
-use crate::lifecycle::deadline::{Late, Pace};
+use crate::lifecycle::deadline::{Deadline, Late};
 use crate::upstream::framing::Framer;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
@@ -32,7 +32,7 @@ pub(crate) enum ReadError {
 }
 
 /// An answer that is being read.
-pub(crate) struct Reading {
+pub(crate) struct UpstreamReading {
     instance: ProviderInstance,
     body: Option<ReplyBody>,
     form: Form,
@@ -43,17 +43,17 @@ enum Form {
     /// One body with this head.
     Whole(ResponseHead),
     /// A stream of events.
-    Stream(Box<Stream>),
+    Stream(Box<StreamState>),
 }
 
 /// The state of a stream between two reads.
-struct Stream {
+struct StreamState {
     framer: Framer,
     frames: Vec<Frame>,
     has_begun: bool,
 }
 
-impl Reading {
+impl UpstreamReading {
     /// Begins to read an answer. `framing` is `None` for an answer that comes as one body.
     ///
     /// # Errors
@@ -68,7 +68,8 @@ impl Reading {
             None => Form::Whole(head),
             Some(framing) => {
                 instance.open_decoder(&head).await?;
-                let stream = Stream { framer: Framer::new(framing), frames: Vec::new(), has_begun: false };
+                let stream =
+                    StreamState { framer: Framer::new(framing), frames: Vec::new(), has_begun: false };
                 Form::Stream(Box::new(stream))
             }
         };
@@ -87,7 +88,11 @@ impl Reading {
 
     /// The events of the next read, which may be none. After the last of them [`Self::is_over`] is
     /// true.
-    pub(crate) async fn next(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
+    pub(crate) async fn next(
+        &mut self,
+        pace: &mut Deadline,
+        limit: Duration,
+    ) -> Result<Vec<Event>, ReadError> {
         let Self { instance, body, form } = self;
         match form {
             Form::Stream(stream) => stream.next(instance, body, pace, limit).await,
@@ -116,7 +121,7 @@ impl Reading {
 }
 
 /// Reads a whole body.
-async fn whole(body: &mut ReplyBody, pace: &mut Pace, limit: Duration) -> Result<Vec<u8>, ReadError> {
+async fn whole(body: &mut ReplyBody, pace: &mut Deadline, limit: Duration) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
         let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
@@ -133,12 +138,12 @@ fn told(answer: Result<Result<Vec<Event>, Failure>, CallError>) -> Result<Vec<Ev
     answer.map_err(ReadError::Call)?.map_err(ReadError::Guest)
 }
 
-impl Stream {
+impl StreamState {
     async fn next(
         &mut self,
         instance: &mut ProviderInstance,
         body: &mut Option<ReplyBody>,
-        pace: &mut Pace,
+        pace: &mut Deadline,
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
         let Some(upstream) = body else { return Ok(Vec::new()) };
@@ -211,7 +216,7 @@ async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 
 /// What the first events of an answer mean for the attempt.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum Beginning {
     /// No content so far.
     Wait,
     /// Content, or an end that needs none.
@@ -223,25 +228,25 @@ pub(crate) enum Verdict {
 }
 
 /// Looks for the first event that decides.
-pub(crate) fn verdict(events: &[Event]) -> Verdict {
+pub(crate) fn verdict(events: &[Event]) -> Beginning {
     for event in events {
         match event {
             Event::TextDelta(delta) if delta.text.is_empty() => {}
             Event::RefusalDelta(text) | Event::ReasoningTextDelta(text) if text.is_empty() => {}
             Event::MessageStart(_) | Event::Usage(_) => {}
-            Event::Error(failure) => return Verdict::Failed(failure.clone()),
+            Event::Error(failure) => return Beginning::Failed(failure.clone()),
             Event::Finish(finish) => {
                 return match finish.reason {
                     // The output limit or the content filter applied before the first word. This is
                     // an answer too.
-                    FinishReason::Length | FinishReason::ContentFilter => Verdict::Answered,
-                    _ => Verdict::Empty,
+                    FinishReason::Length | FinishReason::ContentFilter => Beginning::Answered,
+                    _ => Beginning::Empty,
                 };
             }
-            _ => return Verdict::Answered,
+            _ => return Beginning::Answered,
         }
     }
-    Verdict::Wait
+    Beginning::Wait
 }
 
 impl ReadError {

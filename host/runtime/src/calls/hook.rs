@@ -12,7 +12,7 @@ use crate::plugin::Plugin;
 use crate::services::Services;
 use crate::wire::{Action, Failure};
 
-type Verdict = (Result<Action, Failure>,);
+type HookAnswer = (Result<Action, Failure>,);
 
 /// Output per byte of input: a hook may make a request or response somewhat longer.
 const OUTPUT_PER_INPUT_BYTE: usize = 2;
@@ -38,7 +38,8 @@ impl Plugin {
         instance.make_room(request.len())?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a GuestContext);
-            let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_request)?;
+            let function =
+                borrowing::<Parameters<'_>, HookAnswer>(instance, |functions| functions.on_request)?;
             let arguments = (request, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
@@ -67,7 +68,8 @@ impl Plugin {
         instance.make_room(request.len().saturating_add(response.len()))?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a GuestContext);
-            let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_response)?;
+            let function =
+                borrowing::<Parameters<'_>, HookAnswer>(instance, |functions| functions.on_response)?;
             let arguments = (request, response, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };

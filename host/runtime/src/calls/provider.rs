@@ -14,7 +14,7 @@ use crate::calls::{borrowing, cached, indices};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
 use crate::host::Claim;
-use crate::instance::{Instance, Live};
+use crate::instance::{Instance, LiveInstance};
 use crate::plugin::Plugin;
 use crate::wire::{
     EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
@@ -383,7 +383,7 @@ fn generation(instance: &mut Instance) -> wasmtime::Result<generation::Guest> {
         return Ok(guest.clone());
     }
     let indices = indices(instance, |compiled| compiled.generation.clone())?;
-    let Live { store, handle, exports, .. } = &mut *instance.live;
+    let LiveInstance { store, handle, exports, .. } = &mut *instance.live;
     Ok(exports.generation.insert(indices.load(store, handle)?).clone())
 }
 

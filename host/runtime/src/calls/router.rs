@@ -7,7 +7,7 @@ use crate::calls::answers::check_decision;
 use crate::calls::indices;
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::instance::{Instance, Live};
+use crate::instance::{Instance, LiveInstance};
 use crate::plugin::Plugin;
 use crate::services::Services;
 use crate::wire::{Candidate, Choice, Decision, Failure, Model, RequestSummary, TextFacts};
@@ -120,12 +120,12 @@ fn routing(instance: &mut Instance) -> wasmtime::Result<routing::Guest> {
         return Ok(guest.clone());
     }
     let indices = indices(instance, |compiled| compiled.routing.clone())?;
-    let Live { store, handle, exports, .. } = &mut *instance.live;
+    let LiveInstance { store, handle, exports, .. } = &mut *instance.live;
     Ok(exports.routing.insert(indices.load(store, handle)?).clone())
 }
 
 fn model_choice(instance: &mut Instance) -> wasmtime::Result<model_choice::Guest> {
     let indices = indices(instance, |compiled| compiled.model_choice.clone())?;
-    let Live { store, handle, .. } = &mut *instance.live;
+    let LiveInstance { store, handle, .. } = &mut *instance.live;
     indices.load(store, handle)
 }

@@ -22,7 +22,7 @@ const ENTRIES_MAX: u32 = 200_000;
 const INSTANCES_MAX: u32 = 1_000;
 
 #[derive(Default)]
-struct Counts {
+struct ContractCounts {
     sections: usize,
     modules: usize,
     components: usize,
@@ -33,7 +33,7 @@ struct Counts {
 /// Refuses files that are not components, and components that are too large.
 pub(super) fn check(bytes: &[u8]) -> Result<(), ContractError> {
     check_kind(bytes)?;
-    let mut counts = Counts::default();
+    let mut counts = ContractCounts::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload
             .map_err(|error| refuse(format!("is damaged: {} at byte {}", error.message(), error.offset())))?;
@@ -59,7 +59,7 @@ fn check_kind(bytes: &[u8]) -> Result<(), ContractError> {
     Ok(())
 }
 
-fn count(counts: &mut Counts, payload: &Payload<'_>) -> Result<(), ContractError> {
+fn count(counts: &mut ContractCounts, payload: &Payload<'_>) -> Result<(), ContractError> {
     counts.sections += 1;
     let entries = match payload {
         Payload::Version { encoding: Encoding::Module, .. } => {
@@ -106,7 +106,7 @@ fn count(counts: &mut Counts, payload: &Payload<'_>) -> Result<(), ContractError
     Ok(())
 }
 
-impl Counts {
+impl ContractCounts {
     fn instances(&mut self, more: u32) -> u32 {
         self.instances = self.instances.saturating_add(more);
         more

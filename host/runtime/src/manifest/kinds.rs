@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum PluginKind {
     /// Orders the endpoints for a request. May also choose models.
     Router,
     /// Translates between the Responses format and a provider's dialect.
@@ -18,7 +18,7 @@ pub enum Kind {
     Tool,
 }
 
-impl Kind {
+impl PluginKind {
     /// The name in the manifest.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PluginKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::{Asked, Framing, Import, Kind, Manifest, OnStream, Phase};
-use crate::injection::Slot;
+use super::{Asked, Framing, HookPhase, Import, Manifest, OnStream, PluginKind};
+use crate::injection::InjectionTarget;
 
 const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1.0.0\"\n";
 
@@ -24,7 +24,7 @@ fn refused(text: &str) -> String {
 #[test]
 fn a_short_manifest_gets_the_defaults_of_its_kind() {
     let manifest = Manifest::parse(ROUTER).unwrap();
-    assert_eq!(manifest.kind, Kind::Router);
+    assert_eq!(manifest.kind, PluginKind::Router);
     assert_eq!(manifest.component, "router.wasm");
     assert_eq!(manifest.memory_mib(), 32);
     assert_eq!(manifest.deadline().as_millis(), 20);
@@ -76,7 +76,7 @@ fn hooks_and_tools_name_their_phases_and_imports() {
     let hook = Manifest::parse(hook).unwrap();
     assert!(hook.imports.contains(&Import::ToolCall));
     let table = hook.hook.unwrap();
-    assert!(table.phases.contains(&Phase::OnResponse));
+    assert!(table.phases.contains(&HookPhase::OnResponse));
     assert_eq!(table.on_stream, OnStream::Hold);
     let tool = "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\n[tool]\ntype = \"datetime\"\n";
     assert_eq!(Manifest::parse(tool).unwrap().tool.unwrap().tool_type, "datetime");
@@ -111,7 +111,7 @@ fn a_tool_requests_hosts_secrets_and_places() {
     assert_eq!(manifest.hosts.named().map(|host| host.as_str()).collect::<Vec<_>>(), ["api.test"]);
     assert_eq!(manifest.secrets, Asked::Any);
     assert!(manifest.placeholder_headers.contains("x-key"));
-    assert_eq!(manifest.injections[0].slot, Slot::header("x-token", "token {}").unwrap());
+    assert_eq!(manifest.injections[0].slot, InjectionTarget::header("x-token", "token {}").unwrap());
 }
 
 #[test]

@@ -29,7 +29,7 @@ const ENTRIES_MAX: usize = 10_000;
 pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
     let metadata = fs::metadata(dir).map_err(|error| unreadable(dir, error))?;
     trusted(dir, &metadata)?;
-    let Listing { manifests, components } = list(dir)?;
+    let FolderListing { manifests, components } = list(dir)?;
     let mut sources = Vec::with_capacity(manifests.len());
     let mut read = BTreeMap::new();
     for manifest in manifests {
@@ -54,17 +54,17 @@ pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
 
 /// The manifests and components of a folder, each sorted by name.
 #[derive(Default)]
-struct Listing {
+struct FolderListing {
     manifests: Vec<PathBuf>,
     components: Vec<PathBuf>,
 }
 
-fn list(dir: &Path) -> Result<Listing, LoadError> {
+fn list(dir: &Path) -> Result<FolderListing, LoadError> {
     let too_many = |most: usize, what: &str| {
         let error = io::Error::other(format!("has more than {most} {what} (the limit)"));
         Err(unreadable(dir, error))
     };
-    let mut listing = Listing::default();
+    let mut listing = FolderListing::default();
     for (count, entry) in fs::read_dir(dir).map_err(|error| unreadable(dir, error))?.enumerate() {
         let path = entry.map_err(|error| unreadable(dir, error))?.path();
         if count >= ENTRIES_MAX {
@@ -122,7 +122,7 @@ fn unreadable(path: &Path, error: io::Error) -> LoadError {
 }
 
 fn trusted(path: &Path, metadata: &Metadata) -> Result<(), LoadError> {
-    let access = Access { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() };
+    let access = FilePermissions { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() };
     let us = rustix::process::geteuid().as_raw();
     let our_group = rustix::process::getegid().as_raw();
     match access.distrust(us, our_group) {
@@ -133,13 +133,13 @@ fn trusted(path: &Path, metadata: &Metadata) -> Result<(), LoadError> {
 
 /// Owner, group and permissions of a file.
 #[derive(Clone, Copy)]
-struct Access {
+struct FilePermissions {
     owner: u32,
     group: u32,
     mode: u32,
 }
 
-impl Access {
+impl FilePermissions {
     /// Why this user cannot trust the file: a user other than root and itself can change it. `None`
     /// if it can be trusted.
     fn distrust(self, user: u32, group: u32) -> Option<Distrust> {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn files_that_other_users_can_change_are_not_trusted() {
         let (us, our_group) = (1000, 100);
-        let verdict = |owner, group, mode| Access { owner, group, mode }.distrust(us, our_group);
+        let verdict = |owner, group, mode| FilePermissions { owner, group, mode }.distrust(us, our_group);
         for (owner, group, mode) in [
             (us, our_group, 0o644),
             (us, our_group, 0o664),

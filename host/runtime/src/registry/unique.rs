@@ -18,7 +18,7 @@ pub(super) fn check<'a>(
 ) -> Result<(), LoadError> {
     let mut sorted: Vec<_> = plugins.collect();
     sorted.sort_by_key(|(manifest, source)| (!source.is_built_in, &manifest.name));
-    let mut taken: BTreeMap<(Space, String), &str> = BTreeMap::new();
+    let mut taken: BTreeMap<(Namespace, String), &str> = BTreeMap::new();
     for (manifest, source) in sorted {
         for (space, what, id) in names(manifest) {
             let Some(first) = taken.insert((space, id.clone()), &manifest.name) else { continue };
@@ -31,7 +31,7 @@ pub(super) fn check<'a>(
 
 /// A namespace: names must be unique within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Space {
+enum Namespace {
     /// Ids in a request's `plugins`, shared by hooks and routers.
     Entry,
     Tool,
@@ -40,14 +40,14 @@ enum Space {
 }
 
 /// The names that a plugin claims: namespace, kind of name for messages, and the name.
-fn names(manifest: &Manifest) -> impl Iterator<Item = (Space, &'static str, String)> + '_ {
-    let hook = manifest.hook.iter().map(|hook| (Space::Entry, "hook id", hook.id.clone()));
-    let router = manifest.router.iter().map(|router| (Space::Entry, "router id", router.id.clone()));
+fn names(manifest: &Manifest) -> impl Iterator<Item = (Namespace, &'static str, String)> + '_ {
+    let hook = manifest.hook.iter().map(|hook| (Namespace::Entry, "hook id", hook.id.clone()));
+    let router = manifest.router.iter().map(|router| (Namespace::Entry, "router id", router.id.clone()));
     let tool = manifest.tool.iter().flat_map(|tool| {
-        let own = (Space::Tool, "tool type", tool.tool_type.clone());
+        let own = (Namespace::Tool, "tool type", tool.tool_type.clone());
         let clients =
-            tool.client_types.iter().map(|name| (Space::ClientTool, "client tool type", name.clone()));
-        let items = tool.items.iter().map(|item| (Space::Item, "item type", item.item_type.clone()));
+            tool.client_types.iter().map(|name| (Namespace::ClientTool, "client tool type", name.clone()));
+        let items = tool.items.iter().map(|item| (Namespace::Item, "item type", item.item_type.clone()));
         [own].into_iter().chain(clients).chain(items)
     });
     hook.chain(router).chain(tool)

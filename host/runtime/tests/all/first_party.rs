@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, HttpExchange, Opening};
+use cofferdam_runtime::services::{DeferredTools, HttpDoor, HttpExchange, ModelListing, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse, Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Grant, OperatorGrant, Plugin, PluginSource, Runtime, Services};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ async fn http_request_passes_names_of_secrets_to_the_host() {
 
 struct Models;
 
-impl Catalog for Models {
+impl ModelListing for Models {
     fn models(&self) -> Vec<u8> {
         br#"[{"id":"a/b","kind":"responses","endpoints":[]},{"id":"c/d","kind":"embeddings","endpoints":[]}]"#
             .to_vec()

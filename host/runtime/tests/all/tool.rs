@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{Catalog, DeferredTools, RequestView};
+use cofferdam_runtime::services::{DeferredTools, ModelListing, RequestView};
 use cofferdam_runtime::wire::{Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Plugin, Services, TrapKind};
 
@@ -10,7 +10,7 @@ use crate::kit::{Net, Oracle, context, runtime, tool};
 
 struct Models;
 
-impl Catalog for Models {
+impl ModelListing for Models {
     fn models(&self) -> Vec<u8> {
         b"[{\"id\":\"a/b\"}]".to_vec()
     }

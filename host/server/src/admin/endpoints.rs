@@ -1,6 +1,6 @@
 //! Metrics of endpoints: one sample for each endpoint of the configuration.
 
-use cofferdam_engine::memory::health::{EndpointKey, Phase, Reading};
+use cofferdam_engine::memory::health::{BreakerPhase, EndpointKey, EndpointReading};
 
 use crate::app::App;
 use crate::metrics::{Text, escape};
@@ -8,23 +8,23 @@ use crate::metrics::{Text, escape};
 pub(super) fn write(app: &App, text: &mut Text) {
     let (live, now_ms) = (app.live(), app.clock.monotonic_ms());
     let health = live.engine.catalog().endpoints().map(|endpoint| &endpoint.health);
-    let mut known: Vec<(&EndpointKey, Reading)> =
+    let mut known: Vec<(&EndpointKey, EndpointReading)> =
         health.map(|health| (health.key(), health.reading(now_ms))).collect();
     known.sort_by_key(|(key, _)| *key);
     // The same endpoint may be configured twice with different prices.
     known.dedup_by_key(|(key, _)| *key);
-    let known: Vec<(String, Reading)> =
+    let known: Vec<(String, EndpointReading)> =
         known.into_iter().map(|(key, reading)| (labels(key), reading)).collect();
-    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Reading) -> u64| {
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&EndpointReading) -> u64| {
         text.family(name, kind, help);
         for (labels, reading) in &known {
             text.sample(name, labels, value(reading));
         }
     };
     family("cofferdam_endpoint_breaker", "gauge", "0 closed, 1 half-open, 2 open", &|it| match it.phase {
-        Phase::Closed => 0,
-        Phase::HalfOpen => 1,
-        Phase::Open => 2,
+        BreakerPhase::Closed => 0,
+        BreakerPhase::HalfOpen => 1,
+        BreakerPhase::Open => 2,
     });
     let ejected = "1 when the endpoint is a last resort: failing, limited or far worse than its peers";
     family("cofferdam_endpoint_ejected", "gauge", ejected, &|it| u64::from(it.is_ejected));

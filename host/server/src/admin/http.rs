@@ -10,33 +10,35 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::endpoints;
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::app::App;
 use crate::connection::Peer;
 use crate::metrics::{Text, escape};
 
-pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
     peer.running.fetch_add(1, Ordering::Relaxed);
     let response = answer(&app, request.method(), request.uri().path());
     peer.running.fetch_sub(1, Ordering::Relaxed);
     response
 }
 
-fn answer(app: &App, method: &Method, path: &str) -> Response<Body> {
-    let page: fn(&App) -> Page = match path {
-        "/healthz" => |_| Page::new(StatusCode::OK, "application/json", "{\"status\":\"ok\"}".to_owned()),
+fn answer(app: &App, method: &Method, path: &str) -> Response<ResponseBody> {
+    let page: fn(&App) -> AdminPage = match path {
+        "/healthz" => {
+            |_| AdminPage::new(StatusCode::OK, "application/json", "{\"status\":\"ok\"}".to_owned())
+        }
         "/readyz" => ready,
         "/metrics" => metrics,
-        _ => |_| Page::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "Not found\n".to_owned()),
+        _ => |_| AdminPage::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "Not found\n".to_owned()),
     };
     if method != Method::GET && method != Method::HEAD {
-        let mut response = Response::new(Body::default());
+        let mut response = Response::new(ResponseBody::default());
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let Page { status, kind, text } = page(app);
-    let mut response = Response::new(Body::whole(text.into()));
+    let AdminPage { status, kind, text } = page(app);
+    let mut response = Response::new(ResponseBody::whole(text.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -44,20 +46,20 @@ fn answer(app: &App, method: &Method, path: &str) -> Response<Body> {
     response
 }
 
-struct Page {
+struct AdminPage {
     status: StatusCode,
     kind: &'static str,
     text: String,
 }
 
-impl Page {
+impl AdminPage {
     fn new(status: StatusCode, kind: &'static str, text: String) -> Self {
         Self { status, kind, text }
     }
 }
 
 /// `/readyz`: 200 when the host can serve requests. The body says which part is not ready.
-fn ready(app: &App) -> Page {
+fn ready(app: &App) -> AdminPage {
     let readiness = app.readiness();
     let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let text = json!({
@@ -66,10 +68,10 @@ fn ready(app: &App) -> Page {
         "store_writable": readiness.store_writable,
         "draining": readiness.draining,
     });
-    Page::new(status, "application/json", text.to_string())
+    AdminPage::new(status, "application/json", text.to_string())
 }
 
-fn metrics(app: &App) -> Page {
+fn metrics(app: &App) -> AdminPage {
     let mut text = Text::default();
     text.family("cofferdam_build_info", "gauge", "The version that runs");
     text.sample("cofferdam_build_info", &format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), 1);
@@ -81,7 +83,7 @@ fn metrics(app: &App) -> Page {
     endpoints::write(app, &mut text);
     plugins(app, &mut text);
     broadcast(app, &mut text);
-    Page::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())
+    AdminPage::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())
 }
 
 fn sandbox(app: &App, text: &mut Text) {

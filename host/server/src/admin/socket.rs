@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::app::App;
-use crate::command::{Command, CommandError, Outcome, PluginCommand, Progress, carry_out};
+use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
 use crate::failure::Failure;
 
 const FILE_NAME: &str = "admin.sock";
@@ -50,10 +50,10 @@ const PROGRESS_LINES_MAX: usize = 16;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Reply {
+enum SocketReply {
     /// What is counted, how many so far, and the total or 0 if it is unknown.
     Progress(String, u64, u64),
-    Done(Outcome),
+    Done(CommandOutcome),
     Failed(CommandError),
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn send(
     data: &Path,
     command: &Command,
     progress: &mut Progress<'_>,
-) -> Result<Result<Outcome, CommandError>, SendError> {
+) -> Result<Result<CommandOutcome, CommandError>, SendError> {
     let reachable = reach(data).map_err(|_| SendError::NotListening)?;
     let mut stream = UnixStream::connect(&reachable.path).map_err(|_| SendError::NotListening)?;
     let unknown = |_: io::Error| SendError::OutcomeUnknown;
@@ -129,9 +129,9 @@ pub(crate) fn send(
         replies.read_until(b'\n', &mut reply).map_err(unknown)?;
         match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
             // The result of `progress` is ignored: the command goes on without its reader.
-            Reply::Progress(what, done, of) => drop(progress(&what, done, of)),
-            Reply::Done(outcome) => return Ok(Ok(outcome)),
-            Reply::Failed(error) => return Ok(Err(error)),
+            SocketReply::Progress(what, done, of) => drop(progress(&what, done, of)),
+            SocketReply::Done(outcome) => return Ok(Ok(outcome)),
+            SocketReply::Failed(error) => return Ok(Err(error)),
         }
     }
 }
@@ -186,7 +186,7 @@ async fn converse(
     let line = tokio::time::timeout(PATIENCE, read_line(&mut stream)).await??;
     let Ok(command) = serde_json::from_slice::<Command>(&line) else {
         let message = "the running process does not know this command; is it another version?";
-        return write_line(&mut stream, &Reply::Failed(CommandError::new(message))).await;
+        return write_line(&mut stream, &SocketReply::Failed(CommandError::new(message))).await;
     };
     drop(line);
     let (lines, mut told) = tokio::sync::mpsc::channel(PROGRESS_LINES_MAX);
@@ -197,19 +197,19 @@ async fn converse(
         let progress = tokio::select! {
             done = &mut running => break done,
             Some(progress) = told.recv() => progress,
-            () = tokio::time::sleep(SIGN_OF_LIFE) => Reply::Progress(String::new(), 0, 0),
+            () = tokio::time::sleep(SIGN_OF_LIFE) => SocketReply::Progress(String::new(), 0, 0),
         };
         if listening {
             listening = write_line(&mut stream, &progress).await.is_ok();
         }
     };
-    let reply =
-        reply.unwrap_or_else(|_| Reply::Failed(CommandError::new("the command failed inside the host")));
+    let reply = reply
+        .unwrap_or_else(|_| SocketReply::Failed(CommandError::new("the command failed inside the host")));
     write_line(&mut stream, &reply).await?;
     stream.shutdown().await
 }
 
-async fn write_line(stream: &mut tokio::net::UnixStream, reply: &Reply) -> io::Result<()> {
+async fn write_line(stream: &mut tokio::net::UnixStream, reply: &SocketReply) -> io::Result<()> {
     tokio::time::timeout(PATIENCE, stream.write_all(&line_of(reply)?)).await?
 }
 
@@ -251,13 +251,18 @@ async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Zeroizing<
 }
 
 /// Runs on a blocking thread: the store blocks until a change is durable.
-fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sender<Reply>) -> Reply {
+fn execute(
+    command: &Command,
+    app: &App,
+    stop: &CancellationToken,
+    lines: &Sender<SocketReply>,
+) -> SocketReply {
     let mut last = Instant::now();
     let mut progress = |what: &str, done, of| {
         if last.elapsed() >= BETWEEN_LINES {
             last = Instant::now();
             // A progress line that finds the queue full is dropped.
-            drop(lines.try_send(Reply::Progress(what.to_owned(), done, of)));
+            drop(lines.try_send(SocketReply::Progress(what.to_owned(), done, of)));
         }
         if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -268,8 +273,8 @@ fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sende
         command => carry_out(command, Some(&app.store), &app.facts(), &mut progress),
     };
     match outcome {
-        Ok(outcome) => Reply::Done(outcome),
-        Err(error) => Reply::Failed(error),
+        Ok(outcome) => SocketReply::Done(outcome),
+        Err(error) => SocketReply::Failed(error),
     }
 }
 

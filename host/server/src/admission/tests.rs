@@ -4,9 +4,10 @@ use http::HeaderMap;
 
 use super::*;
 
-const NOTHING: Pace = Pace::UNLIMITED;
+const NOTHING: RateLimits = RateLimits::UNLIMITED;
 /// Run permits without a shortage.
-const ROOMY: Places = Places { taken: 0, held: 0, fairness: Fairness::new(usize::MAX / 16, 1) };
+const ROOMY: InstancePermits =
+    InstancePermits { taken: 0, held: 0, fairness: Fairness::new(usize::MAX / 16, 1) };
 
 struct Host {
     clock: Clock,
@@ -24,17 +25,17 @@ impl Host {
         Self { admission: Admission::new(&clock), clock }
     }
 
-    fn admit(&self, (key, workspace): (&str, u8), pace: &Pace) -> Result<Admitted, Box<Limited>> {
+    fn admit(&self, (key, workspace): (&str, u8), pace: &RateLimits) -> Result<Admitted, Box<Limited>> {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
         self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY)
     }
 
     /// How many requests are admitted one after another.
-    fn admitted(&self, who: (&str, u8), pace: &Pace) -> usize {
+    fn admitted(&self, who: (&str, u8), pace: &RateLimits) -> usize {
         (0..10_000).take_while(|_| self.admit(who, pace).is_ok()).count()
     }
 
-    fn refused(&self, who: (&str, u8), pace: &Pace) -> Box<Limited> {
+    fn refused(&self, who: (&str, u8), pace: &RateLimits) -> Box<Limited> {
         match self.admit(who, pace) {
             Ok(_) => panic!("it was let in"),
             Err(limited) => limited,
@@ -47,13 +48,13 @@ fn without_limits_nothing_is_counted_and_no_headers_are_sent() {
     let host = Host::new();
     let admitted = host.admit(A, &NOTHING).unwrap();
     assert_eq!(admitted.shown, None);
-    assert_eq!(host.admitted(A, &Pace { requests_per_minute: 3, ..NOTHING }), 3);
+    assert_eq!(host.admitted(A, &RateLimits { requests_per_minute: 3, ..NOTHING }), 3);
 }
 
 #[test]
 fn requests_are_limited_by_key_and_by_workspace() {
     let host = Host::new();
-    let pace = Pace { requests_per_minute: 6, workspace_requests_per_minute: 10, ..NOTHING };
+    let pace = RateLimits { requests_per_minute: 6, workspace_requests_per_minute: 10, ..NOTHING };
     assert_eq!(host.admitted(A, &pace), 6);
     let limited = host.refused(A, &pace);
     assert_eq!((limited.resource.name(), limited.wait_s), ("requests_per_minute", 10));
@@ -62,13 +63,13 @@ fn requests_are_limited_by_key_and_by_workspace() {
     assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_requests_per_minute", 6));
     assert_eq!(host.admitted(C, &pace), 6);
     // The requests that the workspace refused were given back to the key.
-    assert_eq!(host.admitted(B, &Pace { workspace_requests_per_minute: 0, ..pace }), 2);
+    assert_eq!(host.admitted(B, &RateLimits { workspace_requests_per_minute: 0, ..pace }), 2);
 }
 
 #[test]
 fn request_is_admitted_exactly_after_the_announced_wait() {
     let host = Host::new();
-    let pace = Pace { requests_per_minute: 7, ..NOTHING };
+    let pace = RateLimits { requests_per_minute: 7, ..NOTHING };
     host.admitted(A, &pace);
     let wait_s = host.refused(A, &pace).wait_s;
     host.clock.advance(Duration::from_secs(wait_s - 1));
@@ -80,7 +81,7 @@ fn request_is_admitted_exactly_after_the_announced_wait() {
 #[test]
 fn permit_is_held_until_the_request_ends_and_not_by_a_refused_one() {
     let host = Host::new();
-    let pace = Pace { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
+    let pace = RateLimits { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
     let first = host.admit(A, &pace).unwrap();
     let second = host.admit(A, &pace).unwrap();
     let limited = host.refused(A, &pace);
@@ -101,7 +102,12 @@ fn key_gets_at_most_its_share_while_few_permits_are_left() {
     let fairness = Fairness::new(16, 2);
     let admit = |(key, workspace): (&str, u8), taken, held| {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
-        host.admission.admit(key.parse().unwrap(), workspace, &NOTHING, Places { taken, held, fairness })
+        host.admission.admit(
+            key.parse().unwrap(),
+            workspace,
+            &NOTHING,
+            InstancePermits { taken, held, fairness },
+        )
     };
     // Requests without a permit of the runtime count too.
     let mut running: Vec<_> = (0..15).map(|_| admit(A, 0, 0).unwrap()).collect();
@@ -121,8 +127,8 @@ fn key_gets_at_most_its_share_while_few_permits_are_left() {
 #[test]
 fn headers_show_the_limit_with_the_smallest_share_left() {
     let host = Host::new();
-    let pace = Pace { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
-    let headers = |shown: Shown| {
+    let pace = RateLimits { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
+    let headers = |shown: RateLimitHeaders| {
         let mut headers = HeaderMap::new();
         shown.write(&mut headers);
         ["limit", "remaining", "reset", "resource"]
@@ -137,7 +143,7 @@ fn headers_show_the_limit_with_the_smallest_share_left() {
     assert_eq!(headers(shown), ["12", "1", &in_ms(55_000), "workspace_requests_per_minute"]);
     let limited = host.refused(A, &pace);
     assert_eq!(headers(limited.shown), ["10", "0", &in_ms(60_000), "requests_per_minute"]);
-    let crowd = Pace { concurrent_per_key: 1, ..NOTHING };
+    let crowd = RateLimits { concurrent_per_key: 1, ..NOTHING };
     let _place = host.admit(A, &crowd).unwrap();
     let limited = host.refused(A, &crowd);
     assert_eq!(headers(limited.shown), ["1", "0", &in_ms(1_000), "concurrent_per_key"]);
@@ -149,15 +155,15 @@ fn refusal_names_the_scope_the_limit_and_the_wait() {
     let one = Host::new();
     let cases = [
         (
-            Pace { requests_per_minute: 1, ..NOTHING },
+            RateLimits { requests_per_minute: 1, ..NOTHING },
             "Rate limit exceeded: this host allows this API key 1 requests per minute. Try again in 60 s.",
         ),
         (
-            Pace { workspace_requests_per_minute: 1, ..NOTHING },
+            RateLimits { workspace_requests_per_minute: 1, ..NOTHING },
             "Rate limit exceeded: this host allows this workspace 1 requests per minute. Try again in 60 s.",
         ),
         (
-            Pace { concurrent_per_key: 1, ..NOTHING },
+            RateLimits { concurrent_per_key: 1, ..NOTHING },
             "Rate limit exceeded: this host allows this API key 1 requests at the same time. Try again in 1 s.",
         ),
     ];
@@ -165,7 +171,7 @@ fn refusal_names_the_scope_the_limit_and_the_wait() {
         let _first = host.admit(A, &pace).unwrap();
         assert_eq!(host.refused(A, &pace).message(), message);
     }
-    let pace = Pace { workspace_requests_per_minute: 1, ..NOTHING };
+    let pace = RateLimits { workspace_requests_per_minute: 1, ..NOTHING };
     one.admit(A, &pace).unwrap();
     let details = one.refused(A, &pace).details();
     assert_eq!(details, json!({"limit": "workspace_requests_per_minute", "scope": "workspace"}));
@@ -174,7 +180,7 @@ fn refusal_names_the_scope_the_limit_and_the_wait() {
 #[test]
 fn tokens_are_charged_when_used_and_an_overdraft_must_be_waited_out() {
     let host = Host::new();
-    let pace = Pace { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
+    let pace = RateLimits { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
     let tokens = &host.admission.tokens;
     let (key, workspace) = ("aaaaaaaaaaaa".parse().unwrap(), "00000000-0000-4000-8000-000000000001");
     let quota = |per_minute| Quota::of_minute(per_minute).unwrap();

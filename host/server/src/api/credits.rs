@@ -4,12 +4,12 @@ use cofferdam_engine::cost::Amount;
 use http::Response;
 use serde::Serialize;
 
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::handle::Call;
 use crate::reply::{Fault, document};
 
 #[derive(Serialize)]
-struct Data {
+struct CreditsData {
     data: Credits,
 }
 
@@ -22,7 +22,7 @@ struct Credits {
     unlimited: bool,
 }
 
-pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let workspace = call.principal.workspace().ok_or(Fault::NotFound)?;
     // The workspace was deleted a moment ago, and its keys with it.
     let balance = call.app.store.balance(workspace).map_err(|_| Fault::InvalidKey)?;
@@ -31,5 +31,5 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
         total_usage: Amount(balance.spent_pico),
         unlimited: balance.credited_pico.is_none(),
     };
-    Ok(document(&Data { data }))
+    Ok(document(&CreditsData { data }))
 }

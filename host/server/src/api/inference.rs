@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::media::{self, ContentType};
 use crate::admission::Admitted;
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::body::{self, BODY_BYTES_MAX, Share};
 use crate::handle::Call;
 use crate::reply::{Fault, json_response};
@@ -50,7 +50,7 @@ pub(crate) async fn plain_body(
         return Err(Fault::Malformed("The request body must not be compressed"));
     }
     let timeouts = call.app.live().config.timeouts;
-    let limits = body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
+    let limits = body::BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
     // The key may have been revoked while the body arrived, so it is checked again.
     let bytes = body::read(body, limits, share).await?;
     if !call.is_key_live() {
@@ -84,11 +84,11 @@ pub(crate) fn refused(refusal: Refusal, field: Option<&'static str>) -> Fault {
 }
 
 /// Builds the response from the engine's answer and records its id.
-pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
+pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<ResponseBody> {
     let mut response = match answer.body {
         AnswerBody::Whole(bytes) => json_response(StatusCode::OK, bytes),
         AnswerBody::Stream(stream) => {
-            let mut response = Response::new(Body::stream(stream));
+            let mut response = Response::new(ResponseBody::stream(stream));
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -4,19 +4,19 @@ use cofferdam_store::{ApiKey, KeyKind};
 use http::Response;
 use serde::Serialize;
 
-use super::spending::{Spending, label};
-use crate::answer::Body;
+use super::spending::{SpendingMembers, label};
+use crate::answer::ResponseBody;
 use crate::handle::Call;
 use crate::reply::{Fault, document};
 use crate::timestamp::timestamp;
 
 #[derive(Serialize)]
-struct Data<'k> {
-    data: Key<'k>,
+struct CurrentKeyData<'k> {
+    data: CurrentKey<'k>,
 }
 
 #[derive(Serialize)]
-struct Key<'k> {
+struct CurrentKey<'k> {
     id: &'k str,
     label: String,
     name: Option<&'k str>,
@@ -28,11 +28,11 @@ struct Key<'k> {
     created_at: String,
     expires_at: Option<String>,
     #[serde(flatten)]
-    spending: Spending,
+    spending: SpendingMembers,
     is_free_tier: bool,
     is_provisioning_key: bool,
     is_management_key: bool,
-    rate_limit: RateLimit,
+    rate_limit: RateLimitDocument,
     #[serde(flatten)]
     absent: Absent,
 }
@@ -57,13 +57,13 @@ struct FreeRequests {
 
 /// Requests per interval; -1 means no limit, as in OpenRouter's API.
 #[derive(Serialize)]
-struct RateLimit {
+struct RateLimitDocument {
     requests: i64,
     interval: &'static str,
     note: &'static str,
 }
 
-pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let directory = call.app.store.directory();
     // The key was deleted a moment ago.
     let key: &ApiKey = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
@@ -73,7 +73,7 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     };
     let manages = key.kind == KeyKind::Provisioning;
     let member = key.member.map(|id| id.to_string());
-    let data = Key {
+    let data = CurrentKey {
         id: key.id.as_str(),
         label: label(key),
         name: key.name.as_ref().map(AsRef::as_ref),
@@ -84,12 +84,16 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
         intern_id: key.intern.map(|id| id.to_string()),
         created_at: timestamp(key.created_at_ms),
         expires_at: key.expires_at_ms.map(timestamp),
-        spending: Spending::of(&call.app.store, key),
+        spending: SpendingMembers::of(&call.app.store, key),
         is_free_tier: false,
         is_provisioning_key: manages,
         is_management_key: manages,
-        rate_limit: RateLimit { requests, interval: "1m", note: "X-RateLimit headers tell what is left" },
+        rate_limit: RateLimitDocument {
+            requests,
+            interval: "1m",
+            note: "X-RateLimit headers tell what is left",
+        },
         absent: Absent::default(),
     };
-    Ok(document(&Data { data }))
+    Ok(document(&CurrentKeyData { data }))
 }

@@ -9,18 +9,18 @@ mod work;
 use std::sync::Arc;
 
 use cofferdam_store::{Actor, ApiKey, Directory, KeyChange, KeyOwner, NewKey, WorkspaceId};
-use document::{Created, Data, Deleted, Key, Listing};
+use document::{Created, Deleted, KeyData, KeyDocument, KeyListing};
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
-use input::{Create, Patch};
+use input::{CreateKeyBody, Patch};
 
 use super::inference::plain_body;
-use super::query::{Window, flag};
+use super::query::{PageWindow, flag};
 use crate::access::{manages, manages_intern, manages_member};
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::handle::Call;
 use crate::rate::key_changes_quota;
-use crate::reply::{Fault, Flaw, document};
+use crate::reply::{Fault, FieldError, document};
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
@@ -30,35 +30,39 @@ const KEYS_KEPT_MAX: usize = 10 * KEYS_MAX;
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Answers `/v1/keys`: lists keys or creates one.
-pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
     if call.head.method == Method::POST { create(call, body).await } else { list(call) }
 }
 
 /// Answers `/v1/keys/{id}`.
-pub(crate) async fn one(call: &Call<'_>, id: &str, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+pub(crate) async fn one(
+    call: &Call<'_>,
+    id: &str,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
     let directory = call.app.store.directory();
     let key = managed(call, &directory, id)?;
     match call.head.method {
         Method::PATCH => change(call, key, body).await,
         Method::DELETE => delete(call, key).await,
-        _ => Ok(document(&Data { data: Key::of(&call.app.store, key) })),
+        _ => Ok(document(&KeyData { data: KeyDocument::of(&call.app.store, key) })),
     }
 }
 
 /// Lists keys, newest first, as in OpenRouter's API.
-fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let query = call.head.uri.query().unwrap_or_default();
-    let Window { offset, limit } = Window::parse(query).map_err(Fault::Flawed)?;
+    let PageWindow { offset, limit } = PageWindow::parse(query).map_err(Fault::Flawed)?;
     let disabled_too = flag(query, "include_disabled").map_err(Fault::Flawed)?;
     let directory = call.app.store.directory();
     let keys = directory.keys().into_iter().rev();
     let mut keys =
         keys.filter(|key| is_there(call, &directory, key) && (disabled_too || !key.disabled)).skip(offset);
-    let data = keys.by_ref().take(limit).map(|key| Key::of(&call.app.store, key)).collect();
-    Ok(document(&Listing { data, has_more: keys.next().is_some() }))
+    let data = keys.by_ref().take(limit).map(|key| KeyDocument::of(&call.app.store, key)).collect();
+    Ok(document(&KeyListing { data, has_more: keys.next().is_some() }))
 }
 
-async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     // Keys without a workspace were already refused by the access check. This key has lost its
     // workspace since, so it is no longer valid.
@@ -66,7 +70,8 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, 
     // The body and its share of the memory are dropped before the wait for the store.
     let wanted = {
         let mut share = call.app.bodies.share(call.principal.key_id());
-        Create::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
+        CreateKeyBody::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?)
+            .map_err(Fault::Flawed)?
     };
     let directory = call.app.store.directory();
     let owner = owner(call, &directory, workspace, &wanted).map_err(Fault::Flawed)?;
@@ -76,12 +81,12 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, 
     if live >= KEYS_MAX || kept.len() >= KEYS_KEPT_MAX {
         return Err(Fault::TooManyKeys);
     }
-    let Create { name, limits, expires_at_ms, .. } = wanted;
+    let CreateKeyBody { name, limits, expires_at_ms, .. } = wanted;
     let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
     let store = &call.app.store;
     let issued = work::carry_out(store, |place| store.issue_key_at(place, actor(call), new)).await?;
     let key = String::from_utf8_lossy(issued.token.expose());
-    let mut response = document(&Created { data: Key::of(store, &issued.key), key: &key });
+    let mut response = document(&Created { data: KeyDocument::of(store, &issued.key), key: &key });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -92,23 +97,23 @@ fn owner(
     call: &Call<'_>,
     directory: &Directory,
     workspace: WorkspaceId,
-    wanted: &Create,
-) -> Result<KeyOwner, Flaw> {
+    wanted: &CreateKeyBody,
+) -> Result<KeyOwner, FieldError> {
     let principal = &call.principal;
     match (wanted.member, wanted.intern) {
         (_, Some(intern)) if manages_intern(principal, directory, intern) => {
             Ok(KeyOwner::Intern { workspace, intern })
         }
-        (_, Some(_)) => Err(Flaw::at("intern_id", "must be an intern that this key's member sees")),
+        (_, Some(_)) => Err(FieldError::at("intern_id", "must be an intern that this key's member sees")),
         (Some(member), None) if manages_member(principal, directory, member) => {
             Ok(KeyOwner::Member { workspace, member: Some(member) })
         }
-        (Some(_), None) => Err(Flaw::at("member_id", "must be a member that this key may act for")),
+        (Some(_), None) => Err(FieldError::at("member_id", "must be a member that this key may act for")),
         (None, None) => Ok(KeyOwner::Member { workspace, member: principal.member() }),
     }
 }
 
-async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     let wanted = {
         let mut share = call.app.bodies.share(call.principal.key_id());
@@ -123,10 +128,10 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
     let changed = work::carry_out(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&Data { data: Key::of(store, &changed) }))
+    Ok(document(&KeyData { data: KeyDocument::of(store, &changed) }))
 }
 
-async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<Body>, Fault> {
+async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     let (store, id) = (&call.app.store, key.id);
     work::carry_out(store, |place| store.revoke_key_at(place, actor(call), id)).await?;

@@ -4,16 +4,16 @@ use cofferdam_engine::Refusal;
 use cofferdam_engine::catalog::Catalog;
 use http::{Response, StatusCode};
 
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::handle::Call;
 use crate::reply::{Fault, json_response};
 
-pub(crate) fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+pub(crate) fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let body = call.app.live().engine.catalog().list_json();
     Ok(json_response(StatusCode::OK, body.to_string().into()))
 }
 
-pub(crate) fn read(call: &Call<'_>, id: &str) -> Result<Response<Body>, Fault> {
+pub(crate) fn read(call: &Call<'_>, id: &str) -> Result<Response<ResponseBody>, Fault> {
     let live = call.app.live();
     let catalog = live.engine.catalog();
     let model = catalog.get(id).ok_or_else(|| unknown(catalog, id))?;

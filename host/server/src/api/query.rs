@@ -1,7 +1,7 @@
 //! Query parameters of lists. `limit` and `offset` are decimal digits, flags are `true` or `false`;
 //! each may be given once.
 
-use crate::reply::Flaw;
+use crate::reply::FieldError;
 use crate::route::decode;
 
 /// The maximum number of entries on a page; also the default.
@@ -11,24 +11,25 @@ const OFFSET_MAX: usize = 10_000;
 
 /// The part of a list that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct PageWindow {
     pub(crate) offset: usize,
     pub(crate) limit: usize,
 }
 
-impl Window {
+impl PageWindow {
     /// Reads a query. Unknown parameters are ignored.
     ///
     /// # Errors
     ///
     /// A parameter is given twice, is not a number, or is out of range.
-    pub(crate) fn parse(query: &str) -> Result<Self, Flaw> {
+    pub(crate) fn parse(query: &str) -> Result<Self, FieldError> {
         let (limit, offset) = (parameter(query, "limit")?, parameter(query, "offset")?);
         let limit = limit.map_or(Some(LIMIT_MAX), number).filter(|limit| (1..=LIMIT_MAX).contains(limit));
         let offset = offset.map_or(Some(0), number).filter(|offset| *offset <= OFFSET_MAX);
         Ok(Self {
-            limit: limit.ok_or_else(|| Flaw::at("limit", "must be a whole number from 1 to 100"))?,
-            offset: offset.ok_or_else(|| Flaw::at("offset", "must be a whole number from 0 to 10000"))?,
+            limit: limit.ok_or_else(|| FieldError::at("limit", "must be a whole number from 1 to 100"))?,
+            offset: offset
+                .ok_or_else(|| FieldError::at("offset", "must be a whole number from 0 to 10000"))?,
         })
     }
 }
@@ -44,28 +45,28 @@ fn number(written: &str) -> Option<usize> {
 /// # Errors
 ///
 /// It is given twice, or is neither `true` nor `false`.
-pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, Flaw> {
+pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, FieldError> {
     match parameter(query, name)? {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(Flaw::at(name, "must be true or false")),
+        Some(_) => Err(FieldError::at(name, "must be true or false")),
     }
 }
 
 /// The value of a parameter as written, still percent-encoded.
-fn parameter<'q>(query: &'q str, name: &'static str) -> Result<Option<&'q str>, Flaw> {
+fn parameter<'q>(query: &'q str, name: &'static str) -> Result<Option<&'q str>, FieldError> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let mut values = pairs.filter(|(written, _)| decode(written).as_deref() == Ok(name));
     let value = values.next().map(|(_, value)| value);
-    if values.next().is_some() { Err(Flaw::at(name, "must be given once")) } else { Ok(value) }
+    if values.next().is_some() { Err(FieldError::at(name, "must be given once")) } else { Ok(value) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Window, flag};
+    use super::{PageWindow, flag};
 
     fn window(query: &str) -> Option<(usize, usize)> {
-        Window::parse(query).ok().map(|window| (window.offset, window.limit))
+        PageWindow::parse(query).ok().map(|window| (window.offset, window.limit))
     }
 
     #[test]

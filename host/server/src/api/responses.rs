@@ -6,11 +6,14 @@ use http::Response;
 use hyper::body::Incoming;
 
 use super::inference;
-use crate::answer::Body;
+use crate::answer::ResponseBody;
 use crate::handle::Call;
 use crate::reply::Fault;
 
-pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+pub(crate) async fn create(
+    call: &mut Call<'_>,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
     let app = Arc::clone(call.app);
     let caller = inference::admit(call)?;
     let mut share = app.bodies.share(call.principal.key_id());

@@ -3,17 +3,17 @@
 //! left, and `limits` shows all.
 
 use cofferdam_engine::cost::Amount;
-use cofferdam_store::{ApiKey, KeySpend, SpendLimits, Store, Window, WindowSpend};
+use cofferdam_store::{ApiKey, KeySpend, SpendLimits, SpendWindow, Store, WindowSpend};
 use serde::Serialize;
 
 /// Money fields of a key, in dollars.
 #[derive(Serialize)]
-pub(super) struct Spending {
+pub(super) struct SpendingMembers {
     limit: Option<Amount>,
     limit_remaining: Option<Amount>,
     limit_reset: Option<&'static str>,
     include_byok_in_limit: bool,
-    limits: Limits,
+    limits: SpendingLimits,
     usage: Amount,
     usage_daily: Amount,
     usage_weekly: Amount,
@@ -25,14 +25,14 @@ pub(super) struct Spending {
 }
 
 #[derive(Serialize)]
-struct Limits {
+struct SpendingLimits {
     day: Option<Amount>,
     week: Option<Amount>,
     month: Option<Amount>,
     total: Option<Amount>,
 }
 
-impl Spending {
+impl SpendingMembers {
     pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
         // A key that was deleted a moment ago has spent nothing.
         let KeySpend { charged, byok, .. } = store.key_spend(key.id).unwrap_or_default();
@@ -47,44 +47,44 @@ impl Spending {
             limit_remaining: shown.map(|(_, left)| Amount(left)),
             limit_reset: shown.and_then(|(window, _)| reset_name(window)),
             include_byok_in_limit: false,
-            limits: Limits::of(&key.limits),
-            usage: used(&charged, Window::Total),
-            usage_daily: used(&charged, Window::Day),
-            usage_weekly: used(&charged, Window::Week),
-            usage_monthly: used(&charged, Window::Month),
-            byok_usage: used(&byok, Window::Total),
-            byok_usage_daily: used(&byok, Window::Day),
-            byok_usage_weekly: used(&byok, Window::Week),
-            byok_usage_monthly: used(&byok, Window::Month),
+            limits: SpendingLimits::of(&key.limits),
+            usage: used(&charged, SpendWindow::Total),
+            usage_daily: used(&charged, SpendWindow::Day),
+            usage_weekly: used(&charged, SpendWindow::Week),
+            usage_monthly: used(&charged, SpendWindow::Month),
+            byok_usage: used(&byok, SpendWindow::Total),
+            byok_usage_daily: used(&byok, SpendWindow::Day),
+            byok_usage_weekly: used(&byok, SpendWindow::Week),
+            byok_usage_monthly: used(&byok, SpendWindow::Month),
         }
     }
 }
 
-impl Limits {
+impl SpendingLimits {
     fn of(limits: &SpendLimits) -> Self {
         let of = |window| limits.of(window).map(Amount);
         Self {
-            day: of(Window::Day),
-            week: of(Window::Week),
-            month: of(Window::Month),
-            total: of(Window::Total),
+            day: of(SpendWindow::Day),
+            week: of(SpendWindow::Week),
+            month: of(SpendWindow::Month),
+            total: of(SpendWindow::Total),
         }
     }
 }
 
 /// The `limit_reset` name of a window. The total window has none.
-fn reset_name(window: Window) -> Option<&'static str> {
+fn reset_name(window: SpendWindow) -> Option<&'static str> {
     match window {
-        Window::Day => Some("daily"),
-        Window::Week => Some("weekly"),
-        Window::Month => Some("monthly"),
-        Window::Total => None,
+        SpendWindow::Day => Some("daily"),
+        SpendWindow::Week => Some("weekly"),
+        SpendWindow::Month => Some("monthly"),
+        SpendWindow::Total => None,
     }
 }
 
 /// The window that `limit_reset` names.
-pub(super) fn reset_of(name: &str) -> Option<Window> {
-    Window::ALL.into_iter().find(|window| reset_name(*window) == Some(name))
+pub(super) fn reset_of(name: &str) -> Option<SpendWindow> {
+    SpendWindow::ALL.into_iter().find(|window| reset_name(*window) == Some(name))
 }
 
 /// The public part of a key's token, for people to recognise it.

@@ -10,46 +10,46 @@ mod input;
 mod work;
 
 use cofferdam_store::{Actor, NewSecret, SecretName, VaultId};
-use document::{Data, Listing, Secret};
-use gate::{Leave, Wish};
+use document::{SecretData, SecretDocument, SecretListing};
+use gate::{VaultOperation, VaultPermit};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
-use work::Deadline;
+use work::CommitDeadline;
 
-use super::query::Window;
-use crate::answer::Body;
+use super::query::PageWindow;
+use crate::answer::ResponseBody;
 use crate::body;
 use crate::handle::Call;
-use crate::reply::{Fault, Flaw, VaultFault, document};
+use crate::reply::{Fault, FieldError, VaultFault, document};
 use crate::route::{VaultRoute, decode};
 
 pub(crate) async fn answer(
     call: &Call<'_>,
     route: &VaultRoute,
     body: &mut Incoming,
-) -> Result<Response<Body>, Fault> {
+) -> Result<Response<ResponseBody>, Fault> {
     let leave = gate::pass(call, route)?;
     match leave.wish {
-        Wish::List | Wish::Effective => read(call, &leave).await,
-        Wish::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
-        Wish::Delete(written) => delete(call, leave.vault()?, name(written)?, body).await,
-        Wish::Copy => copy(call, &leave, body).await,
+        VaultOperation::List | VaultOperation::Effective => read(call, &leave).await,
+        VaultOperation::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
+        VaultOperation::Delete(written) => delete(call, leave.vault()?, name(written)?, body).await,
+        VaultOperation::Copy => copy(call, &leave, body).await,
     }
 }
 
-async fn read(call: &Call<'_>, leave: &Leave<'_>) -> Result<Response<Body>, Fault> {
-    let Window { offset, limit } =
-        Window::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
+async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<ResponseBody>, Fault> {
+    let PageWindow { offset, limit } =
+        PageWindow::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
     let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
-    if leave.wish == Wish::Effective {
+    if leave.wish == VaultOperation::Effective {
         let intern = leave.intern()?;
         let page = work::read(places, move || store.effective_secrets(intern, offset, limit)).await?;
-        return Ok(document(&Listing::from(&page)));
+        return Ok(document(&SecretListing::from(&page)));
     }
     let vault = leave.vault()?;
     let page = work::read(places, move || store.list_secrets(vault, offset, limit)).await?;
-    Ok(document(&Listing::from(&page)))
+    Ok(document(&SecretListing::from(&page)))
 }
 
 async fn put(
@@ -57,11 +57,11 @@ async fn put(
     vault: VaultId,
     name: SecretName,
     body: &mut Incoming,
-) -> Result<Response<Body>, Fault> {
+) -> Result<Response<ResponseBody>, Fault> {
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
     let whole = whole(call, body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
-    let deadline = Deadline::begin();
+    let deadline = CommitDeadline::begin();
     let Put { hosts, value } = Put::parse(&whole)?;
     // Wipe the body before waiting for the store.
     drop(whole);
@@ -69,7 +69,7 @@ async fn put(
     let place = work::place(&call.app.store, deadline).await?;
     let new = NewSecret { vault, name, hosts, value };
     let stored = work::commit(call.app.store.put_secret(place, actor(call), new)).await?;
-    Ok(document(&Data { data: Secret::from(&stored) }))
+    Ok(document(&SecretData { data: SecretDocument::from(&stored) }))
 }
 
 async fn delete(
@@ -77,56 +77,60 @@ async fn delete(
     vault: VaultId,
     name: SecretName,
     body: &mut Incoming,
-) -> Result<Response<Body>, Fault> {
+) -> Result<Response<ResponseBody>, Fault> {
     if !whole(call, body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
-        return Err(invalid(Flaw::at("body", "must be empty")));
+        return Err(invalid(FieldError::at("body", "must be empty")));
     }
-    let place = work::place(&call.app.store, Deadline::begin()).await?;
+    let place = work::place(&call.app.store, CommitDeadline::begin()).await?;
     work::commit(call.app.store.delete_secret(place, actor(call), vault, name)).await?;
-    let mut response = Response::new(Body::default());
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
 }
 
-async fn copy(call: &Call<'_>, leave: &Leave<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+async fn copy(
+    call: &Call<'_>,
+    leave: &VaultPermit<'_>,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
     let whole = whole(call, body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
-    let deadline = Deadline::begin();
+    let deadline = CommitDeadline::begin();
     let names = input::names(&whole)?;
     let place = work::place(&call.app.store, deadline).await?;
     let copying = call.app.store.copy_secrets(place, actor(call), leave.workspace, intern, names);
     let copies = work::commit(copying).await?;
-    let data: Vec<Secret<'_>> = copies.iter().map(Secret::from).collect();
-    Ok(document(&Data { data }))
+    let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
+    Ok(document(&SecretData { data }))
 }
 
 /// The secret name in a path.
 fn name(written: &str) -> Result<SecretName, Fault> {
     let name = decode(written).ok().and_then(|name| name.parse().ok());
-    name.ok_or_else(|| invalid(Flaw::at("name", "must be a name of a secret")))
+    name.ok_or_else(|| invalid(FieldError::at("name", "must be a name of a secret")))
 }
 
 fn actor(call: &Call<'_>) -> Actor {
     Actor::Key(call.principal.key_id())
 }
 
-fn limits(call: &Call<'_>, bytes_max: usize) -> body::Limits {
+fn limits(call: &Call<'_>, bytes_max: usize) -> body::BodyLimits {
     let timeouts = call.app.live().config.timeouts;
-    body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
+    body::BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
 }
 
 /// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
 /// own fault.
 fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
     let whole = read.map_err(|fault| match fault {
-        Fault::Malformed(_) => invalid(Flaw::at("body", "is broken")),
+        Fault::Malformed(_) => invalid(FieldError::at("body", "is broken")),
         fault => fault,
     })?;
     if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidVaultKey) }
 }
 
-fn invalid(flaw: Flaw) -> Fault {
+fn invalid(flaw: FieldError) -> Fault {
     Fault::Vault(VaultFault::Invalid(flaw))
 }

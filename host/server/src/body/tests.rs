@@ -8,13 +8,14 @@ use http_body_util::{Full, StreamBody};
 
 use cofferdam_store::{Clock, KeyId};
 
-use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, is_empty, read, read_secret};
+use super::{ALL_BODIES_BYTES_MAX, BodyLimits, BodyMemory, is_empty, read, read_secret};
 use crate::reply::Fault;
 
-const LIMITS: Limits = Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
+const LIMITS: BodyLimits =
+    BodyLimits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
 
-fn budget() -> Budget {
-    Budget::new(&Clock::manual())
+fn budget() -> BodyMemory {
+    BodyMemory::new(&Clock::manual())
 }
 
 fn key(number: u8) -> KeyId {

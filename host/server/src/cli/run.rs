@@ -15,12 +15,13 @@ use super::prepare::prepare;
 use super::{Action, Cli, Options};
 use crate::admin::socket::{self, SendError};
 use crate::command::{
-    Access, AuditFilter, Command, Outcome, PluginCommand, Progress, VaultCommand, carry_out, restored,
+    AuditFilter, Command, CommandOutcome, PluginCommand, Progress, StoreAccess, VaultCommand, carry_out,
+    restored,
 };
 use crate::config::{Config, Environment};
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
-use crate::grants::Desk;
+use crate::grants::GrantEditor;
 use crate::start::{PATIENCE, acquire, ask, open, open_options, pause, runtime, write_out};
 use crate::{serve, wiring};
 
@@ -46,7 +47,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 /// Writes the outcome to standard output.
-fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
+fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
     if options.json {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
     } else {
@@ -55,18 +56,18 @@ fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
 }
 
 /// The progress line on a terminal; erased when dropped.
-struct Line {
+struct ProgressLine {
     shown: bool,
 }
 
-impl Line {
+impl ProgressLine {
     fn show(&mut self, text: &str) {
         self.shown = true;
         ask(&format!("\r{text}\x1b[K"));
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.shown {
             ask("\r\x1b[K");
@@ -78,7 +79,7 @@ impl Drop for Line {
 /// standard error is not a terminal or JSON was asked for.
 fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + use<> {
     let wanted = !options.json && std::io::stderr().is_terminal();
-    let mut line = Line { shown: false };
+    let mut line = ProgressLine { shown: false };
     move |what, done, of| {
         if wanted && !what.is_empty() {
             let of = if of == 0 { String::new() } else { format!(" of {of}") };
@@ -89,13 +90,13 @@ fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + 
 }
 
 /// Carries out a command in this process or in the running host.
-pub(crate) fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
+pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let access = command.access();
-    if access != Access::Writes && !options.data.join("lock").exists() {
+    if access != StoreAccess::Writes && !options.data.join("lock").exists() {
         // Without a lock file no host runs. A command that only reads must not create the data
         // directory, which taking the lock would do.
         match access {
-            Access::Nothing => return describe(options, command),
+            StoreAccess::Nothing => return describe(options, command),
             _ if !Store::exists(&options.data)? => return Err(no_store(options)),
             _ => {}
         }
@@ -104,7 +105,7 @@ pub(crate) fn execute(options: &Options, command: &Command) -> Result<Outcome, F
     let end = Instant::now() + PATIENCE;
     loop {
         let held = match DirectoryLock::acquire(&options.data) {
-            Ok(_) if access == Access::Nothing => return describe(options, command),
+            Ok(_) if access == StoreAccess::Nothing => return describe(options, command),
             Ok(lock) => return in_process(options, command, lock, progress),
             Err(error @ LockError::Held { .. }) => error,
             Err(error) => return Err(error.into()),
@@ -123,9 +124,9 @@ fn in_process(
     command: &Command,
     lock: DirectoryLock,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let exists = Store::exists(&options.data)?;
-    if !exists && command.access() == Access::Reads {
+    if !exists && command.access() == StoreAccess::Reads {
         return Err(no_store(options));
     }
     let config = Config::load(options.config.as_deref(), &options.data)?;
@@ -151,12 +152,12 @@ fn full_path(data: &Path) -> PathBuf {
 }
 
 /// Answers commands that need only the configuration and plugins.
-fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
+fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
     let folder = command.plugin_folder();
     if let Command::Plugin(PluginCommand::Grant(grant)) = command {
-        return Desk::alone(options, folder, runtime).carry_out(grant);
+        return GrantEditor::alone(options, folder, runtime).carry_out(grant);
     }
     let environment = Environment::offline();
     let services = wiring::services(&config, folder, &runtime, &environment, &Memory::default(), 0)?;
@@ -166,7 +167,7 @@ fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
 
 /// Creates a store from a backup. It runs in this process, since there is no store yet that a host
 /// could hold.
-fn restore(options: &Options, file: &Path) -> Result<Outcome, Failure> {
+fn restore(options: &Options, file: &Path) -> Result<CommandOutcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let lock = acquire(&options.data)?;
     let done = Store::restore(&lock, &open_options(&config, None), file, &mut teller(options))?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::money::{number, signed};
 use super::table::pairs;
-use super::{CommandError, Outcome};
+use super::{CommandError, CommandOutcome};
 
 /// What can be done to a workspace's credit.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub enum CreditsCommand {
     },
 }
 
-pub(super) fn carry_out(command: &CreditsCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &CreditsCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     let id = |workspace: &str| Ok::<_, CommandError>(store.directory().find_workspace(workspace)?.id);
     match command {
         CreditsCommand::Show { workspace } => show(store, id(workspace)?),
@@ -55,7 +55,7 @@ pub(super) fn carry_out(command: &CreditsCommand, store: &Store) -> Result<Outco
     }
 }
 
-fn show(store: &Store, id: WorkspaceId) -> Result<Outcome, CommandError> {
+fn show(store: &Store, id: WorkspaceId) -> Result<CommandOutcome, CommandError> {
     let balance = store.balance(id)?;
     let directory = store.directory();
     let name = directory.workspace(id).map_or_else(|| id.to_string(), |workspace| workspace.name.to_string());
@@ -75,5 +75,5 @@ fn show(store: &Store, id: WorkspaceId) -> Result<Outcome, CommandError> {
         "spent": number(balance.spent_pico),
         "reserved": number(balance.reserved_pico),
     });
-    Ok(Outcome { document, text: pairs(&rows) })
+    Ok(CommandOutcome { document, text: pairs(&rows) })
 }

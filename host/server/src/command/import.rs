@@ -23,7 +23,7 @@ pub(super) struct Imported {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct ImportLine {
     name: String,
     value: String,
     #[serde(default)]
@@ -88,7 +88,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<LegacySecret>, CommandError> {
 
 fn secret(line: &[u8]) -> Result<LegacySecret, String> {
     // The parser's error message could quote the line, so only the column is used.
-    let line: Line = serde_json::from_slice(line)
+    let line: ImportLine = serde_json::from_slice(line)
         .map_err(|error| format!("not {{name, value, created_at?}} as JSON (column {})", error.column()))?;
     let value = SecretValue::new(Zeroizing::new(line.value)).map_err(|error| error.to_string())?;
     let name: SecretName =

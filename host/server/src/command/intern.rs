@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, Outcome, name, workspace_name};
+use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to interns.
@@ -34,7 +34,7 @@ pub enum InternCommand {
     },
 }
 
-pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         InternCommand::Create { name: given, workspace, member } => {
             let directory = store.directory();
@@ -46,19 +46,19 @@ pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<Outcom
             let wanted = NewIntern { name: name(given)?, workspace, created_by };
             let intern = store.create_intern(Actor::Operator, wanted)?;
             let text = format!("Created intern {} ({}).\n", intern.name, intern.id);
-            Ok(Outcome { document: document(&intern), text })
+            Ok(CommandOutcome { document: document(&intern), text })
         }
         InternCommand::List => Ok(list(store)),
         InternCommand::Delete { intern } => {
             let intern = store.directory().find_intern(None, intern)?.clone();
             store.delete_intern(Actor::Operator, intern.id)?;
             let text = format!("Deleted intern {} ({}).\n", intern.name, intern.id);
-            Ok(Outcome { document: json!({"id": intern.id.to_string(), "deleted": true}), text })
+            Ok(CommandOutcome { document: json!({"id": intern.id.to_string(), "deleted": true}), text })
         }
     }
 }
 
-fn list(store: &Store) -> Outcome {
+fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
     let interns = directory.interns();
     let rows: Vec<[String; 5]> = interns
@@ -76,7 +76,7 @@ fn list(store: &Store) -> Outcome {
         .collect();
     let documents: Vec<Value> = interns.into_iter().map(listed).collect();
     let text = table(["NAME", "ID", "WORKSPACE", "CREATED BY", "CREATED"], &rows);
-    Outcome { document: documents.into(), text }
+    CommandOutcome { document: documents.into(), text }
 }
 
 fn document(intern: &Intern) -> Value {

@@ -3,14 +3,14 @@
 use clap::Subcommand;
 use cofferdam_store::{
     Actor, ApiKey, Clock, Directory, Dollars, DollarsError, KeyChange, KeyId, KeyOwner, NewKey, SpendLimits,
-    Store, Window,
+    SpendWindow, Store,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::money::number;
 use super::table::{or_dash, table};
-use super::{CommandError, Outcome, name, workspace_name};
+use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -21,7 +21,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 pub enum KeyCommand {
     /// Create a key; it is shown once and never again
     #[command(arg_required_else_help = true)]
-    Create(Create),
+    Create(CreateKey),
     /// List all keys, revoked ones too
     List,
     /// Switch a key off until it is switched on again
@@ -46,7 +46,7 @@ pub enum KeyCommand {
 
 /// Which key to create.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
-pub struct Create {
+pub struct CreateKey {
     /// The workspace it acts in, by name or id
     #[arg(long, required_unless_present = "no_scope")]
     pub workspace: Option<String>,
@@ -93,29 +93,29 @@ pub struct LimitCommand {
         value_name = "DOLLARS|none",
         required_unless_present_any = ["limit_week", "limit_month", "limit_total"]
     )]
-    pub limit_day: Option<Limit>,
+    pub limit_day: Option<LimitChange>,
     /// What it may spend in a week, which begins on Monday
     #[arg(long, value_name = "DOLLARS|none")]
-    pub limit_week: Option<Limit>,
+    pub limit_week: Option<LimitChange>,
     /// What it may spend in a month
     #[arg(long, value_name = "DOLLARS|none")]
-    pub limit_month: Option<Limit>,
+    pub limit_month: Option<LimitChange>,
     /// What it may spend in all
     #[arg(long, value_name = "DOLLARS|none")]
-    pub limit_total: Option<Limit>,
+    pub limit_total: Option<LimitChange>,
 }
 
 /// A limit to set, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Limit {
+pub enum LimitChange {
     /// No limit.
     None,
     /// So much, pico-dollars.
     Pico(u64),
 }
 
-impl std::str::FromStr for Limit {
+impl std::str::FromStr for LimitChange {
     type Err = DollarsError;
 
     fn from_str(text: &str) -> Result<Self, DollarsError> {
@@ -126,10 +126,10 @@ impl std::str::FromStr for Limit {
 impl LimitCommand {
     /// The limits after the change.
     fn change(&self, before: SpendLimits) -> SpendLimits {
-        let changed = |limit: Option<Limit>, before| match limit {
+        let changed = |limit: Option<LimitChange>, before| match limit {
             None => before,
-            Some(Limit::None) => None,
-            Some(Limit::Pico(pico)) => Some(pico),
+            Some(LimitChange::None) => None,
+            Some(LimitChange::Pico(pico)) => Some(pico),
         };
         SpendLimits {
             day_pico: changed(self.limit_day, before.day_pico),
@@ -140,7 +140,7 @@ impl LimitCommand {
     }
 }
 
-impl Create {
+impl CreateKey {
     fn limits(&self) -> SpendLimits {
         SpendLimits {
             day_pico: self.limit_day.map(Dollars::pico),
@@ -151,7 +151,7 @@ impl Create {
     }
 }
 
-pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         KeyCommand::Create(wanted) => create(wanted, store),
         KeyCommand::List => Ok(list(store)),
@@ -163,28 +163,28 @@ pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, 
             let key = store.revoke_key(Actor::Operator, id)?;
             let mut document = described(&key);
             document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
-            Ok(Outcome { document: document.into(), text: format!("Revoked key {id}.\n") })
+            Ok(CommandOutcome { document: document.into(), text: format!("Revoked key {id}.\n") })
         }
     }
 }
 
-fn switch(id: &str, disabled: bool, store: &Store) -> Result<Outcome, CommandError> {
+fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcome, CommandError> {
     let id = store.directory().find_key(id)?.id;
     let change = KeyChange { disabled: Some(disabled), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, id, change)?;
     let text = format!("Key {id} is switched {} now.\n", if disabled { "off" } else { "on" });
-    Ok(Outcome { document: listed(&key, store).into(), text })
+    Ok(CommandOutcome { document: listed(&key, store).into(), text })
 }
 
-fn limit(wanted: &LimitCommand, store: &Store) -> Result<Outcome, CommandError> {
+fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     let before = store.directory().find_key(&wanted.id)?.clone();
     let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
-    Ok(Outcome { document: listed(&key, store).into(), text })
+    Ok(CommandOutcome { document: listed(&key, store).into(), text })
 }
 
-fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
+fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandError> {
     let label = wanted.name.as_deref().map(name).transpose()?;
     let now_ms = Clock::system().now_ms();
     let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
@@ -203,10 +203,10 @@ fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     }
     let text =
         format!("Created {} key {}. It is shown this once:\n\n  {token}\n\n", issued.key.kind, issued.key.id);
-    Ok(Outcome { document: ordered.into(), text })
+    Ok(CommandOutcome { document: ordered.into(), text })
 }
 
-fn owner(wanted: &Create, directory: &Directory) -> Result<KeyOwner, CommandError> {
+fn owner(wanted: &CreateKey, directory: &Directory) -> Result<KeyOwner, CommandError> {
     let Some(workspace) = &wanted.workspace else { return Ok(KeyOwner::Unscoped) };
     let workspace = directory.find_workspace(workspace)?.id;
     Ok(match (&wanted.member, &wanted.intern) {
@@ -222,7 +222,7 @@ fn owner(wanted: &Create, directory: &Directory) -> Result<KeyOwner, CommandErro
     })
 }
 
-fn list(store: &Store) -> Outcome {
+fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
     let keys = directory.keys();
     let now_ms = Clock::system().now_ms();
@@ -243,7 +243,7 @@ fn list(store: &Store) -> Outcome {
         .collect();
     let documents: Vec<Value> = keys.into_iter().map(|key| listed(key, store).into()).collect();
     let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"], &rows);
-    Outcome { document: documents.into(), text }
+    CommandOutcome { document: documents.into(), text }
 }
 
 fn listed(key: &ApiKey, store: &Store) -> serde_json::Map<String, Value> {
@@ -273,21 +273,21 @@ fn state(key: &ApiKey, now_ms: u64) -> String {
 
 /// One member for each limit that is set, in dollars.
 fn limits_document(limits: &SpendLimits) -> Value {
-    let set = |window: Window| Some((window.as_str().to_owned(), number(limits.of(window)?)));
-    Window::ALL.into_iter().filter_map(set).collect::<serde_json::Map<_, _>>().into()
+    let set = |window: SpendWindow| Some((window.as_str().to_owned(), number(limits.of(window)?)));
+    SpendWindow::ALL.into_iter().filter_map(set).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn limits_text(limits: &SpendLimits) -> String {
-    let set = |window: Window| Some(format!("${}/{window}", Dollars::from_pico(limits.of(window)?)));
-    let set: Vec<String> = Window::ALL.into_iter().filter_map(set).collect();
+    let set = |window: SpendWindow| Some(format!("${}/{window}", Dollars::from_pico(limits.of(window)?)));
+    let set: Vec<String> = SpendWindow::ALL.into_iter().filter_map(set).collect();
     or_dash(Some(set.join(" ")).filter(|text| !text.is_empty()))
 }
 
 /// What a key has spent in the current windows, in dollars.
 fn spent(store: &Store, id: KeyId) -> Value {
     let spend = store.key_spend(id).unwrap_or_default().charged;
-    let of = |window: Window| (window.as_str().to_owned(), number(spend.of(window)));
-    Window::ALL.into_iter().map(of).collect::<serde_json::Map<_, _>>().into()
+    let of = |window: SpendWindow| (window.as_str().to_owned(), number(spend.of(window)));
+    SpendWindow::ALL.into_iter().map(of).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn described(key: &ApiKey) -> serde_json::Map<String, Value> {

@@ -1,12 +1,12 @@
 //! `member create | list | set | delete`.
 
 use clap::Subcommand;
-use cofferdam_store::{Actor, Member, NewMember, Role, Store};
+use cofferdam_store::{Actor, Member, MemberRole, NewMember, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, Outcome, name, workspace_name};
+use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to members.
@@ -22,7 +22,7 @@ pub enum MemberCommand {
         workspace: String,
         /// `admin` sees all interns of the workspace, `member` those it created
         #[arg(long, value_name = "admin|member", default_value = "member")]
-        role: Role,
+        role: MemberRole,
     },
     /// List all members
     List,
@@ -33,7 +33,7 @@ pub enum MemberCommand {
         member: String,
         /// The new role
         #[arg(long, value_name = "admin|member")]
-        role: Role,
+        role: MemberRole,
     },
     /// Delete a member; its keys stop working, interns it created stay
     Delete {
@@ -43,21 +43,21 @@ pub enum MemberCommand {
     },
 }
 
-pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         MemberCommand::Create { name: given, workspace, role } => {
             let workspace = store.directory().find_workspace(workspace)?.id;
             let wanted = NewMember { name: name(given)?, workspace, role: *role };
             let member = store.create_member(Actor::Operator, wanted)?;
             let text = format!("Created {} {} ({}).\n", member.role, member.name, member.id);
-            Ok(Outcome { document: document(&member), text })
+            Ok(CommandOutcome { document: document(&member), text })
         }
         MemberCommand::List => Ok(list(store)),
         MemberCommand::Set { member, role } => {
             let id = store.directory().find_member(None, member)?.id;
             let member = store.set_member_role(Actor::Operator, id, *role)?;
             let text = format!("{} is {} now.\n", member.name, member.role);
-            Ok(Outcome { document: document(&member), text })
+            Ok(CommandOutcome { document: document(&member), text })
         }
         MemberCommand::Delete { member } => {
             let id = store.directory().find_member(None, member)?.id;
@@ -67,12 +67,12 @@ pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Outcom
                 done.member.name, done.keys_revoked
             );
             let document = json!({"id": id.to_string(), "deleted": true, "keys_revoked": done.keys_revoked});
-            Ok(Outcome { document, text })
+            Ok(CommandOutcome { document, text })
         }
     }
 }
 
-fn list(store: &Store) -> Outcome {
+fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
     let members = directory.members();
     let rows: Vec<[String; 5]> = members
@@ -89,7 +89,7 @@ fn list(store: &Store) -> Outcome {
         .collect();
     let documents: Vec<Value> = members.into_iter().map(document).collect();
     let text = table(["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"], &rows);
-    Outcome { document: documents.into(), text }
+    CommandOutcome { document: documents.into(), text }
 }
 
 fn document(member: &Member) -> Value {

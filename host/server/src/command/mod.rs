@@ -34,9 +34,9 @@ pub use key::KeyCommand;
 pub use member::MemberCommand;
 pub(crate) use plugin::{Became, granted, shown};
 pub use plugin::{GrantCommand, PluginCommand};
-pub use secret::{Scope, SecretCommand};
+pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
-pub use usage::{By, Usage};
+pub use usage::{By, UsageArguments};
 pub(crate) use vault::restored;
 pub use vault::{AuditFilter, RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
@@ -63,7 +63,7 @@ pub enum Command {
     #[command(subcommand)]
     Credits(CreditsCommand),
     /// Show what was used, by day, key, model or workspace
-    Usage(Usage),
+    Usage(UsageArguments),
     /// Store, list and delete secrets
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -83,9 +83,9 @@ impl Command {
     /// What the command needs of the store. Commands about plugins and models need only the
     /// configuration; only commands that write create a missing store.
     #[must_use]
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> StoreAccess {
         let writes = match self {
-            Self::Models(_) | Self::Plugin(_) => return Access::Nothing,
+            Self::Models(_) | Self::Plugin(_) => return StoreAccess::Nothing,
             Self::Status | Self::Usage(_) => false,
             Self::Workspace(command) => !matches!(command, WorkspaceCommand::List),
             Self::Member(command) => !matches!(command, MemberCommand::List),
@@ -95,7 +95,7 @@ impl Command {
             Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
             Self::Vault(command) => command.writes(),
         };
-        if writes { Access::Writes } else { Access::Reads }
+        if writes { StoreAccess::Writes } else { StoreAccess::Reads }
     }
 
     /// The plugin folder of a command that runs without a host.
@@ -112,7 +112,7 @@ impl Command {
 
 /// What a command needs of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum StoreAccess {
     Nothing,
     /// A store that exists.
     Reads,
@@ -131,14 +131,14 @@ pub struct Folder {
 
 /// The result of a command. Wiped when dropped, because it may contain a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// The JSON document, for programs.
     pub document: Value,
     /// The text for people, with a final line end.
     pub text: String,
 }
 
-impl Drop for Outcome {
+impl Drop for CommandOutcome {
     fn drop(&mut self) {
         self.text.zeroize();
         wipe(&mut self.document);
@@ -215,7 +215,7 @@ pub fn carry_out(
     store: Option<&Store>,
     facts: &Facts,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, CommandError> {
+) -> Result<CommandOutcome, CommandError> {
     match (command, store) {
         (Command::Models(_), _) => Ok(status::models(facts)),
         (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::table::{pairs, table};
-use super::{Folder, Outcome};
-use crate::facts::{Facts, PluginFacts, Reach};
+use super::{CommandOutcome, Folder};
+use crate::facts::{Facts, PluginFacts, PluginReach};
 
 /// What can be done with plugins.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ fn secret(text: &str) -> Result<String, String> {
     text.parse::<SecretName>().map(|name| name.to_string()).map_err(|error| error.to_string())
 }
 
-pub(super) fn list(facts: &Facts) -> Outcome {
+pub(super) fn list(facts: &Facts) -> CommandOutcome {
     let row = |plugin: &PluginFacts| {
         [
             plugin.name.clone(),
@@ -83,11 +83,11 @@ pub(super) fn list(facts: &Facts) -> Outcome {
         }
         text.push_str(&open_ends(plugin));
     }
-    Outcome { document: json!(facts.plugins), text }
+    CommandOutcome { document: json!(facts.plugins), text }
 }
 
 /// The output of `plugin grant NAME` without anything to grant.
-pub(crate) fn shown(plugin: &PluginFacts) -> Outcome {
+pub(crate) fn shown(plugin: &PluginFacts) -> CommandOutcome {
     let mut text = format!("{}: {} {}, {}\n", plugin.name, plugin.kind, plugin.version, plugin.origin);
     for (title, reach, any) in [
         ("asks for", &plugin.asks, "whichever you name"),
@@ -98,11 +98,11 @@ pub(crate) fn shown(plugin: &PluginFacts) -> Outcome {
         text.push_str(&format!("\n{title}\n{}", indented(&listed)));
     }
     text.push_str(&open_ends(plugin));
-    Outcome { document: json!(plugin), text }
+    CommandOutcome { document: json!(plugin), text }
 }
 
 /// The output of a grant.
-pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> Outcome {
+pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> CommandOutcome {
     let text = match became {
         Became::Nothing => format!("{file} grants all of this to {plugin}; nothing was changed.\n"),
         Became::Printed => lines.to_owned(),
@@ -118,7 +118,7 @@ pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> 
         "written": matches!(became, Became::Written | Became::Told),
         "reloading": matches!(became, Became::Told),
     });
-    Outcome { document, text }
+    CommandOutcome { document, text }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn indented(lines: &str) -> String {
 }
 
 /// One line for each kind of grant that is not empty. `any` replaces `*`.
-fn lines(reach: &Reach, any: &str) -> Vec<(&'static str, String)> {
+fn lines(reach: &PluginReach, any: &str) -> Vec<(&'static str, String)> {
     let named = |names: &[String]| -> String {
         let names: Vec<&str> = names.iter().map(|name| if name == "*" { any } else { name }).collect();
         names.join(", ")

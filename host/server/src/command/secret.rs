@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, Outcome};
+use super::{CommandError, CommandOutcome};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
@@ -34,7 +34,7 @@ pub enum SecretCommand {
         hosts: Vec<String>,
         /// Whose it is
         #[command(flatten)]
-        scope: Scope,
+        scope: SecretScope,
         /// The value, read by the process that was started.
         #[arg(skip)]
         value: Option<Sensitive>,
@@ -43,7 +43,7 @@ pub enum SecretCommand {
     List {
         /// The owner [default: all]
         #[command(flatten)]
-        scope: Scope,
+        scope: SecretScope,
     },
     /// Delete a secret
     Delete {
@@ -51,14 +51,14 @@ pub enum SecretCommand {
         name: String,
         /// Whose it is
         #[command(flatten)]
-        scope: Scope,
+        scope: SecretScope,
     },
 }
 
 /// Whose secrets are meant.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 #[group(multiple = false)]
-pub struct Scope {
+pub struct SecretScope {
     /// A workspace's, by name or id [default: the only workspace]
     #[arg(long, value_name = "W")]
     pub workspace: Option<String>,
@@ -70,7 +70,7 @@ pub struct Scope {
     pub operator: bool,
 }
 
-impl Scope {
+impl SecretScope {
     fn is_open(&self) -> bool {
         self.workspace.is_none() && self.intern.is_none() && !self.operator
     }
@@ -90,7 +90,7 @@ impl Scope {
     }
 }
 
-pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         SecretCommand::Put { name: given, hosts, scope, value } => {
             let vault = scope.vault(&store.directory())?;
@@ -104,7 +104,7 @@ pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcom
                 store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
             let text =
                 format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, &store.directory()));
-            Ok(Outcome { document: document(vault, &stored), text })
+            Ok(CommandOutcome { document: document(vault, &stored), text })
         }
         SecretCommand::List { scope } => list(scope, store),
         SecretCommand::Delete { name: given, scope } => {
@@ -117,7 +117,7 @@ pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcom
                 done => done?,
             };
             let text = format!("Deleted secret {name} of {of}.\n");
-            Ok(Outcome { document: json!({"name": name.as_str(), "deleted": true}), text })
+            Ok(CommandOutcome { document: json!({"name": name.as_str(), "deleted": true}), text })
         }
     }
 }
@@ -149,7 +149,7 @@ fn not_deletable(name: &SecretName, of: &str) -> CommandError {
     ))
 }
 
-fn list(scope: &Scope, store: &Store) -> Result<Outcome, CommandError> {
+fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {
     let directory = store.directory();
     let vaults = if scope.is_open() { all(&directory) } else { vec![scope.vault(&directory)?] };
     let (mut documents, mut rows) = (Vec::new(), Vec::new());
@@ -172,7 +172,7 @@ fn list(scope: &Scope, store: &Store) -> Result<Outcome, CommandError> {
         }
     }
     let text = table(["NAME", "OF", "HOSTS", "FINGERPRINT", "CREATED"], &rows);
-    Ok(Outcome { document: documents.into(), text })
+    Ok(CommandOutcome { document: documents.into(), text })
 }
 
 fn all(directory: &Directory) -> Vec<VaultId> {

@@ -3,11 +3,11 @@
 use cofferdam_store::{Store, StoreStatus};
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::CommandOutcome;
 use super::table::{or_dash, pairs, table};
 use crate::facts::Facts;
 
-pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
+pub(super) fn status(store: Option<&Store>, facts: &Facts) -> CommandOutcome {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     match &facts.serving {
         Some(serving) => rows.extend([
@@ -26,7 +26,7 @@ pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
         "serving": facts.serving,
         "store": stored,
     });
-    Outcome { document, text: pairs(&rows) }
+    CommandOutcome { document, text: pairs(&rows) }
 }
 
 fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
@@ -82,7 +82,7 @@ fn yes_no(flag: bool) -> String {
     if flag { "yes" } else { "no" }.to_owned()
 }
 
-pub(super) fn models(facts: &Facts) -> Outcome {
+pub(super) fn models(facts: &Facts) -> CommandOutcome {
     let rows: Vec<[String; 4]> = facts
         .models
         .iter()
@@ -95,5 +95,8 @@ pub(super) fn models(facts: &Facts) -> Outcome {
             ]
         })
         .collect();
-    Outcome { document: json!(facts.models), text: table(["ID", "KIND", "CONTEXT", "PROVIDERS"], &rows) }
+    CommandOutcome {
+        document: json!(facts.models),
+        text: table(["ID", "KIND", "CONTEXT", "PROVIDERS"], &rows),
+    }
 }

@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::money::{number, rounded};
 use super::table::{or_dash, table};
-use super::{CommandError, Outcome, workspace_name};
+use super::{CommandError, CommandOutcome, workspace_name};
 
 /// The maximum number of groups; all others are summed in one more line.
 const GROUPS_MAX: u32 = 1_000;
 
 /// Which usage to show.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
-pub struct Usage {
+pub struct UsageArguments {
     /// What to sum it by
     #[arg(long, value_enum, default_value = "day")]
     pub by: By,
@@ -48,7 +48,7 @@ pub enum By {
     Workspace,
 }
 
-pub(super) fn carry_out(wanted: &Usage, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(wanted: &UsageArguments, store: &Store) -> Result<CommandOutcome, CommandError> {
     let directory = store.directory();
     let workspace = wanted.workspace.as_deref().map(|given| directory.find_workspace(given)).transpose()?;
     let last = UsageDay::of_ms(Clock::system().now_ms());
@@ -84,7 +84,7 @@ pub(super) fn carry_out(wanted: &Usage, store: &Store) -> Result<Outcome, Comman
     if first != asked {
         text.insert_str(0, &format!("Usage is summed by day for 92 days; these begin with {first}.\n"));
     }
-    Ok(Outcome { document, text })
+    Ok(CommandOutcome { document, text })
 }
 
 fn labelled(group: &UsageGroup, directory: &Directory) -> Value {

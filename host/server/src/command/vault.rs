@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::sensitive::Sensitive;
 pub use super::vault_audit::AuditFilter;
-use super::{CommandError, Outcome, Progress};
+use super::{CommandError, CommandOutcome, Progress};
 use crate::timestamp::timestamp;
 
 /// An upper bound of the text around a recovery key, in bytes.
@@ -87,7 +87,7 @@ pub(super) fn carry_out(
     command: &VaultCommand,
     store: &Store,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, CommandError> {
+) -> Result<CommandOutcome, CommandError> {
     match command {
         VaultCommand::Verify => verify(store, progress),
         VaultCommand::RemoveOrphans => remove_orphans(store, progress),
@@ -106,7 +106,7 @@ pub(super) fn carry_out(
                 made.root_key,
                 if made.has_recovery_key { " or the recovery key" } else { "" },
             );
-            Ok(Outcome { document, text })
+            Ok(CommandOutcome { document, text })
         }
         VaultCommand::Restore { .. } => Err(CommandError::new("this directory has a store already")),
         VaultCommand::RotateRoot { material, .. } => {
@@ -124,7 +124,7 @@ pub(super) fn carry_out(
                  The keys before are kept for 30 days; the host that runs then, or its next start, deletes them.\n",
                 done.vaults, done.secrets, done.keys_deleted
             );
-            Ok(Outcome { document, text })
+            Ok(CommandOutcome { document, text })
         }
         VaultCommand::ImportLegacy { file, workspace } => {
             let workspace = store.directory().find_workspace(workspace)?.id;
@@ -134,7 +134,7 @@ pub(super) fn carry_out(
                 "Imported {} secrets; {} names have a secret with hosts, which was kept.\n",
                 done.imported, done.kept
             );
-            Ok(Outcome { document, text })
+            Ok(CommandOutcome { document, text })
         }
         VaultCommand::Audit(filter) => super::vault_audit::page(filter, store),
         VaultCommand::Recovery(RecoveryCommand::New) => {
@@ -152,12 +152,12 @@ pub(super) fn carry_out(
                 made.id
             );
             written.map_err(|error| CommandError::new(error.to_string()))?;
-            Ok(Outcome { document, text })
+            Ok(CommandOutcome { document, text })
         }
     }
 }
 
-fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, CommandError> {
+fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<CommandOutcome, CommandError> {
     let found = store.verify(progress)?;
     let document = json!({
         "ok": found.problems.is_empty(),
@@ -170,7 +170,7 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, Command
         found.seq, found.vaults, found.secrets, found.audit_records, found.usage_rows
     );
     if found.problems.is_empty() {
-        return Ok(Outcome { document, text: format!("{text}All is well.\n") });
+        return Ok(CommandOutcome { document, text: format!("{text}All is well.\n") });
     }
     let problems: String = found.problems.iter().map(|problem| format!("\n  {problem}")).collect();
     let cure = match found.orphans {
@@ -187,12 +187,12 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, Command
     })
 }
 
-fn remove_orphans(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, CommandError> {
+fn remove_orphans(store: &Store, progress: &mut Progress<'_>) -> Result<CommandOutcome, CommandError> {
     let removed = store.remove_orphans(Actor::Operator, progress)?;
     let vaults: Vec<String> = removed.vaults.iter().map(ToString::to_string).collect();
     let mut text = format!("Removed {} vaults with {} secrets.\n", vaults.len(), removed.secrets);
     text.extend(vaults.iter().map(|vault| format!("  {vault}\n")));
-    Ok(Outcome { document: json!({"vaults": vaults, "secrets": removed.secrets}), text })
+    Ok(CommandOutcome { document: json!({"vaults": vaults, "secrets": removed.secrets}), text })
 }
 
 fn rotate_root(
@@ -200,7 +200,7 @@ fn rotate_root(
     material: RootKeyMaterial,
     store: &Store,
     progress: &mut Progress<'_>,
-) -> Result<Outcome, CommandError> {
+) -> Result<CommandOutcome, CommandError> {
     let done = store.rotate_root(material, progress)?;
     let mut text = format!(
         "Root key {} has replaced {}: {} key records were wrapped again.\n",
@@ -231,11 +231,11 @@ fn rotate_root(
         "replaced_file": done.replaced_file,
         "kept_file": done.kept_file,
     });
-    Ok(Outcome { document, text })
+    Ok(CommandOutcome { document, text })
 }
 
 /// The output of `vault restore`.
-pub(crate) fn restored(file: &std::path::Path, done: &RestoreSummary) -> Outcome {
+pub(crate) fn restored(file: &std::path::Path, done: &RestoreSummary) -> CommandOutcome {
     let document = json!({
         "file": file, "store_id": done.store.to_string(), "root_key_id": done.root_key.to_string(),
         "made_at": timestamp(done.made_at_ms), "age_s": done.age_ms / 1000, "seq": done.seq,
@@ -255,7 +255,7 @@ pub(crate) fn restored(file: &std::path::Path, done: &RestoreSummary) -> Outcome
         done.keys,
         done.root_key,
     );
-    Outcome { document, text }
+    CommandOutcome { document, text }
 }
 
 fn age(ms: u64) -> String {

@@ -4,7 +4,7 @@ use cofferdam_store::{AuditAction, AuditRecord, KeyId, Store, UsageDay};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{CommandError, Outcome};
+use super::{CommandError, CommandOutcome};
 use crate::timestamp::timestamp;
 
 /// Audit records that are read for one reply.
@@ -36,13 +36,13 @@ struct Filter<'f> {
 
 /// One page of records after `since`. `next` is the number after which the next page begins, null
 /// at the end of the log.
-pub(super) fn page(wanted: &AuditFilter, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
     let records = store.audit_records(wanted.since, PAGE)?;
     let shown: Vec<Value> = records.iter().filter_map(|record| filter.apply(record)).collect();
     let text = shown.iter().map(|document| format!("{document}\n")).collect();
     let next = records.last().map(|record| record.seq);
-    Ok(Outcome { document: json!({"records": shown, "next": next}), text })
+    Ok(CommandOutcome { document: json!({"records": shown, "next": next}), text })
 }
 
 impl<'f> Filter<'f> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, Outcome, name};
+use super::{CommandError, CommandOutcome, name};
 use crate::timestamp::timestamp;
 
 /// What can be done to workspaces.
@@ -66,14 +66,14 @@ pub enum Switch {
     Off,
 }
 
-pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Outcome, CommandError> {
+pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         WorkspaceCommand::Create { name: given, no_programme, no_vault_writes } => {
             let wanted =
                 NewWorkspace { name: name(given)?, programme: !no_programme, vault_writes: !no_vault_writes };
             let workspace = store.create_workspace(Actor::Operator, wanted)?;
             let text = format!("Created workspace {} ({}).\n", workspace.name, workspace.id);
-            Ok(Outcome { document: document(&workspace), text })
+            Ok(CommandOutcome { document: document(&workspace), text })
         }
         WorkspaceCommand::List => Ok(list(store)),
         // The confirmation question was already asked by the operator's process.
@@ -90,12 +90,12 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Out
                 on_off(workspace.programme),
                 on_off(workspace.vault_writes)
             );
-            Ok(Outcome { document: document(&workspace), text })
+            Ok(CommandOutcome { document: document(&workspace), text })
         }
     }
 }
 
-fn delete(workspace: &str, store: &Store) -> Result<Outcome, CommandError> {
+fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, CommandError> {
     let id = store.directory().find_workspace(workspace)?.id;
     let done = store.delete_workspace(Actor::Operator, id)?;
     let text = format!(
@@ -110,10 +110,10 @@ fn delete(workspace: &str, store: &Store) -> Result<Outcome, CommandError> {
         "secrets": done.secrets,
         "keys_revoked": done.keys_revoked,
     });
-    Ok(Outcome { document, text })
+    Ok(CommandOutcome { document, text })
 }
 
-fn list(store: &Store) -> Outcome {
+fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
     let workspaces = directory.workspaces();
     let rows: Vec<[String; 5]> = workspaces
@@ -130,7 +130,7 @@ fn list(store: &Store) -> Outcome {
         .collect();
     let documents: Vec<Value> = workspaces.into_iter().map(document).collect();
     let text = table(["NAME", "ID", "PROGRAMME", "VAULT WRITES", "CREATED"], &rows);
-    Outcome { document: documents.into(), text }
+    CommandOutcome { document: documents.into(), text }
 }
 
 fn document(workspace: &Workspace) -> Value {

@@ -1,13 +1,13 @@
 //! `[[broadcast]]`: request export, the destinations that receive a record of each finished
 //! request. Like a provider's `base_url`, a `url` is the operator's grant of that one origin.
 
-use cofferdam_egress::{CredentialError, EgressConfig, Origin, Placement, is_credential_header};
+use cofferdam_egress::{CredentialError, EgressConfig, HeaderPlacement, Origin, is_credential_header};
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
 use http::header::{HeaderName, HeaderValue};
 
-use super::document::{Table, Value};
+use super::document::{ConfigValue, Table};
 use super::providers::key_source;
-use super::{KeySource, Place};
+use super::{ConfigSpan, KeySource};
 
 /// The maximum number of destinations: each has a queue and a worker.
 const DESTINATIONS_MAX: usize = 16;
@@ -24,12 +24,12 @@ pub struct Broadcast {
     /// Appended to the origin's path.
     pub path: String,
     /// The source of its credential, and the position in the file.
-    pub key: Option<(KeySource, Place)>,
+    pub key: Option<(KeySource, ConfigSpan)>,
     /// The header that carries the credential. `None` only after a mistake in the file was
     /// reported.
-    pub placement: Option<Placement>,
+    pub placement: Option<HeaderPlacement>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    pub place: Place,
+    pub place: ConfigSpan,
 }
 
 pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast> {
@@ -122,17 +122,17 @@ fn last_segment(url: &str) -> Option<(&str, &str)> {
     url.split_at_checked(end + 1).filter(|(_, last)| !last.is_empty())
 }
 
-fn placement(table: &Table<'_>) -> Option<Placement> {
+fn placement(table: &Table<'_>) -> Option<HeaderPlacement> {
     let (header, format) = (table.required_text("key_header"), table.required_text("key_format"));
     let wrong = |error: CredentialError| {
         let at = if error == CredentialError::Format { &format } else { &header };
         at.reject(error.to_string());
     };
-    Placement::parse(&header.value, &format.value).map_err(wrong).ok()
+    HeaderPlacement::parse(&header.value, &format.value).map_err(wrong).ok()
 }
 
 fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
-    let written: Value<'_, serde_json::Value> = table.value("headers", table.json("headers"));
+    let written: ConfigValue<'_, serde_json::Value> = table.value("headers", table.json("headers"));
     let Some(map) = written.value.as_object() else {
         written.reject("expected a table of texts");
         return Vec::new();
@@ -149,7 +149,9 @@ fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
         }
         // The remaining headers that cannot carry a credential control the request itself, such as
         // `host`.
-        Some(headers) if headers.iter().any(|(name, _)| Placement::parse(name.as_str(), "{}").is_err()) => {
+        Some(headers)
+            if headers.iter().any(|(name, _)| HeaderPlacement::parse(name.as_str(), "{}").is_err()) =>
+        {
             written.reject("names a header that is not the operator's to set");
         }
         Some(headers) => return headers,

@@ -17,7 +17,7 @@ const DUPLICATE_KEY: &str = "duplicate key";
 
 /// A position in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ConfigSpan {
     pub file: PathBuf,
     /// Counted from 1.
     pub line: usize,
@@ -29,27 +29,27 @@ pub struct Place {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub place: Place,
+    pub place: ConfigSpan,
     /// A sentence without a final period.
     pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { file, line, column, key } = &self.place;
+        let ConfigSpan { file, line, column, key } = &self.place;
         write!(out, "{}:{line}:{column}: ", file.display())?;
         if key.is_empty() { write!(out, "{}", self.message) } else { write!(out, "{key}: {}", self.message) }
     }
 }
 
-pub(super) struct Document<'t> {
+pub(super) struct ConfigDocument<'t> {
     text: &'t str,
     file: &'t Path,
     root: Spanned<DeTable<'t>>,
     problems: RefCell<Vec<Problem>>,
 }
 
-impl<'t> Document<'t> {
+impl<'t> ConfigDocument<'t> {
     /// Parses the syntax only; keys and values are checked when they are read.
     pub(super) fn parse(text: &'t str, file: &'t Path) -> Result<Self, Problem> {
         let root = DeTable::parse(text).map_err(|error| {
@@ -58,7 +58,7 @@ impl<'t> Document<'t> {
             let message = error.message().trim().replace('\n', ", ");
             // A duplicate key is the only syntax error whose span is exactly the key.
             let key = if message == DUPLICATE_KEY { text.get(span).unwrap_or_default() } else { "" };
-            let place = Place { file: file.to_path_buf(), line, column, key: key.to_owned() };
+            let place = ConfigSpan { file: file.to_path_buf(), line, column, key: key.to_owned() };
             Problem { place, message }
         })?;
         Ok(Self { text, file, root, problems: RefCell::default() })
@@ -91,15 +91,15 @@ impl<'t> Document<'t> {
         problems
     }
 
-    fn place(&self, span: &Range<usize>, key: &str) -> Place {
+    fn place(&self, span: &Range<usize>, key: &str) -> ConfigSpan {
         let (line, column) = position(self.text, span.start);
-        Place { file: self.file.to_path_buf(), line, column, key: key.to_owned() }
+        ConfigSpan { file: self.file.to_path_buf(), line, column, key: key.to_owned() }
     }
 }
 
 /// One table of the file. An absent table has no entries, so every key has its default.
 pub(super) struct Table<'a> {
-    document: &'a Document<'a>,
+    document: &'a ConfigDocument<'a>,
     /// The path as `keys` writes it: `models[].endpoints[]`.
     pattern: String,
     /// The path for people: `models[0].endpoints[1]`.
@@ -109,21 +109,21 @@ pub(super) struct Table<'a> {
 }
 
 /// A value with its position, for error messages.
-pub(super) struct Value<'a, T> {
+pub(super) struct ConfigValue<'a, T> {
     pub(super) value: T,
-    document: &'a Document<'a>,
+    document: &'a ConfigDocument<'a>,
     path: String,
     span: Range<usize>,
 }
 
-impl<T> Value<'_, T> {
+impl<T> ConfigValue<'_, T> {
     /// Records a mistake at this value.
     pub(super) fn reject(&self, message: impl Into<String>) {
         let place = self.place();
         self.document.problems.borrow_mut().push(Problem { place, message: message.into() });
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> ConfigSpan {
         self.document.place(&self.span, &self.path)
     }
 }
@@ -189,12 +189,12 @@ impl<'a> Table<'a> {
     }
 
     /// A text: the given value or the default.
-    pub(super) fn text(&self, key: &str) -> Option<Value<'a, String>> {
+    pub(super) fn text(&self, key: &str) -> Option<ConfigValue<'a, String>> {
         self.read(key, "a text", |value| value.as_str().map(str::to_owned))
     }
 
     /// A required text; empty after its absence was recorded as a mistake.
-    pub(super) fn required_text(&self, key: &str) -> Value<'a, String> {
+    pub(super) fn required_text(&self, key: &str) -> ConfigValue<'a, String> {
         self.text(key).unwrap_or_else(|| {
             if self.find(key).is_none() {
                 self.note(&self.span, &self.path, format!("`{key}` is missing"));
@@ -222,7 +222,7 @@ impl<'a> Table<'a> {
     }
 
     /// A finite number of at least 0: the given value or the default.
-    pub(super) fn amount(&self, key: &str) -> Option<Value<'a, f64>> {
+    pub(super) fn amount(&self, key: &str) -> Option<ConfigValue<'a, f64>> {
         let read = self.read(key, "a number", |value| {
             let written = value.as_float().map(toml::de::DeFloat::as_str);
             written.or_else(|| value.as_integer().map(toml::de::DeInteger::as_str))?.parse::<f64>().ok()
@@ -235,7 +235,7 @@ impl<'a> Table<'a> {
     }
 
     /// A list of texts, empty if absent.
-    pub(super) fn texts(&self, key: &str) -> Vec<Value<'a, String>> {
+    pub(super) fn texts(&self, key: &str) -> Vec<ConfigValue<'a, String>> {
         let mut texts = Vec::new();
         for (index, value) in self.array(key).into_iter().flatten().enumerate() {
             let path = format!("{}[{index}]", keys::join(&self.path, key));
@@ -243,7 +243,12 @@ impl<'a> Table<'a> {
                 self.note(&value.span(), &path, format!("expected a text, found {}", kind(value.get_ref())));
                 continue;
             };
-            texts.push(Value { value: text.to_owned(), document: self.document, path, span: value.span() });
+            texts.push(ConfigValue {
+                value: text.to_owned(),
+                document: self.document,
+                path,
+                span: value.span(),
+            });
         }
         texts
     }
@@ -265,22 +270,25 @@ impl<'a> Table<'a> {
     }
 
     /// The keys of this table, with their values read as lists of texts.
-    pub(super) fn lists_by_name(&self) -> Vec<(Value<'a, String>, Vec<Value<'a, String>>)> {
+    pub(super) fn lists_by_name(&self) -> Vec<(ConfigValue<'a, String>, Vec<ConfigValue<'a, String>>)> {
         let mut lists = Vec::new();
         for (name, _) in self.entries.into_iter().flatten() {
             let path = keys::join(&self.path, name.get_ref());
             let text = name.get_ref().to_string();
             let values = self.texts(&text);
-            lists.push((Value { value: text, document: self.document, path, span: name.span() }, values));
+            lists.push((
+                ConfigValue { value: text, document: self.document, path, span: name.span() },
+                values,
+            ));
         }
         lists
     }
 
     /// The keys of this table.
-    pub(super) fn names(&self) -> Vec<Value<'a, String>> {
+    pub(super) fn names(&self) -> Vec<ConfigValue<'a, String>> {
         let names = self.entries.into_iter().flatten();
         names
-            .map(|(name, _)| Value {
+            .map(|(name, _)| ConfigValue {
                 value: name.get_ref().to_string(),
                 document: self.document,
                 path: keys::join(&self.path, name.get_ref()),
@@ -296,11 +304,11 @@ impl<'a> Table<'a> {
     }
 
     /// The elements of the list `key` as JSON, each with its position.
-    pub(super) fn jsons(&self, key: &str) -> Vec<Value<'a, serde_json::Value>> {
+    pub(super) fn jsons(&self, key: &str) -> Vec<ConfigValue<'a, serde_json::Value>> {
         let path = keys::join(&self.path, key);
         let elements = self.array(key).into_iter().flatten().enumerate();
         elements
-            .map(|(index, value)| Value {
+            .map(|(index, value)| ConfigValue {
                 value: json(value.get_ref()),
                 document: self.document,
                 path: format!("{path}[{index}]"),
@@ -315,10 +323,10 @@ impl<'a> Table<'a> {
     }
 
     /// Gives `value` the position of `key`, or of this table if `key` is empty or absent.
-    pub(super) fn value<T>(&self, key: &str, value: T) -> Value<'a, T> {
+    pub(super) fn value<T>(&self, key: &str, value: T) -> ConfigValue<'a, T> {
         let path = if key.is_empty() { self.path.clone() } else { keys::join(&self.path, key) };
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
-        Value { value, document: self.document, path, span }
+        ConfigValue { value, document: self.document, path, span }
     }
 
     fn find(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
@@ -340,7 +348,7 @@ impl<'a> Table<'a> {
         key: &str,
         expected: &str,
         convert: impl Fn(&DeValue<'_>) -> Option<T>,
-    ) -> Option<Value<'a, T>> {
+    ) -> Option<ConfigValue<'a, T>> {
         if let Some(given) = self.find(key) {
             let converted = convert(given.get_ref());
             if converted.is_none() {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use cofferdam_store::Secret;
 
-use super::{Config, ConfigError, KeySource, Place, Problem};
+use super::{Config, ConfigError, ConfigSpan, KeySource, Problem};
 use crate::hygiene;
 
 /// The owner of a credential.
@@ -17,10 +17,10 @@ pub enum Of {
     Broadcast(String),
 }
 
-pub type Credentials = BTreeMap<Of, Secret>;
+pub type EnvironmentCredentials = BTreeMap<Of, Secret>;
 
 /// Every variable that a configuration names: its owner, its name, and the position in the file.
-fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &Place)> {
+fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &ConfigSpan)> {
     let providers = config.providers.iter().map(|it| (Of::Provider(it.name.clone()), &it.key));
     let destinations = config.broadcast.iter().map(|it| (Of::Broadcast(it.name.clone()), &it.key));
     providers.chain(destinations).filter_map(|(of, key)| match key {
@@ -61,8 +61,8 @@ impl Environment {
     /// # Errors
     ///
     /// Every variable that is missing or empty, with its position in the file.
-    pub fn credentials(&self, config: &Config) -> Result<Credentials, ConfigError> {
-        let mut credentials = Credentials::new();
+    pub fn credentials(&self, config: &Config) -> Result<EnvironmentCredentials, ConfigError> {
+        let mut credentials = EnvironmentCredentials::new();
         if self.offline {
             return Ok(credentials);
         }

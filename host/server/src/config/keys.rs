@@ -17,7 +17,7 @@ pub enum Default {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct ConfigKey {
     /// The full name: `[]` stands for any element, `NAME` for any name.
     pub path: &'static str,
     pub default: Default,
@@ -27,22 +27,27 @@ pub struct Key {
     pub about: &'static str,
 }
 
-const fn key(path: &'static str, default: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Is(default), unit, about }
+const fn key(
+    path: &'static str,
+    default: &'static str,
+    unit: &'static str,
+    about: &'static str,
+) -> ConfigKey {
+    ConfigKey { path, default: Default::Is(default), unit, about }
 }
 
-const fn optional(path: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Absent, unit, about }
+const fn optional(path: &'static str, unit: &'static str, about: &'static str) -> ConfigKey {
+    ConfigKey { path, default: Default::Absent, unit, about }
 }
 
-const fn required(path: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Required, unit, about }
+const fn required(path: &'static str, unit: &'static str, about: &'static str) -> ConfigKey {
+    ConfigKey { path, default: Default::Required, unit, about }
 }
 
 const PRICE: &str = "dollars per million tokens";
 
 /// All keys, in the order of the documentation.
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key("server.listen", "\"127.0.0.1:8080\"", "address", "Where clients connect; port 0 takes a free one"),
     key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
     key("server.regional_hosts", "[]", "host names", "Vault requests with one of these `Host`s are refused"),
@@ -103,7 +108,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("routing.retry", "true", "flag", "False: a request that every endpoint failed is not tried again"),
     key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
-    Key {
+    ConfigKey {
         path: "vault.root_key",
         default: Default::Described("`file:` and `root.key` in the data directory"),
         unit: "source",
@@ -318,7 +323,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 #[must_use]
-pub fn find(path: &str) -> Option<&'static Key> {
+pub fn find(path: &str) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.path == path)
 }
 

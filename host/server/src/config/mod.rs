@@ -26,20 +26,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use cofferdam_engine::request::Prompts;
-use document::Document;
+use document::ConfigDocument;
 
 pub use broadcast::Broadcast;
-pub use document::{Place, Problem};
-pub use environment::{Credentials, Environment, Of};
-pub use limits::{Limits, Pace};
-pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
-pub use providers::{KeySource, Provider};
+pub use document::{ConfigSpan, Problem};
+pub use environment::{Environment, EnvironmentCredentials, Of};
+pub use limits::{LimitsConfig, RateLimits};
+pub use models::{ConfiguredModelKind, DataCollection, EndpointConfig, ModelConfig, demo};
+pub use providers::{KeySource, ProviderConfig};
 pub use routing::Routing;
-pub use server::Server;
-pub use store::Store;
-pub use timeouts::Timeouts;
-pub use vault::Vault;
-pub use workspaces::{Workspace, WorkspaceName};
+pub use server::ServerConfig;
+pub use store::StoreConfig;
+pub use timeouts::TimeoutsConfig;
+pub use vault::VaultConfig;
+pub use workspaces::{WorkspaceConfig, WorkspaceName};
 
 /// The default of `--config`, inside the data directory.
 const FILE_NAME: &str = "cofferdam.toml";
@@ -48,27 +48,27 @@ const FILE_NAME: &str = "cofferdam.toml";
 /// [`Environment`] reads them.
 #[derive(Debug)]
 pub struct Config {
-    pub server: Server,
-    pub timeouts: Timeouts,
-    pub limits: Limits,
+    pub server: ServerConfig,
+    pub timeouts: TimeoutsConfig,
+    pub limits: LimitsConfig,
     pub routing: Routing,
-    pub vault: Vault,
-    pub store: Store,
+    pub vault: VaultConfig,
+    pub store: StoreConfig,
     /// Rules for outbound requests.
     pub egress: cofferdam_egress::EgressConfig,
     /// Providers, in the order of the file.
-    pub providers: Vec<Provider>,
+    pub providers: Vec<ProviderConfig>,
     /// The catalog, in the order of the file.
-    pub models: Vec<Model>,
+    pub models: Vec<ModelConfig>,
     pub prompts: Prompts,
     /// Destinations of request export, in the order of the file.
     pub broadcast: Vec<Broadcast>,
     /// Grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
     /// The position of each grant in the file.
-    pub plugin_places: BTreeMap<String, Place>,
+    pub plugin_places: BTreeMap<String, ConfigSpan>,
     /// Plugin defaults of workspaces, in the order of the file.
-    pub workspaces: Vec<Workspace>,
+    pub workspaces: Vec<WorkspaceConfig>,
 }
 
 #[derive(Debug)]
@@ -124,7 +124,8 @@ impl Config {
     ///
     /// Every mistake in the text, in the order of the file.
     pub fn parse(text: &str, path: &Path, data: &Path) -> Result<Self, ConfigError> {
-        let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
+        let document =
+            ConfigDocument::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
         let root = document.root();
         let timeouts = timeouts::read(&root.table("timeouts"));
         let server = server::read(&root.table("server"));

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::document::Table;
 use super::timeouts::LONGEST_MS;
-use super::{Place, Provider};
+use super::{ConfigSpan, ProviderConfig};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelKind {
+pub enum ConfiguredModelKind {
     Responses,
     Embeddings,
 }
@@ -24,20 +24,20 @@ pub enum DataCollection {
 }
 
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct ModelConfig {
     /// The model id in requests, `vendor/name`.
     pub id: String,
-    pub kind: ModelKind,
+    pub kind: ConfiguredModelKind,
     /// The maximum of input and output tokens together.
     pub context_length: Option<u32>,
     /// In order of preference.
-    pub endpoints: Vec<Endpoint>,
-    pub place: Place,
+    pub endpoints: Vec<EndpointConfig>,
+    pub place: ConfigSpan,
 }
 
 /// A provider's offer of a model. Prices are in pico-dollars per token unless noted.
 #[derive(Debug, Clone, Default)]
-pub struct Endpoint {
+pub struct EndpointConfig {
     /// The name of a configured provider.
     pub provider: String,
     /// The provider's name for the model.
@@ -75,8 +75,8 @@ pub struct Endpoint {
 const QUANTIZATIONS: [&str; 12] =
     ["int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8", "fp16", "bf16", "fp32", "unknown"];
 
-pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
-    let mut models: Vec<Model> = Vec::new();
+pub(super) fn read(tables: &[Table<'_>], providers: &[ProviderConfig]) -> Vec<ModelConfig> {
+    let mut models: Vec<ModelConfig> = Vec::new();
     for table in tables {
         let id = table.required_text("id");
         if models.iter().any(|model| model.id == id.value) {
@@ -89,7 +89,7 @@ pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
         if endpoints.is_empty() {
             table.value("endpoints", ()).reject("a model needs at least one endpoint");
         }
-        models.push(Model {
+        models.push(ModelConfig {
             id: id.value,
             kind: kind(table),
             context_length: tokens(table, "context_length"),
@@ -102,9 +102,9 @@ pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
 
 /// The built-in demo, which a host without a configuration serves.
 #[must_use]
-pub fn demo() -> (Vec<Provider>, Vec<Model>) {
-    let place = Place { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
-    let provider = Provider {
+pub fn demo() -> (Vec<ProviderConfig>, Vec<ModelConfig>) {
+    let place = ConfigSpan { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
+    let provider = ProviderConfig {
         name: "demo".to_owned(),
         adapter: "demo".to_owned(),
         origin: None,
@@ -114,37 +114,37 @@ pub fn demo() -> (Vec<Provider>, Vec<Model>) {
         betas: Vec::new(),
         place: place.clone(),
     };
-    let model = |id: &str, kind, upstream: &str| Model {
+    let model = |id: &str, kind, upstream: &str| ModelConfig {
         id: id.to_owned(),
         kind,
         context_length: None,
-        endpoints: vec![Endpoint {
+        endpoints: vec![EndpointConfig {
             provider: "demo".to_owned(),
             model: upstream.to_owned(),
-            ..Endpoint::default()
+            ..EndpointConfig::default()
         }],
         place: place.clone(),
     };
     let models = vec![
-        model("local/demo", ModelKind::Responses, "demo"),
-        model("local/embed", ModelKind::Embeddings, "embed"),
+        model("local/demo", ConfiguredModelKind::Responses, "demo"),
+        model("local/embed", ConfiguredModelKind::Embeddings, "embed"),
     ];
     (vec![provider], models)
 }
 
-fn kind(table: &Table<'_>) -> ModelKind {
+fn kind(table: &Table<'_>) -> ConfiguredModelKind {
     let written = table.required_text("kind");
     match written.value.as_str() {
-        "embeddings" => ModelKind::Embeddings,
-        "responses" => ModelKind::Responses,
+        "embeddings" => ConfiguredModelKind::Embeddings,
+        "responses" => ConfiguredModelKind::Responses,
         _ => {
             written.reject("expected `responses` or `embeddings`");
-            ModelKind::Responses
+            ConfiguredModelKind::Responses
         }
     }
 }
 
-fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
+fn endpoint(table: &Table<'_>, providers: &[ProviderConfig]) -> EndpointConfig {
     let provider = table.required_text("provider");
     if !provider.value.is_empty() && !providers.iter().any(|known| known.name == provider.value) {
         let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
@@ -156,7 +156,7 @@ fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
     {
         written.reject(format!("expected one of {}", QUANTIZATIONS.join(", ")));
     }
-    Endpoint {
+    EndpointConfig {
         provider: provider.value,
         model: table.required_text("model").value,
         input: per_token(table, "input").unwrap_or(0),

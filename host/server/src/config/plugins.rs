@@ -10,14 +10,14 @@ use cofferdam_runtime::{
 };
 use cofferdam_store::{HostName, SecretName};
 
-use super::Place;
-use super::document::{Table, Value};
+use super::ConfigSpan;
+use super::document::{ConfigValue, Table};
 
 /// Stands for every public host.
 const ANY: &str = "*";
 
 /// The grants, and the position of each in the file.
-pub(super) fn read(table: &Table<'_>) -> (BTreeMap<String, OperatorGrant>, BTreeMap<String, Place>) {
+pub(super) fn read(table: &Table<'_>) -> (BTreeMap<String, OperatorGrant>, BTreeMap<String, ConfigSpan>) {
     let grants = table.named_tables().into_iter().map(|(name, table)| {
         let place = table.value("", ()).place();
         ((name.clone(), grant(&table)), (name, place))
@@ -79,7 +79,7 @@ fn operator_secrets(table: &Table<'_>) -> BTreeSet<SecretName> {
 
 /// Parses names into a set; different spellings of a name become one entry.
 fn names<'a, T: FromStr + Ord>(
-    written: impl Iterator<Item = Value<'a, String>>,
+    written: impl Iterator<Item = ConfigValue<'a, String>>,
     complaint: impl Fn(&str) -> &'static str,
 ) -> BTreeSet<T> {
     let mut names = BTreeSet::new();

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use cofferdam_egress::{EgressConfig, Origin};
 use cofferdam_store::SecretName;
 
-use super::Place;
-use super::document::{Table, Value};
+use super::ConfigSpan;
+use super::document::{ConfigValue, Table};
 
 /// The source of a provider's credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,27 +17,27 @@ pub enum KeySource {
 }
 
 #[derive(Debug, Clone)]
-pub struct Provider {
+pub struct ProviderConfig {
     pub name: String,
     /// The dialect: the name of its plugin without `provider-`.
     pub adapter: String,
     /// `None` for a provider that sends no requests, such as the demo.
     pub origin: Option<Origin>,
     /// The source of its credential, and the position in the file.
-    pub key: Option<(KeySource, Place)>,
+    pub key: Option<(KeySource, ConfigSpan)>,
     /// The secret of the caller's vault that is used instead of `key` if it is bound to the
     /// origin's host, and the position in the file.
-    pub byok: Option<(SecretName, Place)>,
+    pub byok: Option<(SecretName, ConfigSpan)>,
     /// Fields of `provider.options` that clients may set in addition to those in the adapter's
     /// manifest.
     pub options: Vec<String>,
     /// Values of `betas` that clients may set in addition to those in the adapter's manifest.
     pub betas: Vec<String>,
-    pub place: Place,
+    pub place: ConfigSpan,
 }
 
-pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider> {
-    let mut providers: Vec<Provider> = Vec::new();
+pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<ProviderConfig> {
+    let mut providers: Vec<ProviderConfig> = Vec::new();
     for table in tables {
         let name = table.required_text("name");
         if providers.iter().any(|provider| provider.name == name.value) {
@@ -52,7 +52,7 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider>
             .text("byok")
             .and_then(|written| Some((secret_name(&written, &written.value)?, written.place())));
         let host_bound = byok.is_some() || matches!(key, Some((KeySource::Operator(_), _)));
-        providers.push(Provider {
+        providers.push(ProviderConfig {
             origin: origin(table, key.is_some() || byok.is_some(), host_bound, egress),
             name: name.value,
             adapter: adapter.value,
@@ -94,7 +94,7 @@ fn origin(
     }
 }
 
-pub(super) fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
+pub(super) fn key_source(written: &ConfigValue<'_, String>) -> Option<KeySource> {
     match written.value.split_once(':') {
         Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
         Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),
@@ -107,7 +107,7 @@ pub(super) fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
 }
 
 /// The text is not repeated in the message: it may be a credential in the wrong place.
-fn secret_name(written: &Value<'_, String>, name: &str) -> Option<SecretName> {
+fn secret_name(written: &ConfigValue<'_, String>, name: &str) -> Option<SecretName> {
     name.parse().map_err(|error: cofferdam_store::SecretNameError| written.reject(error.to_string())).ok()
 }
 

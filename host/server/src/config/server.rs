@@ -7,7 +7,7 @@ use cofferdam_egress::IpRange;
 use super::document::Table;
 
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct ServerConfig {
     pub listen: SocketAddr,
     pub admin: SocketAddr,
     /// Host names in lower case on which vault requests are refused.
@@ -18,7 +18,7 @@ pub struct Server {
     pub trusted_proxies: Vec<IpRange>,
 }
 
-pub(super) fn read(table: &Table<'_>) -> Server {
+pub(super) fn read(table: &Table<'_>) -> ServerConfig {
     let mut regional_hosts = Vec::new();
     for host in table.texts("regional_hosts") {
         if !is_host_name(&host.value) {
@@ -38,7 +38,7 @@ pub(super) fn read(table: &Table<'_>) -> Server {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    Server { listen, admin, regional_hosts, region, trusted_proxies }
+    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies }
 }
 
 /// A quick check that the text is not a URL, an address with a port or a pattern.

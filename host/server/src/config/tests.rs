@@ -1,12 +1,13 @@
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
-use cofferdam_runtime::{OnReflection, Slot};
+use cofferdam_runtime::{InjectionTarget, OnReflection};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
 use super::{
-    Broadcast, Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys,
+    Broadcast, Config, ConfigError, ConfiguredModelKind, DataCollection, KeySource, Problem, RateLimits,
+    WorkspaceName, keys,
 };
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
@@ -144,7 +145,7 @@ fn every_section_is_read() {
     assert_eq!(config.timeouts.connect, Duration::from_millis(1));
     assert_eq!(config.timeouts.drain, Duration::from_millis(7));
     assert_eq!((config.limits.connections, config.limits.streams), (10, 5));
-    let pace = Pace {
+    let pace = RateLimits {
         requests_per_minute: 20,
         tokens_per_minute: 21,
         workspace_requests_per_minute: 22,
@@ -165,7 +166,7 @@ fn every_section_is_read() {
     assert!(matches!(&openai.key, Some((KeySource::Env(name), _)) if name == "OPENAI_API_KEY"));
     assert_eq!(openai.byok.as_ref().unwrap().0.as_str(), "openai_api_key");
     let [llama, embed] = config.models.as_slice() else { panic!() };
-    assert_eq!(embed.kind, ModelKind::Embeddings);
+    assert_eq!(embed.kind, ConfiguredModelKind::Embeddings);
     let [first, second] = llama.endpoints.as_slice() else { panic!() };
     assert_eq!((first.input, first.output, first.cached_input), (150_000, 600_000, None));
     assert_eq!(second.cached_input, Some(15_000));
@@ -194,7 +195,7 @@ fn every_section_is_read() {
     assert_eq!(plugin.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["api.github.com"]);
     assert!(plugin.any_host && plugin.placeholder_headers.contains("x-key"));
     assert_eq!(plugin.secrets.len(), 1);
-    assert_eq!(plugin.injections[0].slot, Slot::header("authorization", "token {}").unwrap());
+    assert_eq!(plugin.injections[0].slot, InjectionTarget::header("authorization", "token {}").unwrap());
     assert_eq!(plugin.on_reflection, OnReflection::Block);
 }
 
@@ -208,7 +209,7 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert_eq!(config.timeouts.idle, Duration::from_secs(300));
     assert_eq!(config.timeouts.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
-    assert_eq!(config.limits.pace, Pace::UNLIMITED);
+    assert_eq!(config.limits.pace, RateLimits::UNLIMITED);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));
     assert!(config.vault.enabled && config.vault.writes);
     assert_eq!((config.vault.reads_per_minute, config.vault.writes_per_minute), (600, 60));

@@ -8,7 +8,7 @@ use super::document::Table;
 pub(super) const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct TimeoutsConfig {
     /// For opening a connection to a provider.
     pub connect: Duration,
     /// From sending a streamed request upstream to its first event.
@@ -27,9 +27,9 @@ pub struct Timeouts {
     pub unready: Duration,
 }
 
-pub(super) fn read(table: &Table<'_>) -> Timeouts {
+pub(super) fn read(table: &Table<'_>) -> TimeoutsConfig {
     let duration = |key| Duration::from_millis(table.integer(key, 1..=LONGEST_MS).unwrap_or(1));
-    Timeouts {
+    TimeoutsConfig {
         connect: duration("connect_ms"),
         first_event: duration("first_event_ms"),
         idle: duration("idle_ms"),

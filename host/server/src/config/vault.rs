@@ -16,7 +16,7 @@ const SECRETS_MAX: u64 = 1_000_000;
 const BYTES_MAX: u64 = 1 << 40;
 
 #[derive(Debug, Clone)]
-pub struct Vault {
+pub struct VaultConfig {
     /// If false, every vault route answers 503.
     pub enabled: bool,
     /// If false, clients cannot change anything in the vault.
@@ -32,7 +32,7 @@ pub struct Vault {
     pub root_key_previous: Option<RootKeySource>,
 }
 
-impl Vault {
+impl VaultConfig {
     /// Reads root keys that are in variables and removes those from the process environment. Must
     /// be called before other threads use the environment.
     pub(crate) fn take_variables(&mut self) {
@@ -42,12 +42,12 @@ impl Vault {
     }
 }
 
-pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
+pub(super) fn read(table: &Table<'_>, data: &Path) -> VaultConfig {
     let root_key = source(table, "root_key").unwrap_or_else(|| RootKeySource::File(data.join("root.key")));
     let root_key_previous = source(table, "root_key_previous");
     let limits = table.table("rate_limit");
     let per_minute = |key| limits.integer(key, 0..=PER_MINUTE_MAX).unwrap_or(0);
-    Vault {
+    VaultConfig {
         enabled: table.flag("enabled"),
         writes: table.flag("writes"),
         reads_per_minute: per_minute("reads_per_minute"),

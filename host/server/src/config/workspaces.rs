@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Place;
+use super::ConfigSpan;
 use super::document::Table;
 
 /// Stands for every workspace.
@@ -20,17 +20,17 @@ pub enum WorkspaceName {
 }
 
 #[derive(Debug, Clone)]
-pub struct Workspace {
+pub struct WorkspaceConfig {
     pub name: WorkspaceName,
     /// Entries like those in `plugins` of a request, not checked yet, with their positions in the
     /// file.
-    pub plugins: Vec<(serde_json::Value, Place)>,
+    pub plugins: Vec<(serde_json::Value, ConfigSpan)>,
     /// Ids of the entries that requests cannot override.
     pub fixed: BTreeSet<String>,
 }
 
-pub(super) fn read(tables: &[Table<'_>]) -> Vec<Workspace> {
-    let mut workspaces: Vec<Workspace> = Vec::new();
+pub(super) fn read(tables: &[Table<'_>]) -> Vec<WorkspaceConfig> {
+    let mut workspaces: Vec<WorkspaceConfig> = Vec::new();
     for table in tables {
         let written = table.required_text("name");
         let name = match written.value.as_str() {
@@ -55,7 +55,7 @@ pub(super) fn read(tables: &[Table<'_>]) -> Vec<Workspace> {
             let place = entry.place();
             (entry.value, place)
         });
-        workspaces.push(Workspace { name, plugins: plugins.collect(), fixed });
+        workspaces.push(WorkspaceConfig { name, plugins: plugins.collect(), fixed });
     }
     workspaces
 }

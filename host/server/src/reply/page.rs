@@ -9,7 +9,7 @@ use cofferdam_runtime::Fairness;
 use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind, Failure};
 use cofferdam_store::{QuotaExceeded, QuotaMeasure, QuotaScope};
 
-use super::{Fault, Flaw, VaultFault};
+use super::{Fault, FieldError, VaultFault};
 use crate::admission::Limited;
 
 #[path = "../../../../tests/docs/generated.rs"]
@@ -43,7 +43,7 @@ fn faults() -> Vec<Fault> {
         Fault::BodyTimedOut,
         Fault::Busy,
         Fault::Malformed("names what is wrong"),
-        Fault::Flawed(Flaw::at("", "")),
+        Fault::Flawed(FieldError::at("", "")),
         Fault::TooManyChanges { wait_s: 1 },
         Fault::TooManyKeys,
         Fault::OutcomeUnknown,
@@ -60,7 +60,7 @@ fn vault_faults() -> Vec<Fault> {
         VaultFault::Unavailable,
         VaultFault::TooManyRequests { wait_s: 1 },
         VaultFault::WritesDisabled,
-        VaultFault::Invalid(Flaw::at("", "")),
+        VaultFault::Invalid(FieldError::at("", "")),
         VaultFault::Full(full),
         VaultFault::Unbound,
         VaultFault::TooLate,
@@ -203,7 +203,7 @@ fn the_generated_page_of_errors_is_current() {
         for (place, fault) in faults.into_iter().enumerate() {
             let Advice(when, who, retry) = advice(&fault);
             let status = fault.status().as_u16();
-            let super::Line(_, kind, message) = fault.line();
+            let super::FaultLine(_, kind, message) = fault.line();
             let message = if matches!(fault, Fault::Flawed(_)) { "names what is wrong" } else { message };
             rows.insert(
                 (status, place),

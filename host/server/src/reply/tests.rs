@@ -3,10 +3,10 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
-use super::{Fault, Flaw, VaultFault};
-use crate::answer::Body;
+use super::{Fault, FieldError, VaultFault};
+use crate::answer::ResponseBody;
 
-fn body(response: Response<Body>) -> Value {
+fn body(response: Response<ResponseBody>) -> Value {
     serde_json::from_slice(response.body().bytes().unwrap()).unwrap()
 }
 
@@ -22,7 +22,11 @@ fn every_fault_has_its_status_and_message() {
         (Fault::BodyTimedOut, 408, "Request body timed out"),
         (Fault::BodyTooLarge, 413, "Request payload too large"),
         (Fault::Vault(VaultFault::NoScope), 403, "Vault scope is unavailable"),
-        (Fault::Vault(VaultFault::Invalid(Flaw::at("name", "is no name"))), 400, "Invalid vault request"),
+        (
+            Fault::Vault(VaultFault::Invalid(FieldError::at("name", "is no name"))),
+            400,
+            "Invalid vault request",
+        ),
         (Fault::Vault(VaultFault::TooLate), 408, "Vault request timed out"),
         (Fault::Vault(VaultFault::TooManyRequests { wait_s: 3 }), 429, "Too many vault requests"),
         (Fault::Vault(VaultFault::InvalidResponse), 502, "Invalid vault response"),
@@ -60,7 +64,7 @@ fn too_many_requests_has_a_retry_after_header() {
 
 #[test]
 fn field_error_names_the_path_and_the_reason() {
-    let fault = VaultFault::Invalid(Flaw::in_list("hosts", 2, "must be an exact host name"));
+    let fault = VaultFault::Invalid(FieldError::in_list("hosts", 2, "must be an exact host name"));
     let metadata = json!({
         "error_type": "invalid_request",
         "refused_by": "host",

@@ -6,7 +6,7 @@ use cofferdam_store::{QuotaExceeded, QuotaScope};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::Line;
+use super::FaultLine;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VaultFault {
@@ -24,7 +24,7 @@ pub(crate) enum VaultFault {
         wait_s: u64,
     },
     /// A part of the request is invalid.
-    Invalid(Flaw),
+    Invalid(FieldError),
     /// The vault, or the workspace with its interns, would exceed a quota.
     Full(QuotaExceeded),
     /// The secret to copy has no hosts, so nothing would limit where the copy is sent.
@@ -42,14 +42,14 @@ pub(crate) enum VaultFault {
 /// Which part of a request is invalid and why. It never contains the value itself, which may be a
 /// secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Flaw {
+pub(crate) struct FieldError {
     /// Such as `hosts[2]` or `limit`.
     pub(crate) path: Cow<'static, str>,
     /// Such as `must be an exact host name`.
     pub(crate) reason: &'static str,
 }
 
-impl Flaw {
+impl FieldError {
     pub(crate) fn at(path: &'static str, reason: &'static str) -> Self {
         Self { path: Cow::Borrowed(path), reason }
     }
@@ -67,35 +67,35 @@ impl Flaw {
 }
 
 impl VaultFault {
-    pub(super) fn line(&self) -> Line {
+    pub(super) fn line(&self) -> FaultLine {
         use StatusCode as S;
         match self {
-            Self::Invalid(_) => Line(S::BAD_REQUEST, "invalid_request", "Invalid vault request"),
-            Self::Regional => Line(
+            Self::Invalid(_) => FaultLine(S::BAD_REQUEST, "invalid_request", "Invalid vault request"),
+            Self::Regional => FaultLine(
                 S::FORBIDDEN,
                 "permission_denied",
                 "The Intern API does not support regional data residency yet; use the global endpoint",
             ),
-            Self::NoScope => Line(S::FORBIDDEN, "permission_denied", "Vault scope is unavailable"),
-            Self::TooLate => Line(S::REQUEST_TIMEOUT, "timeout", "Vault request timed out"),
-            Self::Unbound => Line(
+            Self::NoScope => FaultLine(S::FORBIDDEN, "permission_denied", "Vault scope is unavailable"),
+            Self::TooLate => FaultLine(S::REQUEST_TIMEOUT, "timeout", "Vault request timed out"),
+            Self::Unbound => FaultLine(
                 S::CONFLICT,
                 "precondition_failed",
                 "A secret without hosts cannot be copied; store it again with hosts",
             ),
-            Self::Full(_) => Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "The vault is full"),
+            Self::Full(_) => FaultLine(S::PAYLOAD_TOO_LARGE, "payload_too_large", "The vault is full"),
             Self::TooManyRequests { .. } => {
-                Line(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Too many vault requests")
+                FaultLine(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Too many vault requests")
             }
-            Self::InvalidResponse => Line(S::BAD_GATEWAY, "server", "Invalid vault response"),
-            Self::Failed => Line(S::BAD_GATEWAY, "provider_unavailable", "Vault request failed"),
+            Self::InvalidResponse => FaultLine(S::BAD_GATEWAY, "server", "Invalid vault response"),
+            Self::Failed => FaultLine(S::BAD_GATEWAY, "provider_unavailable", "Vault request failed"),
             Self::Unavailable => {
-                Line(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault service is unavailable")
+                FaultLine(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault service is unavailable")
             }
             Self::WritesDisabled => {
-                Line(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault writes are not enabled")
+                FaultLine(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault writes are not enabled")
             }
-            Self::TimedOut => Line(S::GATEWAY_TIMEOUT, "timeout", "Vault request timed out"),
+            Self::TimedOut => FaultLine(S::GATEWAY_TIMEOUT, "timeout", "Vault request timed out"),
         }
     }
 

@@ -68,7 +68,7 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
     line.write_str("{\"timestamp\":\"")?;
     SystemTime.format_time(line)?;
     write!(line, "\",\"level\":\"{}\"", metadata.level().as_str())?;
-    let mut fields = Fields { line, written: Ok(()) };
+    let mut fields = EventFields { line, written: Ok(()) };
     event.record(&mut fields);
     fields.written?;
     line.write_str(",\"target\":")?;
@@ -80,12 +80,12 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
 }
 
 /// Writes the fields of an event as further members of a JSON object.
-struct Fields<'l, W> {
+struct EventFields<'l, W> {
     line: &'l mut W,
     written: fmt::Result,
 }
 
-impl<W: Write> Fields<'_, W> {
+impl<W: Write> EventFields<'_, W> {
     fn member(&mut self, field: &Field, value: impl FnOnce(&mut W) -> fmt::Result) {
         if self.written.is_ok() {
             self.written = (|| {
@@ -98,7 +98,7 @@ impl<W: Write> Fields<'_, W> {
     }
 }
 
-impl<W: Write> Visit for Fields<'_, W> {
+impl<W: Write> Visit for EventFields<'_, W> {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.member(field, |line| line.write_str(if value { "true" } else { "false" }));
     }

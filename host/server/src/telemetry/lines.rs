@@ -28,34 +28,34 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// The handle of the running logger. Dropping it writes the lines that are left.
 pub struct Logging {
-    shared: Arc<Shared>,
+    shared: Arc<LogQueue>,
 }
 
 /// Accepts lines and never blocks on the output.
-pub(super) struct Lines {
-    shared: Arc<Shared>,
+pub(super) struct LogLines {
+    shared: Arc<LogQueue>,
 }
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct LogQueue {
+    waiting: Mutex<WaitingLine>,
     /// Signals lines to the writer thread, and the end of that thread to [`Logging`].
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingLine {
     text: Vec<u8>,
     /// Lines dropped since the last batch.
     lost: u64,
     /// The batch must be written at once.
     hurry: bool,
-    writer: Writer,
+    writer: WriterState,
     stopping: bool,
 }
 
 /// The state of the writer thread; it decides whether a new line must wake it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Writer {
+enum WriterState {
     /// It will look at the buffer before it waits again.
     #[default]
     Awake,
@@ -66,7 +66,7 @@ enum Writer {
     Ended,
 }
 
-impl Lines {
+impl LogLines {
     /// Starts the thread that writes to `out`. It calls `report` with the number of lost lines once
     /// lines can be written again.
     ///
@@ -78,11 +78,11 @@ impl Lines {
         gather: Duration,
         report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<(Self, Logging)> {
-        let shared = Arc::new(Shared { waiting: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(LogQueue { waiting: Mutex::default(), changed: Condvar::new() });
         let writers = Arc::clone(&shared);
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             writers.write(out, gather, report);
-            writers.waiting().writer = Writer::Ended;
+            writers.waiting().writer = WriterState::Ended;
             writers.changed.notify_all();
         })?;
         Ok((Self { shared: Arc::clone(&shared) }, Logging { shared }))
@@ -95,7 +95,7 @@ impl Drop for Logging {
         waiting.stopping = true;
         self.shared.changed.notify_all();
         let end = Instant::now() + FAREWELL;
-        while waiting.writer != Writer::Ended {
+        while waiting.writer != WriterState::Ended {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -105,13 +105,13 @@ impl Drop for Logging {
     }
 }
 
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl LogQueue {
+    fn waiting(&self) -> MutexGuard<'_, WaitingLine> {
         // The code under the lock does not panic, and the buffer is consistent at any time.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'w>(&self, waiting: MutexGuard<'w, Waiting>, time: Duration) -> MutexGuard<'w, Waiting> {
+    fn wait<'w>(&self, waiting: MutexGuard<'w, WaitingLine>, time: Duration) -> MutexGuard<'w, WaitingLine> {
         self.changed.wait_timeout(waiting, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -124,13 +124,13 @@ impl Shared {
         waiting.text.extend_from_slice(line);
         waiting.hurry |= urgent || waiting.text.len() >= HURRY_BYTES;
         let wakes = match waiting.writer {
-            Writer::Idle => true,
-            Writer::Gathering => waiting.hurry,
-            Writer::Awake | Writer::Ended => false,
+            WriterState::Idle => true,
+            WriterState::Gathering => waiting.hurry,
+            WriterState::Awake | WriterState::Ended => false,
         };
         if wakes {
             // Wakes the thread once per batch: the next line finds it awake.
-            waiting.writer = Writer::Awake;
+            waiting.writer = WriterState::Awake;
             drop(waiting);
             self.changed.notify_all();
         }
@@ -144,7 +144,7 @@ impl Shared {
             if waiting.stopping {
                 return None;
             }
-            waiting.writer = Writer::Idle;
+            waiting.writer = WriterState::Idle;
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         let end = Instant::now() + gather;
@@ -153,10 +153,10 @@ impl Shared {
             if left.is_zero() {
                 break;
             }
-            waiting.writer = Writer::Gathering;
+            waiting.writer = WriterState::Gathering;
             waiting = self.wait(waiting, left);
         }
-        waiting.writer = Writer::Awake;
+        waiting.writer = WriterState::Awake;
         waiting.hurry = false;
         mem::swap(&mut waiting.text, batch);
         Some(mem::take(&mut waiting.lost))
@@ -227,26 +227,26 @@ fn lines(text: &[u8]) -> u64 {
     text.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
-impl<'l> MakeWriter<'l> for Lines {
-    type Writer = Line<'l>;
+impl<'l> MakeWriter<'l> for LogLines {
+    type Writer = LogLine<'l>;
 
-    fn make_writer(&'l self) -> Line<'l> {
-        Line { shared: &self.shared, urgent: false }
+    fn make_writer(&'l self) -> LogLine<'l> {
+        LogLine { shared: &self.shared, urgent: false }
     }
 
-    fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> Line<'l> {
+    fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> LogLine<'l> {
         // An error may be the last line before the program ends.
-        Line { shared: &self.shared, urgent: *metadata.level() == Level::ERROR }
+        LogLine { shared: &self.shared, urgent: *metadata.level() == Level::ERROR }
     }
 }
 
 /// Takes one line, which tracing passes in a single write.
-pub(super) struct Line<'l> {
-    shared: &'l Shared,
+pub(super) struct LogLine<'l> {
+    shared: &'l LogQueue,
     urgent: bool,
 }
 
-impl Write for Line<'_> {
+impl Write for LogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.shared.append(line, self.urgent);
         Ok(line.len())

@@ -13,7 +13,7 @@ mod lines;
 mod request;
 
 use format::{ForPeople, Json};
-use lines::Lines;
+use lines::LogLines;
 pub use lines::Logging;
 pub(crate) use request::{within, within_polls};
 
@@ -45,7 +45,7 @@ pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
             (EnvFilter::new(level.to_string()), Some(Mistake { variable, error: error.to_string() }))
         }
     };
-    let (lines, logging) = Lines::start(stderr(), lines::GATHER, |lost| {
+    let (lines, logging) = LogLines::start(stderr(), lines::GATHER, |lost| {
         tracing::warn!(lines = lost, "log lines were lost: standard error did not take them");
     })?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);

@@ -5,12 +5,12 @@ use cofferdam_engine::export::{Destination, DestinationKey};
 use cofferdam_store::Secret;
 
 use super::{bound, problem};
-use crate::config::{self, Config, Credentials, KeySource, Of, Problem};
+use crate::config::{self, Config, EnvironmentCredentials, KeySource, Of, Problem};
 
 /// Problems with a destination are added to `problems`.
 pub(super) fn destinations(
     config: &Config,
-    credentials: &mut Credentials,
+    credentials: &mut EnvironmentCredentials,
     problems: &mut Vec<Problem>,
 ) -> Vec<Destination> {
     let mut destinations = Vec::new();

@@ -17,7 +17,7 @@ fn known(provider: &Provider) -> Vec<&str> {
 
 /// Reports listed tools that the dialect of their provider does not have.
 pub(super) fn check(
-    models: &[config::Model],
+    models: &[config::ModelConfig],
     providers: &BTreeMap<&str, Arc<Provider>>,
     problems: &mut Vec<Problem>,
 ) {
@@ -36,7 +36,7 @@ pub(super) fn check(
 }
 
 /// The error message for an endpoint's list, if it has a mistake.
-fn unknown(endpoint: &config::Endpoint, provider: &Provider) -> Option<String> {
+fn unknown(endpoint: &config::EndpointConfig, provider: &Provider) -> Option<String> {
     let known = known(provider);
     let states = |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
     let mut listed = endpoint.hosted_tools.keys();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::guests::{Reflection, RefusedRequest};
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::name::Name;
-use crate::records::{KeyKind, Role};
+use crate::records::{KeyKind, MemberRole};
 use crate::root_key::RootKeyId;
 use crate::spend::SpendLimits;
 use crate::text;
@@ -81,14 +81,14 @@ pub enum AuditAction {
         /// Its workspace.
         workspace: WorkspaceId,
         /// Its role.
-        role: Role,
+        role: MemberRole,
     },
     /// A member's role was changed.
     MemberRoleChanged {
         /// Id of the member.
         id: MemberId,
         /// The role after the change.
-        role: Role,
+        role: MemberRole,
     },
     /// A member was deleted and its keys were revoked.
     MemberDeleted {

@@ -50,7 +50,7 @@ pub(crate) struct Preamble {
 
 /// Last frame of a backup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct End {
+pub(crate) struct BackupEnd {
     pub(crate) rows: u64,
     /// SHA-256 of all bytes before the end frame.
     pub(crate) digest: Digest,
@@ -59,7 +59,7 @@ pub(crate) struct End {
 
 /// A part of a backup; [`read`] gives the preamble, then rows, then the end.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum BackupPart {
     Preamble(Preamble),
     /// A row of the keyspace with this index.
     Row {
@@ -67,7 +67,7 @@ pub(crate) enum Part {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    End(End),
+    End(BackupEnd),
 }
 
 /// Why bytes are not a valid backup.
@@ -96,15 +96,15 @@ pub(crate) enum FormatError {
 }
 
 /// Writes a backup sequentially.
-pub(crate) struct Writer<W> {
+pub(crate) struct BackupWriter<W> {
     out: W,
     hash: Sha256,
     rows: u64,
 }
 
-impl<W: Write> Writer<W> {
-    pub(crate) fn begin(out: W, preamble: &Preamble) -> io::Result<Writer<W>> {
-        let mut writer = Writer { out, hash: Sha256::new(), rows: 0 };
+impl<W: Write> BackupWriter<W> {
+    pub(crate) fn begin(out: W, preamble: &Preamble) -> io::Result<BackupWriter<W>> {
+        let mut writer = BackupWriter { out, hash: Sha256::new(), rows: 0 };
         writer.write(MAGIC)?;
         writer.frame(PREAMBLE, &[], &serde_json::to_vec(preamble)?)?;
         Ok(writer)
@@ -149,13 +149,13 @@ impl<W: Write> Writer<W> {
 /// Reads a backup sequentially and passes its parts to `take`. The caller verifies the seal.
 pub(crate) fn read<R: Read, E: From<FormatError>>(
     source: R,
-    mut take: impl FnMut(Part) -> Result<(), E>,
+    mut take: impl FnMut(BackupPart) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut reader = Reader { source, hash: Sha256::new() };
     if reader.bytes::<8>()? != *MAGIC {
         return Err(FormatError::Magic.into());
     }
-    take(Part::Preamble(reader.preamble()?))?;
+    take(BackupPart::Preamble(reader.preamble()?))?;
     let mut rows = 0;
     let mut last: Option<(usize, Vec<u8>)> = None;
     loop {
@@ -167,7 +167,7 @@ pub(crate) fn read<R: Read, E: From<FormatError>>(
                 return Err(FormatError::Count { found: rows, said: end.rows }.into());
             }
             reader.at_end()?;
-            return take(Part::End(end));
+            return take(BackupPart::End(end));
         }
         let keyspace = ROWS.iter().position(|row| *row == tag).ok_or(FormatError::Tag)?;
         let place = (keyspace, key);
@@ -175,18 +175,18 @@ pub(crate) fn read<R: Read, E: From<FormatError>>(
             return Err(FormatError::Order.into());
         }
         rows += 1;
-        take(Part::Row { keyspace, key: place.1.clone(), value })?;
+        take(BackupPart::Row { keyspace, key: place.1.clone(), value })?;
         last = Some(place);
     }
 }
 
-fn end(key: &[u8], value: &[u8], digest: Digest) -> Result<End, FormatError> {
+fn end(key: &[u8], value: &[u8], digest: Digest) -> Result<BackupEnd, FormatError> {
     let (rows, mac) = value.split_first_chunk::<8>().ok_or(FormatError::End)?;
     let mac: [u8; DIGEST_BYTES] = mac.try_into().map_err(|_| FormatError::End)?;
     if !key.is_empty() {
         return Err(FormatError::End);
     }
-    Ok(End { rows: u64::from_be_bytes(*rows), digest, mac })
+    Ok(BackupEnd { rows: u64::from_be_bytes(*rows), digest, mac })
 }
 
 struct Reader<R> {

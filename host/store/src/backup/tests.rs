@@ -4,13 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::audit::Actor;
 use crate::root_key::RootKeySource;
-use crate::scratch::{Scratch, create_workspace, go_on, issue_key, put, token};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 use crate::vault::VaultId;
 
 /// A store with secrets in two vaults, and a client's token.
-fn filled() -> (Scratch, Store, VaultId, String) {
-    let scratch = Scratch::new();
+fn filled() -> (ScratchDirectory, Store, VaultId, String) {
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(create_workspace(&store, "w").id);
     put(&store, vault, "a", "value of a");
@@ -19,19 +19,19 @@ fn filled() -> (Scratch, Store, VaultId, String) {
     (scratch, store, vault, token)
 }
 
-fn restore(scratch: &Scratch, backup: &Path) -> Result<RestoreSummary, VaultError> {
+fn restore(scratch: &ScratchDirectory, backup: &Path) -> Result<RestoreSummary, VaultError> {
     Store::restore(&scratch.lock(), &scratch.options(), backup, &mut go_on)
 }
 
 /// An empty data directory with the root key of another one.
-fn with_key_of(other: &Scratch) -> Scratch {
-    let scratch = Scratch::new();
+fn with_key_of(other: &ScratchDirectory) -> ScratchDirectory {
+    let scratch = ScratchDirectory::new();
     std::fs::copy(other.path("root.key"), scratch.path("root.key")).unwrap();
     scratch.clock.advance(std::time::Duration::from_secs(90));
     scratch
 }
 
-fn files(scratch: &Scratch) -> Vec<String> {
+fn files(scratch: &ScratchDirectory) -> Vec<String> {
     let names = std::fs::read_dir(scratch.path("")).unwrap();
     let mut names: Vec<String> =
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -147,14 +147,14 @@ fn another_root_key_is_refused_with_both_ids_and_leaves_nothing() {
     let (scratch, store, ..) = filled();
     let backup = scratch.path("backup");
     let needed = store.backup(&backup, &mut go_on).unwrap().root_key.to_string();
-    let other = Scratch::new();
+    let other = ScratchDirectory::new();
     let given = RootKeySource::File(other.path("root.key")).read_or_make().unwrap().id().unwrap().to_string();
     let refused = restore(&other, &backup).unwrap_err();
     assert!(refused.is_configuration());
     let refused = refused.to_string();
     assert!(refused.contains(&needed) && refused.contains(&given), "{refused}");
     assert_eq!(files(&other), ["lock", "root.key"]);
-    let missing = restore(&Scratch::new(), &backup).unwrap_err();
+    let missing = restore(&ScratchDirectory::new(), &backup).unwrap_err();
     assert!(missing.is_configuration() && missing.to_string().contains(&needed), "{missing}");
 }
 
@@ -164,7 +164,7 @@ fn a_backup_can_be_restored_with_the_recovery_key() {
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let backup = scratch.path("backup");
     assert!(store.backup(&backup, &mut go_on).unwrap().has_recovery_key);
-    let other = Scratch::new();
+    let other = ScratchDirectory::new();
     let root_key = RootKeySource::File(other.path("root.key"));
     root_key.read_or_make().unwrap();
     std::fs::write(other.path("root.key"), recovery.key.expose()).unwrap();

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Draft, OWNER};
+use super::{OWNER, WriteBatch};
 use crate::audit::{Actor, AuditAction};
-use crate::directory::{Kind, LookupError};
+use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::records::{ApiKey, Intern, Member, Workspace};
@@ -36,7 +36,7 @@ pub struct WorkspaceDeleted {
     pub keys_revoked: usize,
 }
 
-impl Draft {
+impl WriteBatch {
     /// Deletes the intern with its secrets and revokes its keys.
     pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         let intern = self.intern(id)?.clone();
@@ -55,7 +55,8 @@ impl Draft {
     /// Deletes the member and revokes its keys. The interns it created stay, for the admins of the
     /// workspace.
     pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
-        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        let member =
+            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
         if member.name.as_str() == OWNER {
             return Err(Error::OwnerStays);
         }

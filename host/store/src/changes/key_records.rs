@@ -4,7 +4,7 @@
 //! key record. Therefore a new key is first added to every record, then put in force by one commit,
 //! and only then the wrappings by the old key are removed.
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::database::KEYS;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::root_key::RootKeyRecord;
 use crate::rows::{self, Header};
 use crate::seal::{KeyRecord, WrapKey, WrapKeys};
 
-impl Draft {
+impl WriteBatch {
     /// The header as it is in this write batch.
     pub(crate) fn header(&self) -> Result<Header, Error> {
         let row = self.key_row(rows::HEADER)?.ok_or(Error::Damaged)?;

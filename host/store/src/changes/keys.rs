@@ -1,8 +1,8 @@
 //! Mutations of API keys: issue, change, revoke.
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::directory::{Kind, LookupError};
+use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::name::Name;
@@ -62,7 +62,7 @@ pub struct KeyChange {
     pub limits: Option<SpendLimits>,
 }
 
-impl Draft {
+impl WriteBatch {
     /// Returns the key and its token. The token is not stored.
     pub(crate) fn issue_key(&mut self, actor: Actor, new: NewKey) -> Result<(ApiKey, Secret), Error> {
         self.has_space_for(actor)?;
@@ -146,7 +146,8 @@ impl Draft {
     }
 
     fn stored_key(&self, id: KeyId) -> Result<StoredKey, Error> {
-        let stored = self.directory.stored_key(id).ok_or_else(|| LookupError::not_found(Kind::Key, id))?;
+        let stored =
+            self.directory.stored_key(id).ok_or_else(|| LookupError::not_found(RecordKind::Key, id))?;
         Ok((**stored).clone())
     }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{KeySpent, WorkspaceSpent};
-use crate::queue::Settled;
+use crate::queue::SettledUsage;
 use crate::records::{Credit, Workspace};
 use crate::rows;
 use crate::token::KeyId;
@@ -72,7 +72,7 @@ impl Intent {
     }
 }
 
-impl Draft {
+impl WriteBatch {
     /// Adds credit. An unlimited workspace becomes prepaid; what it spent before does not count
     /// against the credit.
     pub(crate) fn add_credit(
@@ -115,11 +115,11 @@ impl Draft {
 
     /// Adds usage rows to the commit and updates all sums of them. Must be called once, after every
     /// other change.
-    pub(crate) fn add_usage(&mut self, settled: Vec<Settled>) -> Result<(), Error> {
+    pub(crate) fn add_usage(&mut self, settled: Vec<SettledUsage>) -> Result<(), Error> {
         let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
         let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
         let mut cells: BTreeMap<Cell, UsageTotals> = BTreeMap::new();
-        for Settled { row, has_intent } in settled {
+        for SettledUsage { row, has_intent } in settled {
             if has_intent {
                 self.drop_row(rows::intent_key(&row.request_id));
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::rows::{self, StoredKey};
 use crate::spend::day_of;
@@ -11,7 +11,7 @@ use crate::token::KeyId;
 /// Largest number of keys that one commit removes.
 const DROPPED_MAX: usize = 1_000;
 
-impl Draft {
+impl WriteBatch {
     /// Removes keys that were revoked before this day, at most 1,000, with the sums of their spend,
     /// and returns their ids. One member or intern key always stays, because a start issues a first
     /// key only when no such key exists.

@@ -9,25 +9,25 @@ mod rotation;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use chance::{Chance, Fresh};
+use chance::{Fresh, RandomPool};
 use zeroize::Zeroizing;
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction, CopiedSecret};
 use crate::database::{RowChanges, VaultRows};
 use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::rows;
 use crate::vault::{
-    Head, Hosts, NewSecret, SecretMetadata, SecretName, Stored, VaultId, VaultKeys, VaultPart, VaultSize,
-    View, head_key, secret_key,
+    Hosts, NewSecret, SecretMetadata, SecretName, Stored, VaultHead, VaultId, VaultKeys, VaultPart,
+    VaultSize, VaultSnapshot, head_key, secret_key,
 };
 
 /// The changes of the vaults in one write batch.
 #[derive(Default)]
 pub(super) struct Vaults {
     /// Vaults that were read or changed; `None` for a deleted one.
-    opened: BTreeMap<VaultId, Option<Opened>>,
+    opened: BTreeMap<VaultId, Option<OpenedVault>>,
     /// Secrets that changed, by row key; `None` for a deleted one.
     secrets: BTreeMap<Vec<u8>, Option<Written>>,
     /// Heads that were recomputed by a repair, by row key; never of a vault in `opened`.
@@ -37,13 +37,13 @@ pub(super) struct Vaults {
     /// What each workspace holds with its interns, as far as it was computed; `None` for a deleted
     /// workspace.
     sums: BTreeMap<WorkspaceId, Option<VaultSize>>,
-    chance: Chance,
+    chance: RandomPool,
 }
 
 /// A vault with its keys and its head as of this write batch.
-struct Opened {
+struct OpenedVault {
     keys: VaultKeys,
-    head: Head,
+    head: VaultHead,
     /// Its keys changed, and their record is not in the write batch yet.
     unrecorded: bool,
     changed: bool,
@@ -77,7 +77,7 @@ impl Written {
 
     /// Encrypts a new version of a secret with the vault's newest key.
     fn encrypt(
-        view: &View,
+        view: &VaultSnapshot,
         keys: &VaultKeys,
         vault: VaultId,
         metadata: SecretMetadata,
@@ -96,7 +96,7 @@ impl Written {
 
 impl Vaults {
     /// The rows of all changes.
-    pub(super) fn finish(self, view: &View) -> VaultRows {
+    pub(super) fn finish(self, view: &VaultSnapshot) -> VaultRows {
         let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
             let (metadata, value) = written.map(|written| (written.row, written.sealed)).unzip();
@@ -116,7 +116,12 @@ impl Vaults {
     }
 
     /// A secret as of this write batch.
-    fn secret(&self, view: &View, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Error> {
+    fn secret(
+        &self,
+        view: &VaultSnapshot,
+        vault: VaultId,
+        name: &SecretName,
+    ) -> Result<Option<Stored>, Error> {
         match self.secrets.get(&secret_key(vault, name)) {
             Some(written) => Ok(written.as_ref().map(|written| written.stored.clone())),
             None => view.secret(vault, name),
@@ -124,7 +129,12 @@ impl Vaults {
     }
 
     /// A secret as of this write batch, with its bytes.
-    fn weighed(&self, view: &View, vault: VaultId, name: &SecretName) -> Result<Option<Weighed>, Error> {
+    fn weighed(
+        &self,
+        view: &VaultSnapshot,
+        vault: VaultId,
+        name: &SecretName,
+    ) -> Result<Option<Weighed>, Error> {
         let key = secret_key(vault, name);
         if let Some(written) = self.secrets.get(&key) {
             let weighed = |it: &Written| Weighed { stored: it.stored.clone(), bytes: it.bytes() };
@@ -136,7 +146,7 @@ impl Vaults {
     }
 
     /// A vault as of this write batch; `None` when no secret was ever stored in it.
-    fn open(&mut self, view: &View, vault: VaultId) -> Result<Option<&mut Opened>, Error> {
+    fn open(&mut self, view: &VaultSnapshot, vault: VaultId) -> Result<Option<&mut OpenedVault>, Error> {
         let place = match self.opened.entry(vault) {
             Entry::Occupied(known) => return Ok(known.into_mut().as_mut()),
             Entry::Vacant(place) => place,
@@ -150,17 +160,22 @@ impl Vaults {
         if head.bytes.is_none() {
             head.bytes = Some(view.counted(vault)?.bytes);
         }
-        Ok(place.insert(Some(Opened { keys, head, unrecorded: false, changed: false })).as_mut())
+        Ok(place.insert(Some(OpenedVault { keys, head, unrecorded: false, changed: false })).as_mut())
     }
 
     /// Like `open`, but creates keys and a head for a vault that has none. They are written only
     /// together with a secret.
-    fn open_or_make(&mut self, view: &View, vault: VaultId, now_ms: u64) -> Result<&mut Opened, Error> {
+    fn open_or_make(
+        &mut self,
+        view: &VaultSnapshot,
+        vault: VaultId,
+        now_ms: u64,
+    ) -> Result<&mut OpenedVault, Error> {
         if self.open(view, vault)?.is_none() {
             let keys = VaultKeys::random(now_ms)?;
-            let opened = Opened {
+            let opened = OpenedVault {
                 keys,
-                head: Head { bytes: Some(0), ..Head::default() },
+                head: VaultHead { bytes: Some(0), ..VaultHead::default() },
                 unrecorded: true,
                 changed: false,
             };
@@ -170,7 +185,12 @@ impl Vaults {
     }
 
     /// The decrypted value of a secret as of this write batch.
-    fn value(&self, view: &View, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
+    fn value(
+        &self,
+        view: &VaultSnapshot,
+        vault: VaultId,
+        stored: &Stored,
+    ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let key = secret_key(vault, &stored.metadata.name);
         match (self.secrets.get(&key), self.opened.get(&vault)) {
             // Written in this group, possibly under keys that are not on the disk yet.
@@ -185,7 +205,7 @@ impl Vaults {
     /// creation date. A secret without hosts is a legacy secret, and gets no fingerprint.
     fn stage(
         &mut self,
-        view: &View,
+        view: &VaultSnapshot,
         now_ms: u64,
         place: (VaultId, SecretName),
         hosts: Option<Hosts>,
@@ -204,7 +224,7 @@ impl Vaults {
         Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value, fresh)?, replaces })
     }
 
-    fn apply(&mut self, view: &View, staged: Staged) -> SecretMetadata {
+    fn apply(&mut self, view: &VaultSnapshot, staged: Staged) -> SecretMetadata {
         let Staged { written, replaces } = staged;
         let metadata = written.stored.metadata.clone();
         let key = secret_key(written.vault, &metadata.name);
@@ -225,7 +245,7 @@ impl Vaults {
     /// Updates the vault's head for one changed secret.
     fn count(
         &mut self,
-        view: &View,
+        view: &VaultSnapshot,
         vault: VaultId,
         key: &[u8],
         before: Option<&Weighed>,
@@ -244,7 +264,7 @@ impl Vaults {
     }
 }
 
-impl Draft {
+impl WriteBatch {
     pub(crate) fn put_secret(&mut self, actor: Actor, new: NewSecret) -> Result<SecretMetadata, Error> {
         self.has_space_for(actor)?;
         let NewSecret { vault, name, hosts, value } = new;

@@ -14,12 +14,12 @@ use crate::rows;
 use crate::spend::UsageDay;
 use crate::token::KeyId;
 use crate::usage::{Cell, UsageTotals, block};
-use crate::vault::View;
+use crate::vault::VaultSnapshot;
 
 /// Adds up all usage rows of the view in the order in which they were written, and notes each
 /// stored sum that differs. `first_day` is the first day whose totals are kept.
 pub(crate) fn check_sums(
-    view: &View,
+    view: &VaultSnapshot,
     first_day: u32,
     problems: &mut Vec<String>,
     progress: &mut Progress<'_>,
@@ -62,7 +62,7 @@ impl Sums {
         }
     }
 
-    fn compare(mut self, view: &View, differs: &mut impl FnMut(String)) -> Result<(), Error> {
+    fn compare(mut self, view: &VaultSnapshot, differs: &mut impl FnMut(String)) -> Result<(), Error> {
         for row in view.all_rows(IN_KEYS) {
             let (key, value) = row.into_inner()?;
             self.compare_row(view, &key, &value, differs);
@@ -83,7 +83,13 @@ impl Sums {
     }
 
     /// Compares one stored sum, and removes the computed one.
-    fn compare_row(&mut self, view: &View, key: &[u8], value: &[u8], differs: &mut impl FnMut(String)) {
+    fn compare_row(
+        &mut self,
+        view: &VaultSnapshot,
+        key: &[u8],
+        value: &[u8],
+        differs: &mut impl FnMut(String),
+    ) {
         if let Some(id) = rows::key_of_spend(key) {
             let rows = self.keys.remove(&id).unwrap_or_default();
             compare_key(id, &read(view, key, value).unwrap_or(rows), &rows, differs);
@@ -98,7 +104,7 @@ impl Sums {
 }
 
 /// A stored sum; `None` when its MAC does not match, which the check of the rows of `keys` reports.
-fn read<T: serde::de::DeserializeOwned>(view: &View, key: &[u8], value: &[u8]) -> Option<T> {
+fn read<T: serde::de::DeserializeOwned>(view: &VaultSnapshot, key: &[u8], value: &[u8]) -> Option<T> {
     rows::decode(view.keys(), KEYS, key, value)
 }
 

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refused, Spender};
+use super::{ReservationRefused, Spender};
 use crate::ids::WorkspaceId;
-use crate::spend::{SpendLimits, Spent, Window};
+use crate::spend::{SpendLimits, SpendWindow, Spent};
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
@@ -50,7 +50,7 @@ pub(crate) struct Terms {
 
 /// The reservation of one request, pico-dollars.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldAmount {
     /// The whole reservation.
     pub(super) own: u64,
     /// What the request has spent, plus what its parts in progress may still spend.
@@ -105,10 +105,10 @@ impl Accounts {
         &mut self,
         spender: Spender,
         terms: &Terms,
-        held: Held,
+        held: HeldAmount,
         estimate: u64,
         now_ms: u64,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ReservationRefused> {
         let left = self.left(spender, terms, held, estimate, now_ms)?;
         // A reservation never shrinks before the request ends.
         let amount = held.used.saturating_add(estimate.min(left)).max(held.own);
@@ -122,26 +122,27 @@ impl Accounts {
         &self,
         spender: Spender,
         terms: &Terms,
-        request: Held,
+        request: HeldAmount,
         estimate: u64,
         now_ms: u64,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ReservationRefused> {
         let mut least = u64::MAX;
         if let Some((credited, spent_before)) = terms.credit {
             let (spent, held) = self.workspace(spender.workspace);
             let spent = spent.charged_pico.saturating_sub(spent_before);
             let rest = rest(credited, spent, held, request, estimate);
-            least = rest.map_err(|is_busy| Refused::Credit { is_busy })?;
+            least = rest.map_err(|is_busy| ReservationRefused::Credit { is_busy })?;
         }
         if terms.limits.is_empty() {
             return Ok(least);
         }
         let (spent, held) = self.key(spender.key);
         let spent = spent.charged.at(now_ms);
-        for window in Window::ALL {
+        for window in SpendWindow::ALL {
             let Some(limit_pico) = terms.limits.of(window) else { continue };
             let resets_at_ms = window.resets_at_ms(now_ms);
-            let refused = |is_busy| Refused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
+            let refused =
+                |is_busy| ReservationRefused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
             least = least.min(rest(limit_pico, spent.of(window), held, request, estimate).map_err(refused)?);
         }
         Ok(least)
@@ -181,7 +182,7 @@ impl Accounts {
 /// # Errors
 /// The estimate is not allowed. `true` when other requests, or other parts of this one, are the
 /// reason.
-fn rest(limit: u64, spent: u64, held: u64, request: Held, estimate: u64) -> Result<u64, bool> {
+fn rest(limit: u64, spent: u64, held: u64, request: HeldAmount, estimate: u64) -> Result<u64, bool> {
     let unspent = i128::from(limit) - i128::from(spent);
     // Without parts in progress, `used` is what the request has spent. With parts, some of `used`
     // may be given back.

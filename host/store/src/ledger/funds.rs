@@ -7,8 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Held, Refused, Spender};
-use crate::changes::{Draft, Intent};
+use super::{HeldAmount, ReservationRefused, Spender};
+use crate::changes::{Intent, WriteBatch};
 use crate::error::Error;
 use crate::records::Credit;
 use crate::store::Store;
@@ -21,11 +21,11 @@ pub struct Funds {
     spender: Spender,
     // Jobs in the writer's queue hold this state and not the store: dropping the last store waits
     // for the writer, and would wait for itself on the writer's thread.
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FundsState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FundsState {
     /// The reservation, pico-dollars.
     held: u64,
     /// What parts in progress may still spend beyond what they have spent so far, pico-dollars.
@@ -43,7 +43,7 @@ struct State {
 impl Funds {
     pub(super) fn new(store: &Store, row: &UsageRow, held: u64) -> Funds {
         let intent = Intent::of(row, store.ledger().clock.now_ms());
-        let state = State { held, pledged: 0, intent, covered: None, has_intent: false, is_over: false };
+        let state = FundsState { held, pledged: 0, intent, covered: None, has_intent: false, is_over: false };
         Funds { store: store.clone(), spender: Spender::of(row), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -57,12 +57,16 @@ impl Funds {
     /// # Errors
     /// [`Refused`] when too little is left beside what this request and others have spent and
     /// reserved.
-    pub fn pledge(&self, spent_pico: impl FnOnce() -> u64, estimate_pico: u64) -> Result<Pledge, Refused> {
+    pub fn pledge(
+        &self,
+        spent_pico: impl FnOnce() -> u64,
+        estimate_pico: u64,
+    ) -> Result<Pledge, ReservationRefused> {
         let mut state = lock(&self.state);
         let mut pledged = 0;
         if estimate_pico > 0 && !state.is_over {
             let used = spent_pico().saturating_add(state.pledged);
-            let holds = Held { own: state.held, used, has_parts: state.pledged > 0 };
+            let holds = HeldAmount { own: state.held, used, has_parts: state.pledged > 0 };
             let held = self.store.ledger().hold(self.spender, holds, estimate_pico)?;
             // The reservation made before stays until the request ends, even if the limit was
             // removed since.
@@ -140,19 +144,19 @@ impl Funds {
         self.state().has_intent
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FundsState> {
         lock(&self.state)
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<FundsState>) -> MutexGuard<'_, FundsState> {
     // A panic in another thread cannot leave a sum half updated.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes the intent with the current reservation, not the one at the time of the call: intents of
 /// one request can overtake each other in the queue. Returns the amount.
-fn put(state: &Mutex<State>, draft: &mut Draft) -> Result<u64, Error> {
+fn put(state: &Mutex<FundsState>, draft: &mut WriteBatch) -> Result<u64, Error> {
     let state = lock(state);
     if state.covered.is_none() {
         draft.has_space_for_request()?;
@@ -169,7 +173,7 @@ fn put(state: &Mutex<State>, draft: &mut Draft) -> Result<u64, Error> {
 #[derive(Debug)]
 #[must_use = "dropping it gives back what was pledged"]
 pub struct Pledge {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FundsState>>,
     pico: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The ledger entry of one request, from before its first dispatch to its usage row.
 
-use super::{Funds, Held, Ledger, Refused, Spender};
+use super::{Funds, HeldAmount, Ledger, ReservationRefused, Spender};
 use crate::error::Error;
 use crate::store::Store;
 use crate::usage::{UsageOutcome, UsageRow};
@@ -21,8 +21,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    pub(crate) fn open(store: &Store, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
-        let held = store.ledger().hold(Spender::of(&row), Held::default(), estimate_pico)?;
+    pub(crate) fn open(
+        store: &Store,
+        row: UsageRow,
+        estimate_pico: u64,
+    ) -> Result<Reservation, ReservationRefused> {
+        let held = store.ledger().hold(Spender::of(&row), HeldAmount::default(), estimate_pico)?;
         let funds = held.map(|held| Funds::new(store, &row, held));
         Ok(Reservation { store: store.clone(), row: Some(row), funds })
     }

@@ -10,7 +10,7 @@ use crate::audit::{Actor, AuditAction};
 use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::error::Error;
 use crate::pending;
-use crate::scratch::{Scratch, create_workspace, go_on};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on};
 use crate::spend::{DAY_MS, UsageDay};
 use crate::store::Store;
 use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageTotals};
@@ -18,9 +18,9 @@ use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, Usa
 const OPERATOR: Actor = Actor::Operator;
 const SOON: Duration = Duration::from_secs(60);
 /// The refusal when nothing is left.
-const SPENT: Refused = Refused::Credit { is_busy: false };
+const SPENT: ReservationRefused = ReservationRefused::Credit { is_busy: false };
 /// The refusal when reservations of other requests leave too little.
-const BUSY: Refused = Refused::Credit { is_busy: true };
+const BUSY: ReservationRefused = ReservationRefused::Credit { is_busy: true };
 
 fn workspace(store: &Store) -> WorkspaceId {
     store.directory().find_workspace("default").unwrap().id
@@ -40,7 +40,7 @@ fn begun(store: &Store, key: KeyId, request_id: &str) -> UsageRow {
     UsageRow::begun(request_id.to_owned(), workspace(store), key, UsageKind::Responses, false)
 }
 
-fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, Refused> {
+fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, ReservationRefused> {
     store.reserve(begun(store, key, "r"), estimate)
 }
 
@@ -67,7 +67,7 @@ fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
 
 #[test]
 fn without_limits_nothing_is_reserved_and_everything_is_counted() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let key = key(&store);
     let seq = store.status().seq;
     let reservation = reserve(&store, key, u64::MAX).unwrap();
@@ -81,7 +81,7 @@ fn without_limits_nothing_is_reserved_and_everything_is_counted() {
 
 #[test]
 fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let key = key(&store);
     settle(reserve(&store, key, 1).unwrap(), 1_000);
     store.flush().unwrap();
@@ -113,7 +113,7 @@ fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it()
 
 #[test]
 fn a_reservation_grows_to_what_its_request_has_spent() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     let mut reservation = reserve(&store, key, 0).unwrap();
@@ -132,11 +132,11 @@ fn a_reservation_grows_to_what_its_request_has_spent() {
 
 #[test]
 fn a_key_is_refused_until_its_exhausted_window_ends() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let limits = SpendLimits { day_pico: Some(10), week_pico: None, month_pico: Some(25), total_pico: None };
     let limited = key_with(&store, limits);
-    let refused = |window: Window, limit_pico, is_busy| Refused::KeyLimit {
+    let refused = |window: SpendWindow, limit_pico, is_busy| ReservationRefused::KeyLimit {
         window,
         limit_pico,
         resets_at_ms: window.resets_at_ms(scratch.clock.now_ms()),
@@ -145,26 +145,27 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     settle(reserve(&store, limited, 4).unwrap(), 9);
     let open = reserve(&store, limited, 50).unwrap();
     assert_eq!(store.key_spend(limited).unwrap().reserved_pico, 1, "what is left of the day");
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10, true));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, true));
     settle(open, 2);
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10, false));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, false));
     let other = key(&store);
     assert!(reserve(&store, other, 1).is_ok(), "another key has limits of its own");
     scratch.clock.advance(Duration::from_millis(DAY_MS));
     settle(reserve(&store, limited, 1).unwrap(), 14);
     scratch.clock.advance(Duration::from_millis(DAY_MS));
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Month, 25, false));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Month, 25, false));
     let spend = store.key_spend(limited).unwrap();
     assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
-    assert_eq!(spend.tightest(&limits), Some((Window::Month, 0)));
-    let change = KeyChange { limits: Some(limits.with(Window::Month, Some(26))), ..KeyChange::default() };
+    assert_eq!(spend.tightest(&limits), Some((SpendWindow::Month, 0)));
+    let change =
+        KeyChange { limits: Some(limits.with(SpendWindow::Month, Some(26))), ..KeyChange::default() };
     store.set_key(OPERATOR, limited, change).unwrap();
     assert!(reserve(&store, limited, 1).is_ok());
 }
 
 #[test]
 fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     reserve(&store, key, 10).unwrap().release();
@@ -180,7 +181,7 @@ fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
 
 #[test]
 fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
@@ -213,7 +214,7 @@ fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
 
 #[test]
 fn an_intent_is_not_written_after_its_row_was_handed_over() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
@@ -244,16 +245,16 @@ async fn futures_poll_once<F: Future>(future: F) {
 
 #[test]
 fn a_store_that_no_longer_writes_refuses_reservations() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let key = key(&store);
     let row = begun(&store, key, "r");
     store.close();
-    assert_eq!(store.reserve(row, 1).unwrap_err(), Refused::NoRoom);
+    assert_eq!(store.reserve(row, 1).unwrap_err(), ReservationRefused::NoRoom);
 }
 
 #[test]
 fn credit_is_audited_and_never_overflows() {
-    let store = Scratch::new().open();
+    let store = ScratchDirectory::new().open();
     let id = create_workspace(&store, "other").id;
     store.add_credit(OPERATOR, id, u64::MAX).unwrap();
     assert!(matches!(store.add_credit(OPERATOR, id, 1), Err(Error::TooMuchCredit)));
@@ -278,7 +279,7 @@ fn credit_is_audited_and_never_overflows() {
 
 #[test]
 fn reports_group_the_usage_of_their_days() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (cheap, dear) = (key(&store), key(&store));
     let use_model = |key, model: &str, cost| {
@@ -322,7 +323,7 @@ fn reports_group_the_usage_of_their_days() {
 
 #[test]
 fn a_backup_has_balances_sums_and_requests_in_progress() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
@@ -335,7 +336,7 @@ fn a_backup_has_balances_sums_and_requests_in_progress() {
     settle(running, 5);
     assert_eq!(balance(&store), (Some(100), 12, 0));
 
-    let other = Scratch::new();
+    let other = ScratchDirectory::new();
     std::fs::copy(scratch.path("root.key"), other.path("root.key")).unwrap();
     Store::restore(&other.lock(), &other.options(), &backup, &mut go_on).unwrap();
     let restored = other.open();

@@ -7,18 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Paths, exists, sync_folder};
-use crate::anchor::{Anchor, Slot};
+use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::{Actor, AuditAction};
-use crate::changes::{Draft, NewWorkspace};
+use crate::changes::{NewWorkspace, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{Commit, Database, Tip};
+use crate::database::{Commit, CommitHead, Database};
 use crate::error::{Error, OpenError};
 use crate::ids::StoreId;
 use crate::name::Name;
 use crate::root_key::{RootKeyMaterial, RootKeySource};
 use crate::rows::{self, Header, SetHash};
 use crate::seal::{KeyRecord, StoreKeys, WrapKeys};
-use crate::vault::Access;
+use crate::vault::VaultReader;
 
 /// Builds a store in `store.new` and renames it at the end, so that an interrupted start leaves no
 /// half store. Returns the root key, because a pipe can be read only once.
@@ -42,14 +42,14 @@ pub(super) fn first_start(
     let database = Database::create(&paths.store_new)?;
     keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
     let record = keys.seal(&keys.wrap_keys())?;
-    let access = Access::new(database, Arc::clone(&keys));
+    let access = VaultReader::new(database, Arc::clone(&keys));
     let commit = first_commit(&access, &header, &record)?;
     let database = access.database;
-    let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+    let nothing = CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
     // The engine must have closed its files before the folder is synced and renamed.
     drop(database);
-    install(paths, &keys, Slot { seq: tip.seq, head: tip.head })?;
+    install(paths, &keys, AnchorSlot { seq: tip.seq, head: tip.head })?;
     tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
     Ok(material)
 }
@@ -67,7 +67,7 @@ pub(super) fn discard(paths: &Paths) -> Result<(), OpenError> {
 }
 
 /// Writes the anchor and moves the finished store to its place. Its database must be closed.
-pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: Slot) -> Result<(), OpenError> {
+pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: AnchorSlot) -> Result<(), OpenError> {
     sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
     Anchor::create(&paths.anchor)
         .and_then(|anchor| anchor.write(keys, slot))
@@ -77,8 +77,8 @@ pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: Slot) -> Result<(),
     sync_folder(&paths.dir)
 }
 
-fn first_commit(access: &Access, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {
-    let mut draft = Draft::new(access.view(), Arc::default(), header.created_at_ms);
+fn first_commit(access: &VaultReader, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {
+    let mut draft = WriteBatch::new(access.view(), Arc::default(), header.created_at_ms);
     draft.put_row(rows::HEADER.to_vec(), header);
     draft.put_row(rows::STORE_KEYS.to_vec(), record);
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });

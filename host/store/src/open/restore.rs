@@ -9,16 +9,16 @@ use std::sync::Arc;
 use super::first_start::{discard, install};
 use super::unlock::{Given, Sources};
 use super::{Paths, exists, load, sync_folder};
-use crate::anchor::Slot;
+use crate::anchor::AnchorSlot;
 use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
-use crate::changes::Draft;
+use crate::changes::WriteBatch;
 use crate::check::{Verification, check};
 use crate::clock::Clock;
-use crate::database::{Database, Tip};
+use crate::database::{CommitHead, Database};
 use crate::error::OpenError;
 use crate::operation::{Progress, VaultError, tell};
-use crate::vault::Access;
+use crate::vault::VaultReader;
 
 /// Bytes of rows in one batch.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
@@ -89,9 +89,9 @@ fn complete(
     sealed: Sealed,
     clock: &Clock,
     progress: &mut Progress<'_>,
-) -> Result<(Verification, Sealed, Slot), VaultError> {
+) -> Result<(Verification, Sealed, AnchorSlot), VaultError> {
     let keys = Arc::clone(&sealed.keys);
-    let access = Access::new(database, Arc::clone(&keys));
+    let access = VaultReader::new(database, Arc::clone(&keys));
     let (seq, head) = (sealed.preamble.seq, sealed.preamble.head);
     let checked = check(&access.view(), (seq, head), progress)?;
     if let Some(problem) = checked.problems.first() {
@@ -102,11 +102,11 @@ fn complete(
         return Err(sealed.unusable("its keyspaces are not of one commit"));
     }
     let loaded = load(&access.database, &keys)?;
-    let mut draft = Draft::new(access.view(), loaded.directory, clock.now_ms());
+    let mut draft = WriteBatch::new(access.view(), loaded.directory, clock.now_ms());
     let made_at_ms = sealed.preamble.made_at_ms;
     draft.audit(Actor::Operator, AuditAction::Restored { made_at_ms, seq });
     let (commit, _) = draft.finish();
-    let before = Tip { seq, head, set: loaded.set, heads: loaded.heads };
+    let before = CommitHead { seq, head, set: loaded.set, heads: loaded.heads };
     let tip = access.database.apply(&keys, &before, seq + 1, commit)?;
-    Ok((checked, sealed, Slot { seq: tip.seq, head: tip.head }))
+    Ok((checked, sealed, AnchorSlot { seq: tip.seq, head: tip.head }))
 }

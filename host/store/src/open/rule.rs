@@ -1,15 +1,15 @@
 //! The rule that decides whether a store may be served, as a pure function of the evidence.
 
-use crate::anchor::Found;
+use crate::anchor::AnchorContent;
 use crate::audit::AuditRecord;
-use crate::database::{KEYSPACES, Tip};
+use crate::database::{CommitHead, KEYSPACES};
 use crate::rows::SetHash;
 use crate::seal::StoreKeys;
 
 /// Everything the rule looks at.
 #[derive(Clone)]
 pub(super) struct Evidence {
-    pub(super) anchor: Found,
+    pub(super) anchor: AnchorContent,
     pub(super) markers: [Option<u64>; 4],
     /// The newest audit record and its stored bytes.
     pub(super) record: Option<(AuditRecord, Vec<u8>)>,
@@ -24,8 +24,8 @@ pub(super) struct Evidence {
 impl Evidence {
     pub(super) fn anchor_seq(&self) -> Option<u64> {
         match self.anchor {
-            Found::Slot(slot) => Some(slot.seq),
-            Found::OtherStore | Found::Nothing => None,
+            AnchorContent::Slot(slot) => Some(slot.seq),
+            AnchorContent::OtherStore | AnchorContent::Nothing => None,
         }
     }
 
@@ -39,19 +39,19 @@ impl Evidence {
 pub(super) const NO_ANCHOR: &str = "there is no valid anchor";
 
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Verdict {
-    pub(super) tip: Tip,
+pub(super) struct OpenRule {
+    pub(super) tip: CommitHead,
     pub(super) anchor_is_behind: bool,
 }
 
 /// A store may be served if all keyspaces are at the anchored commit, or exactly one commit further
 /// and the record of that commit follows the anchored one. The second state is what a power failure
 /// between batch and anchor leaves.
-pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'static str> {
+pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<OpenRule, &'static str> {
     let slot = match evidence.anchor {
-        Found::Slot(slot) => slot,
-        Found::OtherStore => return Err("the anchor belongs to another store"),
-        Found::Nothing => return Err(NO_ANCHOR),
+        AnchorContent::Slot(slot) => slot,
+        AnchorContent::OtherStore => return Err("the anchor belongs to another store"),
+        AnchorContent::Nothing => return Err(NO_ANCHOR),
     };
     let [Some(seq), Some(meta), Some(values), Some(log)] = evidence.markers else {
         return Err("a keyspace has no valid marker");
@@ -82,5 +82,5 @@ pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'
     if !evidence.heads_hold {
         return Err("heads of vaults were changed from outside");
     }
-    Ok(Verdict { tip: Tip { seq, head, set: evidence.set, heads: evidence.heads }, anchor_is_behind })
+    Ok(OpenRule { tip: CommitHead { seq, head, set: evidence.set, heads: evidence.heads }, anchor_is_behind })
 }

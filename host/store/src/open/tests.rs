@@ -12,16 +12,16 @@ use crate::database::KEYSPACES;
 use crate::ids::StoreId;
 use crate::root_key::RootKeySource;
 use crate::rows::{Marker, StoredKey};
-use crate::scratch::{Scratch, create_workspace, issue_key, token};
+use crate::scratch::{ScratchDirectory, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 
 /// Changes the database of a closed store from outside.
-fn tamper(scratch: &Scratch, change: impl FnOnce(&Database)) {
+fn tamper(scratch: &ScratchDirectory, change: impl FnOnce(&Database)) {
     let database = Database::open(&scratch.path("store")).unwrap();
     change(&database);
 }
 
-fn store_keys(scratch: &Scratch) -> Arc<StoreKeys> {
+fn store_keys(scratch: &ScratchDirectory) -> Arc<StoreKeys> {
     let database = Database::open(&scratch.path("store")).unwrap();
     let configured = &scratch.options().root_key;
     let sources = Sources { configured, previous: None, next: None };
@@ -36,8 +36,8 @@ fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
 }
 
 /// A closed store after `commits` commits that each made a workspace.
-fn closed_store(commits: u64) -> Scratch {
-    let scratch = Scratch::new();
+fn closed_store(commits: u64) -> ScratchDirectory {
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     for number in 1..commits {
         create_workspace(&store, &format!("w{number}"));
@@ -50,11 +50,11 @@ fn shown(store: &Store) -> String {
     format!("{:?} {:?}", store.directory().workspaces(), store.directory().members())
 }
 
-fn journal(scratch: &Scratch) -> PathBuf {
+fn journal(scratch: &ScratchDirectory) -> PathBuf {
     scratch.path("store/0.jnl")
 }
 
-fn evidence(anchor: Found, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evidence {
+fn evidence(anchor: AnchorContent, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evidence {
     let seq = markers[0].unwrap_or(0);
     let record =
         AuditRecord { seq, at_ms: 0, previous, entries: Vec::new(), usage_rows: 0, usage_digest: [0; 32] };
@@ -74,8 +74,8 @@ fn evidence(anchor: Found, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evi
 fn the_opening_rule_accepts_two_states_and_refuses_all_others() {
     let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
     let all = |seq| [Some(seq); 4];
-    let at = |seq, head| Found::Slot(Slot { seq, head });
-    let in_step = evidence(Found::Nothing, all(7), [1; 32]);
+    let at = |seq, head| AnchorContent::Slot(AnchorSlot { seq, head });
+    let in_step = evidence(AnchorContent::Nothing, all(7), [1; 32]);
     let head = keys.audit_head(&[1; 32], &in_step.record.as_ref().unwrap().1);
     let in_step = Evidence { anchor: at(7, head), ..in_step };
     let ahead = evidence(at(6, [1; 32]), all(7), [1; 32]);
@@ -84,8 +84,8 @@ fn the_opening_rule_accepts_two_states_and_refuses_all_others() {
     assert_eq!(judge(&keys, &ahead).unwrap().tip.head, head);
 
     let refused = [
-        Evidence { anchor: Found::Nothing, ..in_step.clone() },
-        Evidence { anchor: Found::OtherStore, ..in_step.clone() },
+        Evidence { anchor: AnchorContent::Nothing, ..in_step.clone() },
+        Evidence { anchor: AnchorContent::OtherStore, ..in_step.clone() },
         Evidence { anchor: at(8, head), ..in_step.clone() },
         Evidence { anchor: at(5, [1; 32]), ..in_step.clone() },
         Evidence { anchor: at(7, [9; 32]), ..in_step.clone() },
@@ -127,7 +127,7 @@ fn a_wrong_root_key_is_a_configuration_error_that_names_both() {
 
 #[test]
 fn a_store_made_with_a_passphrase_opens_with_that_passphrase_only() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let phrase = scratch.path("phrase");
     let write = |text: &str| {
         use std::os::unix::fs::PermissionsExt;
@@ -263,7 +263,7 @@ fn a_marker_that_differs_in_any_keyspace_is_refused() {
 
 #[test]
 fn an_edited_row_is_detected_and_dropped_when_accepted() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     drop(store);
@@ -287,7 +287,7 @@ fn an_edited_row_is_detected_and_dropped_when_accepted() {
 
 #[test]
 fn an_older_row_put_back_is_detected() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     drop(store);
@@ -307,7 +307,7 @@ fn an_older_row_put_back_is_detected() {
 
 #[test]
 fn a_key_whose_workspace_is_missing_is_an_error_of_the_host() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     drop(store);
@@ -334,7 +334,7 @@ fn an_edited_header_is_reported_as_damage() {
 
 /// A store whose last commit was not acknowledged: its batch is in the journal, the anchor is one
 /// commit behind. Also returns the length of the journal before and after that batch.
-fn unanswered_commit() -> (Scratch, u64, u64) {
+fn unanswered_commit() -> (ScratchDirectory, u64, u64) {
     let scratch = closed_store(3);
     drop(scratch.open());
     let before = std::fs::metadata(journal(&scratch)).unwrap().len();
@@ -444,7 +444,7 @@ fn rows_in_tables_and_rows_in_the_journal_are_both_loaded() {
 
 #[test]
 fn proofs_of_api_keys_are_stored_in_hexadecimal() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let issued = issue_key(&scratch.open());
     let keys = store_keys(&scratch);
     let key = rows::api_key_key(issued.key.id);
@@ -458,7 +458,7 @@ fn proofs_of_api_keys_are_stored_in_hexadecimal() {
 
 #[test]
 fn a_first_start_reads_its_root_key_from_a_pipe_only_once() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let key = RootKeySource::File(scratch.path("key")).read_or_make().unwrap();
     let (reader, mut writer) = io::pipe().unwrap();
     writer.write_all(key.expose().as_bytes()).unwrap();

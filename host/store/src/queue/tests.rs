@@ -5,27 +5,27 @@ use crate::usage::{UsageKind, UsageRow};
 
 const SOON: Duration = Duration::from_millis(1);
 
-fn job() -> Job {
+fn job() -> Mutation {
     Box::new(|_| Box::new(|_| {}))
 }
 
-fn place(queue: &Queue) -> Place {
+fn place(queue: &WriteQueue) -> QueuePermit {
     pending::wait(queue.place(), SOON).unwrap().unwrap()
 }
 
-fn jobs(queue: &Queue) -> usize {
+fn jobs(queue: &WriteQueue) -> usize {
     std::iter::from_fn(|| queue.take_job()).count()
 }
 
-fn row() -> Settled {
+fn row() -> SettledUsage {
     let (workspace, key) = (WorkspaceId::from_bytes([7; 16]), "abcdefghijkl".parse().unwrap());
     let row = UsageRow::begun("r".to_owned(), workspace, key, UsageKind::Embeddings, true);
-    Settled { row, has_intent: false }
+    SettledUsage { row, has_intent: false }
 }
 
 #[test]
 fn mutations_and_rows_are_taken_in_order() {
-    let queue = Queue::default();
+    let queue = WriteQueue::default();
     for _ in 0..3 {
         queue.push(place(&queue), job());
     }
@@ -37,7 +37,7 @@ fn mutations_and_rows_are_taken_in_order() {
 
 #[test]
 fn usage_rows_without_mutations_are_taken_after_a_delay() {
-    let queue = Queue::default();
+    let queue = WriteQueue::default();
     queue.push_usage(row()).unwrap();
     assert!(queue.wait(1));
     assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (0, 1));
@@ -45,7 +45,7 @@ fn usage_rows_without_mutations_are_taken_after_a_delay() {
 
 #[test]
 fn a_full_queue_refuses_new_requests_and_has_no_permits() {
-    let queue = Queue::default();
+    let queue = WriteQueue::default();
     for _ in 0..USAGE_ROWS_MAX {
         assert!(queue.has_room());
         queue.push_usage(row()).unwrap();
@@ -69,7 +69,7 @@ fn a_full_queue_refuses_new_requests_and_has_no_permits() {
 
 #[test]
 fn a_closed_queue_gives_the_waiting_mutations_and_then_ends() {
-    let queue = Queue::default();
+    let queue = WriteQueue::default();
     let late = place(&queue);
     queue.push(place(&queue), job());
     queue.close();
@@ -82,7 +82,7 @@ fn a_closed_queue_gives_the_waiting_mutations_and_then_ends() {
 
 #[test]
 fn a_group_waits_briefly_for_as_many_mutations_as_the_previous_one() {
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(WriteQueue::default());
     queue.push(place(&queue), job());
     // No other mutation arrives, so the wait ends after its time.
     assert!(queue.wait(2));

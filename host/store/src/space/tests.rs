@@ -2,8 +2,8 @@ use super::*;
 
 const MIN: u64 = 256 * 1024 * 1024;
 
-fn state() -> State {
-    State { free_bytes_min: MIN, is_short: false, has_reserve: false, is_told: false }
+fn state() -> DiskState {
+    DiskState { free_bytes_min: MIN, is_short: false, has_reserve: false, is_told: false }
 }
 
 #[test]
@@ -39,13 +39,13 @@ fn the_reserve_has_blocks_and_length_zero_and_an_empty_file_gets_blocks() {
     assert!(!is_reserve(&path));
     make(&path).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
-    assert!(is_reserve(&path) && Space::new(folder.path()).state.into_inner().unwrap().has_reserve);
+    assert!(is_reserve(&path) && DiskSpace::new(folder.path()).state.into_inner().unwrap().has_reserve);
 }
 
 #[test]
 fn without_a_limit_nothing_is_short_and_there_is_no_reserve() {
     let folder = tempfile::tempdir().unwrap();
-    let space = Space::new(folder.path());
+    let space = DiskSpace::new(folder.path());
     assert!(!space.look());
     space.set_free_bytes_min(u64::MAX);
     assert!(space.look());

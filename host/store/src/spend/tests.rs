@@ -18,7 +18,7 @@ fn windows_are_those_of_the_calendar_in_utc() {
         ("2026-12-31T23:59:59Z", "2027-01-01", "2027-01-04", "2027-01-01"),
     ] {
         let start = |day: &str| Some(u64::from(day.parse::<UsageDay>().unwrap().0) * DAY_MS);
-        let found = Window::ALL.map(|window| window.resets_at_ms(ms(now)));
+        let found = SpendWindow::ALL.map(|window| window.resets_at_ms(ms(now)));
         assert_eq!(found, [start(day), start(week), start(month), None], "{now}");
     }
 }
@@ -60,12 +60,12 @@ fn days_are_read_as_they_are_written() {
 #[test]
 fn unset_limits_are_not_written() {
     assert_eq!(serde_json::to_string(&SpendLimits::default()).unwrap(), "{}");
-    let limits = SpendLimits::default().with(Window::Week, Some(5));
+    let limits = SpendLimits::default().with(SpendWindow::Week, Some(5));
     assert_eq!(
         serde_json::from_str::<SpendLimits>(&serde_json::to_string(&limits).unwrap()).unwrap(),
         limits
     );
-    assert_eq!(Window::ALL.map(|window| limits.of(window)), [None, Some(5), None, None]);
+    assert_eq!(SpendWindow::ALL.map(|window| limits.of(window)), [None, Some(5), None, None]);
 }
 
 proptest! {
@@ -81,7 +81,7 @@ proptest! {
             now_ms += later;
             spent.add(now_ms, pico);
             paid.push((now_ms, pico));
-            for window in Window::ALL {
+            for window in SpendWindow::ALL {
                 let end = window.resets_at_ms(now_ms);
                 let inside = |at: u64| end.is_none() || window.resets_at_ms(at) == end;
                 let expected: u64 = paid.iter().filter(|(at, _)| inside(*at)).map(|(_, pico)| pico).sum();

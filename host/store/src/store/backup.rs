@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
-use crate::anchor::{Anchor, Found};
+use crate::anchor::{Anchor, AnchorContent};
 use crate::backup::{self, BackupSummary, RestoreSummary};
 use crate::check::{Verification, check, check_sums};
 use crate::lock::DirectoryLock;
@@ -32,9 +32,9 @@ impl Store {
         check_sums(&view, self.first_usage_day().0, &mut found.problems, progress)?;
         let anchored = Anchor::open(&self.0.anchor).and_then(|anchor| anchor.read(&self.0.keys));
         let holds = match anchored {
-            Ok(Found::Slot(slot)) if slot.seq == tip.seq => slot.head == tip.head,
-            Ok(Found::Slot(slot)) => slot.seq > tip.seq,
-            Ok(Found::OtherStore | Found::Nothing) | Err(_) => false,
+            Ok(AnchorContent::Slot(slot)) if slot.seq == tip.seq => slot.head == tip.head,
+            Ok(AnchorContent::Slot(slot)) => slot.seq > tip.seq,
+            Ok(AnchorContent::OtherStore | AnchorContent::Nothing) | Err(_) => false,
         };
         if !holds {
             found.problems.push("the anchor is not that of this state".to_owned());

@@ -4,7 +4,7 @@ use super::Store;
 use crate::audit::Actor;
 use crate::changes::{KeyChange, NewKey};
 use crate::error::Error;
-use crate::pending::{Pending, Place};
+use crate::pending::{Pending, QueuePermit};
 use crate::records::ApiKey;
 use crate::secret::Secret;
 use crate::token::KeyId;
@@ -45,19 +45,25 @@ impl Store {
     }
 
     /// [`Store::issue_key`] with a permit for the writer's queue.
-    pub fn issue_key_at(&self, place: Place, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
+    pub fn issue_key_at(&self, place: QueuePermit, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
         self.enqueue(place, move |draft| {
             draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token })
         })
     }
 
     /// [`Store::set_key`] with a permit for the writer's queue.
-    pub fn set_key_at(&self, place: Place, actor: Actor, id: KeyId, change: KeyChange) -> Pending<ApiKey> {
+    pub fn set_key_at(
+        &self,
+        place: QueuePermit,
+        actor: Actor,
+        id: KeyId,
+        change: KeyChange,
+    ) -> Pending<ApiKey> {
         self.enqueue(place, move |draft| draft.set_key(actor, id, change))
     }
 
     /// [`Store::revoke_key`] with a permit for the writer's queue.
-    pub fn revoke_key_at(&self, place: Place, actor: Actor, id: KeyId) -> Pending<ApiKey> {
+    pub fn revoke_key_at(&self, place: QueuePermit, actor: Actor, id: KeyId) -> Pending<ApiKey> {
         self.enqueue(place, move |draft| draft.revoke_key(actor, id))
     }
 }

@@ -2,13 +2,13 @@
 
 use super::Store;
 use crate::audit::Actor;
-use crate::changes::{Draft, Intent};
+use crate::changes::{Intent, WriteBatch};
 use crate::database::KEYS;
-use crate::directory::{Kind, LookupError};
+use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{Balance, KeySpend, Ledger, Refused, Reservation};
-use crate::pending::{Pending, Place};
+use crate::ledger::{Balance, KeySpend, Ledger, Reservation, ReservationRefused};
+use crate::pending::{Pending, QueuePermit};
 use crate::records::Workspace;
 use crate::rows;
 use crate::spend::{UsageDay, day_of};
@@ -24,7 +24,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Refused`]: the limit that does not allow the request.
-    pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
+    pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, ReservationRefused> {
         Reservation::open(self, row, estimate_pico)
     }
 
@@ -35,7 +35,7 @@ impl Store {
     pub fn balance(&self, workspace: WorkspaceId) -> Result<Balance, LookupError> {
         let directory = self.directory();
         let found = directory.workspace(workspace);
-        let found = found.ok_or_else(|| LookupError::not_found(Kind::Workspace, workspace))?;
+        let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
         Ok(self.ledger().balance(workspace, found.credit))
     }
 
@@ -45,7 +45,7 @@ impl Store {
     /// [`LookupError::NotFound`].
     pub fn key_spend(&self, key: KeyId) -> Result<KeySpend, LookupError> {
         let directory = self.directory();
-        let found = directory.key(key).ok_or_else(|| LookupError::not_found(Kind::Key, key))?;
+        let found = directory.key(key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
         Ok(self.ledger().key_spend(found))
     }
 
@@ -125,8 +125,8 @@ impl Store {
     /// durable.
     pub(crate) fn write_intent(
         &self,
-        place: Place,
-        put: impl FnOnce(&mut Draft) -> Result<u64, Error> + Send + 'static,
+        place: QueuePermit,
+        put: impl FnOnce(&mut WriteBatch) -> Result<u64, Error> + Send + 'static,
     ) -> Pending<u64> {
         self.enqueue(place, put)
     }

@@ -6,11 +6,11 @@ use crate::audit::{Actor, AuditEntry};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, WorkspaceId};
 use crate::operation::{Progress, VaultError};
-use crate::pending::{Pending, Place};
+use crate::pending::{Pending, QueuePermit};
 use crate::vault::release::{self, Decision, Request};
 use crate::vault::{
-    EffectiveSecret, HostName, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
-    SecretName, VaultId, VaultReport, View, list, verify,
+    EffectiveSecret, HostName, NewSecret, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
+    SecretName, SecretPage, VaultId, VaultReport, VaultSnapshot, list, verify,
 };
 
 impl Store {
@@ -20,13 +20,19 @@ impl Store {
     /// The answer is [`Error::Lookup`] when the workspace or intern does not exist,
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::Damaged`] when a row it depends on is
     /// damaged, or an error of every mutation.
-    pub fn put_secret(&self, place: Place, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
+    pub fn put_secret(&self, place: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
         self.enqueue(place, move |draft| draft.put_secret(actor, new))
     }
 
     /// Deletes a secret. The answer is [`Error::NoSuchSecret`] for a missing or a legacy secret,
     /// otherwise as for [`Store::put_secret`].
-    pub fn delete_secret(&self, place: Place, actor: Actor, vault: VaultId, name: SecretName) -> Pending<()> {
+    pub fn delete_secret(
+        &self,
+        place: QueuePermit,
+        actor: Actor,
+        vault: VaultId,
+        name: SecretName,
+    ) -> Pending<()> {
         self.enqueue(place, move |draft| draft.delete_secret(actor, vault, name))
     }
 
@@ -39,7 +45,7 @@ impl Store {
     /// [`Store::put_secret`].
     pub fn copy_secrets(
         &self,
-        place: Place,
+        place: QueuePermit,
         actor: Actor,
         workspace: WorkspaceId,
         intern: InternId,
@@ -59,7 +65,7 @@ impl Store {
         vault: VaultId,
         offset: usize,
         limit: usize,
-    ) -> Result<Page<SecretMetadata>, Error> {
+    ) -> Result<SecretPage<SecretMetadata>, Error> {
         self.read(|view| list::secrets(view, vault, offset, limit))
     }
 
@@ -73,7 +79,7 @@ impl Store {
         intern: InternId,
         offset: usize,
         limit: usize,
-    ) -> Result<Page<EffectiveSecret>, Error> {
+    ) -> Result<SecretPage<EffectiveSecret>, Error> {
         self.read(|view| list::effective(view, intern, offset, limit))
     }
 
@@ -145,7 +151,7 @@ impl Store {
     /// disk. Reading and decrypting are done before this function returns.
     pub fn release_recorded(
         &self,
-        place: Place,
+        place: QueuePermit,
         actor: Actor,
         scope: ReleaseScope,
         name: &SecretName,
@@ -173,7 +179,7 @@ impl Store {
     }
 
     /// Reads in one view, and adds an audit entry for damage that was found.
-    fn read<T, E: From<Error>>(&self, read: impl FnOnce(&View) -> Result<T, E>) -> Result<T, E> {
+    fn read<T, E: From<Error>>(&self, read: impl FnOnce(&VaultSnapshot) -> Result<T, E>) -> Result<T, E> {
         let access = self.access()?;
         let result = read(&access.view());
         for finding in access.damage.take_unreported() {

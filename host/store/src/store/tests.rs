@@ -8,10 +8,10 @@ use super::*;
 use crate::audit::{self, AuditRecord, AuditSummary};
 use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::directory::LookupError;
-use crate::ledger::Refused;
+use crate::ledger::ReservationRefused;
 use crate::log;
 use crate::records::KeyKind;
-use crate::scratch::{Scratch, create_workspace, go_on, issue_key, name, token};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
@@ -60,30 +60,33 @@ fn shown(store: &Store) -> String {
 
 #[test]
 fn the_first_start_makes_a_workspace_with_its_owner() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let directory = store.directory();
     let [workspace] = directory.workspaces()[..] else { panic!("one workspace") };
     assert_eq!(workspace.name.as_str(), "default");
     assert!(workspace.programme && workspace.vault_writes);
     let [owner] = directory.members()[..] else { panic!("one member") };
-    assert_eq!((owner.name.as_str(), owner.role, owner.workspace), ("owner", Role::Admin, workspace.id));
+    assert_eq!(
+        (owner.name.as_str(), owner.role, owner.workspace),
+        ("owner", MemberRole::Admin, workspace.id)
+    );
     assert!(!store.has_client_key());
     assert_eq!(store.status().seq, 1);
 }
 
 #[test]
 fn every_acknowledged_change_is_there_after_reopening() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = create_workspace(&store, "second").id;
     let change = WorkspaceChange { programme: Some(true), vault_writes: None };
     assert!(store.set_workspace(OPERATOR, workspace, change).unwrap().programme);
     let member = store
-        .create_member(OPERATOR, NewMember { workspace, name: name("ann"), role: Role::Member })
+        .create_member(OPERATOR, NewMember { workspace, name: name("ann"), role: MemberRole::Member })
         .unwrap()
         .id;
-    assert_eq!(store.set_member_role(OPERATOR, member, Role::Admin).unwrap().role, Role::Admin);
+    assert_eq!(store.set_member_role(OPERATOR, member, MemberRole::Admin).unwrap().role, MemberRole::Admin);
     let new = |text| NewIntern { workspace, name: name(text), created_by: Some(member) };
     let intern = store.create_intern(OPERATOR, new("kept")).unwrap().id;
     let gone = store.create_intern(OPERATOR, new("gone")).unwrap().id;
@@ -107,7 +110,7 @@ fn every_acknowledged_change_is_there_after_reopening() {
 
 #[test]
 fn each_kind_of_key_has_its_owner() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let owner = store.directory().find_member(Some(workspace), "owner").unwrap().id;
@@ -126,14 +129,14 @@ fn each_kind_of_key_has_its_owner() {
         assert_eq!(principal.key_id(), issued.key.id);
         assert_eq!((principal.kind(), principal.member(), principal.intern()), (kind, member, intern));
         assert_eq!(principal.workspace(), (kind != KeyKind::Unscoped).then_some(workspace));
-        assert_eq!(principal.role(), member.map(|_| Role::Admin));
+        assert_eq!(principal.role(), member.map(|_| MemberRole::Admin));
     }
     assert!(store.has_client_key());
 }
 
 #[test]
 fn a_revoked_key_is_refused_at_once() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     assert!(store.authenticate(&token(&issued)).is_ok());
@@ -149,7 +152,7 @@ fn a_revoked_key_is_refused_at_once() {
 
 #[test]
 fn a_disabled_key_works_again_once_enabled() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     let id = issued.key.id;
@@ -161,7 +164,7 @@ fn a_disabled_key_works_again_once_enabled() {
 
 #[test]
 fn a_key_is_refused_from_the_moment_it_expires() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let expires_at_ms = Some(scratch.clock.now_ms() + 1_000);
     let new = NewKey { expires_at_ms, ..new_key(KeyOwner::Unscoped) };
@@ -176,7 +179,7 @@ fn a_key_is_refused_from_the_moment_it_expires() {
 
 #[test]
 fn tokens_that_were_never_issued_are_refused() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     assert_eq!(store.authenticate("cfd_x").unwrap_err(), AuthenticationError::Malformed);
@@ -192,7 +195,7 @@ fn tokens_that_were_never_issued_are_refused() {
 
 #[test]
 fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let intern =
@@ -207,24 +210,24 @@ fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
 
 #[test]
 fn a_new_role_applies_from_the_next_request_on() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     let owner = issued.key.member.unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(Role::Admin));
-    store.set_member_role(OPERATOR, owner, Role::Member).unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(Role::Member));
+    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(MemberRole::Admin));
+    store.set_member_role(OPERATOR, owner, MemberRole::Member).unwrap();
+    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(MemberRole::Member));
 }
 
 #[test]
 fn names_are_unique_in_their_scope_and_ambiguous_across_scopes() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (first, second) = (default_workspace(&store), create_workspace(&store, "second").id);
     let taken = |error| matches!(error, Error::NameTaken { .. });
     let again = NewWorkspace { name: name("second"), programme: false, vault_writes: false };
     assert!(taken(store.create_workspace(OPERATOR, again).unwrap_err()));
-    let member = |workspace| NewMember { workspace, name: name("ann"), role: Role::Member };
+    let member = |workspace| NewMember { workspace, name: name("ann"), role: MemberRole::Member };
     let ann = store.create_member(OPERATOR, member(first)).unwrap();
     assert!(taken(store.create_member(OPERATOR, member(first)).unwrap_err()));
     store.create_member(OPERATOR, member(second)).unwrap();
@@ -246,7 +249,7 @@ fn names_are_unique_in_their_scope_and_ambiguous_across_scopes() {
 
 #[test]
 fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (first, second) = (default_workspace(&store), create_workspace(&store, "second").id);
     let member = store.directory().find_member(Some(first), "owner").unwrap().id;
@@ -264,7 +267,7 @@ fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
 
 #[test]
 fn the_audit_chain_has_every_change_and_no_secret() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     create_workspace(&store, "second");
     let issued = issue_key(&store);
@@ -294,7 +297,7 @@ fn the_audit_chain_has_every_change_and_no_secret() {
 
 #[test]
 fn usage_rows_are_written_without_waiting_and_survive_closing() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
         record_usage(&store, usage_row(&store, request));
@@ -308,7 +311,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     record_usage(&store, usage_row(&store, "d"));
     let row = usage_row(&store, "e");
     store.close();
-    assert_eq!(store.reserve(row, 0).unwrap_err(), Refused::NoRoom);
+    assert_eq!(store.reserve(row, 0).unwrap_err(), ReservationRefused::NoRoom);
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
@@ -316,7 +319,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
 
 #[test]
 fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     // Enough rows for three values.
     let requests = 2 * block::ROWS_MAX + 1;
@@ -360,7 +363,7 @@ fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
 
 #[test]
 fn usage_rows_of_earlier_versions_are_read_and_verified() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
         record_usage(&store, usage_row(&store, request));
@@ -392,7 +395,7 @@ fn usage_rows_of_earlier_versions_are_read_and_verified() {
 
 #[test]
 fn flushing_nothing_makes_no_commit() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     store.flush().unwrap();
     assert_eq!(store.status().seq, 1);
@@ -402,7 +405,7 @@ fn flushing_nothing_makes_no_commit() {
 fn many_threads_share_commits_and_lose_nothing() {
     const THREADS: usize = 16;
     const EACH: usize = 25;
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let ids: Vec<KeyId> = std::thread::scope(|scope| {
         let issue = || {
@@ -423,7 +426,7 @@ fn many_threads_share_commits_and_lose_nothing() {
 
 #[test]
 fn after_a_failed_write_nothing_is_written_until_the_next_start() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
     store.close();
@@ -436,7 +439,7 @@ fn after_a_failed_write_nothing_is_written_until_the_next_start() {
     assert!(matches!(failed, Error::WriteFailed) && failed.outcome_unknown());
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
-    assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), Refused::NoRoom);
+    assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), ReservationRefused::NoRoom);
     // Reads continue with the last acknowledged state.
     assert!(store.authenticate(&token(&issued)).is_ok());
     assert!(store.directory().find_workspace("second").is_err());
@@ -450,7 +453,7 @@ fn after_a_failed_write_nothing_is_written_until_the_next_start() {
 
 #[test]
 fn one_process_at_a_time_can_open_the_store() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let other = DirectoryLock::acquire(&scratch.path(""));
     assert!(matches!(other, Err(crate::LockError::Held { pid: Some(_) })));
@@ -484,7 +487,7 @@ fn writes_until_killed_when_asked_to() {
 
 #[test]
 fn acknowledged_changes_survive_a_kill() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     for answers in [1, 20, 60] {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", "store::tests::writes_until_killed_when_asked_to"])

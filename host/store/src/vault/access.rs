@@ -8,9 +8,9 @@ use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
 use super::stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of};
-use super::{Damage, Head, Quotas, SecretName, VaultId, VaultKeys, VaultPart, VaultSize};
+use super::{Damage, Quotas, SecretName, VaultHead, VaultId, VaultKeys, VaultPart, VaultSize};
 use crate::database::{Database, KEYS};
-use crate::directory::{Kind, LookupError};
+use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::InternId;
 use crate::records::Intern;
@@ -19,32 +19,32 @@ use crate::seal::{KeyRecord, StoreKeys};
 
 /// Everything that reading and checking needs.
 #[derive(Clone)]
-pub(crate) struct Access {
+pub(crate) struct VaultReader {
     pub(crate) database: Database,
     pub(crate) keys: Arc<StoreKeys>,
     pub(crate) damage: Arc<Damage>,
     pub(crate) quotas: Arc<Quotas>,
 }
 
-impl Access {
-    pub(crate) fn new(database: Database, keys: Arc<StoreKeys>) -> Access {
-        Access { database, keys, damage: Arc::default(), quotas: Arc::default() }
+impl VaultReader {
+    pub(crate) fn new(database: Database, keys: Arc<StoreKeys>) -> VaultReader {
+        VaultReader { database, keys, damage: Arc::default(), quotas: Arc::default() }
     }
 
     /// A view of the state after the last commit. Later commits do not change it. Never waits for
     /// the writer.
-    pub(crate) fn view(&self) -> View {
-        View { snapshot: self.database.snapshot(), access: self.clone() }
+    pub(crate) fn view(&self) -> VaultSnapshot {
+        VaultSnapshot { snapshot: self.database.snapshot(), access: self.clone() }
     }
 }
 
 /// The store as of one commit. Should be short-lived: the engine keeps old versions of rows for it.
-pub(crate) struct View {
+pub(crate) struct VaultSnapshot {
     snapshot: Snapshot,
-    access: Access,
+    access: VaultReader,
 }
 
-impl View {
+impl VaultSnapshot {
     pub(crate) fn keys(&self) -> &Arc<StoreKeys> {
         &self.access.keys
     }
@@ -98,7 +98,7 @@ impl View {
     pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Error> {
         let key = rows::intern_key(id);
         let row = self.snapshot.get(&self.access.database.keys, &key)?;
-        let row = row.ok_or_else(|| LookupError::not_found(Kind::Intern, id))?;
+        let row = row.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id))?;
         let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let intern = intern.filter(|intern| intern.id == id);
         intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
@@ -139,8 +139,8 @@ impl View {
     }
 
     /// The rows of a vault's secrets, in the order of their names.
-    pub(crate) fn rows(&self, vault: VaultId) -> impl Iterator<Item = Row> + use<> {
-        self.snapshot.range(&self.access.database.meta, secrets_range(vault)).map(Row)
+    pub(crate) fn rows(&self, vault: VaultId) -> impl Iterator<Item = VaultRow> + use<> {
+        self.snapshot.range(&self.access.database.meta, secrets_range(vault)).map(VaultRow)
     }
 
     /// Row keys of all secrets of a vault, in `meta` and in `values`.
@@ -176,9 +176,9 @@ impl View {
     }
 
     /// The head of a vault; `None` for a vault that never had a secret.
-    pub(crate) fn head(&self, vault: VaultId) -> Result<Option<Head>, Error> {
+    pub(crate) fn head(&self, vault: VaultId) -> Result<Option<VaultHead>, Error> {
         let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
-        let head = row.map(|row| Head::decode(&self.access.keys, vault, &row));
+        let head = row.map(|row| VaultHead::decode(&self.access.keys, vault, &row));
         head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
     }
 
@@ -263,16 +263,16 @@ impl View {
 }
 
 /// A row of a range, not read yet.
-pub(crate) struct Row(Guard);
+pub(crate) struct VaultRow(Guard);
 
-impl Row {
+impl VaultRow {
     /// Its row key and its bytes.
     pub(crate) fn pair(self) -> Result<(Slice, Slice), Error> {
         Ok(self.0.into_inner()?)
     }
 
     /// The secret's name from its row key, and its bytes, which are still to be decoded.
-    pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
+    pub(crate) fn named(self, view: &VaultSnapshot, vault: VaultId) -> Result<(SecretName, Slice), Error> {
         let (key, row) = self.pair()?;
         let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
         Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))

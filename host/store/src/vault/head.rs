@@ -16,7 +16,7 @@ const ROW_VERSION: u8 = 2;
 
 /// Number, bytes and set hash of a vault's secrets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Head {
+pub(crate) struct VaultHead {
     /// Number of changes of the vault so far.
     pub(crate) version: u64,
     pub(crate) row_count: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Head {
     pub(crate) bytes: Option<u64>,
 }
 
-impl Head {
+impl VaultHead {
     /// Counts one change of the vault.
     pub(crate) fn advance(&mut self) {
         self.version = self.version.saturating_add(1);
@@ -52,7 +52,7 @@ impl Head {
     }
 
     /// Whether the counted rows are exactly those of this head.
-    pub(crate) fn matches(&self, counted: &Head) -> bool {
+    pub(crate) fn matches(&self, counted: &VaultHead) -> bool {
         (self.row_count, self.set) == (counted.row_count, counted.set)
     }
 
@@ -67,7 +67,7 @@ impl Head {
         rows::with_mac(keys, META, &head_key(vault), body)
     }
 
-    pub(crate) fn decode(keys: &StoreKeys, vault: VaultId, row: &[u8]) -> Option<Head> {
+    pub(crate) fn decode(keys: &StoreKeys, vault: VaultId, row: &[u8]) -> Option<VaultHead> {
         let body = rows::checked(keys, META, &head_key(vault), row)?;
         let (row_version, body) = body.split_first()?;
         let (version, body) = body.split_first_chunk()?;
@@ -80,7 +80,7 @@ impl Head {
             }
             _ => return None,
         };
-        Some(Head {
+        Some(VaultHead {
             version: u64::from_be_bytes(*version),
             row_count: u64::from_be_bytes(*row_count),
             set: SetHash::from_bytes(set.try_into().ok()?),
@@ -97,14 +97,14 @@ mod tests {
     #[test]
     fn a_head_of_an_earlier_version_is_decoded_without_a_byte_count() {
         let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
-        let mut head = Head { version: 7, row_count: 3, ..Head::default() };
+        let mut head = VaultHead { version: 7, row_count: 3, ..VaultHead::default() };
         head.set.add(&[9; 32]);
         let old = head.encode(&keys, VaultId::Operator);
         head.bytes = Some(12);
         let new = head.encode(&keys, VaultId::Operator);
         assert_eq!(new.len(), old.len() + 8);
-        let decoded = |row: &[u8]| Head::decode(&keys, VaultId::Operator, row).unwrap();
+        let decoded = |row: &[u8]| VaultHead::decode(&keys, VaultId::Operator, row).unwrap();
         assert_eq!(decoded(&new), head);
-        assert_eq!(decoded(&old), Head { bytes: None, ..head });
+        assert_eq!(decoded(&old), VaultHead { bytes: None, ..head });
     }
 }

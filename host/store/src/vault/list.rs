@@ -7,19 +7,19 @@ use std::iter::{Peekable, from_fn};
 
 use fjall::Slice;
 
-use super::access::View;
-use super::{EffectiveScope, EffectiveSecret, Page, SecretMetadata, SecretName, VaultId};
+use super::access::VaultSnapshot;
+use super::{EffectiveScope, EffectiveSecret, SecretMetadata, SecretName, SecretPage, VaultId};
 use crate::error::Error;
 use crate::ids::InternId;
 
 /// Lists secrets of a vault by name. A vault whose intern does not exist is an error, not an empty
 /// list.
 pub(crate) fn secrets(
-    view: &View,
+    view: &VaultSnapshot,
     vault: VaultId,
     offset: usize,
     limit: usize,
-) -> Result<Page<SecretMetadata>, Error> {
+) -> Result<SecretPage<SecretMetadata>, Error> {
     if let VaultId::Intern(intern) = vault {
         view.intern(intern)?;
     }
@@ -29,17 +29,17 @@ pub(crate) fn secrets(
         Ok(view.decode(vault, name, &row)?.metadata)
     });
     let entries = page.collect::<Result<_, Error>>()?;
-    Ok(Page { entries, has_more: rows.next().is_some() })
+    Ok(SecretPage { entries, has_more: rows.next().is_some() })
 }
 
 /// Lists the secrets an intern can use: its own, and those of its workspace that have none of these
 /// names.
 pub(crate) fn effective(
-    view: &View,
+    view: &VaultSnapshot,
     intern: InternId,
     offset: usize,
     limit: usize,
-) -> Result<Page<EffectiveSecret>, Error> {
+) -> Result<SecretPage<EffectiveSecret>, Error> {
     let (own, workspace) = (VaultId::Intern(intern), VaultId::Workspace(view.intern(intern)?.workspace));
     let mut of_intern = named(view, own).peekable();
     let mut of_workspace = named(view, workspace).peekable();
@@ -50,21 +50,21 @@ pub(crate) fn effective(
         Ok(EffectiveSecret { scope, metadata: view.decode(vault, name, &row)?.metadata })
     });
     let entries = page.collect::<Result<_, Error>>()?;
-    Ok(Page { entries, has_more: winners.next().is_some() })
+    Ok(SecretPage { entries, has_more: winners.next().is_some() })
 }
 
-type Named = Result<(SecretName, Slice), Error>;
+type NamedRow = Result<(SecretName, Slice), Error>;
 
-fn named(view: &View, vault: VaultId) -> impl Iterator<Item = Named> {
+fn named(view: &VaultSnapshot, vault: VaultId) -> impl Iterator<Item = NamedRow> {
     view.rows(vault).map(move |row| row.named(view, vault))
 }
 
 /// The lesser of the two next names. If they are equal, the intern's secret is returned and the
 /// workspace's is skipped.
 fn next_winner(
-    of_intern: &mut Peekable<impl Iterator<Item = Named>>,
-    of_workspace: &mut Peekable<impl Iterator<Item = Named>>,
-) -> Option<(EffectiveScope, Named)> {
+    of_intern: &mut Peekable<impl Iterator<Item = NamedRow>>,
+    of_workspace: &mut Peekable<impl Iterator<Item = NamedRow>>,
+) -> Option<(EffectiveScope, NamedRow)> {
     let order = match (of_intern.peek(), of_workspace.peek()) {
         (None, None) => return None,
         (Some(Ok((own, _))), Some(Ok((other, _)))) => own.cmp(other),

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::access::View;
+use super::access::VaultSnapshot;
 use super::{FingerprintPrefix, HostName, SecretName, Stored, VaultId};
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::error::Error;
@@ -120,14 +120,14 @@ pub(crate) struct Request<'a> {
 
 impl Request<'_> {
     /// Decides and decrypts. Returns the audit entry together with the outcome.
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Error> {
+    pub(crate) fn decide(&self, view: &VaultSnapshot) -> Result<Decision, Error> {
         let (vault, winner) = winner(view, self.scope, self.name)?;
         self.settle(view, vault, winner)
     }
 
     /// Like [`Request::decide`], but `None` when there is no secret, or the one that counts is not
     /// bound to the host.
-    pub(crate) fn decide_if_bound(&self, view: &View) -> Result<Option<Decision>, Error> {
+    pub(crate) fn decide_if_bound(&self, view: &VaultSnapshot) -> Result<Option<Decision>, Error> {
         let (vault, winner) = winner(view, self.scope, self.name)?;
         match is_bound_to(&winner, self.host) {
             Ok(false) => Ok(None),
@@ -136,7 +136,7 @@ impl Request<'_> {
         }
     }
 
-    fn settle(&self, view: &View, vault: VaultId, winner: Winner) -> Result<Decision, Error> {
+    fn settle(&self, view: &VaultSnapshot, vault: VaultId, winner: Winner) -> Result<Decision, Error> {
         let released = match winner {
             Ok(winner) => self.open(view, vault, &winner)?,
             Err(refusal) => Err(refusal),
@@ -150,7 +150,7 @@ impl Request<'_> {
 
     fn open(
         &self,
-        view: &View,
+        view: &VaultSnapshot,
         vault: VaultId,
         winner: &Stored,
     ) -> Result<Result<Release, ReleaseRefusal>, Error> {
@@ -192,7 +192,7 @@ impl Request<'_> {
 }
 
 /// The secret that counts for a name, whether or not it is bound to the host.
-fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Error> {
+fn winner(view: &VaultSnapshot, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Error> {
     let vault = match scope {
         ReleaseScope::Operator => VaultId::Operator,
         ReleaseScope::Workspace(id) => VaultId::Workspace(id),
@@ -214,7 +214,7 @@ fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultI
 
 /// Whether the secret that counts is bound to the host.
 pub(crate) fn is_bound(
-    view: &View,
+    view: &VaultSnapshot,
     scope: ReleaseScope,
     name: &SecretName,
     host: &HostName,
@@ -230,7 +230,7 @@ fn is_bound_to(winner: &Winner, host: &HostName) -> Result<bool, Error> {
     }
 }
 
-fn found(view: &View, vault: VaultId, name: &SecretName) -> Result<Winner, Error> {
+fn found(view: &VaultSnapshot, vault: VaultId, name: &SecretName) -> Result<Winner, Error> {
     match view.secret(vault, name) {
         Ok(Some(stored)) => Ok(Ok(stored)),
         Ok(None) => Ok(Err(ReleaseRefusal::Unknown)),

@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{InternId, StoreId, WorkspaceId};
-    use crate::vault::Head;
+    use crate::vault::VaultHead;
 
     fn keys() -> StoreKeys {
         StoreKeys::random(StoreId::random().unwrap()).unwrap()
@@ -317,7 +317,7 @@ mod tests {
         fn foreign_bytes_are_refused_as_row_and_as_key(bytes: Vec<u8>) {
             let keys = keys();
             prop_assert_eq!(Stored::decode(&keys, vault(), name("a"), &bytes), None);
-            prop_assert_eq!(Head::decode(&keys, vault(), &bytes), None);
+            prop_assert_eq!(VaultHead::decode(&keys, vault(), &bytes), None);
             // Whatever is read as a key is written the same way again.
             if let Some((vault, name)) = name_in(&bytes) {
                 prop_assert_eq!(secret_key(vault, &name), bytes);

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use super::access::View;
+use super::access::VaultSnapshot;
 use super::stored::name_in;
-use super::{Head, SecretName, Stored, VaultFinding, VaultId, VaultKeys, VaultPart};
+use super::{SecretName, Stored, VaultFinding, VaultHead, VaultId, VaultKeys, VaultPart};
 use crate::error::Error;
 use crate::operation::{Progress, VaultError, tell};
 
@@ -48,7 +48,7 @@ impl VaultReport {
 }
 
 /// Checks all vaults, including the encryption of every value.
-pub(crate) fn verify(view: &View, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
+pub(crate) fn verify(view: &VaultSnapshot, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
     let mut report = VaultReport::default();
     for vault in vaults(view, &mut report)? {
         report.vaults += 1;
@@ -59,7 +59,7 @@ pub(crate) fn verify(view: &View, progress: &mut Progress<'_>) -> Result<VaultRe
 }
 
 /// Every vault that has any row.
-fn vaults(view: &View, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Error> {
+fn vaults(view: &VaultSnapshot, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Error> {
     let mut vaults = BTreeSet::new();
     view.each_vault_row(|vault| match vault {
         Some(vault) => drop(vaults.insert(vault)),
@@ -69,7 +69,7 @@ fn vaults(view: &View, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Er
 }
 
 fn verify_vault(
-    view: &View,
+    view: &VaultSnapshot,
     vault: VaultId,
     report: &mut VaultReport,
     progress: &mut Progress<'_>,
@@ -93,13 +93,13 @@ fn verify_vault(
 /// Reads the rows of a vault in both keyspaces side by side. Returns the head that the valid rows
 /// amount to.
 fn verify_rows(
-    view: &View,
+    view: &VaultSnapshot,
     vault: VaultId,
     keys: Option<&VaultKeys>,
     report: &mut VaultReport,
     progress: &mut Progress<'_>,
-) -> Result<Head, VaultError> {
-    let mut counted = Head::default();
+) -> Result<VaultHead, VaultError> {
+    let mut counted = VaultHead::default();
     let mut values = view.values(vault).peekable();
     for (number, row) in (1_u64..).zip(view.rows(vault)) {
         if number % STEP == 0 {

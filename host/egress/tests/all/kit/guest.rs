@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use cofferdam_egress::{
-    Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Injection, Reason, Slot, Target,
+    Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Injection, Reason, SecretPlacement,
+    Target,
 };
 use http::{Request, Response};
 use http_body_util::Full;
@@ -41,10 +42,10 @@ impl Scene {
 
     /// The secret in `authorization: Bearer`.
     pub(crate) fn bearer(&self) -> Injection {
-        self.with(Slot::header("authorization", "Bearer ", "").unwrap(), VALUE)
+        self.with(SecretPlacement::header("authorization", "Bearer ", "").unwrap(), VALUE)
     }
 
-    pub(crate) fn with(&self, slot: Slot, value: &str) -> Injection {
+    pub(crate) fn with(&self, slot: SecretPlacement, value: &str) -> Injection {
         self.vault.injection(slot, NAME, value, "api.test")
     }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cofferdam_egress::{Credential, Egress, EgressConfig, Limits, Origin, Outgoing};
+use cofferdam_egress::{Credential, Egress, EgressConfig, ExchangeLimits, Origin, Outgoing};
 use cofferdam_store::Secret;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming, service::service_fn};
@@ -193,7 +193,8 @@ pub(crate) fn credential() -> Credential {
     Credential::new("authorization", "Bearer {}", Secret::new(b"sk-very-secret".to_vec())).unwrap()
 }
 
-pub(crate) const LIMITS: Limits = Limits { head: PATIENCE, idle: PATIENCE, body_bytes_max: 1024 * 1024 };
+pub(crate) const LIMITS: ExchangeLimits =
+    ExchangeLimits { head: PATIENCE, idle: PATIENCE, body_bytes_max: 1024 * 1024 };
 
 /// A small request.
 pub(crate) fn request(origin: &Origin) -> Outgoing<'_> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_egress::{Injection, Slot};
+use cofferdam_egress::{Injection, SecretPlacement};
 use cofferdam_store::{
     Actor, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release, ReleaseScope,
     RootKeySource, SecretValue, Store, VaultId,
@@ -48,7 +48,7 @@ impl Vault {
     }
 
     /// Stores and releases a value, with its place in a request.
-    pub(crate) fn injection(&self, slot: Slot, name: &str, value: &str, host: &str) -> Injection {
+    pub(crate) fn injection(&self, slot: SecretPlacement, name: &str, value: &str, host: &str) -> Injection {
         Injection { slot, secret: self.release(name, value, host) }
     }
 }

@@ -1,6 +1,6 @@
 use super::super::tests::{identity, parse_stream};
 use super::super::{Assembler, CallItem, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, ToolOutcome};
-use crate::assembler::question_progress::{Note, Progress};
+use crate::assembler::question_progress::{Note, QuestionProgress};
 use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn assembler(events: Option<&str>) -> Assembler {
 }
 
 fn tell(assembler: &mut Assembler, in_panel: bool, model: &str, note: Note) {
-    assembler.tell(0, &Progress { in_panel, model: model.to_owned(), note }).unwrap();
+    assembler.tell(0, &QuestionProgress { in_panel, model: model.to_owned(), note }).unwrap();
 }
 
 fn answered(text: &str, reasoning: &str) -> Note {
@@ -102,7 +102,7 @@ fn tools_without_question_events_write_none() {
 fn answers_of_a_panel_count_as_output() {
     let mut talk = assembler(Some("talk_call"));
     let note = answered(&"x".repeat(OUTPUT_BYTES_MAX / 2 + 1), "");
-    let progress = Progress { in_panel: true, model: "a/b".to_owned(), note };
+    let progress = QuestionProgress { in_panel: true, model: "a/b".to_owned(), note };
     assert_eq!(talk.tell(0, &progress), Ok(()));
     assert_eq!(talk.tell(0, &progress), Err(Malformed::TooLarge));
 }

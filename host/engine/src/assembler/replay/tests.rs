@@ -16,7 +16,7 @@ fn made(events: Vec<Event>) -> (Assembler, Vec<u8>) {
 }
 
 fn told(made: &Assembler, response: &[u8]) -> Vec<Value> {
-    let mut replay = Replay::new(made, response).unwrap();
+    let mut replay = ResponseReplay::new(made, response).unwrap();
     let mut stream = Vec::new();
     while let Some(events) = replay.next_events() {
         stream.extend(events);

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::vec;
 
 /// The indexes that are left of a round.
-pub(super) struct Places {
+pub(super) struct RemainingCandidates {
     left: vec::IntoIter<usize>,
     put_off: VecDeque<usize>,
 }
 
-impl Places {
+impl RemainingCandidates {
     /// All indexes of a round, in the router's order.
     pub(super) fn new(places: Vec<usize>) -> Self {
         Self { left: places.into_iter(), put_off: VecDeque::new() }
@@ -53,7 +53,7 @@ mod tests {
     /// The order in which four endpoints are tried when the probes of those in `taken` are used up
     /// and those in `ill` are not healthy.
     fn tried(allowed: &[usize], ill: &[usize], taken: &[usize]) -> Vec<(usize, bool)> {
-        let mut places = Places::new(vec![0, 1, 2, 3]);
+        let mut places = RemainingCandidates::new(vec![0, 1, 2, 3]);
         let (allow, is_well) = (|place| allowed.contains(&place), |place| !ill.contains(&place));
         let begin = |place| (!taken.contains(&place)).then_some(());
         let next = || places.next(allow, is_well, begin).map(|(place, begun)| (place, begun.is_some()));

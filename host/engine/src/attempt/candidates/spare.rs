@@ -2,7 +2,7 @@
 //! none gives content, the first of these answers is used. All of them are charged, because
 //! providers charge for them.
 
-use super::{Answered, Notes, Won};
+use super::{Answered, AttemptNotes, Won};
 use crate::catalog::Endpoint;
 use crate::money::ledger::Charged;
 
@@ -15,7 +15,11 @@ pub(super) struct Spare<T> {
 
 impl<T: Answered> Spare<T> {
     /// Keeps the first such answer. For a further one returns what is charged for it.
-    pub(super) fn keep(spare: &mut Option<Self>, won: Won<T>, notes: &mut Notes<'_>) -> Option<Charged> {
+    pub(super) fn keep(
+        spare: &mut Option<Self>,
+        won: Won<T>,
+        notes: &mut AttemptNotes<'_>,
+    ) -> Option<Charged> {
         let is_byok = won.answer.used().is_some_and(|used| used.is_byok);
         if spare.is_some() {
             return notes.entry.passed_over(won.answer.events(), is_byok);
@@ -31,7 +35,7 @@ impl<T: Answered> Spare<T> {
     }
 
     /// Uses it as the answer of the request.
-    pub(super) fn take(self, endpoint: &Endpoint, notes: &mut Notes<'_>) -> Won<T> {
+    pub(super) fn take(self, endpoint: &Endpoint, notes: &mut AttemptNotes<'_>) -> Won<T> {
         let Self { won, attempt } = self;
         notes.entry.take_up(endpoint);
         notes.trail.answered_after_all(attempt, won.place, won.answer.used());
@@ -39,7 +43,7 @@ impl<T: Answered> Spare<T> {
     }
 
     /// Another endpoint gave content: the answer that was kept is not used, but charged.
-    pub(super) fn pass_over(spare: &mut Option<Self>, notes: &mut Notes<'_>) {
+    pub(super) fn pass_over(spare: &mut Option<Self>, notes: &mut AttemptNotes<'_>) {
         if let Some(Self { attempt, .. }) = spare.take() {
             let charged = notes.entry.charge_aside();
             notes.trail.charged_at(attempt, charged);

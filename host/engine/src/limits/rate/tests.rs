@@ -3,21 +3,21 @@ use std::time::Duration;
 use cofferdam_store::Clock;
 use proptest::prelude::*;
 
-use super::{Limit, Quota, Standing};
+use super::{Quota, RateLimit, Standing};
 
-fn limit(clock: &Clock) -> Limit<u32> {
-    Limit::new(clock.clone())
+fn limit(clock: &Clock) -> RateLimit<u32> {
+    RateLimit::new(clock.clone())
 }
 
 fn quota(per_minute: u64) -> Quota {
     Quota::of_minute(per_minute).unwrap()
 }
 
-fn taken(limit: &Limit<u32>, who: u32, quota: Quota) -> usize {
+fn taken(limit: &RateLimit<u32>, who: u32, quota: Quota) -> usize {
     (0..10_000).take_while(|_| limit.take(who, quota).is_ok()).count()
 }
 
-fn wait_s(limit: &Limit<u32>, quota: Quota) -> u64 {
+fn wait_s(limit: &RateLimit<u32>, quota: Quota) -> u64 {
     limit.check(1, quota).unwrap_err().wait_s
 }
 
@@ -143,7 +143,7 @@ fn a_changed_quota_applies_at_once_and_keeps_past_use() {
 #[test]
 fn memory_is_bounded_and_the_heaviest_users_are_remembered() {
     let clock = Clock::manual();
-    let limit = Limit { remembered_max: 100, ..limit(&clock) };
+    let limit = RateLimit { remembered_max: 100, ..limit(&clock) };
     let quota = quota(60);
     assert_eq!(taken(&limit, 0, quota), 60);
     for who in 1..1_000 {

@@ -16,7 +16,7 @@ const PROBE_EVERY_MS: u64 = 1_000;
 
 /// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum BreakerPhase {
     /// All requests are admitted.
     Closed,
     /// One request a second is admitted, to find out whether the endpoint works again.
@@ -27,7 +27,7 @@ pub enum Phase {
 
 /// By which right an attempt is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum BreakerPermit {
     /// The breaker is closed.
     Free,
     /// The one probe of a second, of a half-open breaker.
@@ -42,7 +42,7 @@ pub(crate) enum Turn {
 /// A circuit breaker. All times are milliseconds of a monotonic clock.
 #[derive(Clone, Debug)]
 pub(super) struct Breaker {
-    state: State,
+    state: BreakerState,
     in_a_row: u32,
     /// How often it opened, in close succession.
     openings: u32,
@@ -51,7 +51,7 @@ pub(super) struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BreakerState {
     Closed,
     /// Open from `since_ms` to `until_ms`, half-open after that.
     Open {
@@ -65,43 +65,43 @@ enum State {
 impl Breaker {
     /// A closed breaker. Its jitter is derived from `seed`.
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: State::Closed, in_a_row: 0, openings: 0, closed_at_ms: 0, random: seed }
+        Self { state: BreakerState::Closed, in_a_row: 0, openings: 0, closed_at_ms: 0, random: seed }
     }
 
-    pub(super) fn phase(&self, now_ms: u64) -> Phase {
+    pub(super) fn phase(&self, now_ms: u64) -> BreakerPhase {
         match self.state {
-            State::Closed => Phase::Closed,
-            State::Open { until_ms, .. } if now_ms < until_ms => Phase::Open,
-            State::Open { .. } => Phase::HalfOpen,
+            BreakerState::Closed => BreakerPhase::Closed,
+            BreakerState::Open { until_ms, .. } if now_ms < until_ms => BreakerPhase::Open,
+            BreakerState::Open { .. } => BreakerPhase::HalfOpen,
         }
     }
 
     /// Whether a request may be sent to the endpoint as a regular attempt now.
     pub(super) fn admits(&self, now_ms: u64) -> bool {
         match self.state {
-            State::Closed => true,
-            State::Open { next_probe_ms, .. } => now_ms >= next_probe_ms,
+            BreakerState::Closed => true,
+            BreakerState::Open { next_probe_ms, .. } => now_ms >= next_probe_ms,
         }
     }
 
     /// Takes the right to an attempt. If half-open, this uses the probe of the second. `None` where
     /// it is used already, or where the breaker is open.
-    pub(super) fn take_turn(&mut self, now_ms: u64) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self, now_ms: u64) -> Option<BreakerPermit> {
         match &mut self.state {
-            State::Closed => Some(Turn::Free),
-            State::Open { next_probe_ms, .. } if now_ms >= *next_probe_ms => {
+            BreakerState::Closed => Some(BreakerPermit::Free),
+            BreakerState::Open { next_probe_ms, .. } if now_ms >= *next_probe_ms => {
                 let (before_ms, after_ms) = (*next_probe_ms, now_ms.saturating_add(PROBE_EVERY_MS));
                 *next_probe_ms = after_ms;
-                Some(Turn::Probe { before_ms, after_ms })
+                Some(BreakerPermit::Probe { before_ms, after_ms })
             }
-            State::Open { .. } => None,
+            BreakerState::Open { .. } => None,
         }
     }
 
     /// Returns a probe whose attempt ended without a result for the endpoint, unless a later probe
     /// was taken since.
-    pub(super) fn give_back(&mut self, turn: Turn) {
-        if let (Turn::Probe { before_ms, after_ms }, State::Open { next_probe_ms, .. }) =
+    pub(super) fn give_back(&mut self, turn: BreakerPermit) {
+        if let (BreakerPermit::Probe { before_ms, after_ms }, BreakerState::Open { next_probe_ms, .. }) =
             (turn, &mut self.state)
             && *next_probe_ms == after_ms
         {
@@ -117,8 +117,8 @@ impl Breaker {
     pub(super) fn succeeded(&mut self, began_ms: u64, now_ms: u64) -> bool {
         self.in_a_row = 0;
         match self.state {
-            State::Open { since_ms, .. } if began_ms >= since_ms => {
-                self.state = State::Closed;
+            BreakerState::Open { since_ms, .. } if began_ms >= since_ms => {
+                self.state = BreakerState::Closed;
                 self.closed_at_ms = now_ms;
                 true
             }
@@ -131,10 +131,10 @@ impl Breaker {
     pub(super) fn failed(&mut self, began_ms: u64, now_ms: u64, is_often: bool) -> bool {
         self.in_a_row = self.in_a_row.saturating_add(1);
         let opens = match self.state {
-            State::Closed => self.in_a_row >= IN_A_ROW || is_often,
+            BreakerState::Closed => self.in_a_row >= IN_A_ROW || is_often,
             // A failed probe opens it again. An attempt that began before `until_ms` was not a
             // probe.
-            State::Open { until_ms, .. } => began_ms >= until_ms,
+            BreakerState::Open { until_ms, .. } => began_ms >= until_ms,
         };
         if opens {
             self.open(now_ms);
@@ -143,8 +143,8 @@ impl Breaker {
     }
 
     fn open(&mut self, now_ms: u64) {
-        let forgiven =
-            matches!(self.state, State::Closed) && now_ms.saturating_sub(self.closed_at_ms) >= FORGIVEN_MS;
+        let forgiven = matches!(self.state, BreakerState::Closed)
+            && now_ms.saturating_sub(self.closed_at_ms) >= FORGIVEN_MS;
         self.openings = if forgiven { 1 } else { self.openings.saturating_add(1) };
         let doublings = (self.openings - 1).min(16);
         let cool_down_ms = COOL_DOWN_MS.saturating_mul(1 << doublings).min(COOL_DOWN_MAX_MS);
@@ -152,7 +152,7 @@ impl Breaker {
         // together.
         let until_ms = now_ms.saturating_add(cool_down_ms - self.draw(cool_down_ms / 5));
         self.in_a_row = 0;
-        self.state = State::Open { since_ms: now_ms, until_ms, next_probe_ms: until_ms };
+        self.state = BreakerState::Open { since_ms: now_ms, until_ms, next_probe_ms: until_ms };
     }
 
     /// A pseudo-random number below `bound`, or 0 if `bound` is 0 (splitmix64).
@@ -175,7 +175,7 @@ mod tests {
         for _ in 0..IN_A_ROW {
             breaker.failed(at_ms, at_ms, false);
         }
-        assert_eq!(breaker.phase(at_ms), Phase::Open);
+        assert_eq!(breaker.phase(at_ms), BreakerPhase::Open);
         breaker
     }
 
@@ -206,15 +206,15 @@ mod tests {
         let mut breaker = opened(1_000);
         assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
         assert!(breaker.admits(11_000), "the cool-down is over");
-        assert_eq!(breaker.phase(11_000), Phase::HalfOpen);
+        assert_eq!(breaker.phase(11_000), BreakerPhase::HalfOpen);
         assert!(breaker.take_turn(11_000).is_some());
         assert!(!breaker.admits(11_500) && breaker.take_turn(11_500).is_none(), "one probe a second");
         assert!(breaker.take_turn(12_000).is_some());
         assert!(breaker.succeeded(11_000, 12_100));
-        assert_eq!(breaker.phase(12_100), Phase::Closed);
+        assert_eq!(breaker.phase(12_100), BreakerPhase::Closed);
         assert_eq!(
             (breaker.take_turn(12_100), breaker.take_turn(12_100)),
-            (Some(Turn::Free), Some(Turn::Free))
+            (Some(BreakerPermit::Free), Some(BreakerPermit::Free))
         );
     }
 
@@ -230,7 +230,7 @@ mod tests {
         assert!(!breaker.admits(21_500), "the turn of this second belongs to another attempt");
         breaker.failed(21_001, 21_600, false);
         breaker.give_back(third);
-        assert_eq!(breaker.phase(21_700), Phase::Open);
+        assert_eq!(breaker.phase(21_700), BreakerPhase::Open);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let mut breaker = opened(5_000);
         assert!(!breaker.succeeded(4_999, 20_000), "it began before the failures");
         assert!(!breaker.failed(6_000, 20_000, false), "it was no probe");
-        assert_eq!(breaker.phase(20_000), Phase::HalfOpen);
+        assert_eq!(breaker.phase(20_000), BreakerPhase::HalfOpen);
     }
 
     #[test]
@@ -288,13 +288,13 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Wait(ms) => now_ms += ms,
-                    Step::Route if breaker.phase(now_ms) == Phase::Closed => prop_assert!(breaker.admits(now_ms)),
+                    Step::Route if breaker.phase(now_ms) == BreakerPhase::Closed => prop_assert!(breaker.admits(now_ms)),
                     Step::Route => {
                         let (phase, admits) = (breaker.phase(now_ms), breaker.admits(now_ms));
                         let turn = breaker.take_turn(now_ms);
                         prop_assert_eq!(turn.is_some(), admits);
                         if admits {
-                            prop_assert_eq!(phase, Phase::HalfOpen);
+                            prop_assert_eq!(phase, BreakerPhase::HalfOpen);
                             let apart = admitted_ms.is_none_or(|before| now_ms >= before + PROBE_EVERY_MS);
                             prop_assert!(apart);
                             admitted_ms = Some(now_ms);
@@ -302,12 +302,12 @@ mod tests {
                     }
                     Step::Succeed => {
                         breaker.succeeded(now_ms, now_ms);
-                        prop_assert_eq!(breaker.phase(now_ms), Phase::Closed);
+                        prop_assert_eq!(breaker.phase(now_ms), BreakerPhase::Closed);
                         admitted_ms = None;
                     }
                     Step::Fail => {
                         if breaker.failed(now_ms, now_ms, false) {
-                            prop_assert_eq!(breaker.phase(now_ms), Phase::Open);
+                            prop_assert_eq!(breaker.phase(now_ms), BreakerPhase::Open);
                             admitted_ms = None;
                         }
                     }
@@ -326,8 +326,8 @@ mod tests {
             for opening in 0..openings {
                 prop_assert!(breaker.failed(now_ms, now_ms, true));
                 let full = (COOL_DOWN_MS << opening.min(16)).min(COOL_DOWN_MAX_MS);
-                prop_assert_eq!(breaker.phase(now_ms + full * 4 / 5 - 1), Phase::Open);
-                prop_assert_eq!(breaker.phase(now_ms + full), Phase::HalfOpen);
+                prop_assert_eq!(breaker.phase(now_ms + full * 4 / 5 - 1), BreakerPhase::Open);
+                prop_assert_eq!(breaker.phase(now_ms + full), BreakerPhase::HalfOpen);
                 now_ms += full;
             }
         }

@@ -38,7 +38,7 @@ impl Buckets {
 
 /// Values of the last four to five minutes.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub(super) struct RollingHistogram {
     /// The lower bound of the first bucket.
     lowest: f64,
     slots: [Buckets; SLOTS],
@@ -48,7 +48,7 @@ pub(super) struct Histogram {
     newest: u64,
 }
 
-impl Histogram {
+impl RollingHistogram {
     /// An empty histogram. Values below `lowest`, which is above 0, count like `lowest`.
     pub(super) fn new(lowest: f64) -> Self {
         Self { lowest, slots: [Buckets::EMPTY; SLOTS], sum: Buckets::EMPTY, newest: 0 }
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn percentiles_without_values_are_zero() {
-        assert_eq!(Histogram::new(1.0).percentiles(0), [0.0; 4]);
+        assert_eq!(RollingHistogram::new(1.0).percentiles(0), [0.0; 4]);
     }
 
     #[test]
     fn values_are_forgotten_after_five_minutes() {
-        let mut histogram = Histogram::new(1.0);
+        let mut histogram = RollingHistogram::new(1.0);
         histogram.add(0, 100.0);
         histogram.add(120_000, 800.0);
         let before = histogram.percentiles(299_999);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn extreme_values_give_finite_percentiles() {
-        let mut histogram = Histogram::new(1.0);
+        let mut histogram = RollingHistogram::new(1.0);
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE] {
             histogram.add(0, value);
         }
@@ -136,7 +136,7 @@ mod tests {
             values in proptest::collection::vec(1.0f64..500_000.0, 1..300),
             now_ms in 0u64..1_000_000_000,
         ) {
-            let mut histogram = Histogram::new(1.0);
+            let mut histogram = RollingHistogram::new(1.0);
             for value in &values {
                 histogram.add(now_ms, *value);
             }
@@ -152,7 +152,7 @@ mod tests {
         /// The kept sum equals the sum of the slots, whatever the steps of the clock.
         #[test]
         fn the_kept_sum_equals_the_sum_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
-            let mut histogram = Histogram::new(1.0);
+            let mut histogram = RollingHistogram::new(1.0);
             let mut now_ms = 0;
             for (step, value) in steps {
                 now_ms += step;

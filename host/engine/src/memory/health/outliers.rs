@@ -11,7 +11,7 @@ const LATENCY_ABOVE_MS: f64 = 1_000.0;
 
 /// What is compared of one endpoint of a model. `None` means not measured often enough.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct EndpointSample {
     /// Only endpoints of the same tier are compared: the tiers of a provider differ on purpose.
     pub(super) tier: String,
     /// The share of failed requests, 0 to 1.
@@ -24,7 +24,7 @@ pub(super) struct Peer {
 
 /// The indexes of the endpoints to avoid now. At most half of a model's endpoints are avoided at a
 /// time, including those that were before.
-pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
+pub(super) fn outliers(peers: &[EndpointSample]) -> Vec<usize> {
     let ejected = peers.iter().filter(|peer| peer.is_ejected).count();
     let room = (peers.len() / 2).saturating_sub(ejected);
     let mut worst: Vec<(f64, usize)> = (0..peers.len())
@@ -38,20 +38,20 @@ pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
 }
 
 /// How far an endpoint is off, where 1 is just too far. `None` for one that is avoided already.
-fn excess(peers: &[Peer], place: usize) -> Option<f64> {
+fn excess(peers: &[EndpointSample], place: usize) -> Option<f64> {
     let peer = peers.get(place).filter(|peer| !peer.is_ejected)?;
-    let others = |value: &dyn Fn(&Peer) -> Option<f64>| {
+    let others = |value: &dyn Fn(&EndpointSample) -> Option<f64>| {
         let others = peers.iter().enumerate().filter(|(other, _)| *other != place);
         let alike = others.filter(|(_, other)| !other.is_ejected && other.tier == peer.tier);
         median(alike.filter_map(|(_, other)| value(other)).collect())
     };
-    let share = |peer: &Peer| peer.failed_share;
+    let share = |peer: &EndpointSample| peer.failed_share;
     let mut worst = match (share(peer), others(&share)) {
         (Some(own), Some(others)) => (own - others) / SHARE_ABOVE,
         _ => 0.0,
     };
     for kind in 0..peer.latency_ms.len() {
-        let latency = |peer: &Peer| peer.latency_ms.get(kind).copied().flatten();
+        let latency = |peer: &EndpointSample| peer.latency_ms.get(kind).copied().flatten();
         if let (Some(own), Some(others)) = (latency(peer), others(&latency)) {
             let far = (own / (others * LATENCY_TIMES)).min((own - others) / LATENCY_ABOVE_MS);
             worst = worst.max(far);
@@ -71,12 +71,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn failing(share: f64) -> Peer {
-        Peer { failed_share: Some(share), ..Peer::default() }
+    fn failing(share: f64) -> EndpointSample {
+        EndpointSample { failed_share: Some(share), ..EndpointSample::default() }
     }
 
-    fn slow(latency_ms: f64) -> Peer {
-        Peer { failed_share: Some(0.0), latency_ms: [Some(latency_ms), None], ..Peer::default() }
+    fn slow(latency_ms: f64) -> EndpointSample {
+        EndpointSample {
+            failed_share: Some(0.0),
+            latency_ms: [Some(latency_ms), None],
+            ..EndpointSample::default()
+        }
     }
 
     #[test]
@@ -94,14 +98,14 @@ mod tests {
 
     #[test]
     fn endpoints_of_different_tiers_are_not_compared() {
-        let flex = Peer { tier: "flex".to_owned(), ..slow(20_000.0) };
+        let flex = EndpointSample { tier: "flex".to_owned(), ..slow(20_000.0) };
         assert!(outliers(&[slow(300.0), slow(300.0), flex]).is_empty());
     }
 
     #[test]
     fn a_single_measured_endpoint_is_not_an_outlier() {
         assert!(outliers(&[failing(1.0)]).is_empty());
-        assert!(outliers(&[failing(1.0), Peer::default()]).is_empty());
+        assert!(outliers(&[failing(1.0), EndpointSample::default()]).is_empty());
         assert!(outliers(&[]).is_empty());
     }
 
@@ -115,11 +119,11 @@ mod tests {
         assert_eq!(outliers(&peers), [2]);
     }
 
-    fn peer() -> impl Strategy<Value = Peer> {
+    fn peer() -> impl Strategy<Value = EndpointSample> {
         let share = proptest::option::of(0.0f64..=1.0);
         let latency = || proptest::option::of(1.0f64..1e6);
         (share, latency(), latency(), any::<bool>(), 0u8..2).prop_map(
-            |(failed_share, streamed, whole, is_ejected, tier)| Peer {
+            |(failed_share, streamed, whole, is_ejected, tier)| EndpointSample {
                 tier: tier.to_string(),
                 failed_share,
                 latency_ms: [streamed, whole],

@@ -23,15 +23,15 @@ fn clock() -> Clock {
     Clock::manual()
 }
 
-fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> Watch {
-    let mut watch = Watch::begin_anyway(health, clock, true);
+fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> AttemptProbe {
+    let mut watch = AttemptProbe::begin_anyway(health, clock, true);
     clock.advance(latency);
     watch.answered();
     watch
 }
 
 fn fail(health: &Arc<Health>, clock: &Clock, cause: Cause) {
-    let watch = Watch::begin_anyway(health, clock, true);
+    let watch = AttemptProbe::begin_anyway(health, clock, true);
     watch.failed(&AttemptFailure::plain(cause, ErrorKind::ProviderUnavailable, ""));
 }
 
@@ -153,7 +153,7 @@ fn answers_that_keep_breaking_open_the_breaker_although_they_begin() {
     for _ in 0..OFTEN_REQUESTS {
         answer(&health, &clock, Duration::from_millis(1)).broke();
     }
-    assert_eq!(health.reading(clock.monotonic_ms()).phase, Phase::Open);
+    assert_eq!(health.reading(clock.monotonic_ms()).phase, BreakerPhase::Open);
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn a_half_open_endpoint_admits_one_request_a_second() {
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
     assert!((0..10).all(|_| !told(&health, &clock).ejected), "to be told of it takes no turn");
-    let begin = || Watch::begin(&health, &clock, true);
+    let begin = || AttemptProbe::begin(&health, &clock, true);
     let mut probe = begin().unwrap();
     assert!(begin().is_none() && told(&health, &clock).ejected);
     let reading = health.reading(clock.monotonic_ms());
-    assert_eq!((reading.phase, reading.is_ejected, reading.openings), (Phase::HalfOpen, true, 1));
+    assert_eq!((reading.phase, reading.is_ejected, reading.openings), (BreakerPhase::HalfOpen, true, 1));
     probe.answered();
-    assert_eq!(health.reading(clock.monotonic_ms()).phase, Phase::Closed);
+    assert_eq!(health.reading(clock.monotonic_ms()).phase, BreakerPhase::Closed);
     assert!(begin().is_some() && begin().is_some() && health.is_well());
 }
 
@@ -177,13 +177,13 @@ fn a_probe_without_a_result_can_be_repeated() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
-    drop(Watch::begin(&health, &clock, true).unwrap());
+    drop(AttemptProbe::begin(&health, &clock, true).unwrap());
     assert!(!told(&health, &clock).ejected, "its client had left");
     let failure = |cause| AttemptFailure::plain(cause, ErrorKind::InvalidRequest, "");
-    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
+    AttemptProbe::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
     assert!(!told(&health, &clock).ejected, "the request was at fault");
-    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
-    assert!(told(&health, &clock).ejected && Watch::begin(&health, &clock, true).is_none());
+    AttemptProbe::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
+    assert!(told(&health, &clock).ejected && AttemptProbe::begin(&health, &clock, true).is_none());
 }
 
 #[test]
@@ -191,14 +191,14 @@ fn a_rate_limit_ejects_for_its_time_and_is_not_a_failure() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.failure.retry_after_ms = Some(20_000);
-    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_millis(19_999));
     assert!(told(&health, &clock).ejected);
     clock.advance(Duration::from_millis(1));
     let statistics = told(&health, &clock);
     assert_eq!((statistics.ejected, statistics.failures, statistics.outage), (false, 0, false));
     failed.failure.retry_after_ms = Some(u64::MAX);
-    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_secs(60));
     assert!(!told(&health, &clock).ejected, "no provider closes itself for good");
 }
@@ -208,7 +208,7 @@ fn a_rate_limit_of_the_callers_own_key_does_not_eject() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.is_byok = true;
-    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
     assert!(!told(&health, &clock).ejected);
 }
 

@@ -1,7 +1,7 @@
 //! Measures one attempt, from its beginning to its end, for the health of its endpoint.
 
 use super::Health;
-use super::breaker::Turn;
+use super::breaker::BreakerPermit;
 use crate::failure::AttemptFailure;
 use crate::failure::blame::Blame;
 use cofferdam_runtime::wire::Usage;
@@ -16,17 +16,17 @@ const TIME_MIN_MS: u64 = 50;
 /// The probe of a running attempt. If it is dropped without a result, nothing is recorded: the
 /// client left, or the request was at fault. The probe of a half-open breaker is then available to
 /// another attempt.
-pub(crate) struct Watch {
+pub(crate) struct AttemptProbe {
     health: Arc<Health>,
     clock: Clock,
     streamed: bool,
     began_ms: u64,
     content_ms: Option<u64>,
     /// The breaker's admission of this attempt, until it has a result.
-    turn: Option<Turn>,
+    turn: Option<BreakerPermit>,
 }
 
-impl Watch {
+impl AttemptProbe {
     /// Begins an attempt. `None` where the breaker does not admit it; as a last resort it can be
     /// made with [`Self::begin_anyway`].
     pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Option<Self> {
@@ -40,7 +40,13 @@ impl Watch {
         Self::new(health, clock, streamed, clock.monotonic_ms(), None)
     }
 
-    fn new(health: &Arc<Health>, clock: &Clock, streamed: bool, began_ms: u64, turn: Option<Turn>) -> Self {
+    fn new(
+        health: &Arc<Health>,
+        clock: &Clock,
+        streamed: bool,
+        began_ms: u64,
+        turn: Option<BreakerPermit>,
+    ) -> Self {
         let (health, clock) = (Arc::clone(health), clock.clone());
         Self { health, clock, streamed, began_ms, content_ms: None, turn }
     }
@@ -90,9 +96,9 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for AttemptProbe {
     fn drop(&mut self) {
-        if let Some(turn @ Turn::Probe { .. }) = self.turn.take() {
+        if let Some(turn @ BreakerPermit::Probe { .. }) = self.turn.take() {
             self.health.give_back(turn);
         }
     }

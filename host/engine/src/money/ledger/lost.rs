@@ -2,7 +2,7 @@
 //! answers that were not used.
 
 use super::underway::Underway;
-use super::{Entry, name};
+use super::{LedgerEntry, name};
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
 use cofferdam_runtime::wire::{Event, Usage};
@@ -16,7 +16,7 @@ pub(crate) struct Charged {
     pub(crate) is_estimated: bool,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Records that the endpoint was sent the request and did not answer in time. It has read the
     /// input, which is charged. Returns the charge.
     pub(crate) fn timed_out(&mut self, is_byok: bool) -> Option<Charged> {

@@ -5,7 +5,7 @@
 
 use crate::catalog::{CallPrices, Endpoint};
 use crate::cost::{Amount, Cost, Prices, no_usage, sum};
-use crate::lifecycle::departure::Attendance;
+use crate::lifecycle::departure::ClientPresence;
 use crate::memory::health::Health;
 use cofferdam_runtime::wire::{Event, Usage};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Underway {
     began: Instant,
     health: Arc<Health>,
     /// Says whether the endpoint may have seen the request.
-    attendance: Arc<Attendance>,
+    attendance: Arc<ClientPresence>,
     /// The usage that the provider has reported so far.
     pub(super) reported: Option<Usage>,
 }
@@ -44,7 +44,7 @@ impl Underway {
         endpoint: &Endpoint,
         input_tokens: u64,
         output_max: u64,
-        attendance: &Arc<Attendance>,
+        attendance: &Arc<ClientPresence>,
         hosted: &[String],
     ) -> Self {
         let authentication = endpoint.provider.authentication.as_ref();
@@ -171,7 +171,7 @@ fn text_bytes(event: &Event) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::health::{EndpointKey, Watch};
+    use crate::memory::health::{AttemptProbe, EndpointKey};
     use cofferdam_store::Clock;
     use std::sync::atomic::Ordering;
 
@@ -185,7 +185,7 @@ mod tests {
             tier: "default".to_owned(),
         };
         let (health, clock) = (Arc::new(Health::new(1, key, 0)), Clock::manual());
-        let watch = Watch::begin_anyway(&health, &clock, true);
+        let watch = AttemptProbe::begin_anyway(&health, &clock, true);
         clock.advance(Duration::from_secs(10));
         watch.finished(&Usage { output_tokens: 1_000, ..no_usage() }, Duration::ZERO);
         Underway {
@@ -201,7 +201,7 @@ mod tests {
             began: Instant::now(),
             health,
             attendance: {
-                let attendance = Attendance::default();
+                let attendance = ClientPresence::default();
                 attendance.sent().store(true, Ordering::Relaxed);
                 Arc::new(attendance)
             },

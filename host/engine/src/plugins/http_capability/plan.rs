@@ -5,8 +5,8 @@
 //! headers that the grant allows. If neither applies, a granted secret without an injection is sent
 //! as `authorization: Bearer`, when the caller has bound it to this host.
 
-use super::refusal::Refused;
-use cofferdam_egress::{GuestRequest, Reason, SECRETS_MAX, Slot, SlotError, placeholders};
+use super::refusal::UnsentRequest;
+use cofferdam_egress::{GuestRequest, Reason, SECRETS_MAX, SecretPlacement, SlotError, placeholders};
 use cofferdam_runtime::wire::{Injection, Placement};
 use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
@@ -15,12 +15,12 @@ use cofferdam_store::{HostName, RequestRefusal, SecretName};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) secret: SecretName,
-    pub(crate) slot: Slot,
+    pub(crate) slot: SecretPlacement,
 }
 
 /// The secrets of one request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct InjectionPlan {
     /// Either all of these are sent, or the request is not sent.
     pub(crate) secrets: Vec<Planned>,
     /// Whether neither grant nor guest places a secret, so that one without a configured place may
@@ -38,7 +38,7 @@ pub(crate) fn plan(
     access: HostAccess,
     request: &GuestRequest,
     injections: &[Injection],
-) -> Result<Plan, Refused> {
+) -> Result<InjectionPlan, UnsentRequest> {
     if injections.len() > SECRETS_MAX {
         return Err(Reason::TooManySecrets.into());
     }
@@ -57,26 +57,29 @@ pub(crate) fn plan(
     if let (Some(first), HostAccess::Public) = (secrets.first(), access) {
         let line = grant.line_for_host(host);
         let log = format!("secrets go to hosts granted by name only; to allow it: {line}");
-        return Err(Refused::denied(RequestRefusal::HostNotNamed, Some(first.secret.clone()), log));
+        return Err(UnsentRequest::denied(RequestRefusal::HostNotNamed, Some(first.secret.clone()), log));
     }
     let is_silent = secrets.is_empty() && access == HostAccess::Named;
-    Ok(Plan { secrets, is_silent })
+    Ok(InjectionPlan { secrets, is_silent })
 }
 
 /// Places the one secret that neither grant nor guest has placed.
 ///
 /// # Errors
 /// There is more than one such secret.
-pub(crate) fn unplaced(mut releasable: Vec<SecretName>, host: &HostName) -> Result<Vec<Planned>, Refused> {
+pub(crate) fn unplaced(
+    mut releasable: Vec<SecretName>,
+    host: &HostName,
+) -> Result<Vec<Planned>, UnsentRequest> {
     let Some(secret) = releasable.pop() else { return Ok(Vec::new()) };
     if let Some(other) = releasable.pop() {
         let log = format!(
             "{other} and {secret} are both bound to {host}: say which goes where with `injections` in the \
              configuration of the plugin"
         );
-        return Err(Refused::denied(RequestRefusal::Ambiguous, Some(secret), log));
+        return Err(UnsentRequest::denied(RequestRefusal::Ambiguous, Some(secret), log));
     }
-    Ok(vec![Planned { secret, slot: Slot::header("authorization", "Bearer ", "")? }])
+    Ok(vec![Planned { secret, slot: SecretPlacement::header("authorization", "Bearer ", "")? }])
 }
 
 /// Adds an injection once: the guest may repeat one of the grant.
@@ -89,7 +92,7 @@ fn add(secrets: &mut Vec<Planned>, planned: Planned) {
 /// The secret and the place that a guest's injection names. The place must be `authorization` or a
 /// header that the grant opens to placeholders: any other header could be one that the host shows
 /// to third parties. A secret that has an injection in the grant may be placed only there.
-fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planned, Refused> {
+fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planned, UnsentRequest> {
     let unknown = || unavailable(None, "the guest names a secret that cannot exist".to_owned());
     let secret = granted(grant, injection.secret.parse().map_err(|_| unknown())?)?;
     let slot = match &injection.placement {
@@ -98,7 +101,7 @@ fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planne
             if name.eq_ignore_ascii_case("cookie") {
                 return Err(SlotError::Header.into());
             }
-            let slot = Slot::header(name, before, after)?;
+            let slot = SecretPlacement::header(name, before, after)?;
             let name = name.to_ascii_lowercase();
             let mut placed = grant.injections.iter().filter(|rule| rule.secret == secret).peekable();
             let is_open = match placed.peek() {
@@ -112,39 +115,39 @@ fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planne
                 let log = format!(
                     "the guest may not put {secret} into {name}; to allow it: {line}, or an injection of the secret"
                 );
-                return Err(Refused::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
+                return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
             }
             slot
         }
         Placement::Query(name) => {
             // Query strings end up in logs, so only the grant may place a secret there
             // (egress rule R3).
-            Slot::query(name)?;
+            SecretPlacement::query(name)?;
             let log = format!(
                 "a guest may not put {secret} into the query itself; to allow it: injections = \
                  [{{ secret = \"{secret}\", host = \"...\", query = {name:?} }}]"
             );
-            return Err(Refused::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
+            return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
         }
         Placement::HeaderPlaceholder((header, text)) => placeholder(grant, header, text)?,
     };
     Ok(Planned { secret, slot })
 }
 
-fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<Slot, Refused> {
+fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<SecretPlacement, UnsentRequest> {
     let header = header.to_ascii_lowercase();
-    let slot = Slot::header_placeholder(&header, text)?;
+    let slot = SecretPlacement::header_placeholder(&header, text)?;
     if !grant.placeholder_headers.contains(&header) {
         let line = grant.line_for_header(&header);
         let log = format!("the guest may not write placeholders into {header}; to allow it: {line}");
-        return Err(Refused::denied(RequestRefusal::PlaceNotGranted, None, log));
+        return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, None, log));
     }
     Ok(slot)
 }
 
 /// Checks that the secret is granted. The guest gets the same error for a secret that is not
 /// granted and for one that does not exist (egress rule R2).
-fn granted(grant: &Grant, secret: SecretName) -> Result<SecretName, Refused> {
+fn granted(grant: &Grant, secret: SecretName) -> Result<SecretName, UnsentRequest> {
     if grant.secrets.contains(&secret) {
         return Ok(secret);
     }
@@ -152,6 +155,6 @@ fn granted(grant: &Grant, secret: SecretName) -> Result<SecretName, Refused> {
     Err(unavailable(Some(secret), log))
 }
 
-fn unavailable(secret: Option<SecretName>, log: String) -> Refused {
-    Refused::unavailable(RequestRefusal::SecretNotGranted, secret, log)
+fn unavailable(secret: Option<SecretName>, log: String) -> UnsentRequest {
+    UnsentRequest::unavailable(RequestRefusal::SecretNotGranted, secret, log)
 }

@@ -9,7 +9,7 @@ use cofferdam_store::{ReleaseError, RequestRefusal, SecretName};
 
 /// A request that is not sent.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct UnsentRequest {
     /// For the guest.
     pub(crate) error: HttpError,
     /// For the audit log, with the secret it is about. `None` when the store has written a record
@@ -19,7 +19,7 @@ pub(crate) struct Refused {
     pub(crate) log: String,
 }
 
-impl Refused {
+impl UnsentRequest {
     /// A request that is malformed under any grant.
     pub(crate) fn invalid(why: impl ToString) -> Self {
         Self { error: HttpError::Invalid, audit: None, log: why.to_string() }
@@ -42,7 +42,7 @@ impl Refused {
     }
 }
 
-impl Refused {
+impl UnsentRequest {
     /// Adds the names of the secrets that were sent to the log text, where one of them is at fault
     /// and the reason does not say which.
     pub(crate) fn about<'s>(mut self, secrets: impl Iterator<Item = &'s SecretName>) -> Self {
@@ -54,7 +54,7 @@ impl Refused {
     }
 }
 
-impl From<TargetError> for Refused {
+impl From<TargetError> for UnsentRequest {
     fn from(error: TargetError) -> Self {
         match error {
             TargetError::Downgrade => Self::denied(RequestRefusal::Rule, None, error.to_string()),
@@ -63,13 +63,13 @@ impl From<TargetError> for Refused {
     }
 }
 
-impl From<SlotError> for Refused {
+impl From<SlotError> for UnsentRequest {
     fn from(error: SlotError) -> Self {
         Self::invalid(error)
     }
 }
 
-impl From<Reason> for Refused {
+impl From<Reason> for UnsentRequest {
     fn from(reason: Reason) -> Self {
         let log = reason.to_string();
         match reason {
@@ -86,7 +86,7 @@ impl From<Reason> for Refused {
     }
 }
 
-impl From<Error> for Refused {
+impl From<Error> for UnsentRequest {
     fn from(error: Error) -> Self {
         let failed = |error: HttpError, log: &Error| Self { error, audit: None, log: log.to_string() };
         match error {

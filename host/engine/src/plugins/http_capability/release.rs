@@ -11,14 +11,14 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The vault as one caller may use it.
-pub(crate) struct Vault {
+pub(crate) struct CallerVault {
     pub(crate) store: Store,
     pub(crate) actor: Actor,
     scope: ReleaseScope,
     workspace: WorkspaceId,
 }
 
-impl Vault {
+impl CallerVault {
     pub(crate) fn of(store: &Store, caller: &Caller) -> Self {
         Self {
             store: store.clone(),

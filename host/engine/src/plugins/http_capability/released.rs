@@ -27,7 +27,7 @@ struct Group {
 }
 
 /// A search for all secrets that were sent for one plugin.
-pub(crate) struct Search {
+pub(crate) struct ReleasedSearch {
     sets: Vec<ScrubSet>,
     has_found: bool,
 }
@@ -53,12 +53,12 @@ impl Released {
     }
 
     /// A search for what was sent for this plugin; `None` if nothing was.
-    pub(crate) fn search(&self, plugin: &str) -> Option<Search> {
+    pub(crate) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
         let sets = self.with(|groups| {
             let groups = groups.get(plugin).into_iter().flatten();
             groups.map(|group| group.values.clone()).collect::<Vec<_>>()
         });
-        (!sets.is_empty()).then_some(Search { sets, has_found: false })
+        (!sets.is_empty()).then_some(ReleasedSearch { sets, has_found: false })
     }
 
     fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<Group>>) -> T) -> T {
@@ -66,7 +66,7 @@ impl Released {
     }
 }
 
-impl Search {
+impl ReleasedSearch {
     /// Whether anything was found so far.
     pub(crate) fn has_found(&self) -> bool {
         self.has_found
@@ -186,9 +186,9 @@ mod tests {
 
     const VALUE: &str = "very-secret-0123456789";
 
-    fn search() -> Search {
+    fn search() -> ReleasedSearch {
         let set = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
-        Search { sets: vec![set], has_found: false }
+        ReleasedSearch { sets: vec![set], has_found: false }
     }
 
     fn escaped(text: &str) -> String {

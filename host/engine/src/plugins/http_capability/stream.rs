@@ -1,7 +1,7 @@
 //! Answers that a guest reads piece by piece. Reflections are noted with the piece in which they
 //! are found.
 
-use super::{Door, Reached, Sent, Visit};
+use super::{HttpCapability, Reached, Sent, Visit};
 use cofferdam_egress::{GuestBody, GuestRequest};
 use cofferdam_runtime::Grant;
 use cofferdam_runtime::services::{HttpBody, HttpExchange, Opening};
@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout_at};
 
 /// The body of an answer that is being read. Its time and length count against the limits of the
 /// request.
-struct Stream {
-    door: Arc<Door>,
+struct StreamedBody {
+    door: Arc<HttpCapability>,
     plugin: String,
     grant: Grant,
     request: GuestRequest,
@@ -28,7 +28,7 @@ struct Stream {
 
 /// An answer whose body is still to be read.
 pub(super) fn exchange(
-    door: Arc<Door>,
+    door: Arc<HttpCapability>,
     plugin: &str,
     grant: &Grant,
     reached: Reached,
@@ -36,11 +36,12 @@ pub(super) fn exchange(
 ) -> HttpExchange {
     let Reached { request, reply, sent } = reached;
     let (plugin, grant) = (plugin.to_owned(), grant.clone());
-    let body = Stream { door, plugin, grant, request, body: reply.body, deadline, sent, is_blocked: false };
+    let body =
+        StreamedBody { door, plugin, grant, request, body: reply.body, deadline, sent, is_blocked: false };
     HttpExchange { status: reply.status.as_u16(), headers: reply.headers, body: Box::new(body) }
 }
 
-impl Stream {
+impl StreamedBody {
     async fn next(&mut self) -> Result<Vec<u8>, HttpError> {
         let piece = timeout_at(self.deadline, self.body.chunk()).await;
         let piece = piece.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
@@ -60,7 +61,7 @@ impl Stream {
     }
 }
 
-impl HttpBody for Stream {
+impl HttpBody for StreamedBody {
     fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>> {
         Box::pin(self.next())
     }

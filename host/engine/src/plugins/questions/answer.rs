@@ -1,6 +1,6 @@
 //! Converts a finished response into the answer that the asking plugin gets.
 
-use super::Bill;
+use super::CostAccount;
 use crate::cost::no_usage;
 use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use serde::Deserialize;
@@ -10,19 +10,19 @@ use serde_json::Value;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Deserialize)]
-struct Body {
+struct ResponseDocument {
     model: String,
     output: Vec<Value>,
 }
 
 /// The plugin's answer, and the model's reasoning, which is shown in the events of the client's
 /// stream.
-pub(super) fn read(body: &[u8], bill: &Bill) -> Result<(Answer, String), Failure> {
+pub(super) fn read(body: &[u8], bill: &CostAccount) -> Result<(Answer, String), Failure> {
     if body.len() > ANSWER_BYTES_MAX {
         return Err(Failure::new(ErrorKind::PayloadTooLarge, "The model's answer is too large."));
     }
     let unreadable = |_| Failure::new(ErrorKind::Server, "Internal Server Error");
-    let Body { model, output } = serde_json::from_slice(body).map_err(unreadable)?;
+    let ResponseDocument { model, output } = serde_json::from_slice(body).map_err(unreadable)?;
     let text = texts(&output, "message", "content", "output_text");
     let reasoning = texts(&output, "reasoning", "content", "reasoning_text")
         + &texts(&output, "reasoning", "summary", "summary_text");
@@ -57,7 +57,7 @@ mod tests {
             {"type": "service:datetime", "content": []},
             {"type": "message", "content": [{"type": "output_text", "text": "two."}]},
         ]});
-        let (answer, reasoning) = read(body.to_string().as_bytes(), &Bill::default()).unwrap();
+        let (answer, reasoning) = read(body.to_string().as_bytes(), &CostAccount::default()).unwrap();
         assert_eq!((answer.model.as_str(), answer.text.as_str()), ("a/b", "One two."));
         assert_eq!(reasoning, "Hm.");
         assert_eq!(serde_json::from_slice::<Value>(&answer.output).unwrap(), body["output"]);
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_response_that_is_too_large_or_malformed_is_a_failure() {
         let large = vec![b' '; ANSWER_BYTES_MAX + 1];
-        assert_eq!(read(&large, &Bill::default()).unwrap_err().kind, ErrorKind::PayloadTooLarge);
-        assert_eq!(read(b"{}", &Bill::default()).unwrap_err().kind, ErrorKind::Server);
+        assert_eq!(read(&large, &CostAccount::default()).unwrap_err().kind, ErrorKind::PayloadTooLarge);
+        assert_eq!(read(b"{}", &CostAccount::default()).unwrap_err().kind, ErrorKind::Server);
     }
 }

@@ -1,6 +1,6 @@
 //! Turns the question of a plugin into a request body such as a client could have sent.
 
-use crate::request::{Bounds, Prompts, ResponsesRequest};
+use crate::request::{Prompts, RequestBounds, ResponsesRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ pub(super) fn read(
     provider: &[u8],
     entry_ids: &[String],
     prompts: &Prompts,
-    bounds: Bounds,
+    bounds: RequestBounds,
 ) -> Result<ResponsesRequest, Failure> {
     let body = completed(written, default, provider);
     ResponsesRequest::parse_with(&body, entry_ids, prompts, bounds)
@@ -59,7 +59,7 @@ mod tests {
             br#"{"zdr":true}"#,
             &[],
             &Prompts::default(),
-            Bounds::default(),
+            RequestBounds::default(),
         )
     }
 

@@ -1,11 +1,11 @@
 //! The capability through which plugins ask models: from the text a plugin wrote to its answer.
 
-use super::{Asking, answer, body};
+use super::{QuestionScope, answer, body};
 use crate::Engine;
-use crate::assembler::question_progress::{Note, Progress, Reporter};
+use crate::assembler::question_progress::{Note, QuestionProgress, Reporter};
 use crate::caller::Caller;
 use crate::refusal::Refusal;
-use crate::request::Bounds;
+use crate::request::RequestBounds;
 use cofferdam_runtime::services::{Ask, Opening, Question};
 use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ const QUESTION_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The capability for the plugins of one request.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct ModelCapability {
     engine: Arc<Engine>,
     caller: Caller,
-    asking: Asking,
+    asking: QuestionScope,
     reporter: Option<Reporter>,
 }
 
-impl Door {
+impl ModelCapability {
     /// Questions on behalf of the request whose scope is `asking`.
-    pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &Asking) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &QuestionScope) -> Self {
         Self { engine: Arc::clone(engine), caller: caller.clone(), asking: asking.clone(), reporter: None }
     }
 
@@ -37,7 +37,7 @@ impl Door {
     }
 
     /// The scope of the questions.
-    pub(crate) fn asking(&self) -> &Asking {
+    pub(crate) fn asking(&self) -> &QuestionScope {
         &self.asking
     }
 
@@ -49,13 +49,13 @@ impl Door {
             &self.asking.provider,
             entry_ids,
             &parts.prompts,
-            Bounds::of_client(parts.items_max),
+            RequestBounds::of_client(parts.items_max),
         )?;
         let model = request.models.first().cloned().unwrap_or_default();
         let in_panel = question.in_panel;
         let tell = async |note: Note| {
             if let Some(reporter) = &self.reporter {
-                reporter.tell(Progress { in_panel, model: model.clone(), note }).await;
+                reporter.tell(QuestionProgress { in_panel, model: model.clone(), note }).await;
             }
         };
         tell(Note::Asked).await;
@@ -91,7 +91,7 @@ impl Door {
     }
 }
 
-impl Ask for Door {
+impl Ask for ModelCapability {
     fn ask(&self, question: Question) -> Opening<'_, Result<Answer, Failure>> {
         Box::pin(self.answer(question))
     }

@@ -13,20 +13,20 @@ const AT_ONCE: usize = 8;
 
 /// Shared by all questions of one client's request.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct QuestionPool {
     left: AtomicU32,
     /// One semaphore for each depth, starting with depth 1. With a single one, questions that wait
     /// for deeper questions could hold every permit: a deadlock.
     turns: [Semaphore; QUESTION_DEPTH_MAX as usize],
 }
 
-impl Default for Pool {
+impl Default for QuestionPool {
     fn default() -> Self {
         Self { left: AtomicU32::new(QUESTIONS_MAX), turns: std::array::from_fn(|_| Semaphore::new(AT_ONCE)) }
     }
 }
 
-impl Pool {
+impl QuestionPool {
     /// Counts a question of this depth, from 1, and waits for a permit.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ mod tests {
 
     #[tokio::test]
     async fn questions_are_counted_over_all_depths() {
-        let pool = Pool::default();
+        let pool = QuestionPool::default();
         for place in 0..QUESTIONS_MAX {
             drop(pool.turn(u8::from(place % 2 == 0) + 1).await.unwrap());
         }
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_depth_delays_only_questions_of_that_depth() {
-        let pool = Pool::default();
+        let pool = QuestionPool::default();
         let mut running = Vec::new();
         for _ in 0..AT_ONCE {
             running.push(pool.turn(1).await.unwrap());

@@ -3,11 +3,11 @@
 
 use super::history::{Approved, History};
 use super::offer::{Offer, ServerTool};
-use super::run::{self, Finished, Invocation, Mishap};
-use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, Work, refused, shown};
+use super::run::{self, FinishedCall, Invocation, ToolFailure};
+use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, refused, shown};
 use crate::assembler::{Assembler, CallItem, ServerCall};
-use crate::lifecycle::deadline::{Late, Pace};
-use crate::money::ledger::{Entry, Spending, add_to};
+use crate::lifecycle::deadline::{Deadline, Late};
+use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
 use crate::request::ResponsesRequest;
 use cofferdam_runtime::CallContext;
 use futures_util::{StreamExt, stream};
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) struct Done {
     item: Arc<CallItem>,
     arguments: String,
-    finished: Finished,
+    finished: FinishedCall,
 }
 
 impl ServerTools {
@@ -37,9 +37,9 @@ impl ServerTools {
             let finished =
                 match invocation.run(context, self.doors.services(&tool.plugin), self.doors.released()).await
                 {
-                    Ok(output) => Finished::completed(output),
-                    Err(Mishap::Failed(message)) => Finished::failed(&message, false),
-                    Err(_) => Finished::failed("The tool failed.", false),
+                    Ok(output) => FinishedCall::completed(output),
+                    Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
+                    Err(_) => FinishedCall::failed("The tool failed.", false),
                 };
             let mut item = shown::declared(table);
             item.members.insert("server_label".to_owned(), label.into());
@@ -57,8 +57,8 @@ impl ServerTools {
         &mut self,
         request: &ResponsesRequest,
         context: &CallContext,
-        entry: &mut Entry,
-        pace: &mut Pace,
+        entry: &mut LedgerEntry,
+        pace: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
         // Without approved calls the history was rendered when the tools were opened.
@@ -67,7 +67,7 @@ impl ServerTools {
         };
         let calls: Vec<ServerCall> = history.approved.iter().map(call_of).collect();
         let (offer, doors, cost) = (&self.offer, &self.doors, &self.cost);
-        let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
+        let work = calls.iter().enumerate().map(|(place, call)| -> ToolWork<'_> {
             match offer.owner(&call.function) {
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
                 Some(tool) => Box::pin(async move {
@@ -78,8 +78,8 @@ impl ServerTools {
                 None => refused("There is no such tool any more."),
             }
         });
-        let work: Vec<Work<'_>> = work.collect();
-        let mut spending = Spending::new(entry, cost);
+        let work: Vec<ToolWork<'_>> = work.collect();
+        let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());

@@ -1,26 +1,26 @@
 //! The capabilities of a request's plugins: other hosts, the list of models, models to ask, the
 //! request itself, and bytes that a plugin keeps for the request.
 
-use super::{Occasion, offer};
+use super::{PluginScope, offer};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
 use crate::plugins::http_capability::{Released, http_door};
-use crate::plugins::questions::{Asking, Door};
+use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
-use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
+use cofferdam_runtime::services::{DeferredTools, HttpDoor, ModelListing, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The capabilities of one request, for each of its tools.
-pub(crate) struct Doors {
+pub(crate) struct RequestCapabilities {
     http: Arc<dyn HttpDoor>,
-    catalog: Arc<dyn Catalog>,
-    view: Arc<View>,
+    catalog: Arc<dyn ModelListing>,
+    view: Arc<RequestSnapshot>,
     scratches: Scratches,
-    ask: Door,
+    ask: ModelCapability,
     approvals: Approvals,
     released: Released,
 }
@@ -36,19 +36,23 @@ impl Scratches {
     }
 }
 
-impl Doors {
-    pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
-        let Occasion { engine, caller, context, scratches, asking } = occasion;
+impl RequestCapabilities {
+    pub(crate) fn new(occasion: PluginScope<'_>, request: &ResponsesRequest) -> Self {
+        let PluginScope { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
-        let view =
-            View { input: request.input_items(), retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let view = RequestSnapshot {
+            input: request.input_items(),
+            retold: OnceLock::new(),
+            deferred,
+            state: Mutex::default(),
+        };
         let released = Released::default();
         Self {
             http: http_door(engine, caller, &context.request_id, &released),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: scratches.clone().unwrap_or_default(),
-            ask: Door::new(engine, caller, asking),
+            ask: ModelCapability::new(engine, caller, asking),
             approvals: Approvals::new(&engine.parts.store, caller),
             released,
         }
@@ -84,12 +88,12 @@ impl Doors {
     }
 
     /// The scope of the questions that the request's plugins ask.
-    pub(crate) fn asking(&self) -> &Asking {
+    pub(crate) fn asking(&self) -> &QuestionScope {
         self.ask.asking()
     }
 
     /// The request as tools see it.
-    pub(crate) fn view(&self) -> &View {
+    pub(crate) fn view(&self) -> &RequestSnapshot {
         &self.view
     }
 }
@@ -97,7 +101,7 @@ impl Doors {
 /// The models of the configuration that the request began with.
 struct Models(Arc<Engine>);
 
-impl Catalog for Models {
+impl ModelListing for Models {
     fn models(&self) -> Vec<u8> {
         self.0.catalog().models_json().to_string().into_bytes()
     }
@@ -111,7 +115,7 @@ pub(crate) struct Deferred {
 }
 
 /// The request being served, which grows with each turn.
-pub(crate) struct View {
+pub(crate) struct RequestSnapshot {
     input: Bytes,
     /// The input as rendered for models. Set once the functions of the tools are known.
     retold: OnceLock<Bytes>,
@@ -127,7 +131,7 @@ struct ViewState {
     loaded: BTreeSet<String>,
 }
 
-impl View {
+impl RequestSnapshot {
     /// Sets the beginning of the transcript to the input as rendered for models.
     pub(crate) fn retell(&self, input: &Bytes) {
         self.retold.get_or_init(|| input.clone());
@@ -153,7 +157,7 @@ impl View {
     }
 }
 
-impl RequestView for View {
+impl RequestView for RequestSnapshot {
     fn transcript(&self) -> Vec<u8> {
         let state = self.lock();
         let parts = std::iter::once(self.retold.get().unwrap_or(&self.input))
@@ -163,7 +167,7 @@ impl RequestView for View {
     }
 }
 
-impl DeferredTools for View {
+impl DeferredTools for RequestSnapshot {
     fn all(&self) -> Vec<u8> {
         array(self.deferred.iter().map(|tool| &tool.json))
     }
@@ -200,7 +204,7 @@ mod tests {
             json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
         };
         let deferred = vec![tool("f"), tool("g")];
-        let view = View { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let view = RequestSnapshot { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
         view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
         let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
         assert_eq!(transcript[0]["content"][0]["text"], "Hi");

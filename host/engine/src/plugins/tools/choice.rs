@@ -21,7 +21,7 @@ pub(crate) struct Choice {
 }
 
 #[derive(Deserialize)]
-struct Tagged<'a> {
+struct TaggedChoice<'a> {
     #[serde(rename = "type", borrow)]
     tag: Cow<'a, str>,
     #[serde(borrow)]
@@ -103,7 +103,7 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
     // An entry that stands for several functions adds them once.
     let mut told = HashSet::new();
     for (place, tool) in walk(tools).enumerate() {
-        let Tagged { tag, server_label, name } =
+        let TaggedChoice { tag, server_label, name } =
             serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
         let is_new = told.insert((tag.clone(), server_label.clone(), name.clone()));
         if let Some(label) = server_label.filter(|label| offer.serves(label)) {

@@ -3,7 +3,7 @@
 //! and its result is ignored.
 
 use super::CALLS_AT_ONCE;
-use super::capabilities::Doors;
+use super::capabilities::RequestCapabilities;
 use super::run::Invocation;
 use crate::Engine;
 use crate::plugins::http_capability::Released;
@@ -38,7 +38,7 @@ impl Closing {
         engine: &Engine,
         request: &ResponsesRequest,
         context: &CallContext,
-        doors: &Doors,
+        doors: &RequestCapabilities,
     ) -> Self {
         let last_call = |(name, settings): (&String, &Bytes)| {
             let plugin = engine.tool_plugin(name)?;

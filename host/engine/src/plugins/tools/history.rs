@@ -36,16 +36,16 @@ const NOT_RESULT: [&str; 14] = [
     "signature",
 ];
 
-type Item = Map<String, Value>;
+type HistoryItem = Map<String, Value>;
 
 #[derive(Deserialize)]
-struct Tagged<'a> {
+struct TaggedItem<'a> {
     #[serde(rename = "type", borrow)]
     tag: Option<Cow<'a, str>>,
 }
 
 /// The role of an item for the tools of a request.
-enum Role<'o> {
+enum ToolRole<'o> {
     Call(&'o ServerTool),
     Opening,
     Asks(&'o ItemTable),
@@ -63,10 +63,10 @@ pub(super) struct Approved {
     /// The type of the item that will show the call.
     pub(super) item_type: String,
     /// Members of that item.
-    pub(super) members: Item,
+    pub(super) members: HistoryItem,
 }
 
-enum Piece {
+enum HistoryPiece {
     Item(Bytes),
     Result {
         call_id: String,
@@ -79,7 +79,7 @@ enum Piece {
 /// The input of a request, split where it concerns server tools.
 #[derive(Default)]
 pub(super) struct History {
-    pieces: Vec<Piece>,
+    pieces: Vec<HistoryPiece>,
     /// Calls to be run before the first turn.
     pub(super) approved: Vec<Approved>,
     /// Ids of the approval requests that were read so far.
@@ -90,7 +90,7 @@ pub(super) struct History {
 
 /// The client's answers to approval requests, and which of the calls were run already.
 #[derive(Default)]
-struct Answers {
+struct ApprovalAnswers {
     approved: BTreeMap<String, Result<(), String>>,
     asked: BTreeSet<String>,
     done: BTreeSet<String>,
@@ -115,7 +115,7 @@ impl History {
         // The items were written by this host, so they are valid JSON.
         let items: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
         let mut breath = Breath::default();
-        let mut read: Vec<Option<(&Role<'_>, Item)>> = Vec::with_capacity(items.len());
+        let mut read: Vec<Option<(&ToolRole<'_>, HistoryItem)>> = Vec::with_capacity(items.len());
         for raw in walk(&items) {
             breath.step().await;
             read.push(known(raw, &roles));
@@ -123,7 +123,7 @@ impl History {
         if read.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let answers = Answers::of(&read)?;
+        let answers = ApprovalAnswers::of(&read)?;
         let mut history = Self::default();
         let mut results = Vec::new();
         for (raw, known) in walk(&items).zip(read) {
@@ -136,7 +136,7 @@ impl History {
             if !is_call(raw) {
                 history.pieces.append(&mut results);
             }
-            history.pieces.push(Piece::Item(Bytes::copy_from_slice(raw.get().as_bytes())));
+            history.pieces.push(HistoryPiece::Item(Bytes::copy_from_slice(raw.get().as_bytes())));
         }
         history.pieces.append(&mut results);
         Ok(Some(history))
@@ -155,9 +155,9 @@ impl History {
             Bytes::from(item.to_string())
         };
         let written = walk(&self.pieces).map(|piece| match piece {
-            Piece::Item(item) => item.clone(),
-            Piece::Result { call_id, told } => output(call_id, told),
-            Piece::Approved(place) => {
+            HistoryPiece::Item(item) => item.clone(),
+            HistoryPiece::Result { call_id, told } => output(call_id, told),
+            HistoryPiece::Approved(place) => {
                 let id = self.approved.get(*place).map_or("", |approved| &approved.id);
                 output(id, results.get(*place).map_or("", String::as_str))
             }
@@ -167,25 +167,25 @@ impl History {
 
     fn add(
         &mut self,
-        role: &Role<'_>,
-        item: &Item,
-        answers: &Answers,
+        role: &ToolRole<'_>,
+        item: &HistoryItem,
+        answers: &ApprovalAnswers,
         known: (&Offer, &Approvals),
-        results: &mut Vec<Piece>,
+        results: &mut Vec<HistoryPiece>,
     ) -> Result<(), Refusal> {
         let (offer, _) = known;
         match role {
-            Role::Opening => {
+            ToolRole::Opening => {
                 self.listed.insert((text(item, "type").to_owned(), text(item, "server_label").to_owned()));
             }
-            Role::Answer => {}
-            Role::Call(tool) => {
+            ToolRole::Answer => {}
+            ToolRole::Call(tool) => {
                 let call_id = self.call_id(item);
                 let function = offer.function_like(item).or_else(|| offer.first_of(tool));
                 self.call(&call_id, function, item);
-                results.push(Piece::Result { call_id, told: result_of(item) });
+                results.push(HistoryPiece::Result { call_id, told: result_of(item) });
             }
-            Role::Asks(table) => self.ask(table, item, answers, known, results)?,
+            ToolRole::Asks(table) => self.ask(table, item, answers, known, results)?,
         }
         Ok(())
     }
@@ -193,10 +193,10 @@ impl History {
     fn ask(
         &mut self,
         table: &ItemTable,
-        item: &Item,
-        answers: &Answers,
+        item: &HistoryItem,
+        answers: &ApprovalAnswers,
         (offer, approvals): (&Offer, &Approvals),
-        results: &mut Vec<Piece>,
+        results: &mut Vec<HistoryPiece>,
     ) -> Result<(), Refusal> {
         let id = text(item, "id").to_owned();
         if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
@@ -215,7 +215,7 @@ impl History {
                 let mut members = item.clone();
                 members.insert("approval_request_id".to_owned(), Value::String(id.clone()));
                 let asks = table.asks.as_ref().map_or("", |asks| &asks.approved);
-                results.push(Piece::Approved(self.approved.len()));
+                results.push(HistoryPiece::Approved(self.approved.len()));
                 self.approved.push(Approved {
                     id,
                     function: function.map(str::to_owned),
@@ -226,11 +226,11 @@ impl History {
                 return Ok(());
             }
         };
-        results.push(Piece::Result { call_id: id, told });
+        results.push(HistoryPiece::Result { call_id: id, told });
         Ok(())
     }
 
-    fn call(&mut self, call_id: &str, function: Option<&str>, item: &Item) {
+    fn call(&mut self, call_id: &str, function: Option<&str>, item: &HistoryItem) {
         let arguments = match text(item, "arguments") {
             "" => "{}",
             arguments => arguments,
@@ -239,10 +239,10 @@ impl History {
         let name = function.unwrap_or("unknown_tool");
         let call =
             json!({ "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments });
-        self.pieces.push(Piece::Item(Bytes::from(call.to_string())));
+        self.pieces.push(HistoryPiece::Item(Bytes::from(call.to_string())));
     }
 
-    fn call_id(&self, item: &Item) -> String {
+    fn call_id(&self, item: &HistoryItem) -> String {
         match text(item, "id") {
             "" => format!("call_before_{}", self.pieces.len()),
             id => id.to_owned(),
@@ -250,25 +250,25 @@ impl History {
     }
 }
 
-impl Answers {
-    fn of(items: &[Option<(&Role<'_>, Item)>]) -> Result<Self, Refusal> {
+impl ApprovalAnswers {
+    fn of(items: &[Option<(&ToolRole<'_>, HistoryItem)>]) -> Result<Self, Refusal> {
         let mut answers = Self::default();
         for (role, item) in walk(items).flatten() {
             match role {
-                Role::Call(_) => {
+                ToolRole::Call(_) => {
                     answers.done.insert(text(item, "approval_request_id").to_owned());
                 }
-                Role::Asks(_) => {
+                ToolRole::Asks(_) => {
                     answers.asked.insert(text(item, "id").to_owned());
                 }
-                Role::Answer => answers.take(item)?,
-                Role::Opening => {}
+                ToolRole::Answer => answers.take(item)?,
+                ToolRole::Opening => {}
             }
         }
         Ok(answers)
     }
 
-    fn take(&mut self, item: &Item) -> Result<(), Refusal> {
+    fn take(&mut self, item: &HistoryItem) -> Result<(), Refusal> {
         let id = text(item, "approval_request_id");
         if !self.asked.contains(id) {
             return Err(unasked(item, id));
@@ -292,7 +292,7 @@ impl Answers {
 /// # Errors
 /// 400 for any other id.
 fn check(
-    item: &Item,
+    item: &HistoryItem,
     id: &str,
     function: Option<&str>,
     offer: &Offer,
@@ -317,7 +317,7 @@ fn check(
     )))
 }
 
-fn unasked(item: &Item, id: &str) -> Refusal {
+fn unasked(item: &HistoryItem, id: &str) -> Refusal {
     Refusal::invalid(format!(
         "input has an item {} for \"{}\", which does not stand before it; this service is stateless: send the \
          request for approval too",
@@ -327,7 +327,7 @@ fn unasked(item: &Item, id: &str) -> Refusal {
 }
 
 /// The items that the request's tools declare, by type.
-fn roles(offer: &Offer) -> BTreeMap<&str, Role<'_>> {
+fn roles(offer: &Offer) -> BTreeMap<&str, ToolRole<'_>> {
     let mut roles = BTreeMap::new();
     // The items of tools that never ask the client are rendered by the parser, as calls of
     // functions.
@@ -336,36 +336,39 @@ fn roles(offer: &Offer) -> BTreeMap<&str, Role<'_>> {
         // What the client answers itself is in items of its own.
         for table in items.filter(|table| !table.halts) {
             if let Some(asks) = &table.asks {
-                roles.insert(asks.answer.as_str(), Role::Answer);
-                roles.insert(table.item_type.as_str(), Role::Asks(table));
+                roles.insert(asks.answer.as_str(), ToolRole::Answer);
+                roles.insert(table.item_type.as_str(), ToolRole::Asks(table));
             } else if table.opening.is_some() {
-                roles.insert(table.item_type.as_str(), Role::Opening);
+                roles.insert(table.item_type.as_str(), ToolRole::Opening);
             } else {
-                roles.insert(table.item_type.as_str(), Role::Call(tool));
+                roles.insert(table.item_type.as_str(), ToolRole::Call(tool));
             }
         }
     }
     roles
 }
 
-fn known<'r, 'o>(raw: &RawValue, roles: &'r BTreeMap<&str, Role<'o>>) -> Option<(&'r Role<'o>, Item)> {
-    let Tagged { tag } = serde_json::from_str(raw.get()).ok()?;
+fn known<'r, 'o>(
+    raw: &RawValue,
+    roles: &'r BTreeMap<&str, ToolRole<'o>>,
+) -> Option<(&'r ToolRole<'o>, HistoryItem)> {
+    let TaggedItem { tag } = serde_json::from_str(raw.get()).ok()?;
     let role = roles.get(&*tag?)?;
     Some((role, serde_json::from_str(raw.get()).ok()?))
 }
 
 fn is_call(raw: &RawValue) -> bool {
-    let tagged: Option<Tagged<'_>> = serde_json::from_str(raw.get()).ok();
+    let tagged: Option<TaggedItem<'_>> = serde_json::from_str(raw.get()).ok();
     let tag = tagged.and_then(|tagged| tagged.tag);
     tag.is_some_and(|tag| matches!(&*tag, "function_call" | "custom_tool_call"))
 }
 
-fn text<'i>(item: &'i Item, name: &str) -> &'i str {
+fn text<'i>(item: &'i HistoryItem, name: &str) -> &'i str {
     item.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The result of an earlier call, for the model.
-fn result_of(item: &Item) -> String {
+fn result_of(item: &HistoryItem) -> String {
     if let Some(Value::String(output)) = item.get("output") {
         return output.clone();
     }

@@ -1,7 +1,7 @@
 //! Server tools for hooks: the same calls, made by a guest instead of a model.
 
-use super::capabilities::Doors;
-use super::run::{Invocation, Mishap, is_withheld, shortened};
+use super::capabilities::RequestCapabilities;
+use super::run::{Invocation, ToolFailure, is_withheld, shortened};
 use crate::Engine;
 use crate::cost::Amount;
 use crate::money::ledger::add_to;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a call into a hook ended.
-pub(crate) type Verdict = Result<Result<Action, Failure>, CallError>;
+pub(crate) type HookOutcome = Result<Result<Action, Failure>, CallError>;
 
 /// The tools that one call into a hook may use.
 pub(crate) struct HookTools {
     engine: Arc<Engine>,
     context: CallContext,
-    doors: Doors,
+    doors: RequestCapabilities,
     /// In pico-dollars.
     cost: AtomicU64,
 }
 
 impl HookTools {
     /// The tools of this host, with the capabilities of a request.
-    pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: Doors) -> Arc<Self> {
+    pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: RequestCapabilities) -> Arc<Self> {
         let (engine, context) = (Arc::clone(engine), context.clone());
         Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
     }
@@ -39,7 +39,7 @@ impl HookTools {
     }
 
     /// Removes the values of secrets that were sent for `hook` from its decision.
-    pub(crate) fn clean(&self, hook: &Plugin, verdict: Verdict) -> Verdict {
+    pub(crate) fn clean(&self, hook: &Plugin, verdict: HookOutcome) -> HookOutcome {
         let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
         let clean = match verdict {
             Ok(Ok(action)) => Ok(Ok(search.action(action))),
@@ -73,14 +73,14 @@ impl HookTools {
             .run(&self.context, services, self.doors.released())
             .await;
         let output = output.map_err(|mishap| match mishap {
-            Mishap::Arguments(_) => ToolCallError::InvalidArguments,
-            Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
-            Mishap::Failed(_)
-            | Mishap::Withheld
-            | Mishap::TooLarge
-            | Mishap::OutOfMemory
-            | Mishap::TooDeep
-            | Mishap::Broken => ToolCallError::Failed,
+            ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
+            ToolFailure::Late | ToolFailure::NoRoom => ToolCallError::Exhausted,
+            ToolFailure::Failed(_)
+            | ToolFailure::Withheld
+            | ToolFailure::TooLarge
+            | ToolFailure::OutOfMemory
+            | ToolFailure::TooDeep
+            | ToolFailure::Broken => ToolCallError::Failed,
         })?;
         add_to(&self.cost, Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))

@@ -1,21 +1,21 @@
 //! What a request's server tools offer to the model: each entry of `tools` is replaced by the
 //! functions of its guest.
 
-use super::capabilities::{Deferred, Doors};
+use super::capabilities::{Deferred, RequestCapabilities};
 use super::refused::{too_deep, unavailable};
 use super::run;
 use super::shown;
-use super::told::{self, Told};
+use super::told::{self, ServedFunctions};
 use crate::Engine;
 use crate::assembler::approvals::Binding;
 use crate::assembler::{CallItem, Served};
 use crate::refusal::Refusal;
 use crate::refusal::printable;
-use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource};
+use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPath, ToolSource};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, ToolError};
-use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
+use cofferdam_runtime::{CallContext, Plugin, PluginKind, Plugins};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
@@ -65,17 +65,17 @@ impl ServerTool {
 }
 
 /// One entry of the request's `tools`.
-enum Entry {
+enum ToolEntry {
     /// Passed on unchanged.
     Client(Bytes),
     /// A function that is offered only after it was found: its name, and its entry for that time.
     Deferred { name: String, json: Bytes },
     /// Functions that the host serves, and their definitions, comma-separated.
-    Server { tool: ServerTool, functions: Vec<Offered>, json: Bytes },
+    Server { tool: ServerTool, functions: Vec<OfferedFunction>, json: Bytes },
 }
 
 /// A function that the host serves.
-struct Offered {
+struct OfferedFunction {
     name: String,
     /// The item that shows a call to the client.
     item: Arc<CallItem>,
@@ -86,10 +86,10 @@ struct Offered {
 /// Everything that a model is offered.
 #[derive(Default)]
 pub(crate) struct Offer {
-    entries: Vec<Entry>,
+    entries: Vec<ToolEntry>,
     /// The index of the entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
-    told: Told,
+    told: ServedFunctions,
 }
 
 impl Offer {
@@ -102,7 +102,7 @@ impl Offer {
         engine: &Engine,
         request: &ResponsesRequest,
         context: &CallContext,
-        doors: &Doors,
+        doors: &RequestCapabilities,
     ) -> Result<Self, Refusal> {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
@@ -120,9 +120,9 @@ impl Offer {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(_), _) => offered.next().ok_or_else(Refusal::internal)?,
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
-                    Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
+                    ToolEntry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
-                _ => Entry::Client(tool.json.clone()),
+                _ => ToolEntry::Client(tool.json.clone()),
             });
         }
         let owners = owners(&entries, &request.tools)?;
@@ -133,7 +133,7 @@ impl Offer {
     /// The tool that serves this function.
     pub(crate) fn owner(&self, function: &str) -> Option<&ServerTool> {
         match self.entries.get(*self.owners.get(function)?)? {
-            Entry::Server { tool, .. } => Some(tool),
+            ToolEntry::Server { tool, .. } => Some(tool),
             _ => None,
         }
     }
@@ -155,7 +155,7 @@ impl Offer {
     /// The server tools of the request.
     pub(crate) fn server_tools(&self) -> impl Iterator<Item = &ServerTool> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Server { tool, .. } => Some(tool),
+            ToolEntry::Server { tool, .. } => Some(tool),
             _ => None,
         })
     }
@@ -186,7 +186,7 @@ impl Offer {
 
     /// The names of a function's parameters.
     pub(super) fn parameters_of(&self, function: &str) -> &[String] {
-        let Some(Entry::Server { functions, .. }) =
+        let Some(ToolEntry::Server { functions, .. }) =
             self.owners.get(function).and_then(|place| self.entries.get(*place))
         else {
             return &[];
@@ -203,7 +203,7 @@ impl Offer {
     fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
         let mut found = None;
         for entry in &self.entries {
-            if let Entry::Server { tool, functions, .. } = entry
+            if let ToolEntry::Server { tool, functions, .. } = entry
                 && is_meant(tool)
             {
                 found.get_or_insert_with(Vec::new).extend(functions.iter().map(|offered| &*offered.name));
@@ -218,7 +218,7 @@ impl Offer {
     pub(crate) fn stand_in_items(&self) -> Vec<&str> {
         let mut known = HashSet::new();
         let functions = self.entries.iter().flat_map(|entry| match entry {
-            Entry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
+            ToolEntry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
                 functions.as_slice()
             }
             _ => &[],
@@ -229,7 +229,7 @@ impl Offer {
     /// The functions and items that the assembler needs to recognize calls.
     pub(crate) fn served(&self) -> Served {
         let functions = self.entries.iter().flat_map(|entry| match entry {
-            Entry::Server { functions, .. } => functions.as_slice(),
+            ToolEntry::Server { functions, .. } => functions.as_slice(),
             _ => &[],
         });
         Served::new(functions.map(|offered| (offered.name.clone(), Arc::clone(&offered.item))))
@@ -239,11 +239,11 @@ impl Offer {
     /// at the indexes in `loaded`. Empty when nothing is offered.
     pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
         let first = self.entries.iter().map(|entry| match entry {
-            Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
-            Entry::Deferred { .. } => b"",
+            ToolEntry::Client(json) | ToolEntry::Server { json, .. } => json.as_ref(),
+            ToolEntry::Deferred { .. } => b"",
         });
         let later = loaded.iter().map(|place| match self.entries.get(*place) {
-            Some(Entry::Deferred { json, .. }) => json.as_ref(),
+            Some(ToolEntry::Deferred { json, .. }) => json.as_ref(),
             _ => b"",
         });
         let pieces: Vec<&[u8]> = first.chain(later).filter(|piece| !piece.is_empty()).collect();
@@ -259,7 +259,7 @@ impl Offer {
         let known: HashSet<&usize> = known.iter().collect();
         let entries = self.entries.iter().enumerate();
         let loaded = entries.filter_map(|(place, entry)| match entry {
-            Entry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
+            ToolEntry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
             _ => None,
         });
         loaded.collect()
@@ -304,7 +304,12 @@ impl Engine {
     ///
     /// # Errors
     /// 400 if the tool is not available, or asks models in a request at the greatest depth.
-    fn server_tool(&self, tool: &RequestTool, name: &str, doors: &Doors) -> Result<ServerTool, Refusal> {
+    fn server_tool(
+        &self,
+        tool: &RequestTool,
+        name: &str,
+        doors: &RequestCapabilities,
+    ) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
         if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
             return Err(too_deep(tool));
@@ -333,7 +338,7 @@ pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<
 /// The plugins that are tools of this type, whether or not they have the grants they need.
 pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Item = &'a Arc<Plugin>> {
     plugins.iter().filter(move |plugin| {
-        plugin.kind() == Kind::Tool
+        plugin.kind() == PluginKind::Tool
             && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
     })
 }
@@ -344,10 +349,10 @@ async fn offered(
     engine: &Engine,
     request: &ResponsesRequest,
     context: &CallContext,
-    doors: &Doors,
-) -> Result<Vec<Entry>, Refusal> {
+    doors: &RequestCapabilities,
+) -> Result<Vec<ToolEntry>, Refusal> {
     let until = Instant::now() + OFFERS_TIME_MAX;
-    let mut asked: Vec<BoxFuture<'_, Result<Entry, Refusal>>> = Vec::new();
+    let mut asked: Vec<BoxFuture<'_, Result<ToolEntry, Refusal>>> = Vec::new();
     for tool in &request.tools {
         let ToolKind::Server(name) = &tool.kind else { continue };
         let server = engine.server_tool(tool, name, doors)?;
@@ -355,7 +360,7 @@ async fn offered(
             let functions = functions(&server, tool, context, doors, until).await?;
             let asks = doors.approvals().bind(&server.settings);
             let (functions, json) = written(functions, &server, tool, &request.include, &asks)?;
-            Ok(Entry::Server { tool: server, functions, json })
+            Ok(ToolEntry::Server { tool: server, functions, json })
         }));
     }
     stream::iter(asked).buffered(OFFERS_AT_ONCE).try_collect().await
@@ -365,7 +370,7 @@ async fn functions(
     tool: &ServerTool,
     asked_for: &RequestTool,
     context: &CallContext,
-    doors: &Doors,
+    doors: &RequestCapabilities,
     until: Instant,
 ) -> Result<Vec<Function>, Refusal> {
     let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
@@ -402,7 +407,7 @@ fn written(
     asked_for: &RequestTool,
     include: &[String],
     asks: &Binding,
-) -> Result<(Vec<Offered>, Bytes), Refusal> {
+) -> Result<(Vec<OfferedFunction>, Bytes), Refusal> {
     let mut out = Vec::new();
     let mut offered = Vec::with_capacity(functions.len());
     for function in functions {
@@ -430,35 +435,35 @@ fn written(
         out.extend_from_slice(entry.to_string().as_bytes());
         let parameters = entry.pointer("/parameters/properties").and_then(Value::as_object);
         let parameters = parameters.into_iter().flat_map(Map::keys).cloned().collect();
-        offered.push(Offered { name: function.name, item: Arc::new(item), parameters });
+        offered.push(OfferedFunction { name: function.name, item: Arc::new(item), parameters });
     }
     Ok((offered, Bytes::from(out)))
 }
 
 /// Builds the index of the functions.
-fn told_of(entries: &[Entry]) -> Told {
+fn told_of(entries: &[ToolEntry]) -> ServedFunctions {
     let servers = || {
         entries.iter().filter_map(|entry| match entry {
-            Entry::Server { tool, functions, .. } => Some((tool, functions)),
+            ToolEntry::Server { tool, functions, .. } => Some((tool, functions)),
             _ => None,
         })
     };
     let functions =
         servers().flat_map(|(tool, functions)| functions.iter().map(move |offered| (tool, offered)));
-    let entries = functions.map(|(tool, offered)| told::Entry {
+    let entries = functions.map(|(tool, offered)| told::ServedFunction {
         tool: &tool.name,
         label: tool.label.as_deref(),
         function: &offered.name,
         members: &offered.item.members,
     });
-    Told::of(servers().map(|(tool, _)| (tool.name.as_str(), tool.label.as_deref())), entries)
+    ServedFunctions::of(servers().map(|(tool, _)| (tool.name.as_str(), tool.label.as_deref())), entries)
 }
 
 /// The index of the entry that serves each function.
 ///
 /// # Errors
 /// 400 naming both entries that offer the same function.
-fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
+fn owners(entries: &[ToolEntry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
     let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
     let mut owners = BTreeMap::new();
     // Two functions of the client's own may have the same name: the provider decides about that.
@@ -468,7 +473,7 @@ fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, u
         }
     }
     for (place, entry) in entries.iter().enumerate() {
-        let Entry::Server { functions, .. } = entry else { continue };
+        let ToolEntry::Server { functions, .. } = entry else { continue };
         for function in functions {
             if let Some(other) = offered.insert(&function.name, place) {
                 return Err(collision(tools, entries, other, place, &function.name));
@@ -481,17 +486,17 @@ fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, u
 
 fn collision(
     tools: &[RequestTool],
-    entries: &[Entry],
+    entries: &[ToolEntry],
     first: usize,
     second: usize,
     function: &str,
 ) -> Refusal {
     let (first, second) = (first.min(second), first.max(second));
     let name = |place: usize| match entries.get(place) {
-        Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
+        Some(ToolEntry::Server { tool, .. }) => Some(tool.name.as_str()),
         _ => None,
     };
-    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
+    let path = |place: usize| tools.get(place).map_or(ToolPath::Tools(place), |tool| tool.source.place);
     let function = printable(function);
     if name(first).is_some() && name(first) == name(second) {
         return Refusal::invalid(format!(

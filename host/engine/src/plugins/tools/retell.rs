@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The members of calls and results.
 #[derive(Deserialize)]
-struct Item<'a> {
+struct CallRecord<'a> {
     #[serde(rename = "type", borrow)]
     tag: Cow<'a, str>,
     #[serde(borrow)]
@@ -31,7 +31,7 @@ struct Item<'a> {
     output: Option<&'a RawValue>,
 }
 
-impl Item<'_> {
+impl CallRecord<'_> {
     fn is_call(&self) -> bool {
         matches!(&*self.tag, "function_call" | "custom_tool_call")
     }
@@ -43,7 +43,7 @@ impl Item<'_> {
 }
 
 /// What happens to an item.
-enum Fate {
+enum CallState {
     Kept,
     Replaced(Bytes),
     /// A message replaces it. A message must not stand between calls and their results.
@@ -59,15 +59,15 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
     let list = [b"[".as_slice(), items, b"]"].concat();
     let raws: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
     let mut breath = Breath::default();
-    let mut read: Vec<Option<Item<'_>>> = Vec::with_capacity(raws.len());
+    let mut read: Vec<Option<CallRecord<'_>>> = Vec::with_capacity(raws.len());
     for raw in walk(&raws) {
         breath.step().await;
         // An item whose members have other types is neither a call nor a result.
         read.push(serde_json::from_str(raw.get()).ok());
     }
     let mut results = Results::of(&read);
-    let mut fates: Vec<Fate> = Vec::with_capacity(raws.len());
-    fates.resize_with(raws.len(), || Fate::Kept);
+    let mut fates: Vec<CallState> = Vec::with_capacity(raws.len());
+    fates.resize_with(raws.len(), || CallState::Kept);
     for (place, item) in walk(&read).enumerate() {
         breath.step().await;
         let Some((item, tool)) = item.as_ref().and_then(|item| Some((item, item.server_tool()?))) else {
@@ -76,7 +76,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
         let result = results.take(item, place);
         let output = result.and_then(|result| read.get(result)?.as_ref()?.output);
         let (call, answer) = tell(item, tool, output, offer);
-        let mut settle = |place: usize, fate: Fate| {
+        let mut settle = |place: usize, fate: CallState| {
             if let Some(known) = fates.get_mut(place) {
                 *known = fate;
             }
@@ -89,7 +89,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
     let mut out = Retold::with_capacity(items.len());
     for ((raw, item), fate) in walk(&raws).zip(&read).zip(fates) {
         breath.step().await;
-        out.add(raw.get(), fate, item.as_ref().is_some_and(Item::is_call));
+        out.add(raw.get(), fate, item.as_ref().is_some_and(CallRecord::is_call));
     }
     Ok(out.end())
 }
@@ -98,7 +98,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
 struct Results<'r>(HashMap<Option<&'r str>, VecDeque<usize>>);
 
 impl<'r> Results<'r> {
-    fn of(read: &'r [Option<Item<'_>>]) -> Self {
+    fn of(read: &'r [Option<CallRecord<'_>>]) -> Self {
         let mut results: HashMap<_, VecDeque<usize>> = HashMap::new();
         for (place, item) in walk(read).enumerate() {
             if let Some(item) = item.as_ref().filter(|item| item.tag == "function_call_output") {
@@ -110,7 +110,7 @@ impl<'r> Results<'r> {
 
     /// The index of a call's result: the next one with its id that no other call has taken. Must be
     /// called in the order of the calls.
-    fn take(&mut self, call: &'r Item<'_>, place: usize) -> Option<usize> {
+    fn take(&mut self, call: &'r CallRecord<'_>, place: usize) -> Option<usize> {
         let results = self.0.get_mut(&call.call_id.as_deref())?;
         while let Some(result) = results.pop_front() {
             // A result that stands before this call stands before all later calls too, so it can be
@@ -124,7 +124,12 @@ impl<'r> Results<'r> {
 }
 
 /// Renders a call of `tool` and its result.
-fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -> (Fate, Fate) {
+fn tell(
+    call: &CallRecord<'_>,
+    tool: &str,
+    output: Option<&RawValue>,
+    offer: &Offer,
+) -> (CallState, CallState) {
     let text: Option<String> = output.and_then(|output| serde_json::from_str(output.get()).ok());
     // The members of the call's item. Empty where the client has answered with a text of its own.
     let mut members: Map<String, Value> =
@@ -134,8 +139,8 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
         let told = text.or_else(|| output.map(texts)).map_or_else(|| "nothing".to_owned(), shortened);
         let called = if given == "{}" { String::new() } else { format!(" with {given}") };
         return (
-            Fate::Message(message(&format!("[I used the tool {tool}{called}. It gave: {told}]"))),
-            Fate::Dropped,
+            CallState::Message(message(&format!("[I used the tool {tool}{called}. It gave: {told}]"))),
+            CallState::Dropped,
         );
     };
     let mut arguments = Map::new();
@@ -151,15 +156,15 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
         }
     }
     let (given, answer) = if arguments.is_empty() {
-        (given.to_owned(), Fate::Kept)
+        (given.to_owned(), CallState::Kept)
     } else {
         let output = Value::Object(members).to_string();
         let answer = json!({ "type": "function_call_output", "call_id": call.call_id, "output": output });
-        (Value::Object(arguments).to_string(), Fate::Replaced(Bytes::from(answer.to_string())))
+        (Value::Object(arguments).to_string(), CallState::Replaced(Bytes::from(answer.to_string())))
     };
     let item =
         json!({ "type": "function_call", "call_id": call.call_id, "name": function, "arguments": given });
-    (Fate::Replaced(Bytes::from(item.to_string())), answer)
+    (CallState::Replaced(Bytes::from(item.to_string())), answer)
 }
 
 /// The texts of a result in parts. Pictures and files cannot be written as text.
@@ -187,12 +192,12 @@ impl Retold {
         Self { out: Vec::with_capacity(bytes), calls: Vec::new() }
     }
 
-    fn add(&mut self, raw: &str, fate: Fate, is_call: bool) {
+    fn add(&mut self, raw: &str, fate: CallState, is_call: bool) {
         match fate {
-            Fate::Kept => put(raw.as_bytes(), &mut self.calls),
-            Fate::Replaced(item) => put(&item, &mut self.calls),
-            Fate::Message(item) => put(&item, &mut self.out),
-            Fate::Dropped => {}
+            CallState::Kept => put(raw.as_bytes(), &mut self.calls),
+            CallState::Replaced(item) => put(&item, &mut self.calls),
+            CallState::Message(item) => put(&item, &mut self.out),
+            CallState::Dropped => {}
         }
         if !is_call {
             self.end_calls();
@@ -288,8 +293,14 @@ mod tests {
     }
 
     /// The index of a call's result, found by looking at every item.
-    fn searched(read: &[Option<Item<'_>>], taken: &[usize], call: &Item<'_>, place: usize) -> Option<usize> {
-        let is_result = |item: &Item<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
+    fn searched(
+        read: &[Option<CallRecord<'_>>],
+        taken: &[usize],
+        call: &CallRecord<'_>,
+        place: usize,
+    ) -> Option<usize> {
+        let is_result =
+            |item: &CallRecord<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
         let places = read.iter().enumerate().skip(place + 1);
         let mut places =
             places.filter(|(at, item)| !taken.contains(at) && item.as_ref().is_some_and(is_result));
@@ -305,7 +316,7 @@ mod tests {
                 let (tag, name) = if *is_call { ("function_call", "service:x") } else { ("function_call_output", "") };
                 json!({"type": tag, "call_id": id, "name": name}).to_string()
             }).collect();
-            let read: Vec<Option<Item<'_>>> =
+            let read: Vec<Option<CallRecord<'_>>> =
                 written.iter().map(|item| serde_json::from_str(item).ok()).collect();
             let mut results = Results::of(&read);
             let mut taken = Vec::new();

@@ -1,12 +1,12 @@
 //! Runs one call of a server tool, in its sandbox and within its time limit. Whatever goes wrong
 //! becomes a result that says so.
 
-use super::capabilities::Doors;
+use super::capabilities::RequestCapabilities;
 use super::offer::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
-use crate::plugins::http_capability::{Released, Search};
+use crate::plugins::http_capability::{Released, ReleasedSearch};
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, Output, ToolError};
 use cofferdam_runtime::{CallContext, CallErrorKind, OnReflection, Plugin, Services, TrapKind};
@@ -28,7 +28,7 @@ const MESSAGE_CHARS_MAX: usize = 2_000;
 
 /// The result of a call.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedCall {
     pub(crate) outcome: ToolOutcome,
     /// What the model gets.
     pub(crate) for_model: String,
@@ -40,7 +40,7 @@ pub(crate) struct Finished {
     pub(crate) executed: bool,
 }
 
-impl Finished {
+impl FinishedCall {
     /// A call that was not run, or failed.
     pub(crate) fn failed(message: &str, executed: bool) -> Self {
         let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
@@ -83,7 +83,7 @@ fn outcome(members: &[u8]) -> ToolOutcome {
 
 /// Why a call has no output.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Mishap {
+pub(crate) enum ToolFailure {
     /// The arguments are wrong, with the tool's message. `None`: they are not a JSON object, and
     /// the tool was not called.
     Arguments(Option<String>),
@@ -122,52 +122,52 @@ impl Invocation<'_> {
         context: &CallContext,
         services: Services,
         released: &Released,
-    ) -> Result<Output, Mishap> {
+    ) -> Result<Output, ToolFailure> {
         let ended = self.ended(context, services).await;
         let Some(mut search) = released.search(self.plugin.name()) else { return ended };
         let clean = match ended {
             Ok(output) => Ok(search.output(output)),
-            Err(Mishap::Arguments(message)) => {
-                Err(Mishap::Arguments(message.map(|words| search.text(words))))
+            Err(ToolFailure::Arguments(message)) => {
+                Err(ToolFailure::Arguments(message.map(|words| search.text(words))))
             }
-            Err(Mishap::Failed(message)) => Err(Mishap::Failed(search.text(message))),
+            Err(ToolFailure::Failed(message)) => Err(ToolFailure::Failed(search.text(message))),
             Err(mishap) => Err(mishap),
         };
-        if is_withheld(&search, self.plugin) { Err(Mishap::Withheld) } else { clean }
+        if is_withheld(&search, self.plugin) { Err(ToolFailure::Withheld) } else { clean }
     }
 
-    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
+    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, ToolFailure> {
         let arguments = match self.arguments.trim_ascii() {
             // Models send empty arguments for a function without parameters.
             b"" => b"{}",
             arguments => arguments,
         };
         if serde_json::from_slice::<Map<String, Value>>(arguments).is_err() {
-            return Err(Mishap::Arguments(None));
+            return Err(ToolFailure::Arguments(None));
         }
         let invoked = self.plugin.invoke(context, services, self.function, arguments, self.settings);
         let asks = self.plugin.grant().imports.contains(&Import::Model);
         let time = if asks { ASKING_CALL_TIME_MAX } else { CALL_TIME_MAX };
         match timeout(time, invoked).await {
             Ok(Ok(Ok(output))) => Ok(output),
-            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(Mishap::Arguments(Some(message))),
+            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(ToolFailure::Arguments(Some(message))),
             Ok(Ok(Err(ToolError::Failed(message) | ToolError::InvalidSettings(message)))) => {
-                Err(Mishap::Failed(message))
+                Err(ToolFailure::Failed(message))
             }
             Ok(Err(error)) => {
                 tracing::warn!(plugin = %error.plugin, %error, "a call of a tool failed");
                 Err(match error.kind {
-                    CallErrorKind::OutOfTime => Mishap::Late,
-                    CallErrorKind::OutputTooLarge => Mishap::TooLarge,
-                    CallErrorKind::Saturated => Mishap::NoRoom,
-                    CallErrorKind::OutOfMemory => Mishap::OutOfMemory,
-                    CallErrorKind::Trap(TrapKind::StackOverflow) => Mishap::TooDeep,
-                    _ => Mishap::Broken,
+                    CallErrorKind::OutOfTime => ToolFailure::Late,
+                    CallErrorKind::OutputTooLarge => ToolFailure::TooLarge,
+                    CallErrorKind::Saturated => ToolFailure::NoRoom,
+                    CallErrorKind::OutOfMemory => ToolFailure::OutOfMemory,
+                    CallErrorKind::Trap(TrapKind::StackOverflow) => ToolFailure::TooDeep,
+                    _ => ToolFailure::Broken,
                 })
             }
             Err(_elapsed) => {
                 tracing::warn!(plugin = self.plugin.name(), "a call of a tool took too long");
-                Err(Mishap::Late)
+                Err(ToolFailure::Late)
             }
         }
     }
@@ -175,7 +175,7 @@ impl Invocation<'_> {
 
 /// Logs that a search has found a secret in what a plugin returned. Returns true where the grant
 /// blocks such outputs.
-pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
+pub(crate) fn is_withheld(search: &ReleasedSearch, plugin: &Plugin) -> bool {
     if !search.has_found() {
         return false;
     }
@@ -190,7 +190,11 @@ pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
 
 /// Removes the values of secrets that were sent for the tool from its functions: some tools get
 /// these from a server.
-pub(crate) fn clean(functions: Vec<Function>, tool: &ServerTool, doors: &Doors) -> Vec<Function> {
+pub(crate) fn clean(
+    functions: Vec<Function>,
+    tool: &ServerTool,
+    doors: &RequestCapabilities,
+) -> Vec<Function> {
     let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
     if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
@@ -202,9 +206,9 @@ pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
     context: &CallContext,
-    doors: &Doors,
+    doors: &RequestCapabilities,
     reporter: Option<Reporter>,
-) -> Finished {
+) -> FinishedCall {
     let invocation = Invocation {
         plugin: &tool.plugin,
         function: &call.function,
@@ -216,16 +220,22 @@ pub(crate) async fn run(
         None => doors.services(&tool.plugin),
     };
     match invocation.run(context, services, doors.released()).await {
-        Ok(output) => Finished::completed(output),
-        Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
-        Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
-        Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
-        Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
-        Err(Mishap::Withheld) => Finished::failed("The tool's result held a secret and was withheld.", true),
-        Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
-        Err(Mishap::OutOfMemory) => Finished::failed("The tool ran out of memory.", true),
-        Err(Mishap::TooDeep) => Finished::failed("The tool recursed too deeply.", true),
-        Err(Mishap::Broken) => Finished::failed("The tool failed.", true),
+        Ok(output) => FinishedCall::completed(output),
+        Err(ToolFailure::Arguments(None)) => {
+            FinishedCall::failed("The arguments are not a JSON object.", false)
+        }
+        Err(ToolFailure::Arguments(Some(message)) | ToolFailure::Failed(message)) => {
+            FinishedCall::failed(&message, true)
+        }
+        Err(ToolFailure::Late) => FinishedCall::failed("The tool took too long.", true),
+        Err(ToolFailure::TooLarge) => FinishedCall::failed("The tool's result is too large.", true),
+        Err(ToolFailure::Withheld) => {
+            FinishedCall::failed("The tool's result held a secret and was withheld.", true)
+        }
+        Err(ToolFailure::NoRoom) => FinishedCall::failed("The tool has no room at the moment.", false),
+        Err(ToolFailure::OutOfMemory) => FinishedCall::failed("The tool ran out of memory.", true),
+        Err(ToolFailure::TooDeep) => FinishedCall::failed("The tool recursed too deeply.", true),
+        Err(ToolFailure::Broken) => FinishedCall::failed("The tool failed.", true),
     }
 }
 
@@ -254,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_error_is_the_same_for_client_and_model_and_bounded() {
-        let failed = Finished::failed(&"x".repeat(10_000), true);
+        let failed = FinishedCall::failed(&"x".repeat(10_000), true);
         let error: Value = serde_json::from_slice(&failed.members).unwrap();
         assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
         assert_eq!(failed.for_model.as_bytes(), failed.members);

@@ -19,7 +19,7 @@ pub(crate) struct StopRules {
 
 /// The state of the loop after a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress<'a> {
+pub(crate) struct LoopProgress<'a> {
     /// Turns whose calls were run.
     pub(crate) steps: u32,
     /// Tokens of all turns, input and output.
@@ -53,12 +53,12 @@ impl StopRules {
     }
 
     /// Whether the model's next turn is its last, without tools.
-    pub(crate) fn fire(&self, progress: &Progress<'_>) -> bool {
+    pub(crate) fn fire(&self, progress: &LoopProgress<'_>) -> bool {
         progress.steps >= self.steps_max || self.conditions.iter().any(|condition| progress.meets(condition))
     }
 }
 
-impl Progress<'_> {
+impl LoopProgress<'_> {
     fn meets(&self, condition: &StopCondition) -> bool {
         match condition {
             StopCondition::StepCountIs { step_count } => self.steps >= *step_count,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NOTHING: Progress<'_> = Progress {
+    const NOTHING: LoopProgress<'_> = LoopProgress {
         steps: 1,
         tokens: 100,
         cost: Amount(1_000_000_000_000),
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn conditions_override_the_number_of_steps() {
-        let at = |steps| Progress { steps, ..NOTHING };
+        let at = |steps| LoopProgress { steps, ..NOTHING };
         let default = StopRules::of(&request(""));
         assert!(!default.fire(&at(29)) && default.fire(&at(30)));
         let three = StopRules::of(&request(r#","max_tool_calls":3"#));
@@ -180,7 +180,7 @@ mod tests {
             steps in 0u32..200, tokens in any::<u32>(), cost in any::<u32>(),
         ) {
             let rules = rules(conditions);
-            let at = |steps: u32, more: u64| Progress {
+            let at = |steps: u32, more: u64| LoopProgress {
                 steps,
                 tokens: u64::from(tokens) + more,
                 cost: Amount(u64::from(cost) + more),

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// A function that the host serves, with the fields it is found by.
-pub(super) struct Entry<'a> {
+pub(super) struct ServedFunction<'a> {
     /// The tool's name without prefix.
     pub(super) tool: &'a str,
     /// The label of the server behind the tool.
@@ -18,10 +18,10 @@ pub(super) struct Entry<'a> {
 
 /// The functions of all tools.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ServedFunctions {
     tools: HashMap<String, Tool>,
     labels: HashSet<String>,
-    servers: HashMap<String, Server>,
+    servers: HashMap<String, ServerFunctions>,
 }
 
 /// The functions of one tool.
@@ -40,7 +40,7 @@ struct Tool {
 
 /// The functions whose items have one `server_label`.
 #[derive(Default)]
-struct Server {
+struct ServerFunctions {
     functions: Vec<String>,
     by_name: HashMap<String, Vec<String>>,
 }
@@ -53,12 +53,12 @@ impl Tool {
     }
 }
 
-impl Told {
+impl ServedFunctions {
     /// Builds the index. `tools` are the names and labels of all tools; `entries` their functions
     /// in the order of the offer.
     pub(super) fn of<'a>(
         tools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-        entries: impl Iterator<Item = Entry<'a>>,
+        entries: impl Iterator<Item = ServedFunction<'a>>,
     ) -> Self {
         let mut told = Self::default();
         for (tool, label) in tools {
@@ -70,7 +70,7 @@ impl Told {
         told
     }
 
-    fn add(&mut self, entry: &Entry<'_>) {
+    fn add(&mut self, entry: &ServedFunction<'_>) {
         let function = || entry.function.to_owned();
         self.tools.entry(entry.tool.to_owned()).or_default().add(entry);
         let text = |name| entry.members.get(name).and_then(Value::as_str);
@@ -116,7 +116,7 @@ impl Told {
 }
 
 impl Tool {
-    fn add(&mut self, entry: &Entry<'_>) {
+    fn add(&mut self, entry: &ServedFunction<'_>) {
         let place = self.functions.len();
         let label = entry.label.map(str::to_owned);
         self.first.entry(label).or_insert_with(|| entry.function.to_owned());
@@ -194,13 +194,10 @@ mod tests {
             json!({"server_label": "b", "name": "read"}),
         ]
         .map(|value| members(&value));
-        let entries = said.iter().zip(["a_read", "a_write", "b_read"]).map(|(members, function)| Entry {
-            tool: "mcp",
-            label: members["server_label"].as_str(),
-            function,
-            members,
+        let entries = said.iter().zip(["a_read", "a_write", "b_read"]).map(|(members, function)| {
+            ServedFunction { tool: "mcp", label: members["server_label"].as_str(), function, members }
         });
-        let told = Told::of([("mcp", Some("a")), ("empty", None)].into_iter(), entries);
+        let told = ServedFunctions::of([("mcp", Some("a")), ("empty", None)].into_iter(), entries);
         assert_eq!(told.on_server("a", None), ["a_read", "a_write"]);
         assert_eq!(told.on_server("b", Some("read")), ["b_read"]);
         assert!(told.on_server("c", None).is_empty() && told.on_server("b", Some("write")).is_empty());
@@ -228,8 +225,8 @@ mod tests {
             };
             let functions: Vec<(String, Map<String, Value>)> =
                 said.iter().enumerate().map(|(place, said)| (format!("f{place}"), object(said))).collect();
-            let entries = functions.iter().map(|(function, members)| Entry { tool: "t", label: None, function, members });
-            let told = Told::of(std::iter::once(("t", None)), entries);
+            let entries = functions.iter().map(|(function, members)| ServedFunction { tool: "t", label: None, function, members });
+            let told = ServedFunctions::of(std::iter::once(("t", None)), entries);
             let item = object(&item);
             prop_assert_eq!(told.like("t", &item), searched(&functions, &item));
         }

@@ -1,10 +1,10 @@
 //! Waits for running calls, and shows the progress of their questions to models meanwhile.
 
 use super::Interrupted;
-use super::run::Finished;
+use super::run::FinishedCall;
 use crate::assembler::Assembler;
-use crate::assembler::question_progress::Progress;
-use crate::lifecycle::deadline::{ClientGone, Late, Pace};
+use crate::assembler::question_progress::QuestionProgress;
+use crate::lifecycle::deadline::{ClientGone, Deadline, Late};
 use futures_util::{Stream, StreamExt};
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
@@ -14,21 +14,21 @@ use tokio::sync::mpsc::Receiver;
 /// # Errors
 /// [`Interrupted`].
 pub(super) async fn next_done(
-    work: &mut (impl Stream<Item = Finished> + Unpin),
-    told: &mut Receiver<(usize, Progress)>,
+    work: &mut (impl Stream<Item = FinishedCall> + Unpin),
+    told: &mut Receiver<(usize, QuestionProgress)>,
     assembler: &mut Assembler,
-    pace: &mut Pace,
+    pace: &mut Deadline,
     time: Duration,
-) -> Result<Option<Finished>, Interrupted> {
+) -> Result<Option<FinishedCall>, Interrupted> {
     loop {
         let step = pace.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
         let done = match step {
-            Step::Told(item, progress) => {
+            ToolStep::Told(item, progress) => {
                 assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
                 pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
                 continue;
             }
-            Step::Done(done) => done,
+            ToolStep::Done(done) => done,
         };
         // Progress that a call sent before it ended is shown before its end.
         while let Ok((item, progress)) = told.try_recv() {
@@ -39,20 +39,20 @@ pub(super) async fn next_done(
 }
 
 /// What happens next while calls run.
-enum Step {
+enum ToolStep {
     /// Progress of a question of the call whose item has this index in the output.
-    Told(usize, Progress),
+    Told(usize, QuestionProgress),
     /// The next call in their order is over; `None` when all are.
-    Done(Option<Finished>),
+    Done(Option<FinishedCall>),
 }
 
 async fn next_step(
-    work: &mut (impl Stream<Item = Finished> + Unpin),
-    told: &mut Receiver<(usize, Progress)>,
-) -> Step {
+    work: &mut (impl Stream<Item = FinishedCall> + Unpin),
+    told: &mut Receiver<(usize, QuestionProgress)>,
+) -> ToolStep {
     tokio::select! {
         biased;
-        Some((item, progress)) = told.recv() => Step::Told(item, progress),
-        done = work.next() => Step::Done(done),
+        Some((item, progress)) = told.recv() => ToolStep::Told(item, progress),
+        done = work.next() => ToolStep::Done(done),
     }
 }

@@ -7,7 +7,7 @@ use memchr::memchr_iter;
 
 /// Counts over one text. Characters are exact; the other counts are estimates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in super::super) struct Counts {
+pub(in super::super) struct TextCounts {
     /// Unicode scalar values.
     pub(in super::super) chars: u64,
     /// Digits and mathematical signs.
@@ -18,7 +18,7 @@ pub(in super::super) struct Counts {
     pub(in super::super) questions: u64,
 }
 
-impl Counts {
+impl TextCounts {
     /// Counts over a string, given its source text and whether it has escapes.
     pub(super) fn of(text: &str, escaped: bool) -> Self {
         let bytes = text.as_bytes();

@@ -1,7 +1,7 @@
 //! The scanner: one pass over the body without recursion, with a stack of at most 64 open
 //! containers.
 
-use super::{DEPTH_MAX, Document, Kind, Node, Value, push_key};
+use super::{DEPTH_MAX, JsonDocument, JsonKind, JsonValue, Node, push_key};
 use crate::request::invalid::{InvalidKind, InvalidRequest};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -35,10 +35,10 @@ struct Scanner<'a> {
     /// Whitespace bytes skipped so far.
     blanks: usize,
     open: Vec<Open>,
-    document: Document<'a>,
+    document: JsonDocument<'a>,
 }
 
-pub(super) fn scan(body: &[u8]) -> Result<Document<'_>, InvalidRequest> {
+pub(super) fn scan(body: &[u8]) -> Result<JsonDocument<'_>, InvalidRequest> {
     if u32::try_from(body.len()).is_err() {
         let message = "is larger than 4 GiB".to_owned();
         return Err(InvalidRequest { kind: InvalidKind::PayloadTooLarge, path: String::new(), message });
@@ -49,7 +49,7 @@ pub(super) fn scan(body: &[u8]) -> Result<Document<'_>, InvalidRequest> {
     })?;
     // Client bodies have one node per 8 to 30 bytes. If the guess is too low, the list grows.
     let nodes = Vec::with_capacity((body.len() / 16).clamp(32, 4096));
-    let document = Document { text, nodes };
+    let document = JsonDocument { text, nodes };
     Scanner { bytes: body, at: 0, blanks: 0, open: Vec::with_capacity(16), document }.run()
 }
 
@@ -64,7 +64,7 @@ fn position(bytes: &[u8], at: usize) -> (usize, usize) {
 }
 
 impl<'a> Scanner<'a> {
-    fn run(mut self) -> Result<Document<'a>, InvalidRequest> {
+    fn run(mut self) -> Result<JsonDocument<'a>, InvalidRequest> {
         loop {
             if self.document.nodes.len() >= NODES_MAX {
                 return Err(InvalidRequest::new("", format!("holds more than {NODES_MAX} values and keys")));
@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
 
     /// The offsets fit into 32 bits because the body's length was checked.
     #[expect(clippy::cast_possible_truncation, reason = "scan refuses bodies of 4 GiB and more")]
-    fn push(&mut self, start: usize, kind: Kind, flag: bool) -> u32 {
+    fn push(&mut self, start: usize, kind: JsonKind, flag: bool) -> u32 {
         let index = self.document.nodes.len() as u32;
         let (start, end) = (start as u32, self.at as u32);
         self.document.nodes.push(Node { start, end, next: index + 1, kind, flag });
@@ -115,14 +115,14 @@ impl<'a> Scanner<'a> {
         match self.peek() {
             Some(b'"') => {
                 let escaped = self.string()?;
-                self.push(start, Kind::String, escaped);
+                self.push(start, JsonKind::String, escaped);
             }
             Some(b'{') => return self.enter(true),
             Some(b'[') => return self.enter(false),
             Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b't') => self.literal("true", Kind::True)?,
-            Some(b'f') => self.literal("false", Kind::False)?,
-            Some(b'n') => self.literal("null", Kind::Null)?,
+            Some(b't') => self.literal("true", JsonKind::True)?,
+            Some(b'f') => self.literal("false", JsonKind::False)?,
+            Some(b'n') => self.literal("null", JsonKind::Null)?,
             _ => return Err(self.malformed("a value was expected")),
         }
         Ok(false)
@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
         }
         let start = self.at;
         self.at += 1;
-        let node = self.push(start, if object { Kind::Object } else { Kind::Array }, false);
+        let node = self.push(start, if object { JsonKind::Object } else { JsonKind::Array }, false);
         if let Some(node) = self.document.nodes.last_mut() {
             // Marks the container as open; `leave` sets its end.
             node.next = u32::MAX;
@@ -198,7 +198,7 @@ impl<'a> Scanner<'a> {
         }
         let start = self.at;
         let escaped = self.string()?;
-        self.push(start, Kind::String, escaped);
+        self.push(start, JsonKind::String, escaped);
         if let Some(top) = self.open.last_mut() {
             top.keys += 1;
             top.escaped_keys |= escaped;
@@ -214,7 +214,7 @@ impl<'a> Scanner<'a> {
     /// Refuses duplicate keys. Two parsers may choose different ones of two equal keys; an attacker
     /// could then pass a check with one value and have the other one used.
     fn refuse_duplicates(&self, object: &Open) -> Result<(), InvalidRequest> {
-        let value = Value { document: &self.document, index: object.node };
+        let value = JsonValue { document: &self.document, index: object.node };
         let twice = if object.escaped_keys || object.keys > PAIRWISE_MAX {
             let mut seen: HashSet<Cow<'_, str>> = HashSet::with_capacity(object.keys);
             value.members().find(|(key, _)| !seen.insert(key.text()))
@@ -314,7 +314,7 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        let index = self.push(start, Kind::Number, false);
+        let index = self.push(start, JsonKind::Number, false);
         if exponent || self.at - start > DIGITS_SAFE {
             self.refuse_infinity(index)?;
         }
@@ -322,14 +322,14 @@ impl<'a> Scanner<'a> {
     }
 
     fn refuse_infinity(&self, index: u32) -> Result<(), InvalidRequest> {
-        let value = Value { document: &self.document, index };
+        let value = JsonValue { document: &self.document, index };
         match value.number() {
             Some(number) if number.is_finite() => Ok(()),
             _ => Err(value.invalid("is a number out of range")),
         }
     }
 
-    fn literal(&mut self, word: &str, kind: Kind) -> Result<(), InvalidRequest> {
+    fn literal(&mut self, word: &str, kind: JsonKind) -> Result<(), InvalidRequest> {
         let start = self.at;
         if !self.bytes.get(start..).unwrap_or_default().starts_with(word.as_bytes()) {
             return Err(self.malformed("a value was expected"));

@@ -1,5 +1,5 @@
-use super::{Piece, PromptRole, PromptTemplate, Prompts, pieces};
-use crate::request::{Bounds, InvalidKind, InvalidRequest, ResponsesRequest};
+use super::{PromptRole, PromptTemplate, Prompts, TextPiece, pieces};
+use crate::request::{InvalidKind, InvalidRequest, RequestBounds, ResponsesRequest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn prompts() -> Prompts {
 }
 
 fn parse(body: &Value) -> Result<ResponsesRequest, InvalidRequest> {
-    ResponsesRequest::parse_with(body.to_string().as_bytes(), &[], &prompts(), Bounds::default())
+    ResponsesRequest::parse_with(body.to_string().as_bytes(), &[], &prompts(), RequestBounds::default())
 }
 
 fn messages(prompt: Value, input: Value) -> Value {
@@ -122,8 +122,8 @@ fn errors_name_the_template_version_or_variable() {
 
 #[test]
 fn only_names_in_two_braces_are_variables() {
-    let variable = |name: &str| Piece::Variable(name.to_owned());
-    let text = |text: &str| Piece::Text(text.to_owned());
+    let variable = |name: &str| TextPiece::Variable(name.to_owned());
+    let text = |text: &str| TextPiece::Text(text.to_owned());
     let long = format!("{{{{{}}}}}", "a".repeat(65));
     for (template, expected) in [
         ("", vec![]),
@@ -145,10 +145,10 @@ proptest! {
         for template_text in [template_text, pattern] {
             let template = template("t", None, &[(PromptRole::User, &template_text)]);
             let names: Vec<String> = ["a", "b", "c", "ab"].iter().filter(|name| template.uses(name)).map(|name| (*name).to_owned()).collect();
-            let used: usize = template.messages[0].1.iter().filter(|piece| matches!(piece, Piece::Variable(_))).count();
+            let used: usize = template.messages[0].1.iter().filter(|piece| matches!(piece, TextPiece::Variable(_))).count();
             let variables: Value = names.iter().map(|name| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
             let body = json!({"model": "m", "input": "x", "prompt": {"id": "t", "variables": variables}}).to_string();
-            let parsed = ResponsesRequest::parse_with(body.as_bytes(), &[], &Prompts::new(vec![template]), Bounds::default());
+            let parsed = ResponsesRequest::parse_with(body.as_bytes(), &[], &Prompts::new(vec![template]), RequestBounds::default());
             if let Ok(request) = parsed {
                 let guest: Value = serde_json::from_slice(&request.guest_json).unwrap();
                 prop_assert_eq!(guest["input"].as_array().unwrap().len(), 2);

@@ -2,14 +2,16 @@
 
 use super::body::{MODEL, SESSION_ID, TRACE};
 use super::provider::PROVIDER;
-use crate::request::rule::{COUNT, NAME, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
+use crate::request::rule::{
+    COUNT, NAME, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional, required,
+};
 
 /// The body. `input` is checked by code.
 pub(in crate::request) static BODY: Shape = Shape::of(&[
-    required("input", Rule::Any),
+    required("input", ValueRule::Any),
     required("model", MODEL),
     optional("dimensions", COUNT),
-    optional("encoding_format", Rule::OneOf(&["float", "base64"])),
+    optional("encoding_format", ValueRule::OneOf(&["float", "base64"])),
     optional("input_type", TEXT),
     optional("provider", PROVIDER),
     optional("session_id", SESSION_ID),
@@ -18,20 +20,20 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
 ]);
 
 /// The parts of an input that is an object with `content`.
-pub(in crate::request) const PARTS: Tagged = Tagged {
+pub(in crate::request) const PARTS: TaggedRule = TaggedRule {
     tag: "type",
     noun: "embedding part type",
     variants: &[
         ("text", Shape::of(&[required("text", TEXT)])),
         (
             "image_url",
-            Shape::of(&[required("image_url", Rule::Object(&Shape::of(&[required("url", NAME)])))]),
+            Shape::of(&[required("image_url", ValueRule::Object(&Shape::of(&[required("url", NAME)])))]),
         ),
         (
             "input_audio",
             Shape::of(&[required(
                 "input_audio",
-                Rule::Object(&Shape::of(&[required("data", NAME), optional("format", TEXT)])),
+                ValueRule::Object(&Shape::of(&[required("data", NAME), optional("format", TEXT)])),
             )]),
         ),
         ("input_video", Shape::of(&[required("input_video", OPEN_OBJECT)])),

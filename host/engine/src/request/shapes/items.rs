@@ -3,12 +3,12 @@
 
 use super::parts::{ASSISTANT_PARTS, CALL_OUTPUT, INPUT_PARTS};
 use crate::request::invalid::InvalidRequest;
-use crate::request::json::{Kind, Value};
+use crate::request::json::{JsonKind, JsonValue};
 use crate::request::rule::{
-    Field, NAME, OBJECTS, OPEN_LIST, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required,
+    Field, NAME, OBJECTS, OPEN_LIST, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional, required,
 };
 
-const STATUS: Rule = Rule::OneOf(&[
+const STATUS: ValueRule = ValueRule::OneOf(&[
     "in_progress",
     "completed",
     "incomplete",
@@ -24,16 +24,16 @@ const STATUS: Rule = Rule::OneOf(&[
 /// A message of any role. `type` is optional.
 pub(in crate::request) static MESSAGE: Shape = Shape {
     fields: &[
-        required("role", Rule::OneOf(&["user", "assistant", "system", "developer"])),
+        required("role", ValueRule::OneOf(&["user", "assistant", "system", "developer"])),
         optional("id", TEXT),
         optional("status", STATUS),
-        optional("phase", Rule::OneOf(&["commentary", "final_answer"])),
+        optional("phase", ValueRule::OneOf(&["commentary", "final_answer"])),
         optional("model", TEXT),
     ],
     also: Some(check_content),
 };
 
-fn check_content(message: Value<'_>) -> Result<(), InvalidRequest> {
+fn check_content(message: JsonValue<'_>) -> Result<(), InvalidRequest> {
     let Some(content) = message.get("content") else {
         if message.members().any(|(key, _)| key.is("content")) {
             return Ok(());
@@ -43,32 +43,32 @@ fn check_content(message: Value<'_>) -> Result<(), InvalidRequest> {
     let assistant = message.get("role").is_some_and(|role| role.is("assistant"));
     let parts = if assistant { &ASSISTANT_PARTS } else { &INPUT_PARTS };
     match content.kind() {
-        Kind::String => Ok(()),
-        Kind::Array => content.items().try_for_each(|part| parts.check(part).map(|_| ())),
+        JsonKind::String => Ok(()),
+        JsonKind::Array => content.items().try_for_each(|part| parts.check(part).map(|_| ())),
         _ => Err(content.mistyped("a string or an array")),
     }
 }
 
-const SUMMARIES: Tagged = Tagged {
+const SUMMARIES: TaggedRule = TaggedRule {
     tag: "type",
     noun: "summary part type",
     variants: &[("summary_text", Shape::of(&[required("text", TEXT)]))],
 };
 
-const THOUGHTS: Tagged = Tagged {
+const THOUGHTS: TaggedRule = TaggedRule {
     tag: "type",
     noun: "reasoning part type",
     variants: &[("reasoning_text", Shape::of(&[required("text", TEXT)]))],
 };
 
-const SCREENSHOT: Rule = Rule::Object(&Shape::of(&[
-    required("type", Rule::OneOf(&["computer_screenshot", "input_image"])),
+const SCREENSHOT: ValueRule = ValueRule::Object(&Shape::of(&[
+    required("type", ValueRule::OneOf(&["computer_screenshot", "input_image"])),
     optional("image_url", TEXT),
     optional("file_id", TEXT),
 ]));
 
 /// Every item except messages, `item_reference` and items with a server tool's prefix.
-pub(in crate::request) static ITEMS: Tagged = Tagged {
+pub(in crate::request) static ITEMS: TaggedRule = TaggedRule {
     tag: "type",
     noun: "input item type",
     variants: &[
@@ -121,7 +121,7 @@ pub(in crate::request) static ITEMS: Tagged = Tagged {
 const ID: Field = optional("id", TEXT);
 const STATE: Field = optional("status", STATUS);
 const CALL_ID: Field = required("call_id", NAME);
-const TEXTS: Rule = Rule::List { of: &TEXT, min: 0, max: usize::MAX };
+const TEXTS: ValueRule = ValueRule::List { of: &TEXT, min: 0, max: usize::MAX };
 
 const FUNCTION_CALL: Shape = Shape::of(&[
     ID,
@@ -130,7 +130,7 @@ const FUNCTION_CALL: Shape = Shape::of(&[
     required("name", NAME),
     required("arguments", TEXT),
     optional("namespace", TEXT),
-    optional("async", Rule::Bool),
+    optional("async", ValueRule::Bool),
 ]);
 
 /// Without `call_id` it is an output that the client reports although the model called nothing.
@@ -148,8 +148,8 @@ const CUSTOM_TOOL_CALL_OUTPUT: Shape = Shape::of(&[ID, STATE, CALL_ID, required(
 const REASONING: Shape = Shape::of(&[
     ID,
     STATE,
-    optional("summary", Rule::List { of: &Rule::Tagged(&SUMMARIES), min: 0, max: usize::MAX }),
-    optional("content", Rule::List { of: &Rule::Tagged(&THOUGHTS), min: 0, max: usize::MAX }),
+    optional("summary", ValueRule::List { of: &ValueRule::Tagged(&SUMMARIES), min: 0, max: usize::MAX }),
+    optional("content", ValueRule::List { of: &ValueRule::Tagged(&THOUGHTS), min: 0, max: usize::MAX }),
     optional("encrypted_content", TEXT),
     optional("format", TEXT),
     optional("signature", TEXT),
@@ -205,11 +205,11 @@ const MCP_APPROVAL_REQUEST: Shape =
 const MCP_APPROVAL_RESPONSE: Shape = Shape::of(&[
     ID,
     required("approval_request_id", NAME),
-    required("approve", Rule::Bool),
+    required("approve", ValueRule::Bool),
     optional("reason", TEXT),
 ]);
 
-const ERROR: Field = optional("error", Rule::Either(&[TEXT, OPEN_OBJECT]));
+const ERROR: Field = optional("error", ValueRule::Either(&[TEXT, OPEN_OBJECT]));
 const MODEL: Field = optional("model", TEXT);
 const INSTANCE: Field = optional("instance_name", TEXT);
 
@@ -231,8 +231,8 @@ pub(in crate::request) static SERVER_ITEMS: &[(&str, Shape)] = &[
             optional("url", TEXT),
             optional("title", TEXT),
             // An array if nothing was fetched.
-            optional("content", Rule::Either(&[TEXT, OPEN_LIST])),
-            optional("http_status", Rule::Integer { min: 0, max: 999 }),
+            optional("content", ValueRule::Either(&[TEXT, OPEN_LIST])),
+            optional("http_status", ValueRule::Integer { min: 0, max: 999 }),
         ]),
     ),
     (
@@ -256,7 +256,7 @@ pub(in crate::request) static SERVER_ITEMS: &[(&str, Shape)] = &[
             ID,
             STATE,
             ERROR,
-            optional("operation", Rule::OneOf(&["list", "read", "write", "edit"])),
+            optional("operation", ValueRule::OneOf(&["list", "read", "write", "edit"])),
             optional("file_id", TEXT),
             optional("filename", TEXT),
         ]),

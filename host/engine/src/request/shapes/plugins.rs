@@ -2,23 +2,23 @@
 
 use super::tools::USER_LOCATION;
 use crate::request::invalid::InvalidRequest;
-use crate::request::json::Value;
+use crate::request::json::JsonValue;
 use crate::request::rule::{
-    AMOUNT, COUNT, Field, NAME, NAMES, OBJECTS, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional,
+    AMOUNT, COUNT, Field, NAME, NAMES, OBJECTS, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional,
 };
 
 /// The most characters of all model patterns in one router entry together.
 const PATTERN_CHARS_MAX: usize = 65_536;
 
 /// A member of every plugin entry.
-pub(in crate::request) const ENABLED: Field = optional("enabled", Rule::Bool);
+pub(in crate::request) const ENABLED: Field = optional("enabled", ValueRule::Bool);
 
 const ALLOWED: Field = optional("allowed_models", NAMES);
 const EXCLUDED: Field = optional("excluded_models", NAMES);
-const COST_TIER: Field = optional("cost_tier", Rule::OneOf(&["low", "medium", "high", "xhigh", "max"]));
-const TRADEOFF: Field = optional("cost_quality_tradeoff", Rule::Number { min: 0.0, max: 10.0 });
+const COST_TIER: Field = optional("cost_tier", ValueRule::OneOf(&["low", "medium", "high", "xhigh", "max"]));
+const TRADEOFF: Field = optional("cost_quality_tradeoff", ValueRule::Number { min: 0.0, max: 10.0 });
 
-pub(in crate::request) static PLUGINS: Tagged = Tagged {
+pub(in crate::request) static PLUGINS: TaggedRule = TaggedRule {
     tag: "id",
     noun: "plugin",
     variants: &[
@@ -33,7 +33,7 @@ pub(in crate::request) static PLUGINS: Tagged = Tagged {
         ("web-fetch", WEB_FETCH),
         ("file-parser", FILE_PARSER),
         ("response-healing", Shape::of(&[ENABLED])),
-        ("context-compression", Shape::of(&[ENABLED, optional("engine", Rule::OneOf(&["middle-out"]))])),
+        ("context-compression", Shape::of(&[ENABLED, optional("engine", ValueRule::OneOf(&["middle-out"]))])),
     ],
 };
 
@@ -41,7 +41,7 @@ pub(in crate::request) static PLUGINS: Tagged = Tagged {
 pub(in crate::request) static EXTRA_PLUGIN: Shape = Shape::of(&[ENABLED]);
 
 const AUTO_ROUTER: Shape = Shape {
-    fields: &[ENABLED, ALLOWED, EXCLUDED, COST_TIER, TRADEOFF, optional("pin_model", Rule::Bool)],
+    fields: &[ENABLED, ALLOWED, EXCLUDED, COST_TIER, TRADEOFF, optional("pin_model", ValueRule::Bool)],
     also: Some(patterns_fit),
 };
 
@@ -55,29 +55,29 @@ const SWITCHYARD_ROUTER: Shape = Shape::of(&[
     ENABLED,
     optional(
         "algorithm",
-        Rule::OneOf(&["capability", "stage", "auto", "random", "composite", "passthrough"]),
+        ValueRule::OneOf(&["capability", "stage", "auto", "random", "composite", "passthrough"]),
     ),
 ]);
 
 const PARETO_ROUTER: Shape = Shape::of(&[
     ENABLED,
-    optional("min_coding_score", Rule::Number { min: 0.0, max: 1.0 }),
+    optional("min_coding_score", ValueRule::Number { min: 0.0, max: 1.0 }),
     optional("max_price", AMOUNT),
-    optional("price_source", Rule::OneOf(&["prompt", "weighted_avg"])),
+    optional("price_source", ValueRule::OneOf(&["prompt", "weighted_avg"])),
 ]);
 
 const FUSION: Shape = Shape::of(&[
     ENABLED,
-    optional("preset", Rule::OneOf(&["general-high", "general-budget", "general-fast"])),
-    optional("analysis_models", Rule::List { of: &NAME, min: 1, max: 8 }),
+    optional("preset", ValueRule::OneOf(&["general-high", "general-budget", "general-fast"])),
+    optional("analysis_models", ValueRule::List { of: &NAME, min: 1, max: 8 }),
     optional("model", NAME),
-    optional("tools", Rule::List { of: &OPEN_OBJECT, min: 0, max: 8 }),
-    optional("max_tool_calls", Rule::Integer { min: 1, max: 16 }),
+    optional("tools", ValueRule::List { of: &OPEN_OBJECT, min: 0, max: 8 }),
+    optional("max_tool_calls", ValueRule::Integer { min: 1, max: 16 }),
 ]);
 
 const WEB: Shape = Shape::of(&[
     ENABLED,
-    optional("engine", Rule::OneOf(&["native", "exa", "firecrawl", "parallel", "perplexity"])),
+    optional("engine", ValueRule::OneOf(&["native", "exa", "firecrawl", "parallel", "perplexity"])),
     optional("mode", TEXT),
     optional("max_results", COUNT),
     optional("max_uses", COUNT),
@@ -100,18 +100,18 @@ const FILE_PARSER: Shape = Shape::of(&[
     ENABLED,
     optional(
         "pdf",
-        Rule::Object(&Shape::of(&[optional(
+        ValueRule::Object(&Shape::of(&[optional(
             "engine",
-            Rule::OneOf(&["mistral-ocr", "native", "cloudflare-ai", "pdf-text"]),
+            ValueRule::OneOf(&["mistral-ocr", "native", "cloudflare-ai", "pdf-text"]),
         )])),
     ),
     optional("files", OBJECTS),
 ]);
 
-fn patterns_fit(plugin: Value<'_>) -> Result<(), InvalidRequest> {
+fn patterns_fit(plugin: JsonValue<'_>) -> Result<(), InvalidRequest> {
     let lists = ["models", "allowed_models", "excluded_models"];
-    let patterns = lists.iter().filter_map(|name| plugin.get(name)).flat_map(Value::items);
-    if patterns.map(Value::chars).sum::<usize>() > PATTERN_CHARS_MAX {
+    let patterns = lists.iter().filter_map(|name| plugin.get(name)).flat_map(JsonValue::items);
+    if patterns.map(JsonValue::chars).sum::<usize>() > PATTERN_CHARS_MAX {
         return Err(
             plugin.invalid(format!("has patterns of more than {PATTERN_CHARS_MAX} characters in total"))
         );

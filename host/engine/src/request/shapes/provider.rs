@@ -2,18 +2,18 @@
 
 use crate::request::bounds::check_option_counts;
 use crate::request::invalid::InvalidRequest;
-use crate::request::json::{Kind, Value};
-use crate::request::rule::{AMOUNT, Rule, Shape, optional};
+use crate::request::json::{JsonKind, JsonValue};
+use crate::request::rule::{AMOUNT, Shape, ValueRule, optional};
 use std::collections::BTreeSet;
 
-const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, max: 256 };
-const PRICE: Rule = Rule::Custom(check_price);
-const SORT: Rule = Rule::OneOf(&["price", "throughput", "latency", "exacto"]);
+const SLUGS: ValueRule = ValueRule::List { of: &ValueRule::Text { min: 1, max: 256 }, min: 0, max: 256 };
+const PRICE: ValueRule = ValueRule::Custom(check_price);
+const SORT: ValueRule = ValueRule::OneOf(&["price", "throughput", "latency", "exacto"]);
 
 /// A number, which applies to the median, or numbers by percentile.
-const PERCENTILES: Rule = Rule::Either(&[
+const PERCENTILES: ValueRule = ValueRule::Either(&[
     AMOUNT,
-    Rule::Object(&Shape::of(&[
+    ValueRule::Object(&Shape::of(&[
         optional("p50", AMOUNT),
         optional("p75", AMOUNT),
         optional("p90", AMOUNT),
@@ -21,19 +21,19 @@ const PERCENTILES: Rule = Rule::Either(&[
     ])),
 ]);
 
-pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
+pub(in crate::request) const PROVIDER: ValueRule = ValueRule::Object(&Shape::of(&[
     optional("order", SLUGS),
     optional("only", SLUGS),
     optional("ignore", SLUGS),
-    optional("allow_fallbacks", Rule::Bool),
-    optional("require_parameters", Rule::Bool),
-    optional("data_collection", Rule::OneOf(&["allow", "deny"])),
-    optional("zdr", Rule::Bool),
-    optional("enforce_distillable_text", Rule::Bool),
+    optional("allow_fallbacks", ValueRule::Bool),
+    optional("require_parameters", ValueRule::Bool),
+    optional("data_collection", ValueRule::OneOf(&["allow", "deny"])),
+    optional("zdr", ValueRule::Bool),
+    optional("enforce_distillable_text", ValueRule::Bool),
     optional(
         "quantizations",
-        Rule::List {
-            of: &Rule::OneOf(&[
+        ValueRule::List {
+            of: &ValueRule::OneOf(&[
                 "int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8", "fp16", "bf16", "fp32",
                 "unknown",
             ]),
@@ -43,17 +43,17 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     ),
     optional(
         "sort",
-        Rule::Either(&[
+        ValueRule::Either(&[
             SORT,
-            Rule::Object(&Shape::of(&[
+            ValueRule::Object(&Shape::of(&[
                 optional("by", SORT),
-                optional("partition", Rule::OneOf(&["model", "none"])),
+                optional("partition", ValueRule::OneOf(&["model", "none"])),
             ])),
         ]),
     ),
     optional(
         "max_price",
-        Rule::Object(&Shape::of(&[
+        ValueRule::Object(&Shape::of(&[
             optional("prompt", PRICE),
             optional("completion", PRICE),
             optional("image", PRICE),
@@ -63,18 +63,18 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     ),
     optional("preferred_min_throughput", PERCENTILES),
     optional("preferred_max_latency", PERCENTILES),
-    optional("options", Rule::Custom(check_options)),
+    optional("options", ValueRule::Custom(check_options)),
 ]));
 
 /// Checks `options`: objects by provider. Some providers compare names with case and others
 /// without, so two names that differ by case alone are refused.
-fn check_options(options: Value<'_>) -> Result<(), InvalidRequest> {
+fn check_options(options: JsonValue<'_>) -> Result<(), InvalidRequest> {
     check_option_counts(options)?;
     check_spellings(options)?;
     options.members().try_for_each(|(_, fields)| check_spellings(fields))
 }
 
-fn check_spellings(object: Value<'_>) -> Result<(), InvalidRequest> {
+fn check_spellings(object: JsonValue<'_>) -> Result<(), InvalidRequest> {
     let mut known = BTreeSet::new();
     match object.members().find(|(name, _)| !known.insert(name.text().to_lowercase())) {
         Some((name, _)) => Err(name.invalid("is a second spelling of a name that is there already")),
@@ -83,10 +83,10 @@ fn check_spellings(object: Value<'_>) -> Result<(), InvalidRequest> {
 }
 
 /// Dollars, as a number or as a string with a number.
-fn check_price(value: Value<'_>) -> Result<(), InvalidRequest> {
+fn check_price(value: JsonValue<'_>) -> Result<(), InvalidRequest> {
     let dollars = match value.kind() {
-        Kind::Number => value.number(),
-        Kind::String => value.text().parse::<f64>().ok(),
+        JsonKind::Number => value.number(),
+        JsonKind::String => value.text().parse::<f64>().ok(),
         _ => return Err(value.mistyped("a number or a numeric string")),
     };
     match dollars {

@@ -1,29 +1,34 @@
 //! Tools that a client or a provider runs. The parameters of server tools are in `server_tools`.
 
 use crate::request::invalid::InvalidRequest;
-use crate::request::json::Value;
-use crate::request::rule::{COUNT, NAME, NAMES, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
+use crate::request::json::JsonValue;
+use crate::request::rule::{
+    COUNT, NAME, NAMES, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional, required,
+};
 
 /// The limit is above that of every provider, so that the provider decides.
-const TOOL_NAME: Rule = Rule::Text { min: 1, max: 256 };
+const TOOL_NAME: ValueRule = ValueRule::Text { min: 1, max: 256 };
 
 const FUNCTION: Shape = Shape::of(&[
     required("name", TOOL_NAME),
     optional("parameters", OPEN_OBJECT),
     optional("description", TEXT),
-    optional("strict", Rule::Bool),
-    optional("async", Rule::Bool),
-    optional("defer_loading", Rule::Bool),
+    optional("strict", ValueRule::Bool),
+    optional("async", ValueRule::Bool),
+    optional("defer_loading", ValueRule::Bool),
 ]);
 
-const CUSTOM_FORMATS: Tagged = Tagged {
+const CUSTOM_FORMATS: TaggedRule = TaggedRule {
     tag: "type",
     noun: "custom tool format",
     variants: &[
         ("text", Shape::of(&[])),
         (
             "grammar",
-            Shape::of(&[required("syntax", Rule::OneOf(&["lark", "regex"])), required("definition", TEXT)]),
+            Shape::of(&[
+                required("syntax", ValueRule::OneOf(&["lark", "regex"])),
+                required("definition", TEXT),
+            ]),
         ),
     ],
 };
@@ -31,11 +36,11 @@ const CUSTOM_FORMATS: Tagged = Tagged {
 const CUSTOM: Shape = Shape::of(&[
     required("name", TOOL_NAME),
     optional("description", TEXT),
-    optional("format", Rule::Tagged(&CUSTOM_FORMATS)),
-    optional("defer_loading", Rule::Bool),
+    optional("format", ValueRule::Tagged(&CUSTOM_FORMATS)),
+    optional("defer_loading", ValueRule::Bool),
 ]);
 
-const NAMESPACED: Tagged = Tagged {
+const NAMESPACED: TaggedRule = TaggedRule {
     tag: "type",
     noun: "type of a tool in a namespace",
     variants: &[("function", FUNCTION), ("custom", CUSTOM)],
@@ -44,35 +49,35 @@ const NAMESPACED: Tagged = Tagged {
 const NAMESPACE: Shape = Shape::of(&[
     required("name", TOOL_NAME),
     optional("description", TEXT),
-    required("tools", Rule::List { of: &Rule::Tagged(&NAMESPACED), min: 1, max: 1024 }),
+    required("tools", ValueRule::List { of: &ValueRule::Tagged(&NAMESPACED), min: 1, max: 1024 }),
 ]);
 
 /// `search_context_size` in all forms of web search.
-pub(super) const CONTEXT_SIZE: Rule = Rule::OneOf(&["low", "medium", "high"]);
+pub(super) const CONTEXT_SIZE: ValueRule = ValueRule::OneOf(&["low", "medium", "high"]);
 
 /// The user's approximate location.
-pub(super) const USER_LOCATION: Rule = Rule::Object(&Shape::of(&[
-    optional("type", Rule::OneOf(&["approximate"])),
+pub(super) const USER_LOCATION: ValueRule = ValueRule::Object(&Shape::of(&[
+    optional("type", ValueRule::OneOf(&["approximate"])),
     optional("city", TEXT),
     optional("country", TEXT),
     optional("region", TEXT),
     optional("timezone", TEXT),
 ]));
 
-pub(super) const SEARCH_ENGINE: Rule =
-    Rule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity"]);
+pub(super) const SEARCH_ENGINE: ValueRule =
+    ValueRule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity"]);
 
 const WEB_SEARCH: Shape = Shape::of(&[
     optional("engine", SEARCH_ENGINE),
     optional(
         "filters",
-        Rule::Object(&Shape::of(&[
+        ValueRule::Object(&Shape::of(&[
             optional("allowed_domains", NAMES),
             optional("blocked_domains", NAMES),
             optional("excluded_domains", NAMES),
         ])),
     ),
-    optional("external_web_access", Rule::Bool),
+    optional("external_web_access", ValueRule::Bool),
     optional("max_results", COUNT),
     optional("max_uses", COUNT),
     optional("mode", TEXT),
@@ -84,21 +89,24 @@ const WEB_SEARCH: Shape = Shape::of(&[
 const FILE_SEARCH: Shape = Shape::of(&[
     required("vector_store_ids", NAMES),
     optional("filters", OPEN_OBJECT),
-    optional("max_num_results", Rule::Integer { min: 1, max: 50 }),
+    optional("max_num_results", ValueRule::Integer { min: 1, max: 50 }),
     optional("ranking_options", OPEN_OBJECT),
 ]);
 
 const COMPUTER_USE: Shape = Shape::of(&[
     required("display_width", COUNT),
     required("display_height", COUNT),
-    required("environment", Rule::OneOf(&["windows", "mac", "linux", "ubuntu", "browser"])),
+    required("environment", ValueRule::OneOf(&["windows", "mac", "linux", "ubuntu", "browser"])),
 ]);
 
 const CODE_INTERPRETER: Shape = Shape::of(&[required(
     "container",
-    Rule::Either(&[
+    ValueRule::Either(&[
         NAME,
-        Rule::Object(&Shape::of(&[required("type", Rule::OneOf(&["auto"])), optional("file_ids", NAMES)])),
+        ValueRule::Object(&Shape::of(&[
+            required("type", ValueRule::OneOf(&["auto"])),
+            optional("file_ids", NAMES),
+        ])),
     ]),
 )]);
 
@@ -109,9 +117,12 @@ const MCP: Shape = Shape {
         optional("connector_id", NAME),
         optional("server_description", TEXT),
         optional("authorization", TEXT),
-        optional("headers", Rule::Map(&TEXT)),
-        optional("allowed_tools", Rule::Either(&[NAMES, OPEN_OBJECT])),
-        optional("require_approval", Rule::Either(&[Rule::OneOf(&["always", "never"]), OPEN_OBJECT])),
+        optional("headers", ValueRule::Map(&TEXT)),
+        optional("allowed_tools", ValueRule::Either(&[NAMES, OPEN_OBJECT])),
+        optional(
+            "require_approval",
+            ValueRule::Either(&[ValueRule::OneOf(&["always", "never"]), OPEN_OBJECT]),
+        ),
     ],
     also: Some(mcp_has_server),
 };
@@ -119,19 +130,19 @@ const MCP: Shape = Shape {
 const IMAGE_GENERATION: Shape = Shape::of(&[
     optional("model", TEXT),
     optional("action", TEXT),
-    optional("background", Rule::OneOf(&["transparent", "opaque", "auto"])),
-    optional("input_fidelity", Rule::OneOf(&["high", "low"])),
+    optional("background", ValueRule::OneOf(&["transparent", "opaque", "auto"])),
+    optional("input_fidelity", ValueRule::OneOf(&["high", "low"])),
     optional("input_image_mask", OPEN_OBJECT),
-    optional("moderation", Rule::OneOf(&["auto", "low"])),
-    optional("output_compression", Rule::Integer { min: 0, max: 100 }),
-    optional("output_format", Rule::OneOf(&["png", "webp", "jpeg"])),
-    optional("partial_images", Rule::Integer { min: 0, max: 3 }),
-    optional("quality", Rule::OneOf(&["low", "medium", "high", "auto"])),
+    optional("moderation", ValueRule::OneOf(&["auto", "low"])),
+    optional("output_compression", ValueRule::Integer { min: 0, max: 100 }),
+    optional("output_format", ValueRule::OneOf(&["png", "webp", "jpeg"])),
+    optional("partial_images", ValueRule::Integer { min: 0, max: 3 }),
+    optional("quality", ValueRule::OneOf(&["low", "medium", "high", "auto"])),
     optional("size", TEXT),
 ]);
 
 const TOOL_SEARCH: Shape = Shape::of(&[
-    optional("execution", Rule::OneOf(&["client", "server"])),
+    optional("execution", ValueRule::OneOf(&["client", "server"])),
     optional("description", TEXT),
     optional("parameters", OPEN_OBJECT),
 ]);
@@ -140,7 +151,7 @@ const SHELL: Shape = Shape::of(&[optional("environment", OPEN_OBJECT)]);
 const PLAIN: Shape = Shape::of(&[]);
 
 /// Every tool type without a prefix.
-pub(in crate::request) static TOOLS: Tagged = Tagged {
+pub(in crate::request) static TOOLS: TaggedRule = TaggedRule {
     tag: "type",
     noun: "tool type",
     variants: &[
@@ -165,7 +176,7 @@ pub(in crate::request) static TOOLS: Tagged = Tagged {
     ],
 };
 
-fn mcp_has_server(tool: Value<'_>) -> Result<(), InvalidRequest> {
+fn mcp_has_server(tool: JsonValue<'_>) -> Result<(), InvalidRequest> {
     if tool.get("server_url").or_else(|| tool.get("connector_id")).is_none() {
         return Err(tool.invalid("needs server_url or connector_id"));
     }

@@ -1,13 +1,13 @@
 //! Renders `tool_choice` in terms of the functions that represent the client's tools.
 
-use super::super::json::{Kind, Value, separate, write_key};
-use super::names::{ClientKind, Names};
+use super::super::json::{JsonKind, JsonValue, separate, write_key};
+use super::names::{ClientKind, FunctionNames};
 use super::{Dialect, is_type, write_text_member};
 use std::collections::BTreeSet;
 
 /// Appends the rendered choice.
-pub(super) fn write(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
-    if choice.kind() != Kind::Object {
+pub(super) fn write(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNames, out: &mut Vec<u8>) {
+    if choice.kind() != JsonKind::Object {
         return choice.write(out);
     }
     if !choice.get("type").is_some_and(|tag| tag.is("allowed_tools")) {
@@ -37,7 +37,7 @@ pub(super) fn write(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names, out
 }
 
 /// Appends the entries of a list of allowed tools; each function is listed once.
-fn write_allowed(tools: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
+fn write_allowed(tools: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNames, out: &mut Vec<u8>) {
     let (mut seen, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
     for tool in tools.items() {
         if is_type(tool, "namespace") {
@@ -70,7 +70,7 @@ fn write_function(name: &str, out: &mut Vec<u8>) {
 
 /// The functions that represent the tool which a choice names; empty where the choice is passed on
 /// unchanged.
-fn told(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names) -> Vec<String> {
+fn told(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNames) -> Vec<String> {
     let (Some(tag), name) = (choice.get("type"), choice.get("name")) else { return Vec::new() };
     let tag = tag.text();
     let namespace = choice.get("namespace").map(|namespace| namespace.text());

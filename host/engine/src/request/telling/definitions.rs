@@ -1,8 +1,8 @@
 //! Renders the tools of a request: those of `tools`, and those that items of the input bring.
 
-use super::super::json::{Document, Value, separate, write_key, write_member};
+use super::super::json::{JsonDocument, JsonValue, separate, write_key, write_member};
 use super::super::tools::is_search;
-use super::names::{ClientKind, ClientTool, Names};
+use super::names::{ClientKind, ClientTool, FunctionNames};
 use super::{Dialect, is_type, write_text, write_text_member};
 
 const LOCAL_SHELL: &str = r#"{"type":"function","name":"local_shell","description":"Runs a program on the user's machine, and returns what it writes.","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"},"description":"The program and its arguments, such as [\"bash\", \"-lc\", \"ls\"]."},"working_directory":{"type":"string","description":"Where to run it."},"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Variables of its environment."},"user":{"type":"string","description":"The user to run it as."},"timeout_ms":{"type":"integer","description":"The longest time that it may take, in milliseconds."}},"required":["command"],"additionalProperties":false}}"#;
@@ -19,17 +19,17 @@ const CUSTOM_PARAMETERS: &str = r#"{"type":"object","properties":{"input":{"type
 
 /// Renders the array `tools` for a dialect. Assigns a name to each function that represents another
 /// kind of tool.
-pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -> Vec<u8> {
+pub(super) fn write(root: JsonValue<'_>, dialect: &Dialect<'_>, names: &mut FunctionNames) -> Vec<u8> {
     let own = root.get("tools");
     let input = root.get("input");
-    let brought = || input.into_iter().flat_map(Value::items).filter(|item| brings(*item, dialect));
+    let brought = || input.into_iter().flat_map(JsonValue::items).filter(|item| brings(*item, dialect));
     // Names of the client's own functions are reserved first, because those functions must keep
     // their names.
-    for function in own.into_iter().flat_map(Value::items).filter(|tool| is_type(*tool, "function")) {
+    for function in own.into_iter().flat_map(JsonValue::items).filter(|tool| is_type(*tool, "function")) {
         names.keep(&name_of(function));
     }
-    let mut writer = Writer { dialect, names, out: vec![b'['] };
-    for tool in own.into_iter().flat_map(Value::items) {
+    let mut writer = DefinitionWriter { dialect, names, out: vec![b'['] };
+    for tool in own.into_iter().flat_map(JsonValue::items) {
         if is_type(tool, "function") {
             separate(&mut writer.out);
             tool.write(&mut writer.out);
@@ -37,7 +37,7 @@ pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -
             writer.tool(tool);
         }
     }
-    for tool in brought().filter_map(|item| item.get("tools")).flat_map(Value::items) {
+    for tool in brought().filter_map(|item| item.get("tools")).flat_map(JsonValue::items) {
         if !is_type(tool, "function") {
             writer.tool(tool);
         } else if writer.names.keep(&name_of(tool)) {
@@ -50,23 +50,23 @@ pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -
 
 /// Whether the tools of an item must be offered in `tools`, because the dialect does not accept the
 /// item.
-fn brings(item: Value<'_>, dialect: &Dialect<'_>) -> bool {
+fn brings(item: JsonValue<'_>, dialect: &Dialect<'_>) -> bool {
     (is_type(item, "additional_tools") && !dialect.takes_items)
         || (is_type(item, "tool_search_output") && !(dialect.has_tool)("tool_search"))
 }
 
-fn name_of(tool: Value<'_>) -> String {
+fn name_of(tool: JsonValue<'_>) -> String {
     tool.get("name").map(|name| name.text().into_owned()).unwrap_or_default()
 }
 
-struct Writer<'w> {
+struct DefinitionWriter<'w> {
     dialect: &'w Dialect<'w>,
-    names: &'w mut Names,
+    names: &'w mut FunctionNames,
     out: Vec<u8>,
 }
 
-impl Writer<'_> {
-    fn tool(&mut self, tool: Value<'_>) {
+impl DefinitionWriter<'_> {
+    fn tool(&mut self, tool: JsonValue<'_>) {
         let Some(tag) = tool.get("type") else { return };
         let tag = tag.text();
         if (self.dialect.has_tool)(&tag) {
@@ -89,10 +89,10 @@ impl Writer<'_> {
         }
     }
 
-    fn namespace(&mut self, namespace: Value<'_>) {
+    fn namespace(&mut self, namespace: JsonValue<'_>) {
         let name = name_of(namespace);
         let mut about = namespace.get("description").map(|text| text.text().into_owned()).unwrap_or_default();
-        for tool in namespace.get("tools").into_iter().flat_map(Value::items) {
+        for tool in namespace.get("tools").into_iter().flat_map(JsonValue::items) {
             let before = self.out.len();
             if is_type(tool, "custom") {
                 self.custom(tool, Some(&name), &about);
@@ -113,7 +113,7 @@ impl Writer<'_> {
 
     /// Writes a function under a name that may differ from its own. `about` is the description of
     /// its namespace, put before its own.
-    fn function(&mut self, tool: Value<'_>, name: &str, about: &str) {
+    fn function(&mut self, tool: JsonValue<'_>, name: &str, about: &str) {
         separate(&mut self.out);
         self.out.extend_from_slice(br#"{"type":"function""#);
         write_text_member("name", name, &mut self.out);
@@ -125,7 +125,7 @@ impl Writer<'_> {
         self.out.push(b'}');
     }
 
-    fn describe(&mut self, about: &str, tool: Value<'_>) {
+    fn describe(&mut self, about: &str, tool: JsonValue<'_>) {
         let own = tool.get("description").map(|text| text.text()).unwrap_or_default();
         let text = match (about.is_empty(), own.is_empty()) {
             (true, true) => return,
@@ -136,7 +136,7 @@ impl Writer<'_> {
         write_text_member("description", &text, &mut self.out);
     }
 
-    fn custom(&mut self, tool: Value<'_>, namespace: Option<&str>, about: &str) {
+    fn custom(&mut self, tool: JsonValue<'_>, namespace: Option<&str>, about: &str) {
         let namespace = namespace.map(str::to_owned);
         let known = ClientTool { kind: ClientKind::Custom, namespace, name: name_of(tool) };
         let Some(name) = self.names.add(known) else { return };
@@ -163,7 +163,7 @@ impl Writer<'_> {
         self.out.push(b'}');
     }
 
-    fn search(&mut self, tool: Value<'_>) {
+    fn search(&mut self, tool: JsonValue<'_>) {
         let kind = ClientKind::ToolSearch;
         let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
         let Some(name) = self.names.add(known) else { return };
@@ -190,7 +190,7 @@ impl Writer<'_> {
         if name == kind.tool_type() {
             return self.out.extend_from_slice(function.as_bytes());
         }
-        let Ok(document) = Document::parse(function.as_bytes()) else { return };
+        let Ok(document) = JsonDocument::parse(function.as_bytes()) else { return };
         self.out.push(b'{');
         for (key, value) in document.root().members() {
             write_key(key, &mut self.out);
@@ -205,7 +205,7 @@ impl Writer<'_> {
 }
 
 /// The description of the input format that a custom tool requires.
-fn grammar(format: Value<'_>) -> Option<String> {
+fn grammar(format: JsonValue<'_>) -> Option<String> {
     let (syntax, definition) = (format.get("syntax")?.text(), format.get("definition")?.text());
     Some(format!("The input has to follow this {syntax} grammar:\n{definition}"))
 }

@@ -1,21 +1,21 @@
 //! Renders the items of the input as items that the dialect supports: function calls, results and
 //! messages with text.
 
-use super::super::json::{Kind, Value, separate, write_key, write_member};
+use super::super::json::{JsonKind, JsonValue, separate, write_key, write_member};
 use super::super::tools::is_search;
-use super::names::{ClientKind, Names};
+use super::names::{ClientKind, FunctionNames};
 use super::{COMPACT, Dialect, is_type, write_message, write_text_member};
 use std::borrow::Cow;
 
 /// Appends the rendered array `input`.
 pub(super) fn write(
-    input: Value<'_>,
+    input: JsonValue<'_>,
     dialect: &Dialect<'_>,
-    names: &Names,
+    names: &FunctionNames,
     compacts: bool,
     out: &mut Vec<u8>,
 ) {
-    let mut writer = Writer { dialect, names, out: vec![b'['], calls: Vec::new() };
+    let mut writer = ItemWriter { dialect, names, out: vec![b'['], calls: Vec::new() };
     input.items().for_each(|item| writer.item(item));
     writer.end_calls();
     if compacts {
@@ -25,17 +25,17 @@ pub(super) fn write(
     out.push(b']');
 }
 
-struct Writer<'w> {
+struct ItemWriter<'w> {
     dialect: &'w Dialect<'w>,
-    names: &'w Names,
+    names: &'w FunctionNames,
     out: Vec<u8>,
     /// Adjacent calls and results, comma-separated. Providers require results directly after their
     /// calls, so a message rendered from an item between them goes before all of them.
     calls: Vec<u8>,
 }
 
-impl Writer<'_> {
-    fn item(&mut self, item: Value<'_>) {
+impl ItemWriter<'_> {
+    fn item(&mut self, item: JsonValue<'_>) {
         let Some(tag) = item.get("type") else { return self.keep(item) };
         let tag = tag.text();
         match &*tag {
@@ -83,18 +83,18 @@ impl Writer<'_> {
     }
 
     /// Copies an item unchanged.
-    fn keep(&mut self, item: Value<'_>) {
+    fn keep(&mut self, item: JsonValue<'_>) {
         self.end_calls();
         separate(&mut self.out);
         item.write(&mut self.out);
     }
 
     /// Copies an `additional_tools` item, without web searches that the dialect lacks.
-    fn added(&mut self, item: Value<'_>) {
-        let is_gone = |tool: &Value<'_>| {
+    fn added(&mut self, item: JsonValue<'_>) {
+        let is_gone = |tool: &JsonValue<'_>| {
             tool.get("type").map(|tag| tag.text()).is_some_and(|tag| is_search(&tag) && self.lacks(&tag))
         };
-        let tools = || item.get("tools").into_iter().flat_map(Value::items);
+        let tools = || item.get("tools").into_iter().flat_map(JsonValue::items);
         if !tools().any(|tool| is_gone(&tool)) {
             return self.keep(item);
         }
@@ -151,7 +151,7 @@ impl Writer<'_> {
         &mut self.calls
     }
 
-    fn function_call(&mut self, item: Value<'_>) {
+    fn function_call(&mut self, item: JsonValue<'_>) {
         let namespace = item.get("namespace").filter(|_| self.lacks("namespace")).map(|name| name.text());
         let own = item.get("name").map(|name| name.text()).unwrap_or_default();
         let name = namespace.map(|space| self.names.of(ClientKind::Function, Some(&space), &own));
@@ -159,7 +159,7 @@ impl Writer<'_> {
     }
 
     /// Writes a call; with `name`, under that function name and without `namespace`.
-    fn call_named(&mut self, item: Value<'_>, name: Option<&str>) {
+    fn call_named(&mut self, item: JsonValue<'_>, name: Option<&str>) {
         let out = self.begin();
         let Some(name) = name else { return item.write(out) };
         out.push(b'{');
@@ -173,11 +173,11 @@ impl Writer<'_> {
         out.push(b'}');
     }
 
-    fn function_output(&mut self, item: Value<'_>) {
+    fn function_output(&mut self, item: JsonValue<'_>) {
         if item.get("call_id").is_some() || self.dialect.takes_items {
             return item.write(self.begin());
         }
-        let text = |name| item.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+        let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text()).unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
         let who = match (namespace.is_empty(), name.is_empty()) {
             (_, true) => String::new(),
@@ -188,8 +188,8 @@ impl Writer<'_> {
         self.message("developer", &format!("[Output{who}: {output}]"));
     }
 
-    fn custom_call(&mut self, item: Value<'_>) {
-        let text = |name| item.get(name).map(|value: Value<'_>| value.text());
+    fn custom_call(&mut self, item: JsonValue<'_>) {
+        let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text());
         let namespace = text("namespace").filter(|_| self.lacks("namespace"));
         let own = text("name").unwrap_or_default();
         let told = || self.names.of(ClientKind::Custom, namespace.as_deref(), &own);
@@ -203,19 +203,19 @@ impl Writer<'_> {
     }
 
     /// Writes a call of a kind that is rendered as one function. `given` are its arguments.
-    fn own_call(&mut self, item: Value<'_>, kind: ClientKind, given: Option<Value<'_>>) {
+    fn own_call(&mut self, item: JsonValue<'_>, kind: ClientKind, given: Option<JsonValue<'_>>) {
         if call_id(item).is_empty() {
             // Without a call id it is a search that the provider ran itself, and there is no result
             // to pair it with.
             return;
         }
-        let arguments = given.filter(|given| given.kind() == Kind::Object).map(Value::compact);
+        let arguments = given.filter(|given| given.kind() == JsonKind::Object).map(JsonValue::compact);
         let arguments = arguments.unwrap_or_else(|| b"{}".to_vec());
         let name = self.names.of(kind, None, kind.tool_type());
         self.call(item, &name, &String::from_utf8_lossy(&arguments));
     }
 
-    fn call(&mut self, item: Value<'_>, name: &str, arguments: &str) {
+    fn call(&mut self, item: JsonValue<'_>, name: &str, arguments: &str) {
         let call_id = call_id(item);
         let out = self.begin();
         out.extend_from_slice(br#"{"type":"function_call""#);
@@ -227,13 +227,13 @@ impl Writer<'_> {
 
     /// Writes the result of a call. Text and content parts are copied; any other value becomes text
     /// with its JSON.
-    fn output(&mut self, item: Value<'_>, output: Option<Value<'_>>) {
-        let parts = |output: Value<'_>| {
-            output.kind() == Kind::Array
+    fn output(&mut self, item: JsonValue<'_>, output: Option<JsonValue<'_>>) {
+        let parts = |output: JsonValue<'_>| {
+            output.kind() == JsonKind::Array
                 && output.items().all(|part| part.get("text").is_some() || is_media(part))
         };
         match output {
-            Some(output) if output.kind() == Kind::String || parts(output) => {
+            Some(output) if output.kind() == JsonKind::String || parts(output) => {
                 let (call_id, out) = (call_id(item), self.begin());
                 out.extend_from_slice(br#"{"type":"function_call_output""#);
                 write_text_member("call_id", &call_id, out);
@@ -246,7 +246,7 @@ impl Writer<'_> {
         }
     }
 
-    fn told_output(&mut self, item: Value<'_>, output: &str) {
+    fn told_output(&mut self, item: JsonValue<'_>, output: &str) {
         let call_id = call_id(item);
         let out = self.begin();
         out.extend_from_slice(br#"{"type":"function_call_output""#);
@@ -255,8 +255,8 @@ impl Writer<'_> {
         out.push(b'}');
     }
 
-    fn patched(&mut self, item: Value<'_>) {
-        let text = |name| item.get(name).map(|value: Value<'_>| value.text());
+    fn patched(&mut self, item: JsonValue<'_>) {
+        let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text());
         let said = text("output").filter(|said| !said.is_empty());
         let told = match (text("status").as_deref(), said) {
             (Some(status), Some(said)) => format!("{status}: {said}"),
@@ -268,18 +268,18 @@ impl Writer<'_> {
 
     /// Writes the names of the tools that a client's search found. Their definitions are in
     /// `tools`.
-    fn found(&mut self, item: Value<'_>) {
+    fn found(&mut self, item: JsonValue<'_>) {
         if call_id(item).is_empty() {
             return;
         }
         let mut found: Vec<String> = Vec::new();
-        for tool in item.get("tools").into_iter().flat_map(Value::items) {
+        for tool in item.get("tools").into_iter().flat_map(JsonValue::items) {
             let name = tool.get("name").map(|name| name.text()).unwrap_or_default();
             if !is_type(tool, "namespace") {
                 found.push(name.into_owned());
                 continue;
             }
-            for inner in tool.get("tools").into_iter().flat_map(Value::items) {
+            for inner in tool.get("tools").into_iter().flat_map(JsonValue::items) {
                 let own = inner.get("name").map(|name| name.text()).unwrap_or_default();
                 let told = self.names.known(kind_of(inner), Some(&name), &own);
                 found.push(told.map_or_else(|| format!("{name}.{own}"), str::to_owned));
@@ -288,20 +288,21 @@ impl Writer<'_> {
         self.told_output(item, &serde_json::json!({ "tools": found }).to_string());
     }
 
-    fn agent_message(&mut self, item: Value<'_>) {
+    fn agent_message(&mut self, item: JsonValue<'_>) {
         let text = item.get("content").map(text_of).unwrap_or_default();
         if text.is_empty() {
             return;
         }
         let named = |member, word| {
-            let name = item.get(member).map(|name: Value<'_>| name.text()).filter(|name| !name.is_empty());
+            let name =
+                item.get(member).map(|name: JsonValue<'_>| name.text()).filter(|name| !name.is_empty());
             name.map(|name| format!(" {word} {name}")).unwrap_or_default()
         };
         let (from, to) = (named("author", "from"), named("recipient", "to"));
         self.message("user", &format!("[Message{from}{to}]\n{text}"));
     }
 
-    fn compaction(&mut self, item: Value<'_>) {
+    fn compaction(&mut self, item: JsonValue<'_>) {
         let sealed = item.get("encrypted_content").map(|sealed| sealed.text());
         match sealed.and_then(|sealed| (self.dialect.open)(&sealed)) {
             Some(summary) => {
@@ -315,7 +316,7 @@ impl Writer<'_> {
 }
 
 /// The id that links a call and its result. Outputs of `local_shell` have it in `id`.
-fn call_id(item: Value<'_>) -> String {
+fn call_id(item: JsonValue<'_>) -> String {
     let given = |name| item.get(name).map(|id| id.text()).filter(|id| !id.is_empty());
     let is_search = ["tool_search_call", "tool_search_output"].iter().any(|kind| is_type(item, kind));
     let id = given("call_id").or_else(|| given("id").filter(|_| !is_search));
@@ -323,18 +324,18 @@ fn call_id(item: Value<'_>) -> String {
 }
 
 /// The kind of a tool inside a namespace.
-fn kind_of(tool: Value<'_>) -> ClientKind {
+fn kind_of(tool: JsonValue<'_>) -> ClientKind {
     if is_type(tool, "custom") { ClientKind::Custom } else { ClientKind::Function }
 }
 
 /// Whether a part is media, which function results may contain too.
-fn is_media(part: Value<'_>) -> bool {
+fn is_media(part: JsonValue<'_>) -> bool {
     ["input_image", "input_file", "input_audio"].iter().any(|kind| is_type(part, kind))
 }
 
 /// The text of a string, or of all parts joined by line breaks.
-fn text_of(content: Value<'_>) -> String {
-    if content.kind() == Kind::String {
+fn text_of(content: JsonValue<'_>) -> String {
+    if content.kind() == JsonKind::String {
         return content.text().into_owned();
     }
     let texts: Vec<Cow<'_, str>> =
@@ -348,10 +349,10 @@ fn told(tool: &str, given: &str, gave: &str) -> String {
     format!("[I used the tool {tool}{with}. It gave: {gave}]")
 }
 
-fn mcp_call(item: Value<'_>) -> Option<String> {
-    let text = |name| item.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+fn mcp_call(item: JsonValue<'_>) -> Option<String> {
+    let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text()).unwrap_or_default();
     let error = item.get("error").map(|error| match error.kind() {
-        Kind::String => error.text().into_owned(),
+        JsonKind::String => error.text().into_owned(),
         _ => String::from_utf8_lossy(&error.compact()).into_owned(),
     });
     let gave = match (item.get("output"), error) {
@@ -362,9 +363,9 @@ fn mcp_call(item: Value<'_>) -> Option<String> {
     Some(told(&format!("{}.{}", text("server_label"), text("name")), &text("arguments"), &gave))
 }
 
-fn code_interpreter_call(item: Value<'_>) -> Option<String> {
+fn code_interpreter_call(item: JsonValue<'_>) -> Option<String> {
     let outputs = item.get("outputs")?;
-    let said = |output: Value<'_>| match output.get("logs") {
+    let said = |output: JsonValue<'_>| match output.get("logs") {
         Some(logs) => logs.text().into_owned(),
         None => "a picture".to_owned(),
     };
@@ -374,12 +375,12 @@ fn code_interpreter_call(item: Value<'_>) -> Option<String> {
     Some(told("code_interpreter", &code, &gave))
 }
 
-fn file_search_call(item: Value<'_>) -> Option<String> {
+fn file_search_call(item: JsonValue<'_>) -> Option<String> {
     let results = item.get("results")?;
     let queries = item.get("queries").map(|queries| String::from_utf8_lossy(&queries.compact()).into_owned());
     let mut gave = String::new();
     for result in results.items() {
-        let text = |name| result.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+        let text = |name| result.get(name).map(|value: JsonValue<'_>| value.text()).unwrap_or_default();
         gave.push_str(&format!("\n{}: {}", text("filename"), text("text")));
     }
     if gave.is_empty() {
@@ -388,7 +389,7 @@ fn file_search_call(item: Value<'_>) -> Option<String> {
     Some(told("file_search", &queries.unwrap_or_default(), &gave))
 }
 
-fn program_output(item: Value<'_>) -> Option<String> {
+fn program_output(item: JsonValue<'_>) -> Option<String> {
     let result = item.get("result").map(|result| result.text())?;
     Some(format!("[A program that I ran gave: {result}]"))
 }

@@ -73,7 +73,7 @@ impl ToldTools {
 
 /// Assigns function names to tools while a request is rendered.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct FunctionNames {
     told: BTreeMap<String, ClientTool>,
     functions: BTreeMap<ClientTool, String>,
     /// The first function for a kind and a tool name, in any namespace.
@@ -84,7 +84,7 @@ pub(super) struct Names {
     numbers: BTreeMap<String, usize>,
 }
 
-impl Names {
+impl FunctionNames {
     /// Reserves a name for one of the client's own functions. Returns false if the name was taken.
     pub(super) fn keep(&mut self, name: &str) -> bool {
         self.taken.insert(name.to_owned())

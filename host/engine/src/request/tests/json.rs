@@ -1,12 +1,12 @@
 //! The scanner: every error in a body that is not one JSON document.
 
 use super::super::InvalidKind;
-use super::super::json::{DEPTH_MAX, Document};
+use super::super::json::{DEPTH_MAX, JsonDocument};
 use super::parse_text;
 use proptest::prelude::*;
 
 fn refusal(body: &[u8]) -> String {
-    Document::parse(body).map(|_| ()).unwrap_err().to_string()
+    JsonDocument::parse(body).map(|_| ()).unwrap_err().to_string()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn invalid_utf8_is_refused_with_line_and_column() {
 fn numbers_out_of_range_are_refused_by_path() {
     assert_eq!(refusal(b"{\"a\":[1,1e999]}"), "a[1] is a number out of range");
     assert_eq!(refusal(format!("[{}]", "9".repeat(400)).as_bytes()), "[0] is a number out of range");
-    assert!(Document::parse(b"[1e308,-1e-999,123456789012345678901234567890]").is_ok());
+    assert!(JsonDocument::parse(b"[1e308,-1e-999,123456789012345678901234567890]").is_ok());
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn duplicate_keys_are_refused_at_every_level() {
     for (body, message) in table {
         assert_eq!(refusal(body.as_bytes()), *message, "{body}");
     }
-    assert!(Document::parse(br#"{"a":{"a":{"a":1}},"A":1,"b":[{"a":1},{"a":1}]}"#).is_ok());
+    assert!(JsonDocument::parse(br#"{"a":{"a":{"a":1}},"A":1,"b":[{"a":1},{"a":1}]}"#).is_ok());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn keys_in_paths_are_truncated_and_escaped() {
 #[test]
 fn nesting_is_bounded() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    assert!(Document::parse(nested(DEPTH_MAX).as_bytes()).is_ok());
+    assert!(JsonDocument::parse(nested(DEPTH_MAX).as_bytes()).is_ok());
     let message = "The request body is nested deeper than 64 containers at line 1, column 65";
     assert_eq!(refusal(nested(DEPTH_MAX + 1).as_bytes()), message);
     assert_eq!(refusal("[".repeat(1_000_000).as_bytes()), message);
@@ -142,7 +142,7 @@ fn strings_are_scanned_correctly_at_every_alignment() {
         for stop in ["\\\"", "\\\\", "\\u00e9", "é", "😀", "\\ud83d\\ude00", "\u{7f}"] {
             let body = format!("\"{}{stop}{}\"", "x".repeat(length), "y".repeat(length));
             let expected: String = serde_json::from_str(&body).unwrap();
-            let document = Document::parse(body.as_bytes()).unwrap();
+            let document = JsonDocument::parse(body.as_bytes()).unwrap();
             assert_eq!(document.root().text(), expected);
             assert_eq!(document.root().chars(), expected.chars().count());
         }
@@ -152,7 +152,7 @@ fn strings_are_scanned_correctly_at_every_alignment() {
 #[test]
 fn counts_resolve_escapes() {
     let body = r#""2 + 2 = 4?\n```rust\n```\u00e9 \ud83d\ude00 ∑×?？""#;
-    let document = Document::parse(body.as_bytes()).unwrap();
+    let document = JsonDocument::parse(body.as_bytes()).unwrap();
     let counts = document.root().counts();
     let text: String = serde_json::from_str(body).unwrap();
     assert_eq!(counts.chars, text.chars().count() as u64);
@@ -166,7 +166,7 @@ fn fences_are_counted_without_overlap() {
         [("", 0), ("``", 0), ("```", 1), ("`````", 1), ("``````", 2), ("a```b```` `` ```", 3)]
     {
         let body = format!("\"{text}\"");
-        assert_eq!(Document::parse(body.as_bytes()).unwrap().root().counts().fences, fences, "{text}");
+        assert_eq!(JsonDocument::parse(body.as_bytes()).unwrap().root().counts().fences, fences, "{text}");
     }
 }
 
@@ -189,14 +189,14 @@ fn documents() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
-        _ = Document::parse(&body);
+        _ = JsonDocument::parse(&body);
     }
 
     #[test]
     fn accepted_token_sequences_are_accepted_by_serde_json(
         body in "([\\[\\]{}:,\"\\\\ 0-9eE.+-]|true|null|\"a\"|\"b\":|\\\\u00){0,40}",
     ) {
-        let ours = Document::parse(body.as_bytes()).is_ok();
+        let ours = JsonDocument::parse(body.as_bytes()).is_ok();
         let theirs = serde_json::from_str::<serde_json::Value>(&body).is_ok();
         // serde_json accepts duplicate keys, which the scanner refuses.
         prop_assert!(!ours || theirs, "{}", body);
@@ -205,7 +205,7 @@ proptest! {
     #[test]
     fn reading_and_writing_a_document_preserves_it(document in documents(), pretty in any::<bool>()) {
         let body = if pretty { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) }.unwrap();
-        let ours = Document::parse(body.as_bytes()).unwrap();
+        let ours = JsonDocument::parse(body.as_bytes()).unwrap();
         let written = ours.root().compact();
         prop_assert_eq!(String::from_utf8(written).unwrap(), document.to_string());
     }
@@ -214,7 +214,7 @@ proptest! {
     fn strings_are_resolved_and_counted_as_by_serde_json(text in "\\PC*|[\\x00-\\x20\"\\\\]*") {
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         for body in [serde_json::to_string(&text).unwrap(), format!("\"{escaped}\"")] {
-            let document = Document::parse(body.as_bytes()).unwrap();
+            let document = JsonDocument::parse(body.as_bytes()).unwrap();
             prop_assert_eq!(document.root().text(), text.as_str());
             prop_assert_eq!(document.root().chars(), text.chars().count());
             prop_assert!(document.root().is(&text));

@@ -1,6 +1,6 @@
 //! Server tools that `plugins` and slugs ask for.
 
-use super::super::{Ability, Place, ToolKind};
+use super::super::{Ability, ToolKind, ToolPath};
 use super::{accepted, body_with};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn with_plugins(plugins: &Value) -> Value {
 
 /// The tools that are added for a request, as path, name and parameters, on a host that has every
 /// tool.
-fn added(body: &Value) -> Vec<(Place, String, Value)> {
+fn added(body: &Value) -> Vec<(ToolPath, String, Value)> {
     let mut request = accepted(body);
     request.add_plugin_tools(|_| true, |slug| slug.ends_with(":online")).unwrap();
     assert_eq!(request.needs.contains(&Ability::Tools), !request.tools.is_empty());
@@ -33,10 +33,14 @@ fn plugin_entries_become_tools_with_renamed_parameters() {
     assert_eq!(
         added(&with_plugins(&json!([fusion, {"id": "moderation"}, web, fetch]))),
         [
-            (Place::Plugins(2), "web_search".to_owned(), words),
-            (Place::Plugins(3), "web_fetch".to_owned(), json!({"blocked_domains": ["c.d"], "max_uses": 1})),
+            (ToolPath::Plugins(2), "web_search".to_owned(), words),
             (
-                Place::Plugins(0),
+                ToolPath::Plugins(3),
+                "web_fetch".to_owned(),
+                json!({"blocked_domains": ["c.d"], "max_uses": 1})
+            ),
+            (
+                ToolPath::Plugins(0),
                 "fusion".to_owned(),
                 json!({"preset": "general-fast", "analysis_models": ["a/b"]})
             ),
@@ -51,13 +55,13 @@ fn online_slugs_add_web_search_unless_an_entry_configures_it() {
         body["model"] = json!("a/b:online");
         added(&body)
     };
-    assert_eq!(online(json!({})), [(Place::Model, "web_search".to_owned(), json!({}))]);
+    assert_eq!(online(json!({})), [(ToolPath::Model, "web_search".to_owned(), json!({}))]);
     let entry = json!({"plugins": [{"id": "web", "max_results": 2}]});
-    assert_eq!(online(entry), [(Place::Plugins(0), "web_search".to_owned(), json!({"max_results": 2}))]);
+    assert_eq!(online(entry), [(ToolPath::Plugins(0), "web_search".to_owned(), json!({"max_results": 2}))]);
     assert_eq!(online(json!({"plugins": [{"id": "web", "enabled": false}]})), []);
     let tools = json!({"tools": [{"type": "openrouter:web_search", "parameters": {"max_uses": 1}}],
         "plugins": [{"id": "web", "max_uses": 9}]});
-    assert_eq!(online(tools), [(Place::Tools(0), "web_search".to_owned(), json!({"max_uses": 1}))]);
+    assert_eq!(online(tools), [(ToolPath::Tools(0), "web_search".to_owned(), json!({"max_uses": 1}))]);
 }
 
 #[test]

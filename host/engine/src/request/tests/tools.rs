@@ -1,6 +1,8 @@
 //! Tools, tool choice and plugins.
 
-use super::super::{Hosted, Meaning, Place, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+use super::super::{
+    Hosted, Meaning, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPath, ToolPrefix,
+};
 use super::{accepted, body_of_item, body_with, refused};
 use serde_json::{Value, json};
 
@@ -82,7 +84,7 @@ fn tools_keep_their_place_and_name() {
         {"type": "function", "name": "f"}, {"type": "shell"}, {"type": "mcp", "server_label": "l", "server_url": "u"},
     ]})));
     let names: Vec<_> = request.tools.iter().map(|tool| (tool.source.place, tool.name.as_deref())).collect();
-    let place = Place::Tools;
+    let place = ToolPath::Tools;
     assert_eq!(names, [(place(0), Some("f")), (place(1), None), (place(2), Some("l"))]);
 }
 

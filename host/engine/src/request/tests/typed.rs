@@ -1,6 +1,6 @@
 //! The members that the engine reads as typed values.
 
-use super::super::{Ability, Route, ServiceTier, StopCondition, TextFormat};
+use super::super::{Ability, RouteSetting, ServiceTier, StopCondition, TextFormat};
 use super::{accepted, body_with};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn set_members_are_typed() {
     assert!(request.stream && request.echo_upstream_body && !request.parallel_tool_calls);
     assert_eq!((request.max_output_tokens, request.max_tool_calls), (Some(u32::MAX), Some(30)));
     assert_eq!(request.session_id.as_deref(), Some("s é"));
-    assert_eq!((request.route, request.service_tier), (Some(Route::Sort), ServiceTier::Ultrafast));
+    assert_eq!((request.route, request.service_tier), (Some(RouteSetting::Sort), ServiceTier::Ultrafast));
     assert_eq!(request.metadata, [("b".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())]);
     assert_eq!(request.trace.unwrap().as_ref(), br#"{"trace_id":"t","mine":[1]}"#);
 }

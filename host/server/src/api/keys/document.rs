@@ -3,24 +3,24 @@
 use cofferdam_store::{ApiKey, Store};
 use serde::Serialize;
 
-use crate::api::spending::{Spending, label};
+use crate::api::spending::{SpendingMembers, label};
 use crate::timestamp::timestamp;
 
 #[derive(Serialize)]
-pub(super) struct Data<T> {
+pub(super) struct KeyData<T> {
     pub(super) data: T,
 }
 
 #[derive(Serialize)]
-pub(super) struct Listing {
-    pub(super) data: Vec<Key>,
+pub(super) struct KeyListing {
+    pub(super) data: Vec<KeyDocument>,
     pub(super) has_more: bool,
 }
 
 /// `{data, key}`: the only response that contains the token.
 #[derive(Serialize)]
 pub(super) struct Created<'k> {
-    pub(super) data: Key,
+    pub(super) data: KeyDocument,
     pub(super) key: &'k str,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Deleted {
 
 /// One key. `hash` is OpenRouter's name for the id that is used in paths.
 #[derive(Serialize)]
-pub(super) struct Key {
+pub(super) struct KeyDocument {
     hash: String,
     id: String,
     label: String,
@@ -51,10 +51,10 @@ pub(super) struct Key {
     last_used_at: Option<String>,
     external_user: Option<String>,
     #[serde(flatten)]
-    spending: Spending,
+    spending: SpendingMembers,
 }
 
-impl Key {
+impl KeyDocument {
     pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
         let member = key.member.map(|id| id.to_string());
         Self {
@@ -73,7 +73,7 @@ impl Key {
             expires_at: key.expires_at_ms.map(timestamp),
             last_used_at: None,
             external_user: None,
-            spending: Spending::of(store, key),
+            spending: SpendingMembers::of(store, key),
         }
     }
 }

@@ -4,13 +4,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use cofferdam_store::{ApiKey, Dollars, DollarsError, InternId, MemberId, Name, SpendLimits, Store, Window};
+use cofferdam_store::{
+    ApiKey, Dollars, DollarsError, InternId, MemberId, Name, SpendLimits, SpendWindow, Store,
+};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::api::spending::reset_of;
-use crate::reply::Flaw;
+use crate::reply::FieldError;
 
 /// The maximum number of fields in a body.
 const MEMBERS_MAX: usize = 32;
@@ -19,7 +21,7 @@ const MEMBER_NAME_BYTES_MAX: usize = 64;
 
 /// The body of `POST`.
 #[derive(Debug)]
-pub(super) struct Create {
+pub(super) struct CreateKeyBody {
     pub(super) name: Name,
     pub(super) limits: SpendLimits,
     pub(super) expires_at_ms: Option<u64>,
@@ -34,14 +36,14 @@ pub(super) struct Patch {
     pub(super) disabled: Option<bool>,
     /// In pico-dollars; the inner `None` removes the limit.
     limit: Option<Option<u64>>,
-    reset: Option<Window>,
+    reset: Option<SpendWindow>,
 }
 
-impl Create {
+impl CreateKeyBody {
     /// # Errors
     ///
     /// The first invalid field.
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, FieldError> {
         let (mut name, mut expires_at_ms, mut member, mut intern) = (None, None, None, None);
         let (mut limit, mut reset) = (None, None);
         for (member_name, value) in members(body)? {
@@ -57,10 +59,10 @@ impl Create {
             }
         }
         if member.is_some() && intern.is_some() {
-            return Err(Flaw::at("intern_id", "must not stand beside member_id"));
+            return Err(FieldError::at("intern_id", "must not stand beside member_id"));
         }
-        let name = name.ok_or_else(|| Flaw::at("name", "is missing"))?;
-        let limits = limits(limit, reset.unwrap_or(Window::Total))?;
+        let name = name.ok_or_else(|| FieldError::at("name", "is missing"))?;
+        let limits = limits(limit, reset.unwrap_or(SpendWindow::Total))?;
         Ok(Self { name, limits, expires_at_ms, member, intern })
     }
 }
@@ -69,7 +71,7 @@ impl Patch {
     /// # Errors
     ///
     /// The first invalid field.
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, FieldError> {
         let mut patch = Self::default();
         for (member_name, value) in members(body)? {
             match member_name.as_str() {
@@ -90,7 +92,7 @@ impl Patch {
     /// # Errors
     ///
     /// A reset period without a limit.
-    pub(super) fn limits(&self, store: &Store, key: &ApiKey) -> Result<Option<SpendLimits>, Flaw> {
+    pub(super) fn limits(&self, store: &Store, key: &ApiKey) -> Result<Option<SpendLimits>, FieldError> {
         if self.limit.is_none() && self.reset.is_none() {
             return Ok(None);
         }
@@ -99,21 +101,21 @@ impl Patch {
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
         // Without a limit there is nothing to reset.
         let kept = if limit.is_some() { shown } else { None };
-        limits(limit, self.reset.or(kept).unwrap_or(Window::Total)).map(Some)
+        limits(limit, self.reset.or(kept).unwrap_or(SpendWindow::Total)).map(Some)
     }
 }
 
-fn limits(limit_pico: Option<u64>, window: Window) -> Result<SpendLimits, Flaw> {
-    if limit_pico.is_none() && window != Window::Total {
-        return Err(Flaw::at("limit_reset", "must be null without a limit"));
+fn limits(limit_pico: Option<u64>, window: SpendWindow) -> Result<SpendLimits, FieldError> {
+    if limit_pico.is_none() && window != SpendWindow::Total {
+        return Err(FieldError::at("limit_reset", "must be null without a limit"));
     }
     Ok(SpendLimits::default().with(window, limit_pico))
 }
 
-fn read_name(value: &RawValue) -> Result<Name, Flaw> {
+fn read_name(value: &RawValue) -> Result<Name, FieldError> {
     let name = text(value).and_then(|text| Name::parse(&text).ok());
     name.ok_or_else(|| {
-        Flaw::at(
+        FieldError::at(
             "name",
             "must be a text of 1 to 64 characters, none of them a control character, no space at the ends",
         )
@@ -121,29 +123,29 @@ fn read_name(value: &RawValue) -> Result<Name, Flaw> {
 }
 
 /// An amount in pico-dollars, parsed from the JSON text so that no digit is lost.
-fn read_limit(value: &RawValue) -> Result<Option<u64>, Flaw> {
+fn read_limit(value: &RawValue) -> Result<Option<u64>, FieldError> {
     nullable(value, |value| {
         let amount = value.get().parse::<Dollars>().map_err(|error| match error {
             DollarsError::NotANumber => "must be a number of dollars, 0 or more, or null",
             DollarsError::TooFine => "must have at most 12 digits after the point",
             DollarsError::TooMuch => "must be at most 18446744",
         });
-        amount.map(Dollars::pico).map_err(|reason| Flaw::at("limit", reason))
+        amount.map(Dollars::pico).map_err(|reason| FieldError::at("limit", reason))
     })
 }
 
-fn read_reset(value: &RawValue) -> Result<Window, Flaw> {
+fn read_reset(value: &RawValue) -> Result<SpendWindow, FieldError> {
     let reset = nullable(value, |value| {
         let window = text(value).and_then(|text| reset_of(&text));
-        window.ok_or_else(|| Flaw::at("limit_reset", "must be daily, weekly, monthly or null"))
+        window.ok_or_else(|| FieldError::at("limit_reset", "must be daily, weekly, monthly or null"))
     });
-    reset.map(|window| window.unwrap_or(Window::Total))
+    reset.map(|window| window.unwrap_or(SpendWindow::Total))
 }
 
-fn check_byok(value: &RawValue) -> Result<(), Flaw> {
+fn check_byok(value: &RawValue) -> Result<(), FieldError> {
     let wanted = nullable(value, |value| read_flag(value, "include_byok_in_limit"))?;
     if wanted == Some(true) {
-        return Err(Flaw::at(
+        return Err(FieldError::at(
             "include_byok_in_limit",
             "must be false: what own keys cost is not limited here",
         ));
@@ -151,50 +153,54 @@ fn check_byok(value: &RawValue) -> Result<(), Flaw> {
     Ok(())
 }
 
-fn read_flag(value: &RawValue, path: &'static str) -> Result<bool, Flaw> {
-    serde_json::from_str(value.get()).map_err(|_| Flaw::at(path, "must be true or false"))
+fn read_flag(value: &RawValue, path: &'static str) -> Result<bool, FieldError> {
+    serde_json::from_str(value.get()).map_err(|_| FieldError::at(path, "must be true or false"))
 }
 
-fn read_date(value: &RawValue) -> Result<u64, Flaw> {
+fn read_date(value: &RawValue) -> Result<u64, FieldError> {
     let date = text(value).and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let date = date.ok_or_else(|| Flaw::at("expires_at", "must be a date like 2027-12-31T23:59:59Z"))?;
-    u64::try_from(date.as_millisecond()).map_err(|_| Flaw::at("expires_at", "must lie in the future"))
+    let date =
+        date.ok_or_else(|| FieldError::at("expires_at", "must be a date like 2027-12-31T23:59:59Z"))?;
+    u64::try_from(date.as_millisecond()).map_err(|_| FieldError::at("expires_at", "must lie in the future"))
 }
 
-fn read_id<T: std::str::FromStr>(value: &RawValue, path: &'static str) -> Result<T, Flaw> {
+fn read_id<T: std::str::FromStr>(value: &RawValue, path: &'static str) -> Result<T, FieldError> {
     let id = text(value).and_then(|text| text.parse().ok());
-    id.ok_or_else(|| Flaw::at(path, "must be a UUID"))
+    id.ok_or_else(|| FieldError::at(path, "must be a UUID"))
 }
 
 fn text(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }
 
-fn nullable<T>(value: &RawValue, read: impl FnOnce(&RawValue) -> Result<T, Flaw>) -> Result<Option<T>, Flaw> {
+fn nullable<T>(
+    value: &RawValue,
+    read: impl FnOnce(&RawValue) -> Result<T, FieldError>,
+) -> Result<Option<T>, FieldError> {
     if value.get() == "null" { Ok(None) } else { read(value).map(Some) }
 }
 
 /// The flaw for an unknown field. The field's name is only repeated if it looks like a field name:
 /// a client may have put a secret there.
-fn unknown(name: &str) -> Flaw {
+fn unknown(name: &str) -> FieldError {
     let is_plain = name.len() <= MEMBER_NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let path = if is_plain && !name.is_empty() { Cow::Owned(name.to_owned()) } else { Cow::Borrowed("body") };
-    Flaw { path, reason: "is not known here" }
+    FieldError { path, reason: "is not known here" }
 }
 
 /// The fields of a JSON object with unparsed values. No field may appear twice.
-fn members(body: &[u8]) -> Result<Vec<(String, &RawValue)>, Flaw> {
-    let flaw = || Flaw::at("body", "must be a JSON object with each member once");
+fn members(body: &[u8]) -> Result<Vec<(String, &RawValue)>, FieldError> {
+    let flaw = || FieldError::at("body", "must be a JSON object with each member once");
     let text = std::str::from_utf8(body).map_err(|_| flaw())?;
     // The parser's error message may quote the body, so it is dropped.
-    let Members(members) = serde_json::from_str(text).map_err(|_| flaw())?;
+    let KeyMembers(members) = serde_json::from_str(text).map_err(|_| flaw())?;
     Ok(members)
 }
 
-struct Members<'b>(Vec<(String, &'b RawValue)>);
+struct KeyMembers<'b>(Vec<(String, &'b RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for KeyMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(EachOnce)
     }
@@ -203,13 +209,13 @@ impl<'de> Deserialize<'de> for Members<'de> {
 struct EachOnce;
 
 impl<'de> Visitor<'de> for EachOnce {
-    type Value = Members<'de>;
+    type Value = KeyMembers<'de>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyMembers<'de>, A::Error> {
         let mut members: Vec<(String, &RawValue)> = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
             if members.len() == MEMBERS_MAX || members.iter().any(|(known, _)| *known == name) {
@@ -217,7 +223,7 @@ impl<'de> Visitor<'de> for EachOnce {
             }
             members.push((name, value));
         }
-        Ok(Members(members))
+        Ok(KeyMembers(members))
     }
 }
 

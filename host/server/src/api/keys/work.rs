@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cofferdam_store::{Error, Pending, Place, Store};
+use cofferdam_store::{Error, Pending, QueuePermit, Store};
 use tokio::time::timeout;
 
-use crate::reply::{Fault, Flaw};
+use crate::reply::{Fault, FieldError};
 
 /// The maximum wait for a permit of the writer's queue. When it expires, nothing was changed.
 const PLACE_TIME: Duration = Duration::from_secs(15);
@@ -19,7 +19,7 @@ const COMMIT_TIME: Duration = Duration::from_secs(5);
 /// The store refuses the change, its queue is full for too long, or the outcome is unknown.
 pub(super) async fn carry_out<T>(
     store: &Store,
-    change: impl FnOnce(Place) -> Pending<T>,
+    change: impl FnOnce(QueuePermit) -> Pending<T>,
 ) -> Result<T, Fault> {
     let place = timeout(PLACE_TIME, store.place()).await.map_err(|_| Fault::Busy)?.map_err(refused)?;
     timeout(COMMIT_TIME, change(place)).await.map_err(|_| Fault::OutcomeUnknown)?.map_err(refused)
@@ -31,7 +31,9 @@ fn refused(error: Error) -> Fault {
         // The key, or its owner, was deleted after it was looked up.
         Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
         Error::NoSpace => return Fault::Busy,
-        Error::AlreadyExpired => return Fault::Flawed(Flaw::at("expires_at", "must lie in the future")),
+        Error::AlreadyExpired => {
+            return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
+        }
         Error::Busy => Fault::Busy,
         Error::TimedOut | Error::WriteFailed => Fault::OutcomeUnknown,
         _ => Fault::Internal,

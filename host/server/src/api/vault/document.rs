@@ -1,6 +1,6 @@
 //! JSON documents about secrets.
 
-use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, Page, SecretMetadata};
+use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, SecretMetadata, SecretPage};
 use serde::Serialize;
 
 use crate::timestamp::timestamp;
@@ -8,7 +8,7 @@ use crate::timestamp::timestamp;
 /// One secret. `hosts` and `fingerprint` are null for a legacy secret, which was imported without
 /// hosts.
 #[derive(Serialize)]
-pub(super) struct Secret<'s> {
+pub(super) struct SecretDocument<'s> {
     name: &'s str,
     hosts: Option<Vec<&'s str>>,
     fingerprint: Option<String>,
@@ -18,17 +18,17 @@ pub(super) struct Secret<'s> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Data<T> {
+pub(super) struct SecretData<T> {
     pub(super) data: T,
 }
 
 #[derive(Serialize)]
-pub(super) struct Listing<'s> {
-    data: Vec<Secret<'s>>,
+pub(super) struct SecretListing<'s> {
+    data: Vec<SecretDocument<'s>>,
     has_more: bool,
 }
 
-impl<'s> From<&'s SecretMetadata> for Secret<'s> {
+impl<'s> From<&'s SecretMetadata> for SecretDocument<'s> {
     fn from(metadata: &'s SecretMetadata) -> Self {
         let hosts = metadata.hosts.as_ref().map(|hosts| hosts.as_slice().iter().map(HostName::as_str));
         Self {
@@ -41,7 +41,7 @@ impl<'s> From<&'s SecretMetadata> for Secret<'s> {
     }
 }
 
-impl<'s> From<&'s EffectiveSecret> for Secret<'s> {
+impl<'s> From<&'s EffectiveSecret> for SecretDocument<'s> {
     fn from(secret: &'s EffectiveSecret) -> Self {
         let scope = match secret.scope {
             EffectiveScope::Intern => "intern",
@@ -51,11 +51,11 @@ impl<'s> From<&'s EffectiveSecret> for Secret<'s> {
     }
 }
 
-impl<'s, T> From<&'s Page<T>> for Listing<'s>
+impl<'s, T> From<&'s SecretPage<T>> for SecretListing<'s>
 where
-    Secret<'s>: From<&'s T>,
+    SecretDocument<'s>: From<&'s T>,
 {
-    fn from(page: &'s Page<T>) -> Self {
-        Self { data: page.entries.iter().map(Secret::from).collect(), has_more: page.has_more }
+    fn from(page: &'s SecretPage<T>) -> Self {
+        Self { data: page.entries.iter().map(SecretDocument::from).collect(), has_more: page.has_more }
     }
 }

@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Uri};
 use crate::access::{self, Whose};
 use crate::handle::{Call, too_often};
 use crate::rate::vault_quota;
-use crate::reply::{Fault, Flaw, VaultFault};
+use crate::reply::{Fault, FieldError, VaultFault};
 use crate::route::{Label, VaultRoute, decode};
 
 /// The path segment of copying, which may also be the name of a secret.
@@ -17,7 +17,7 @@ const COPY: &str = "copy";
 
 /// A vault operation, from route and method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish<'r> {
+pub(super) enum VaultOperation<'r> {
     /// List one page of a vault's secrets.
     List,
     /// List one page of the secrets that an intern can use: its own and those of the workspace.
@@ -30,7 +30,7 @@ pub(super) enum Wish<'r> {
     Copy,
 }
 
-impl<'r> Wish<'r> {
+impl<'r> VaultOperation<'r> {
     /// The operation of a method on a route; `None` if the route does not have the method.
     fn of(route: &'r VaultRoute, method: &Method) -> Option<Self> {
         let named = |name| match *method {
@@ -54,29 +54,29 @@ impl<'r> Wish<'r> {
 }
 
 /// The permit for one vault operation. Only [`pass`] creates it.
-pub(super) struct Leave<'r> {
-    pub(super) wish: Wish<'r>,
+pub(super) struct VaultPermit<'r> {
+    pub(super) wish: VaultOperation<'r>,
     /// The workspace of the key.
     pub(super) workspace: WorkspaceId,
-    intern: Named,
+    intern: NamedSecret,
 }
 
 #[derive(Clone, Copy)]
-enum Named {
+enum NamedSecret {
     Nobody,
     Malformed,
     Intern(InternId),
 }
 
-impl Leave<'_> {
+impl VaultPermit<'_> {
     /// # Errors
     ///
     /// The path does not name an intern by a UUID.
     pub(super) fn intern(&self) -> Result<InternId, Fault> {
         match self.intern {
-            Named::Intern(id) => Ok(id),
-            Named::Nobody | Named::Malformed => {
-                Err(Fault::Vault(VaultFault::Invalid(Flaw::at("internId", "must be a UUID"))))
+            NamedSecret::Intern(id) => Ok(id),
+            NamedSecret::Nobody | NamedSecret::Malformed => {
+                Err(Fault::Vault(VaultFault::Invalid(FieldError::at("internId", "must be a UUID"))))
             }
         }
     }
@@ -84,8 +84,8 @@ impl Leave<'_> {
     /// The vault that the path names: the intern's, or the workspace's if no intern is named.
     pub(super) fn vault(&self) -> Result<VaultId, Fault> {
         match self.intern {
-            Named::Nobody => Ok(VaultId::Workspace(self.workspace)),
-            Named::Malformed | Named::Intern(_) => Ok(VaultId::Intern(self.intern()?)),
+            NamedSecret::Nobody => Ok(VaultId::Workspace(self.workspace)),
+            NamedSecret::Malformed | NamedSecret::Intern(_) => Ok(VaultId::Intern(self.intern()?)),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Leave<'_> {
 /// # Errors
 ///
 /// The fault of the first gate that refuses.
-pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'r>, Fault> {
+pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPermit<'r>, Fault> {
     let scope = access::check(Label::Vault, call.principal.kind());
     if matches!(scope, Err(Fault::InvalidVaultKey)) {
         return Err(Fault::InvalidVaultKey);
@@ -115,7 +115,7 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
     if workspace.is_some_and(|workspace| !workspace.programme) {
         return Err(Fault::NotFound);
     }
-    let wish = Wish::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
+    let wish = VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
     scope?;
     let workspace = workspace.ok_or(Fault::Vault(VaultFault::NoScope))?;
     let intern = reach(call, &directory, route, wish)?;
@@ -134,28 +134,33 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
     if wish.writes() && !(config.writes && workspace.vault_writes) {
         return Err(Fault::Vault(VaultFault::WritesDisabled));
     }
-    Ok(Leave { wish, workspace: workspace.id, intern })
+    Ok(VaultPermit { wish, workspace: workspace.id, intern })
 }
 
 /// What the path names, if the key reaches it. Missing secrets and secrets out of reach give the
 /// same error.
-fn reach(call: &Call<'_>, directory: &Directory, route: &VaultRoute, wish: Wish<'_>) -> Result<Named, Fault> {
+fn reach(
+    call: &Call<'_>,
+    directory: &Directory,
+    route: &VaultRoute,
+    wish: VaultOperation<'_>,
+) -> Result<NamedSecret, Fault> {
     let (named, whose) = match route {
-        VaultRoute::Secrets | VaultRoute::Secret(_) => (Named::Nobody, Some(Whose::Workspace)),
+        VaultRoute::Secrets | VaultRoute::Secret(_) => (NamedSecret::Nobody, Some(Whose::Workspace)),
         VaultRoute::InternSecrets(written)
         | VaultRoute::InternSecret(written, _)
         | VaultRoute::Copy(written)
         | VaultRoute::EffectiveSecrets(written) => {
             match decode(written).ok().and_then(|written| written.parse().ok()) {
-                Some(id) => (Named::Intern(id), Some(access::intern(&call.principal, directory, id))),
+                Some(id) => (NamedSecret::Intern(id), Some(access::intern(&call.principal, directory, id))),
                 // For an intern's key, every other intern is not found, malformed ids included.
                 None if call.principal.kind() == KeyKind::Intern => return Err(Fault::NotFound),
-                None => (Named::Malformed, None),
+                None => (NamedSecret::Malformed, None),
             }
         }
     };
     // Copying also reads the workspace's secrets.
-    let from = (wish == Wish::Copy).then_some(Whose::Workspace);
+    let from = (wish == VaultOperation::Copy).then_some(Whose::Workspace);
     let reached = whose.into_iter().chain(from).all(|whose| access::reaches(&call.principal, whose));
     if reached { Ok(named) } else { Err(Fault::NotFound) }
 }
@@ -178,7 +183,7 @@ mod tests {
     use http::header::HOST;
     use http::{HeaderMap, HeaderValue, Method, Uri};
 
-    use super::{Wish, is_regional};
+    use super::{VaultOperation, is_regional};
     use crate::route::VaultRoute;
 
     #[test]
@@ -218,7 +223,7 @@ mod tests {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get"] {
                 let method: Method = method.parse().unwrap();
                 let named = route.methods().contains(&method);
-                assert_eq!(Wish::of(&route, &method).is_some(), named, "{route:?} {method}");
+                assert_eq!(VaultOperation::of(&route, &method).is_some(), named, "{route:?} {method}");
             }
         }
     }
@@ -226,8 +231,8 @@ mod tests {
     #[test]
     fn a_secret_may_be_called_copy() {
         let route = VaultRoute::Copy("x".to_owned());
-        assert_eq!(Wish::of(&route, &Method::POST), Some(Wish::Copy));
-        assert_eq!(Wish::of(&route, &Method::PUT), Some(Wish::Put("copy")));
-        assert_eq!(Wish::of(&route, &Method::DELETE), Some(Wish::Delete("copy")));
+        assert_eq!(VaultOperation::of(&route, &Method::POST), Some(VaultOperation::Copy));
+        assert_eq!(VaultOperation::of(&route, &Method::PUT), Some(VaultOperation::Put("copy")));
+        assert_eq!(VaultOperation::of(&route, &Method::DELETE), Some(VaultOperation::Delete("copy")));
     }
 }

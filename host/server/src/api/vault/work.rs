@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_store::{Error, Pending, Place, Store};
+use cofferdam_store::{Error, Pending, QueuePermit, Store};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -17,9 +17,9 @@ const STORE_TIME: Duration = Duration::from_secs(5);
 
 /// The time by which a request needs its permit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline(Instant);
+pub(super) struct CommitDeadline(Instant);
 
-impl Deadline {
+impl CommitDeadline {
     /// Starts the deadline. Called when the whole request has arrived.
     pub(super) fn begin() -> Self {
         Self(Instant::now() + ROUTE_TIME)
@@ -31,7 +31,7 @@ impl Deadline {
 /// # Errors
 ///
 /// The deadline passes, or the writer hangs.
-pub(super) async fn place(store: &Store, deadline: Deadline) -> Result<Place, Fault> {
+pub(super) async fn place(store: &Store, deadline: CommitDeadline) -> Result<QueuePermit, Fault> {
     if store.is_stalled() {
         // The commit that is being written may never end.
         return Err(Fault::Vault(VaultFault::TimedOut));

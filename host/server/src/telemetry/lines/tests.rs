@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{HURRY_BYTES, Lines, Logging, WAITING_BYTES_MAX};
+use super::{HURRY_BYTES, LogLines, Logging, WAITING_BYTES_MAX};
 
 /// Longer than any test: a wait for this long never ends by itself.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -56,7 +56,7 @@ impl Write for Stalling {
 }
 
 struct Stalled {
-    lines: Arc<Lines>,
+    lines: Arc<LogLines>,
     logging: Logging,
     sink: Sink,
     arrived: Receiver<usize>,
@@ -68,19 +68,19 @@ fn stalled() -> Stalled {
     let sink = Sink::default();
     let ((arrives, arrived), (go, goes)) = (sync_channel(64), sync_channel(64));
     let out = Stalling { sink: sink.clone(), arrived: arrives, go: goes };
-    let reports: Arc<Mutex<Option<Arc<Lines>>>> = Arc::default();
+    let reports: Arc<Mutex<Option<Arc<LogLines>>>> = Arc::default();
     let reporter = Arc::clone(&reports);
     let report = move |lost| {
         let line = format!("lost {lost}\n");
         put(reporter.lock().unwrap().as_ref().unwrap(), &line);
     };
-    let (lines, logging) = Lines::start(out, Duration::ZERO, report).unwrap();
+    let (lines, logging) = LogLines::start(out, Duration::ZERO, report).unwrap();
     let lines = Arc::new(lines);
     *reports.lock().unwrap() = Some(Arc::clone(&lines));
     Stalled { lines, logging, sink, arrived, go }
 }
 
-fn put(lines: &Lines, line: &str) {
+fn put(lines: &LogLines, line: &str) {
     lines.make_writer().write_all(line.as_bytes()).unwrap();
 }
 
@@ -91,7 +91,7 @@ fn no_loss(lost: u64) {
 #[test]
 fn lines_of_many_threads_are_written_whole_and_in_order() {
     let sink = Sink::default();
-    let (lines, logging) = Lines::start(sink.clone(), Duration::ZERO, no_loss).unwrap();
+    let (lines, logging) = LogLines::start(sink.clone(), Duration::ZERO, no_loss).unwrap();
     thread::scope(|scope| {
         for name in 'a'..'e' {
             let lines = &lines;
@@ -110,7 +110,7 @@ fn lines_of_many_threads_are_written_whole_and_in_order() {
 #[test]
 fn gathered_lines_are_written_at_once_at_the_end() {
     let sink = Sink::default();
-    let (lines, logging) = Lines::start(sink.clone(), NEVER, no_loss).unwrap();
+    let (lines, logging) = LogLines::start(sink.clone(), NEVER, no_loss).unwrap();
     (0..100).for_each(|number| put(&lines, &format!("{number}\n")));
     drop(logging);
     assert_eq!(sink.text().lines().count(), 100);
@@ -124,7 +124,7 @@ fn errors_and_full_batches_are_written_at_once() {
     let (arrives, arrived) = sync_channel(64);
     let (go, goes) = sync_channel(64);
     let out = Stalling { sink: Sink::default(), arrived: arrives, go: goes };
-    let (lines, _logging) = Lines::start(out, NEVER, no_loss).unwrap();
+    let (lines, _logging) = LogLines::start(out, NEVER, no_loss).unwrap();
     put(&lines, "first\n");
     lines.shared.append(b"wrong\n", true);
     assert_eq!(arrived.recv().unwrap(), "first\nwrong\n".len());

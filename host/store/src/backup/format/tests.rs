@@ -17,7 +17,7 @@ fn seal(rows: u64, digest: &Digest) -> Digest {
 }
 
 fn written(preamble: &Preamble, rows: &Rows) -> Vec<u8> {
-    let mut writer = Writer::begin(Vec::new(), preamble).unwrap();
+    let mut writer = BackupWriter::begin(Vec::new(), preamble).unwrap();
     for (keyspace, key, value) in rows {
         writer.row(*keyspace, key, value).unwrap();
     }
@@ -29,9 +29,9 @@ fn parsed(bytes: &[u8]) -> Result<(Preamble, Rows), FormatError> {
     let (mut preamble, mut rows, mut sealed) = (None, Vec::new(), false);
     read(bytes, |part| {
         match part {
-            Part::Preamble(found) => preamble = Some(found),
-            Part::Row { keyspace, key, value } => rows.push((keyspace, key, value)),
-            Part::End(end) => sealed = end.mac == seal(end.rows, &end.digest),
+            BackupPart::Preamble(found) => preamble = Some(found),
+            BackupPart::Row { keyspace, key, value } => rows.push((keyspace, key, value)),
+            BackupPart::End(end) => sealed = end.mac == seal(end.rows, &end.digest),
         }
         Ok::<_, FormatError>(())
     })?;

@@ -14,9 +14,9 @@ pub(super) struct Fresh {
 
 /// Random numbers that were not used yet.
 #[derive(Default)]
-pub(super) struct Chance(Vec<Fresh>);
+pub(super) struct RandomPool(Vec<Fresh>);
 
-impl Chance {
+impl RandomPool {
     pub(super) fn fresh(&mut self) -> Result<Fresh, getrandom::Error> {
         if let Some(fresh) = self.0.pop() {
             return Ok(fresh);
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn no_random_number_is_used_twice() {
         let (mut generations, mut nonces) = (BTreeSet::new(), BTreeSet::new());
-        let mut chance = Chance::default();
+        let mut chance = RandomPool::default();
         for _ in 0..3 * ROWS {
             let Fresh { generation, nonce: Nonce(nonce) } = chance.fresh().unwrap();
             assert!(generations.insert(generation) && nonces.insert(nonce));

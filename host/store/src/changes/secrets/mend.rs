@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::Draft;
+use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{Head, Stored, VaultId, head_key, name_in, vault_of_head};
+use crate::vault::{Stored, VaultHead, VaultId, head_key, name_in, vault_of_head};
 
-impl Draft {
+impl WriteBatch {
     /// Makes every vault consistent: drops rows whose MAC does not match, and recomputes heads that
     /// are missing or do not match the rows. A vault without its keys is deleted: its secrets
     /// cannot be decrypted any more, and no secret could be stored in it. Returns the number of
@@ -54,7 +54,7 @@ impl Draft {
             self.drop_vault(vault, rows);
             return Ok(dropped);
         }
-        let (mut counted, mut damaged) = (Head::default(), Vec::new());
+        let (mut counted, mut damaged) = (VaultHead::default(), Vec::new());
         for row in self.view.rows(vault) {
             let (key, row) = row.pair()?;
             let name = name_in(&key).map(|(_, name)| name);

@@ -1,11 +1,11 @@
 //! Checks of the vaults' quotas, before a mutation changes the write batch.
 
-use super::{Draft, Staged, Vaults};
+use super::{Staged, Vaults, WriteBatch};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::vault::{QuotaScope, VaultId, VaultSize, View, check_quota};
+use crate::vault::{QuotaScope, VaultId, VaultSize, VaultSnapshot, check_quota};
 
-impl Draft {
+impl WriteBatch {
     /// Checks that these versions of secrets keep the vault, and its workspace with all interns,
     /// within the quotas. Returns what the workspace would then hold; `None` for the operator's
     /// vault, which has no quota.
@@ -80,7 +80,7 @@ impl Draft {
 }
 
 #[cfg(test)]
-impl Draft {
+impl WriteBatch {
     /// Rewrites heads in the form of earlier versions, which did not store the number of bytes.
     pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Error> {
         for vault in vaults {
@@ -96,7 +96,7 @@ impl Draft {
 
 impl Vaults {
     /// What a vault holds as of this write batch.
-    fn size(&self, view: &View, vault: VaultId) -> Result<VaultSize, Error> {
+    fn size(&self, view: &VaultSnapshot, vault: VaultId) -> Result<VaultSize, Error> {
         match self.opened.get(&vault) {
             Some(Some(opened)) => Ok(opened.head.size().unwrap_or_default()),
             Some(None) => Ok(VaultSize::default()),

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Staged, Vaults, Weighed, Written};
+use super::{Staged, Vaults, Weighed, WriteBatch, Written};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{LegacySecret, SecretName, VaultId, View, secret_key};
+use crate::vault::{LegacySecret, SecretName, VaultId, VaultSnapshot, secret_key};
 
 /// Result of retiring and deleting keys of one vault.
 pub(crate) struct KeysChecked {
@@ -16,7 +16,7 @@ pub(crate) struct KeysChecked {
     pub(crate) due_ms: Option<u64>,
 }
 
-impl Draft {
+impl WriteBatch {
     /// Adds a new key to the vault, unless its newest key was made at or after `since_ms`. Returns
     /// the number (kid) of the newest key.
     pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Error> {
@@ -139,7 +139,7 @@ impl Draft {
 
 impl Vaults {
     /// Encrypts a secret again, unchanged, with the newest key.
-    fn restage(&mut self, view: &View, vault: VaultId, before: Weighed) -> Result<Staged, Error> {
+    fn restage(&mut self, view: &VaultSnapshot, vault: VaultId, before: Weighed) -> Result<Staged, Error> {
         let value = self.value(view, vault, &before.stored)?;
         let fresh = self.chance.fresh()?;
         let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the next start charges for requests that were running when the process ended.
-fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> Vec<u64> {
+fn interrupted(scratch: &ScratchDirectory, store: &Store, running: Vec<Reservation>) -> Vec<u64> {
     store.close();
     running.into_iter().for_each(std::mem::forget);
     let store = scratch.open();
@@ -17,7 +17,7 @@ fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> V
 }
 
 /// A workspace with credit, and a request of its key with a reservation of zero.
-fn prepaid(scratch: &Scratch, credit: u64) -> (Store, Reservation) {
+fn prepaid(scratch: &ScratchDirectory, credit: u64) -> (Store, Reservation) {
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), credit).unwrap();
@@ -35,7 +35,7 @@ fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
 
 #[test]
 fn parallel_parts_share_what_is_left_and_a_finished_part_gives_back_the_rest() {
-    let (store, mut request) = prepaid(&Scratch::new(), 100);
+    let (store, mut request) = prepaid(&ScratchDirectory::new(), 100);
     let mut first = funds(&request).pledge(|| 0, 60).unwrap();
     assert_eq!(funds(&request).pledge(|| 0, 60).unwrap_err(), BUSY, "a part that does not fit runs alone");
     let second = funds(&request).pledge(|| 0, 40).unwrap();
@@ -58,7 +58,7 @@ fn parallel_parts_share_what_is_left_and_a_finished_part_gives_back_the_rest() {
 
 #[test]
 fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
-    let (store, request) = prepaid(&Scratch::new(), 1_000);
+    let (store, request) = prepaid(&ScratchDirectory::new(), 1_000);
     let mut dear = funds(&request).pledge(|| 0, 10).unwrap();
     let _other = funds(&request).pledge(|| 0, 30).unwrap();
     dear.spend(50);
@@ -68,7 +68,7 @@ fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
 
 #[test]
 fn the_intent_is_written_again_only_when_the_reservation_grows() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let first = funds(&request).pledge(|| 0, 40).unwrap();
     wait(funds(&request).commit_intent());
@@ -86,7 +86,7 @@ fn the_intent_is_written_again_only_when_the_reservation_grows() {
 
 #[test]
 fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let _question = funds(&request).pledge(|| 0, 40).unwrap();
     wait(funds(&request).commit_intent());
@@ -99,7 +99,7 @@ fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
 
 #[test]
 fn intents_of_one_request_that_overtake_each_other_cover_the_whole_reservation() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, request) = prepaid(&scratch, 1_000);
     let _one = funds(&request).pledge(|| 0, 10).unwrap();
     let (first, second) = (funds(&request).clone(), funds(&request).clone());
@@ -114,7 +114,7 @@ fn intents_of_one_request_that_overtake_each_other_cover_the_whole_reservation()
 
 #[test]
 fn a_part_that_ends_after_its_request_reserves_and_writes_nothing() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, request) = prepaid(&scratch, 100);
     let funds = funds(&request).clone();
     let mut late = funds.pledge(|| 0, 10).unwrap();

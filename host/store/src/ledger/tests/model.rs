@@ -85,7 +85,7 @@ impl Model {
         self.open.iter().filter(|open| of(open.key)).map(|open| open.held).sum()
     }
 
-    fn in_window(&self, key: usize, window: Window, now_ms: u64) -> u64 {
+    fn in_window(&self, key: usize, window: SpendWindow, now_ms: u64) -> u64 {
         let end = window.resets_at_ms(now_ms);
         let counts = |at: u64| end.is_none() || window.resets_at_ms(at) == end;
         self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
@@ -95,7 +95,7 @@ impl Model {
     fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, asks: &Asks) -> Option<u64> {
         let others = |held: u64| held - asks.held;
         let mut left = asks.left(self.credited, self.spent(), others(self.held(|_| true)))?;
-        for window in Window::ALL {
+        for window in SpendWindow::ALL {
             let Some(limit) = limits.of(window) else { continue };
             let others = others(self.held(|of| of == key));
             left = left.min(asks.left(limit, self.in_window(key, window, now_ms), others)?);
@@ -122,7 +122,7 @@ proptest! {
     /// request is refused only if the limits require it.
     #[test]
     fn accounts_rows_and_totals_equal_the_sum_of_events(steps in steps()) {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let mut store = scratch.open();
         let limits = [
             SpendLimits::default(),
@@ -208,7 +208,7 @@ proptest! {
             for (number, key) in keys.iter().enumerate() {
                 let spend = store.key_spend(*key).unwrap();
                 prop_assert_eq!(spend.reserved_pico, model.held(|of| of == number));
-                for window in Window::ALL {
+                for window in SpendWindow::ALL {
                     let expected = model.in_window(number, window, scratch.clock.now_ms());
                     prop_assert_eq!(spend.charged.of(window), expected, "{}", window);
                 }

@@ -2,15 +2,15 @@ use super::*;
 use crate::audit::{Actor, AuditAction};
 use crate::error::OpenError;
 use crate::root_key::{PassphraseSource, RootKeySource};
-use crate::scratch::{Scratch, create_workspace, go_on, put, stop_at};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on, put, stop_at};
 use crate::store::{OpenOptions, StoreStatus};
 use crate::vault::VaultId;
 
 const VAULTS: usize = 5;
 
 /// A store with a few vaults that have one secret each.
-fn filled() -> (Scratch, Store, Vec<VaultId>) {
-    let scratch = Scratch::new();
+fn filled() -> (ScratchDirectory, Store, Vec<VaultId>) {
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let mut vaults = vec![VaultId::Operator];
     for number in 1..VAULTS {
@@ -45,7 +45,7 @@ fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
     rows.iter().map(|row| record(row).wrapped_by().collect()).collect()
 }
 
-fn key_file(scratch: &Scratch, name: &str) -> RootKeySource {
+fn key_file(scratch: &ScratchDirectory, name: &str) -> RootKeySource {
     let source = RootKeySource::File(scratch.path(name));
     source.read_or_make().unwrap();
     source
@@ -56,7 +56,7 @@ fn id(source: &RootKeySource) -> RootKeyId {
 }
 
 fn open(
-    scratch: &Scratch,
+    scratch: &ScratchDirectory,
     root_key: &RootKeySource,
     previous: Option<&RootKeySource>,
 ) -> Result<Store, OpenError> {
@@ -118,7 +118,7 @@ fn a_second_operation_on_keys_is_refused_during_the_first() {
 /// Stops a rotation at each of its steps, opens the store with `reopen`, and passes its status to
 /// `check`.
 fn stopped_everywhere(
-    reopen: impl Fn(&Scratch, &RootKeySource, &RootKeySource) -> Store,
+    reopen: impl Fn(&ScratchDirectory, &RootKeySource, &RootKeySource) -> Store,
     check: impl Fn(usize, StoreStatus, RootKeyId, RootKeyId),
 ) {
     for step in 0.. {
@@ -225,7 +225,7 @@ fn keys_and_passphrases_can_replace_each_other() {
 }
 
 /// Writes a key to a file and returns the source for it.
-fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
+fn written(scratch: &ScratchDirectory, name: &str, key: &RecoveryKey) -> RootKeySource {
     let source = key_file(scratch, name);
     std::fs::write(scratch.path(name), key.key.expose()).unwrap();
     source

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::audit::AuditAction;
 use crate::changes::NewIntern;
-use crate::scratch::{Scratch, create_workspace, go_on, name, new_secret as new, put};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on, name, new_secret as new, put};
 use crate::vault::{EffectiveScope, Hosts, LegacySecret, SecretValue};
 
 const OPERATOR: Actor = Actor::Operator;
@@ -21,7 +21,7 @@ fn secret(text: &str) -> SecretName {
     text.parse().unwrap()
 }
 
-fn place(store: &Store) -> Place {
+fn place(store: &Store) -> QueuePermit {
     store.place_within(PATIENCE).unwrap()
 }
 
@@ -54,13 +54,13 @@ fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     store.submit(move |draft| draft.import_legacy(OPERATOR, vault, vec![legacy])).unwrap() == 1
 }
 
-fn names(page: &Page<SecretMetadata>) -> Vec<&str> {
+fn names(page: &SecretPage<SecretMetadata>) -> Vec<&str> {
     page.entries.iter().map(|entry| entry.name.as_str()).collect()
 }
 
 #[test]
 fn a_secret_is_listed_and_its_value_is_not_on_the_disk() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
     let stored = put(&store, vault, "token", "a canary that must not be found");
@@ -80,7 +80,7 @@ fn a_secret_is_listed_and_its_value_is_not_on_the_disk() {
 
 #[test]
 fn a_replaced_secret_keeps_its_date_and_a_deleted_one_does_not() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
     let first = put(&store, vault, "a", "one");
@@ -97,7 +97,7 @@ fn a_replaced_secret_keeps_its_date_and_a_deleted_one_does_not() {
 
 #[test]
 fn equal_values_have_equal_fingerprints_only_within_one_vault() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let first = VaultId::Workspace(default_workspace(&store));
     let second = VaultId::Workspace(create_workspace(&store, "second").id);
@@ -109,7 +109,7 @@ fn equal_values_have_equal_fingerprints_only_within_one_vault() {
 
 #[test]
 fn listings_have_the_byte_order_of_names_and_say_whether_more_follows() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
     for name in ["ab", "a_b", "a", "a1"] {
@@ -127,7 +127,7 @@ fn listings_have_the_byte_order_of_names_and_say_whether_more_follows() {
 
 #[test]
 fn copies_keep_hosts_and_come_in_the_order_asked_for() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (from, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
@@ -148,7 +148,7 @@ fn copies_keep_hosts_and_come_in_the_order_asked_for() {
 
 #[test]
 fn changes_of_one_group_see_each_other() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
@@ -181,7 +181,7 @@ fn changes_of_one_group_see_each_other() {
 
 #[test]
 fn deleting_an_intern_deletes_its_vault() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let intern = create_intern(&store, workspace, "i");
@@ -207,7 +207,7 @@ fn deleting_an_intern_deletes_its_vault() {
 
 #[test]
 fn effective_secrets_are_the_interns_own_and_the_workspaces_of_other_names() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let intern = create_intern(&store, workspace, "i");
@@ -233,7 +233,7 @@ fn effective_secrets_are_the_interns_own_and_the_workspaces_of_other_names() {
 
 #[test]
 fn the_audit_log_has_every_change_and_no_value() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));

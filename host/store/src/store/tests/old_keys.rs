@@ -21,7 +21,7 @@ fn ids(store: &Store) -> Vec<KeyId> {
 
 #[test]
 fn a_revoked_key_is_deleted_after_92_days_and_its_usage_rows_are_kept() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (live, revoked) = (used_key(&store), used_key(&store));
     store.revoke_key(OPERATOR, revoked.key.id).unwrap();
@@ -50,7 +50,7 @@ fn a_revoked_key_is_deleted_after_92_days_and_its_usage_rows_are_kept() {
 
 #[test]
 fn the_last_key_for_requests_is_kept_so_that_no_first_key_is_issued() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (first, last) = (used_key(&store), used_key(&store));
     store.revoke_key(OPERATOR, first.key.id).unwrap();

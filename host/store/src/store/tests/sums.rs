@@ -8,8 +8,8 @@ use crate::usage::{Cell, UsageTotals};
 const DOLLAR: u64 = 1_000_000_000_000;
 
 /// The problems found in a store with three rows of one dollar each after this change.
-fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -> Vec<String> {
-    let scratch = Scratch::new();
+fn problems_after(change: impl FnOnce(&mut WriteBatch, &UsageRow) + Send + 'static) -> Vec<String> {
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
         record_usage(&store, UsageRow { cost_pico: DOLLAR, ..usage_row(&store, request) });
@@ -17,7 +17,7 @@ fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -
     store.flush().unwrap();
     assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
     let row = store.usage_rows(1).unwrap().remove(0);
-    let changed = move |draft: &mut Draft| {
+    let changed = move |draft: &mut WriteBatch| {
         change(draft, &row);
         Ok(())
     };

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::root_key::RootKeySource;
-use crate::scratch::{Scratch, create_workspace, go_on, new_secret, put, stop_at};
+use crate::scratch::{ScratchDirectory, create_workspace, go_on, new_secret, put, stop_at};
 use crate::store::OpenOptions;
 use crate::vault::SecretValue;
 
@@ -13,8 +13,8 @@ fn name(number: usize) -> String {
     format!("s{number:03}")
 }
 
-fn filled() -> (Scratch, Store, [VaultId; 2]) {
-    let scratch = Scratch::new();
+fn filled() -> (ScratchDirectory, Store, [VaultId; 2]) {
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vaults = [VaultId::Workspace(create_workspace(&store, "w").id), VaultId::Operator];
     for number in 0..SECRETS {

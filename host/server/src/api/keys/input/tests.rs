@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn path<T: fmt::Debug>(parsed: Result<T, Flaw>) -> String {
+fn path<T: fmt::Debug>(parsed: Result<T, FieldError>) -> String {
     parsed.unwrap_err().path.into_owned()
 }
 
@@ -11,13 +11,13 @@ fn create_accepts_the_fields_of_openrouters_clients() {
     let body =
         br#"{"name": "A key", "limit": 12.50, "limit_reset": "monthly", "include_byok_in_limit": false,
         "expires_at": "2027-12-31T23:59:59Z", "member_id": null}"#;
-    let create = Create::parse(body).unwrap();
+    let create = CreateKeyBody::parse(body).unwrap();
     assert_eq!(create.name.as_str(), "A key");
-    assert_eq!(create.limits, SpendLimits::default().with(Window::Month, Some(12_500_000_000_000)));
+    assert_eq!(create.limits, SpendLimits::default().with(SpendWindow::Month, Some(12_500_000_000_000)));
     assert_eq!(create.expires_at_ms, Some(1_830_297_599_000));
-    let plain = Create::parse(br#"{"name":"A key","limit":null,"limit_reset":null}"#).unwrap();
+    let plain = CreateKeyBody::parse(br#"{"name":"A key","limit":null,"limit_reset":null}"#).unwrap();
     assert_eq!((plain.limits, plain.expires_at_ms), (SpendLimits::default(), None));
-    let total = Create::parse(br#"{"name":"A key","limit":0.000000000001}"#).unwrap();
+    let total = CreateKeyBody::parse(br#"{"name":"A key","limit":0.000000000001}"#).unwrap();
     assert_eq!(total.limits.total_pico, Some(1));
 }
 
@@ -60,16 +60,16 @@ fn other_bodies_are_refused_with_the_path_of_the_mistake() {
         ("{\"name\":\"a\",\"a secret\":5}", "body"),
         ("{\"name\":\"a\",\"\":5}", "body"),
     ] {
-        assert_eq!(path(Create::parse(body.as_bytes())), expected, "{body}");
+        assert_eq!(path(CreateKeyBody::parse(body.as_bytes())), expected, "{body}");
     }
     let id = "67e55044-10b1-426f-9247-bb680e5fe0c8";
     let both = format!("{{\"name\":\"a\",\"member_id\":\"{id}\",\"intern_id\":\"{id}\"}}");
-    assert_eq!(path(Create::parse(both.as_bytes())), "intern_id");
+    assert_eq!(path(CreateKeyBody::parse(both.as_bytes())), "intern_id");
     let many: Vec<String> = (0..40).map(|number| format!("\"m{number}\":1")).collect();
-    assert_eq!(path(Create::parse(format!("{{{}}}", many.join(",")).as_bytes())), "body");
+    assert_eq!(path(CreateKeyBody::parse(format!("{{{}}}", many.join(",")).as_bytes())), "body");
     let deep = format!("{{\"name\":{}1{}}}", "[".repeat(1000), "]".repeat(1000));
-    assert_eq!(path(Create::parse(deep.as_bytes())), "name");
-    assert_eq!(path(Create::parse(b"{\"name\":\"\xff\"}")), "body");
+    assert_eq!(path(CreateKeyBody::parse(deep.as_bytes())), "name");
+    assert_eq!(path(CreateKeyBody::parse(b"{\"name\":\"\xff\"}")), "body");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn patch_changes_only_the_given_fields() {
     assert_eq!((patch.name.unwrap().as_str().to_owned(), patch.disabled), ("b".to_owned(), Some(true)));
     assert_eq!((patch.limit, patch.reset), (None, None));
     let patch = Patch::parse(br#"{"limit":null,"limit_reset":null}"#).unwrap();
-    assert_eq!((patch.limit, patch.reset), (Some(None), Some(Window::Total)));
+    assert_eq!((patch.limit, patch.reset), (Some(None), Some(SpendWindow::Total)));
     assert!(Patch::parse(b"{}").is_ok());
     for (body, expected) in [
         ("{\"name\":null}", "name"),
@@ -96,7 +96,7 @@ fn patch_changes_only_the_given_fields() {
 proptest! {
     #[test]
     fn any_bytes_are_read_or_refused_and_never_repeated(body: Vec<u8>) {
-        for flaw in [Create::parse(&body).err(), Patch::parse(&body).err()].into_iter().flatten() {
+        for flaw in [CreateKeyBody::parse(&body).err(), Patch::parse(&body).err()].into_iter().flatten() {
             prop_assert!(flaw.path.len() <= MEMBER_NAME_BYTES_MAX);
         }
     }
@@ -109,7 +109,7 @@ proptest! {
     ) {
         let name = serde_json::to_string(&name).unwrap();
         let body = format!("{{\"name\":{name},\"limit\":{limit},\"limit_reset\":{reset}}}");
-        if let Ok(create) = Create::parse(body.as_bytes()) {
+        if let Ok(create) = CreateKeyBody::parse(body.as_bytes()) {
             prop_assert_eq!(create.limits.is_empty(), limit == "null");
         }
     }

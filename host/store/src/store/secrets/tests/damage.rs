@@ -7,7 +7,7 @@ use crate::scratch::stop_at;
 use crate::vault::{VaultFinding, VaultPart, head_key, secret_key};
 
 /// Changes the database of a closed store.
-fn tamper(scratch: &Scratch, store: Store, change: impl FnOnce(&Database)) -> Store {
+fn tamper(scratch: &ScratchDirectory, store: Store, change: impl FnOnce(&Database)) -> Store {
     store.close();
     drop(store);
     let database = Database::open(&scratch.path("store")).unwrap();
@@ -17,7 +17,7 @@ fn tamper(scratch: &Scratch, store: Store, change: impl FnOnce(&Database)) -> St
 }
 
 /// Removes a row from a closed store and accepts the resulting state.
-fn lose(scratch: &Scratch, store: Store, key: &[u8]) -> Store {
+fn lose(scratch: &ScratchDirectory, store: Store, key: &[u8]) -> Store {
     let seq = store.status().seq;
     store.close();
     drop(store);
@@ -41,7 +41,7 @@ fn flip(keyspace: &fjall::Keyspace, key: &[u8], at: usize) {
 }
 
 /// Two vaults with the secrets `a`, `b` and `c` each. The second is an intern's.
-fn filled(scratch: &Scratch) -> (Store, VaultId, VaultId) {
+fn filled(scratch: &ScratchDirectory) -> (Store, VaultId, VaultId) {
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (first, second) =
@@ -93,7 +93,7 @@ fn some(names: &[&str]) -> Vec<Option<String>> {
 
 #[test]
 fn swapped_values_are_not_released() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, first, second) = filled(&scratch);
     let store = tamper(&scratch, store, |database| {
         swap(&database.values, &secret_key(first, &secret("a")), &secret_key(first, &secret("b")));
@@ -119,7 +119,7 @@ fn swapped_values_are_not_released() {
 
 #[test]
 fn a_row_copied_to_another_vault_or_name_is_damaged() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, first, second) = filled(&scratch);
     let store = tamper(&scratch, store, |database| {
         for keyspace in [&database.meta, &database.values] {
@@ -146,7 +146,7 @@ fn a_row_copied_to_another_vault_or_name_is_damaged() {
 
 #[test]
 fn a_flipped_byte_of_a_row_is_detected() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
     store.close();
@@ -171,7 +171,7 @@ fn a_flipped_byte_of_a_row_is_detected() {
 
 #[test]
 fn deleted_and_restored_rows_do_not_match_their_head() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
     store.close();
@@ -200,7 +200,7 @@ fn deleted_and_restored_rows_do_not_match_their_head() {
 
 #[test]
 fn rows_of_no_vault_are_named() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, vault, _) = filled(&scratch);
     let stranger = VaultId::Workspace(WorkspaceId::from_bytes([7; 16]));
     let store = tamper(&scratch, store, |database| {
@@ -229,7 +229,7 @@ fn a_changed_head_is_not_served_unless_accepted() {
             flip(&database.meta, &secret_key(vault, &secret("b")), 7);
         },
     ] {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let (store, vault, other) = filled(&scratch);
         let seq = store.status().seq;
         store.close();
@@ -256,7 +256,7 @@ fn a_vault_without_its_keys_is_deleted_by_an_accepted_rollback() {
         |database: &Database, vault: VaultId| database.keys.remove(rows::vault_keys_key(vault)).unwrap(),
         |database: &Database, vault: VaultId| flip(&database.keys, &rows::vault_keys_key(vault), 9),
     ] {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let (store, vault, other) = filled(&scratch);
         let seq = store.status().seq;
         store.close();
@@ -278,7 +278,7 @@ fn a_vault_without_its_keys_is_deleted_by_an_accepted_rollback() {
 
 #[test]
 fn vaults_without_owners_can_be_removed() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, first, second) = filled(&scratch);
     let VaultId::Intern(intern) = second else { unreachable!() };
     let third = VaultId::Workspace(create_workspace(&store, "lost").id);
@@ -306,7 +306,7 @@ fn vaults_without_owners_can_be_removed() {
 
 #[test]
 fn the_check_can_be_stopped_at_every_step() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let (store, ..) = filled(&scratch);
     for step in 0.. {
         match store.verify(&mut stop_at(step)) {

@@ -19,7 +19,7 @@ fn value_of(store: &Store, scope: ReleaseScope, name: &str) -> Vec<u8> {
 #[test]
 fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
     const SECRETS: usize = 34;
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let intern = create_intern(&store, workspace, "i");
@@ -48,7 +48,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
 
 #[test]
 fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
@@ -76,7 +76,7 @@ fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
 
 #[test]
 fn changes_of_a_vault_without_an_owner_are_refused() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (workspace, intern) = (WorkspaceId::from_bytes([7; 16]), InternId::from_bytes([7; 16]));
     for vault in [VaultId::Workspace(workspace), VaultId::Intern(intern)] {
@@ -94,7 +94,7 @@ fn changes_of_a_vault_without_an_owner_are_refused() {
 
 #[test]
 fn a_closed_store_answers_every_waiting_caller() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let (vault, late) = (VaultId::Workspace(default_workspace(&store)), place(&store));
     let waiting: Vec<_> = (0..20)
@@ -120,7 +120,7 @@ fn content_end(journal: &std::path::Path) -> usize {
 
 #[test]
 fn a_torn_batch_of_secrets_keeps_every_acknowledged_one() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
     put(&store, vault, "acknowledged", "one");
@@ -149,7 +149,7 @@ fn a_torn_batch_of_secrets_keeps_every_acknowledged_one() {
 
 #[test]
 fn readers_see_whole_commits_while_the_store_writes() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));

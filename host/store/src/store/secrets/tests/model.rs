@@ -67,7 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    scratch: Scratch,
+    scratch: ScratchDirectory,
     store: Store,
     workspace: WorkspaceId,
     intern: InternId,
@@ -76,7 +76,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let scratch = Scratch::new();
+        let scratch = ScratchDirectory::new();
         let store = scratch.open();
         let workspace = default_workspace(&store);
         let intern = create_intern(&store, workspace, "i");

@@ -14,7 +14,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> QuotaExceeded {
     }
 }
 
-fn open_with(scratch: &Scratch, secrets_max: u64, bytes_max: u64) -> Store {
+fn open_with(scratch: &ScratchDirectory, secrets_max: u64, bytes_max: u64) -> Store {
     let store = scratch.open();
     store.set_vault_quota(VaultQuota { secrets_max, bytes_max });
     store
@@ -26,7 +26,7 @@ fn size(store: &Store, vault: VaultId) -> VaultSize {
 
 #[test]
 fn a_full_vault_refuses_a_new_secret_and_accepts_a_replacement() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = open_with(&scratch, 2, 10_000);
     let vault = VaultId::Workspace(default_workspace(&store));
     put(&store, vault, "a", "x");
@@ -45,7 +45,7 @@ fn a_full_vault_refuses_a_new_secret_and_accepts_a_replacement() {
 
 #[test]
 fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = open_with(&scratch, 10, 200);
     let vault = VaultId::Workspace(default_workspace(&store));
     put(&store, vault, "abc", &"x".repeat(100));
@@ -68,7 +68,7 @@ fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference
 
 #[test]
 fn a_workspace_with_its_interns_holds_ten_times_the_quota() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = open_with(&scratch, 1, 100_000);
     let workspace = default_workspace(&store);
     let interns: Vec<_> = (0..11).map(|it| create_intern(&store, workspace, &format!("i{it}"))).collect();
@@ -95,7 +95,7 @@ fn a_workspace_with_its_interns_holds_ten_times_the_quota() {
 
 #[test]
 fn copies_and_imports_are_refused_as_a_whole() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = open_with(&scratch, 10, 10_000);
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
@@ -124,7 +124,7 @@ fn copies_and_imports_are_refused_as_a_whole() {
 /// Earlier versions wrote heads without the number of bytes.
 #[test]
 fn a_vault_whose_head_has_no_byte_count_is_counted() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = open_with(&scratch, 10, 10_000);
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));

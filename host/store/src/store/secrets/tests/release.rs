@@ -32,7 +32,7 @@ fn entries(store: &Store, since: u64) -> Vec<String> {
 
 #[test]
 fn a_value_is_released_to_its_exact_hosts_only() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let scope = ReleaseScope::Workspace(workspace);
@@ -52,7 +52,7 @@ fn a_value_is_released_to_its_exact_hosts_only() {
 
 #[test]
 fn an_interns_own_secret_takes_precedence_even_if_it_is_not_bound_to_the_host() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
     let intern = create_intern(&store, workspace, "i");
@@ -80,7 +80,7 @@ fn an_interns_own_secret_takes_precedence_even_if_it_is_not_bound_to_the_host() 
 
 #[test]
 fn release_if_bound_makes_no_audit_record_for_an_unbound_secret() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
     import(&store, VaultId::Operator, "legacy", "old");
@@ -99,7 +99,7 @@ fn release_if_bound_makes_no_audit_record_for_an_unbound_secret() {
 
 #[test]
 fn every_release_and_refusal_is_audited_with_its_reason() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let vault = VaultId::Operator;
     let fingerprint = put(&store, vault, "a", "canary").fingerprint.unwrap().prefix().to_string();
@@ -129,7 +129,7 @@ fn every_release_and_refusal_is_audited_with_its_reason() {
 
 #[test]
 fn nothing_is_released_when_it_cannot_be_audited() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
     // Holds the writer while the queue fills up.
@@ -157,7 +157,7 @@ fn nothing_is_released_when_it_cannot_be_audited() {
 
 #[test]
 fn a_recorded_release_is_returned_after_its_audit_record_is_durable() {
-    let scratch = Scratch::new();
+    let scratch = ScratchDirectory::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
     let seq = store.status().seq;
