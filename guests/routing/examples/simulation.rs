@@ -8,14 +8,14 @@
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
-#[path = "../../../host/engine/src/health/breaker.rs"]
+#[path = "../../../host/engine/src/memory/health/breaker.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the host uses more of it")]
 mod breaker;
-#[path = "../../../host/engine/src/health/histogram.rs"]
+#[path = "../../../host/engine/src/memory/health/histogram.rs"]
 mod histogram;
-#[path = "../../../host/engine/src/health/outliers.rs"]
+#[path = "../../../host/engine/src/memory/health/outliers.rs"]
 mod outliers;
-#[path = "../../../host/engine/src/health/tally.rs"]
+#[path = "../../../host/engine/src/memory/health/tally.rs"]
 mod tally;
 
 use breaker::Breaker;

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     Egress, Error, ExchangeLimits, GuestRequest, Injection, Reason, ReplyBody, ScrubSet, SecretPlacement,
     headers,
-    place::{self, Filled},
+    placing::{self, Filled},
 };
 
 /// Upper limit of [`GuestLimits::total`]. It also keeps the computation of the deadline from
@@ -70,7 +70,7 @@ impl Egress {
         slots: &[(&SecretPlacement, &SecretName)],
     ) -> Result<(), Reason> {
         self.check_way(request, !slots.is_empty())?;
-        place::check(request, slots).map(drop)
+        placing::check(request, slots).map(drop)
     }
 
     /// Connects to the host without sending anything: its name resolves to open addresses only, and
@@ -102,7 +102,7 @@ impl Egress {
         let total = request.limits.total.min(TOTAL_MAX);
         let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
-        let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
+        let Filled { method, uri, headers, body } = placing::fill(&request, &injections)?;
         // Many servers leave the body of a GET or HEAD request unread.
         let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
         let mut outward = Request::new(Full::new(body));

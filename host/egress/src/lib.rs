@@ -15,8 +15,8 @@
 #![warn(missing_docs)]
 
 mod fetch;
-mod place;
-mod slot;
+mod placing;
+mod secret_placement;
 
 mod client;
 
@@ -65,10 +65,10 @@ pub use header_rules::is_credential_header;
 pub use limits::ExchangeLimits;
 pub use origin::{Origin, OriginError};
 pub use path::PathError;
-pub use place::SECRETS_MAX;
+pub use placing::SECRETS_MAX;
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
 pub use scrub::{ScrubSet, Scrubber};
-pub use slot::{Injection, SecretPlacement, SlotError};
+pub use secret_placement::{Injection, SecretPlacement, SlotError};
 pub use target_url::{Target, TargetError};
 pub use tls::are_roots;

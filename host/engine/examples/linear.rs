@@ -5,8 +5,8 @@
 //! with a list of COUNT elements.
 #![expect(clippy::print_stdout, reason = "printing is how an example answers")]
 
+use cofferdam_engine::render_calls_as_text;
 use cofferdam_engine::request::{EmbeddingsRequest, GuestTurn, Prompts, RequestBounds, ResponsesRequest};
-use cofferdam_engine::tell_calls_plainly;
 use std::error::Error;
 use std::hint::black_box;
 
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn written(body: &[u8]) -> Result<(), Box<dyn Error>> {
     let mut request = ResponsesRequest::parse_with(body, &[], &Prompts::default(), RequestBounds::default())?;
-    tell_calls_plainly(&mut request).await.map_err(|refusal| refusal.message)?;
+    render_calls_as_text(&mut request).await.map_err(|refusal| refusal.message)?;
     black_box(request.guest_json_for(&GuestTurn::default()));
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! so no guest can produce a malformed stream. The body of a request without streaming is written
 //! from the same state at the end.
 
+mod approval_requests;
 pub(crate) mod approvals;
-mod asks;
 mod citations;
 mod client_calls;
 mod compaction;
@@ -28,7 +28,7 @@ pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
 use crate::request::ToldTools;
-use asks::StreamedCall;
+use approval_requests::StreamedCall;
 use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;

@@ -13,7 +13,7 @@ use crate::credential::Credentials;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::{Deadline, Timeouts};
 use crate::plugins::hooks::HELD_BYTES_MAX;
-use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, tell};
+use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, render};
 use crate::routing::Order;
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::{ANSWER_BYTES_MAX, Beginning, UpstreamReading, verdict};
@@ -100,7 +100,7 @@ impl Trial for ResponseAttempt<'_> {
         if let Some(given) = self.checked.provider.options_for(&provider.name) {
             target.options = provider.options.sift(given).json;
         }
-        let told = self.told(endpoint);
+        let told = self.rendered(endpoint);
         let request = told.as_ref().map_or(self.request, |told| &told.json);
         let prepared = instance.prepare(request, &target).await;
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error, request.len()))?;
@@ -129,7 +129,7 @@ impl Trial for ResponseAttempt<'_> {
 impl ResponseAttempt<'_> {
     /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
     /// is.
-    fn told(&self, endpoint: &Endpoint) -> Option<RenderedRequest> {
+    fn rendered(&self, endpoint: &Endpoint) -> Option<RenderedRequest> {
         let provider = endpoint.provider.adapter.manifest().provider.as_ref();
         let (kinds, is_byok) = (&self.checked.kinds, self.order.is_byok(endpoint));
         let dialect = Dialect {
@@ -137,7 +137,7 @@ impl ResponseAttempt<'_> {
             takes_items: provider.is_some_and(|provider| provider.takes_items),
             open: &|sealed| self.credentials.open_conversation(sealed),
         };
-        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| tell(self.request, &dialect, kinds)).flatten()
+        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| render(self.request, &dialect, kinds)).flatten()
     }
 
     /// Whether only the caller's own credential may be used there: the request was routed with it,
@@ -311,14 +311,14 @@ pub(crate) async fn send(
     let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
     answered.map_err(|error| {
         if error.is_connect() {
-            tell_unreached(provider, origin, &error);
+            log_unreached(provider, origin, &error);
         }
         AttemptFailure::egress(&error)
     })
 }
 
 /// Logs, at most once a minute for each provider, why nothing could be sent to it.
-fn tell_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
+fn log_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
     if provider.attempts.unreached.is_due(&provider.name, std::time::Instant::now()) {
         let (provider, host, port) = (&provider.name, origin.host(), origin.port());
         let cause = match error {

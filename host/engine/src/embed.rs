@@ -113,7 +113,7 @@ impl Engine {
         let turn = TurnEstimate { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
-            return Err(pace.told(trail.beside(refusal, field)));
+            return Err(pace.final_refusal(trail.beside(refusal, field)));
         }
         let attempting = EmbeddingAttempt {
             engine: self,
@@ -138,7 +138,7 @@ impl Engine {
         let mut notes = AttemptNotes { entry: &mut entry, trail: &mut trail };
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
-        let won = won.map_err(|failures| pace.told(trail.beside(failures.refusal(&trail), field)));
+        let won = won.map_err(|failures| pace.final_refusal(trail.beside(failures.refusal(&trail), field)));
         match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 assume(&mut entry, &mut vectors, candidates.input_tokens);

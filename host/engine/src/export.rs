@@ -150,7 +150,7 @@ impl Broadcaster {
         (!self.queues.is_empty()).then(|| Box::new(PendingExport::new(self.clone(), clock.clone(), about())))
     }
 
-    fn tell(&self, record: ExportRecord) {
+    fn send(&self, record: ExportRecord) {
         let record = Arc::new(record);
         for queue in self.queues.iter() {
             if queue.sender.try_send(Message::Record(Arc::clone(&record))).is_err() {

@@ -61,5 +61,5 @@ pub use limits::allowance::{Allowance, Meter, RunPermit, Running, TokenLimits};
 pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};
-pub use plugins::tools::tell_calls_plainly;
+pub use plugins::tools::render_calls_as_text;
 pub use refusal::{Refusal, stream_code};

@@ -77,13 +77,13 @@ impl Engine {
                 let pace = Deadline::new(Some(client), total).ending(&ending).attended(attendance);
                 let mut pace = pace.held_back(is_held);
                 let ended = job.run(entry, &mut pace).await;
-                ended.map(drop).map_err(|refusal| pace.told(refusal))
+                ended.map(drop).map_err(|refusal| pace.final_refusal(refusal))
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let whole = async move {
             let mut pace = Deadline::new(None, total).ending(&ending).attended(attendance);
-            job.run(entry, &mut pace).await.map_err(|refusal| pace.told(refusal))
+            job.run(entry, &mut pace).await.map_err(|refusal| pace.final_refusal(refusal))
         };
         let body = AttendedWork::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
@@ -245,11 +245,11 @@ impl Job {
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
         // Which endpoints have a tool themselves depends on the caller's own credentials.
         self.look_for_own_keys().await;
-        tools::stand_in(&self.engine, &mut self.request, &self.own_keys);
+        tools::substitute_hosted_tools(&self.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         } else if self.request.has_server_calls {
-            Box::pin(tools::tell_calls_plainly(&mut self.request)).await?;
+            Box::pin(tools::render_calls_as_text(&mut self.request)).await?;
         }
         Box::pin(self.choose_models()).await?;
         self.plan()
@@ -303,7 +303,7 @@ impl Job {
         entry: &LedgerEntry,
         pace: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
-        let refusal = pace.told(refusal);
+        let refusal = pace.final_refusal(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
         }
@@ -319,6 +319,6 @@ impl Job {
         let outcome = Outcome::Failed(refusal.kind, refusal.message);
         let receipt = self.receipt(self.cost);
         // If the client is gone, the last event is not needed.
-        pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
+        pace.send(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
     }
 }

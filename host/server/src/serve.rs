@@ -268,7 +268,7 @@ async fn drain_clients(
         }
     };
     // A second signal ends running requests early, each with a last event.
-    let cut = clients.drain(last, hurry, || end.tell()).await;
+    let cut = clients.drain(last, hurry, || end.begin()).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }

@@ -21,22 +21,26 @@ impl Assembler {
     ///
     /// # Errors
     /// [`Malformed`] when the answers of all questions exceed the limits of a response.
-    pub(crate) fn tell(&mut self, place: usize, progress: &QuestionProgress) -> Result<(), Malformed> {
+    pub(crate) fn show_progress(
+        &mut self,
+        place: usize,
+        progress: &QuestionProgress,
+    ) -> Result<(), Malformed> {
         let QuestionProgress { in_panel, model, note } = progress;
         if let Note::Answered { text, reasoning } = note {
             self.grow(text.len() + reasoning.len())?;
         }
         if *in_panel {
-            self.tell_of_panel(place, model, note)
+            self.show_panel(place, model, note)
         } else {
-            self.tell_of_analysis(place, model, note)
+            self.show_analysis(place, model, note)
         }
         Ok(())
     }
 
     /// Renders progress in a panel. An answer arrives in one piece, because it may come from a
     /// second model after the first one failed midway.
-    fn tell_of_panel(&mut self, place: usize, model: &str, note: &Note) {
+    fn show_panel(&mut self, place: usize, model: &str, note: &Note) {
         let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
             self.call_event(place, name, |out| {
                 member(out, "model", model);
@@ -63,7 +67,7 @@ impl Assembler {
 
     /// Renders progress of an analysis. A failed analysis has no event; the end of the call reports
     /// the failure.
-    fn tell_of_analysis(&mut self, place: usize, model: &str, note: &Note) {
+    fn show_analysis(&mut self, place: usize, model: &str, note: &Note) {
         match note {
             Note::Asked => {
                 self.call_event(place, "analysis.in_progress", |out| member(out, "judge_model", model));

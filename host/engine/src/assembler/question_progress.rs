@@ -32,7 +32,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Waits while the channel is full, so that a slow client slows the questions.
-    pub(crate) async fn tell(&self, progress: QuestionProgress) {
+    pub(crate) async fn report(&self, progress: QuestionProgress) {
         // The receiver is gone when the client has left; then progress is of no use.
         self.notes.send((self.item, progress)).await.unwrap_or_default();
     }

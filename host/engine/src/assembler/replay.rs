@@ -99,7 +99,7 @@ impl ResponseReplay {
         match response.members.get("output").and_then(|output| output.get(place)?.as_object()) {
             Some(item) => {
                 *next = Some(place + 1);
-                assembler.retell(item, calls.get(text(item, "id")));
+                assembler.replay(item, calls.get(text(item, "id")));
             }
             None => {
                 *next = None;
@@ -196,7 +196,7 @@ impl Assembler {
     }
 
     /// Renders one item from its beginning to its end.
-    fn retell(&mut self, item: &ResponseMembers, call: Option<&Arc<CallItem>>) {
+    fn replay(&mut self, item: &ResponseMembers, call: Option<&Arc<CallItem>>) {
         let call = call.filter(|call| call.item_type == text(item, "type"));
         let place = self.items.len();
         let body = opened(item, call);
@@ -204,15 +204,15 @@ impl Assembler {
         self.items.push(OutputItem { id, key: None, body, status: ItemStatus::InProgress });
         self.whole_item_event("response.output_item.added", place);
         match (call, text(item, "type")) {
-            (Some(call), _) => self.retell_tool(place, item, call),
+            (Some(call), _) => self.replay_tool(place, item, call),
             (None, "message" | "reasoning") => {
                 for list in ["summary", "content"] {
-                    self.retell_parts(place, item.get(list));
+                    self.replay_parts(place, item.get(list));
                 }
             }
-            (None, "function_call") => self.retell_call(place, item, "function_call_arguments", "arguments"),
-            (None, "custom_tool_call") => self.retell_call(place, item, "custom_tool_call_input", "input"),
-            (None, "image_generation_call") => self.retell_image(place, item),
+            (None, "function_call") => self.replay_call(place, item, "function_call_arguments", "arguments"),
+            (None, "custom_tool_call") => self.replay_call(place, item, "custom_tool_call_input", "input"),
+            (None, "image_generation_call") => self.replay_image(place, item),
             _ => {}
         }
         self.events.write("response.output_item.done", |out| {
@@ -223,14 +223,14 @@ impl Assembler {
         });
     }
 
-    fn retell_parts(&mut self, place: usize, parts: Option<&Value>) {
+    fn replay_parts(&mut self, place: usize, parts: Option<&Value>) {
         let parts = parts.and_then(Value::as_array).into_iter().flatten();
         for (index, part) in parts.filter_map(Value::as_object).enumerate() {
-            self.retell_part(place, index, part);
+            self.replay_part(place, index, part);
         }
     }
 
-    fn retell_part(&mut self, place: usize, index: usize, part: &ResponseMembers) {
+    fn replay_part(&mut self, place: usize, index: usize, part: &ResponseMembers) {
         let kind = PartKind::of(part);
         let PartKind { index: counter, part: part_name, text: text_name, member: member_name, .. } =
             kind.unwrap_or(&OUTPUT_TEXT);
@@ -258,7 +258,7 @@ impl Assembler {
             if !words.is_empty() {
                 self.item_event(&format!("{text_name}.delta"), place, |out, _| told(out, "delta"));
             }
-            self.retell_annotations(place, index, part);
+            self.replay_annotations(place, index, part);
             self.item_event(&format!("{text_name}.done"), place, |out, _| told(out, member_name));
         }
         self.item_event(&format!("{part_name}.done"), place, |out, _| {
@@ -268,7 +268,7 @@ impl Assembler {
         });
     }
 
-    fn retell_annotations(&mut self, place: usize, part_index: usize, part: &ResponseMembers) {
+    fn replay_annotations(&mut self, place: usize, part_index: usize, part: &ResponseMembers) {
         let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
         for (index, annotation) in annotations.enumerate() {
             self.item_event("response.output_text.annotation.added", place, |out, _| {
@@ -282,7 +282,7 @@ impl Assembler {
         }
     }
 
-    fn retell_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
+    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
         let words = text(item, said);
         if !words.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));
@@ -295,7 +295,7 @@ impl Assembler {
         });
     }
 
-    fn retell_image(&mut self, place: usize, item: &ResponseMembers) {
+    fn replay_image(&mut self, place: usize, item: &ResponseMembers) {
         let completed = item.get("result").filter(|result| result.is_string()).map(|_| "completed");
         for name in ["in_progress", "generating"].into_iter().chain(completed) {
             self.item_event(&format!("response.image_generation_call.{name}"), place, |_, _| {});
@@ -303,7 +303,7 @@ impl Assembler {
     }
 
     /// Renders a call of a server tool, with the events that the tool's manifest declares.
-    fn retell_tool(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
+    fn replay_tool(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
         self.item_events(&call.added, place);
         if call.streams_arguments {
             let name = format!("response.{}_arguments", call.item_type);

@@ -52,11 +52,11 @@ impl PendingExport {
     }
 
     /// Completes the record with the usage row and the outcome, and puts it into the queues.
-    pub(crate) fn tell(self, row: &UsageRow, outcome: UsageOutcome) {
+    pub(crate) fn send(self, row: &UsageRow, outcome: UsageOutcome) {
         let Self { broadcaster, clock, about, error } = self;
         let ended_ms = clock.now_ms().max(about.started_ms);
         let error = error.filter(|_| outcome == UsageOutcome::Failed);
-        broadcaster.tell(ExportRecord { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
+        broadcaster.send(ExportRecord { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
     }
 }
 

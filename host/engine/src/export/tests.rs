@@ -51,7 +51,7 @@ fn a_full_queue_drops_records_and_counts_them() {
     let queue = ExportQueue { name: "slow".to_owned(), sender, tally: Arc::clone(&tally) };
     let broadcaster = Broadcaster { queues: Arc::from([queue]) };
     for _ in 0..3 {
-        broadcaster.tell(record(None, UsageOutcome::Completed, None));
+        broadcaster.send(record(None, UsageOutcome::Completed, None));
     }
     assert_eq!(tally.dropped.load(Ordering::Relaxed), 2);
     assert!(matches!(messages.try_recv(), Ok(Message::Record(_))));

@@ -106,7 +106,7 @@ impl Deadline {
     }
 
     /// The refusal that the client gets. If the host ends, that is the reason it gives.
-    pub(crate) fn told(&self, refusal: Refusal) -> Refusal {
+    pub(crate) fn final_refusal(&self, refusal: Refusal) -> Refusal {
         if !self.is_cut_short {
             return refusal;
         }
@@ -164,7 +164,7 @@ impl Deadline {
     }
 
     /// Sends bytes to a streaming client and waits until it takes them.
-    pub(crate) async fn say(&mut self, bytes: Vec<u8>) -> Result<(), ClientGone> {
+    pub(crate) async fn send(&mut self, bytes: Vec<u8>) -> Result<(), ClientGone> {
         match &self.client {
             Some(client) if !bytes.is_empty() => {
                 self.has_spoken = true;
@@ -221,7 +221,7 @@ impl Deadline {
 /// Waits for the end of the host.
 async fn told(ending: &mut Option<Shutdown>) {
     match ending {
-        Some(ending) => ending.told().await,
+        Some(ending) => ending.begun().await,
         None => std::future::pending().await,
     }
 }
@@ -274,13 +274,13 @@ mod tests {
     async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
         let (end, ending) = ShutdownSender::new();
         let mut pace = Deadline::new(None, Duration::from_secs(600)).ending(&ending);
-        assert_eq!(pace.told(Refusal::internal()).status, 500);
+        assert_eq!(pace.final_refusal(Refusal::internal()).status, 500);
         let hour = Duration::from_secs(3600);
-        assert_eq!(pace.during(async { end.tell() }, hour).await, Ok(()));
+        assert_eq!(pace.during(async { end.begin() }, hour).await, Ok(()));
         assert!(!pace.is_over());
         assert_eq!(pace.during(std::future::pending::<()>(), hour).await, Err(Late::Total));
         assert!(pace.is_over() && pace.is_cut_short());
-        let told = pace.told(Refusal::internal());
+        let told = pace.final_refusal(Refusal::internal());
         assert_eq!((told.status, told.message.as_str(), told.retry_after_s), (503, STOPPING, Some(1)));
     }
 

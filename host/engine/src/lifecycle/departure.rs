@@ -39,7 +39,7 @@ impl Default for DetachedReads {
 impl DetachedReads {
     /// Continues `work` until it ends or its time is up. Where no permit is free, it is dropped at
     /// once.
-    fn go_on(&self, mut work: DetachedWork) {
+    fn read_on(&self, mut work: DetachedWork) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
         // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -137,7 +137,7 @@ impl ClientDeparture {
         has_left.store(true, Ordering::Relaxed);
         self.allowance.give_place_back();
         let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
-        self.leavers.go_on(work);
+        self.leavers.read_on(work);
     }
 }
 

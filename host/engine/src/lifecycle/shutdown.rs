@@ -19,14 +19,14 @@ impl ShutdownSender {
     }
 
     /// Ends the requests that run, and makes later ones end at once.
-    pub fn tell(&self) {
+    pub fn begin(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Shutdown {
     /// Waits for the signal.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn begun(&mut self) {
         if self.0.wait_for(|told| *told).await.is_err() {
             // The sender was dropped, so the signal can never come.
             std::future::pending().await

@@ -300,7 +300,7 @@ impl LedgerEntry {
     /// Writes the row and the record for the request export.
     fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
         if let Some(pending) = self.pending.take() {
-            reservation.note(|row| pending.tell(row, outcome));
+            reservation.note(|row| pending.send(row, outcome));
         }
         reservation.settle(outcome);
     }

@@ -6,7 +6,7 @@ mod fitting;
 mod judged;
 
 pub(crate) use fitting::are_small;
-mod flagged;
+mod rejection;
 
 use crate::Engine;
 use crate::assembler::check_finished;
@@ -107,7 +107,7 @@ impl Engine {
     /// the operator.
     fn no_hook(&self, entry: &RequestPlugin) -> Refusal {
         if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
-            self.tell_lacking(plugin);
+            self.log_lacking(plugin);
         }
         let id = printable(&entry.id);
         Refusal::invalid(format!("{}.id \"{id}\" is not available on this host", entry.path()))
@@ -259,7 +259,7 @@ impl Hook {
             Ok(Ok(Action::Replace(json))) => Ok(Some(json)),
             Ok(Ok(Action::Reject(failure))) if failure.kind == ErrorKind::ContentPolicyViolation => {
                 let model = request.models.first().map_or("", String::as_str);
-                Err(flagged::refusal(&failure, self.plugin.name(), shown, model))
+                Err(rejection::refusal(&failure, self.plugin.name(), shown, model))
             }
             Ok(Ok(Action::Reject(failure)) | Err(failure)) => Err(self.refusal(&failure)),
             Err(error) if error.is_saturated() => Err(Refusal::saturated()),

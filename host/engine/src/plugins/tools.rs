@@ -9,16 +9,16 @@ mod before;
 mod capabilities;
 mod choice;
 mod closing;
+mod function_index;
 mod history;
 mod hook;
 mod hosted_substitute;
 mod offer;
 mod refused;
-mod retell;
+mod render_calls;
 mod run;
 mod shown;
 mod stop;
-mod told;
 mod wait;
 
 use crate::Engine;
@@ -32,7 +32,7 @@ use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
 use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, retold_items};
+use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -55,7 +55,7 @@ use wait::next_done;
 
 pub(crate) use capabilities::{RequestCapabilities, Scratches};
 pub(crate) use hook::{HookOutcome, HookTools};
-pub(crate) use hosted_substitute::stand_in;
+pub(crate) use hosted_substitute::substitute_hosted_tools;
 pub(crate) use offer::installed;
 
 /// Adds the server tools that a request asks for by plugin entries and by suffixes of model slugs.
@@ -66,7 +66,7 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
     let is_there = |name: &str| {
         let is_there = engine.tool_plugin(name).is_some();
         if !is_there {
-            engine.tell_lacking_tool(name);
+            engine.log_lacking_tool(name);
         }
         is_there
     };
@@ -81,8 +81,8 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 ///
 /// # Errors
 /// 500 for an input that the parser cannot have written.
-pub async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = retell::retold(&request.input_items(), &Offer::default()).await?;
+pub async fn render_calls_as_text(request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let items = render_calls::render_calls(&request.input_items(), &Offer::default()).await?;
     request.replace_input(&items);
     Ok(())
 }
@@ -184,14 +184,14 @@ impl ServerTools {
         // First the calls of hosted substitutes become calls of functions, then the other earlier
         // calls are rendered.
         let items = request.input_items();
-        let kinds: Vec<String> = offer.stand_in_items().into_iter().map(str::to_owned).collect();
-        let mut input = aside(items.len(), move || retold_items(&items, &kinds)).await?;
+        let kinds: Vec<String> = offer.hosted_substitute_items().into_iter().map(str::to_owned).collect();
+        let mut input = aside(items.len(), move || render_as_calls(&items, &kinds)).await?;
         if request.has_server_calls || input.is_some() {
             let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(retell::retold(&items, &offer).await?);
+            input = Some(render_calls::render_calls(&items, &offer).await?);
         }
         let items = input.clone().unwrap_or_else(|| request.input_items());
-        doors.view().retell(&items);
+        doors.view().replace_input(&items);
         let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
@@ -213,7 +213,7 @@ impl ServerTools {
         });
         match history {
             Some(history) => {
-                tools.tell_history(request, &history, &[]);
+                tools.render_history(request, &history, &[]);
                 tools.history = Some(history);
             }
             None => tools.turn_json = tools.first_turn(request),
@@ -304,7 +304,7 @@ impl ServerTools {
         let work: Vec<ToolWork<'_>> = work.collect();
         self.steps += u32::from(!is_over);
         // The client sees the calls before it waits for their results.
-        pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+        pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
@@ -319,7 +319,7 @@ impl ServerTools {
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
             // The client sees the calls before it waits for their results.
-            pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+            pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         }
         doors.view().add(&results);
         Ok(())

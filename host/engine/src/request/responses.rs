@@ -4,10 +4,10 @@ use super::fields::BodyFields;
 use super::guest::{GuestTurn, Spans};
 use super::input::{InputTally, Marks, saturated};
 use super::json::{JsonDocument, JsonValue};
+use super::render::Kinds;
 use super::rule::ValueRule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
-use super::telling::Kinds;
 use super::tool_source::ToolPath;
 use super::tools::CheckedTool;
 use super::weight::Weight;
@@ -277,7 +277,7 @@ fn with_json(offered: Vec<CheckedTool<'_>>, ranges: Vec<Range<usize>>, json: &By
 /// Renders the items of an input for models that support items of `kinds`, such as
 /// `code_interpreter_call`, only as function calls. None when there are no such items. Input and
 /// result are comma-separated.
-pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
+pub(crate) fn render_as_calls(items: &[u8], kinds: &[String]) -> Option<Bytes> {
     if kinds.is_empty() {
         return None;
     }

@@ -132,7 +132,7 @@ impl Job {
             if let Some(end) = applied {
                 return Ok(end);
             }
-            let said = pace.say(assembler.take_events()).await;
+            let said = pace.send(assembler.take_events()).await;
             if !pace.has_left() {
                 said?;
             }
@@ -146,7 +146,7 @@ impl Job {
                 // The provider's answer ended without a final event.
                 _ => {
                     let message = "Provider returned error".to_owned();
-                    return Ok(TurnEnd::told(Outcome::Failed(ErrorKind::ProviderUnavailable, message)));
+                    return Ok(TurnEnd::reported(Outcome::Failed(ErrorKind::ProviderUnavailable, message)));
                 }
             };
         }
@@ -177,13 +177,13 @@ impl Job {
 fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<TurnEnd> {
     for event in events {
         if let Event::Error(failure) = event {
-            return Some(TurnEnd::told(failed(&failure)));
+            return Some(TurnEnd::reported(failed(&failure)));
         }
         if let Err(malformed) = assembler.apply(event) {
             return Some(TurnEnd::malformed(malformed));
         }
         if let Some(ended) = assembler.ended() {
-            return Some(TurnEnd::told(finished(ended)));
+            return Some(TurnEnd::reported(finished(ended)));
         }
     }
     None

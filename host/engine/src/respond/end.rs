@@ -57,7 +57,7 @@ impl Job {
                 reading.close().await;
             }
             return match body {
-                Ok(body) if pace.is_held() => self.tell(&assembler, &body, pace).await,
+                Ok(body) if pace.is_held() => self.send_held(&assembler, &body, pace).await,
                 Err(refusal) if is_too_long => {
                     self.fail(refusal, entry, pace).await;
                     Ok(Vec::new())
@@ -68,7 +68,7 @@ impl Job {
         // Settled first: if the client leaves during the last send, the outcome is still the one
         // that was reached.
         entry.settle(settled);
-        let said = pace.say(last).await;
+        let said = pace.send(last).await;
         // The client may send its next request while the provider's connection is drained.
         self.caller.allowance.give_place_back();
         if said.is_ok()
@@ -96,7 +96,12 @@ impl Job {
     }
 
     /// Sends an answer that was held back to the client of a stream.
-    async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Deadline) -> Result<Vec<u8>, Refusal> {
+    async fn send_held(
+        &self,
+        made: &Assembler,
+        body: &[u8],
+        pace: &mut Deadline,
+    ) -> Result<Vec<u8>, Refusal> {
         let mut replay = ResponseReplay::new(made, body).map_err(|malformed| {
             tracing::error!(%malformed, "a held answer cannot be sent as a stream");
             Refusal::internal()
@@ -104,7 +109,7 @@ impl Job {
         self.echo(replay.assembler());
         while let Some(events) = replay.next_events() {
             // If the client is gone, the rest is not needed.
-            if pace.say(events).await.is_err() {
+            if pace.send(events).await.is_err() {
                 break;
             }
         }

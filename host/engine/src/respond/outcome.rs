@@ -29,7 +29,7 @@ impl TurnEnd {
     }
 
     /// The provider ended the turn itself.
-    pub(super) fn told(outcome: Outcome) -> Self {
+    pub(super) fn reported(outcome: Outcome) -> Self {
         let is_endpoints_fault =
             matches!(&outcome, Outcome::Failed(kind, _) if refusal::status_of(*kind) >= 500);
         Self { outcome, is_endpoints_fault, is_cut_here: false }
@@ -44,7 +44,7 @@ impl TurnEnd {
                 let is_cut_here = matches!(error, ReadError::Late(_));
                 Self { outcome, is_endpoints_fault: false, is_cut_here }
             }
-            _ => Self::told(outcome),
+            _ => Self::reported(outcome),
         }
     }
 }

@@ -140,7 +140,9 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     // If this host has a tool of its own for the type, the member that prevents its use is the more
     // helpful reason.
     let odd = match miss {
-        Miss::Tool(tool, Lack::Tool) if engine.stand_in_for(type_name).is_some() => tool.unknown_member(),
+        Miss::Tool(tool, Lack::Tool) if engine.hosted_substitute_for(type_name).is_some() => {
+            tool.unknown_member()
+        }
         _ => None,
     };
     match odd.map(Lack::Member).as_ref().unwrap_or(lack) {

@@ -99,7 +99,7 @@ impl UpstreamReading {
             Form::Whole(head) => {
                 let Some(mut body) = body.take() else { return Ok(Vec::new()) };
                 let data = whole(&mut body, pace, limit).await?;
-                told(instance.decode(head, Frame { name: String::new(), data }).await)
+                events_of(instance.decode(head, Frame { name: String::new(), data }).await)
             }
         }
     }
@@ -134,7 +134,7 @@ async fn whole(body: &mut ReplyBody, pace: &mut Deadline, limit: Duration) -> Re
 }
 
 /// The result of a call into the guest.
-fn told(answer: Result<Result<Vec<Event>, Failure>, CallError>) -> Result<Vec<Event>, ReadError> {
+fn events_of(answer: Result<Result<Vec<Event>, Failure>, CallError>) -> Result<Vec<Event>, ReadError> {
     answer.map_err(ReadError::Call)?.map_err(ReadError::Guest)
 }
 
@@ -159,7 +159,7 @@ impl StreamState {
         *body = None;
         self.framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
         let mut events = self.feed(instance).await?;
-        events.extend(told(instance.finish().await)?);
+        events.extend(events_of(instance.finish().await)?);
         Ok(events)
     }
 
@@ -168,7 +168,7 @@ impl StreamState {
             return Ok(Vec::new());
         }
         self.has_begun = true;
-        let events = told(instance.feed(&self.frames).await);
+        let events = events_of(instance.feed(&self.frames).await);
         self.frames.clear();
         events
     }

@@ -24,7 +24,7 @@ fn assembler(events: Option<&str>) -> Assembler {
 }
 
 fn tell(assembler: &mut Assembler, in_panel: bool, model: &str, note: Note) {
-    assembler.tell(0, &QuestionProgress { in_panel, model: model.to_owned(), note }).unwrap();
+    assembler.show_progress(0, &QuestionProgress { in_panel, model: model.to_owned(), note }).unwrap();
 }
 
 fn answered(text: &str, reasoning: &str) -> Note {
@@ -103,6 +103,6 @@ fn answers_of_a_panel_count_as_output() {
     let mut talk = assembler(Some("talk_call"));
     let note = answered(&"x".repeat(OUTPUT_BYTES_MAX / 2 + 1), "");
     let progress = QuestionProgress { in_panel: true, model: "a/b".to_owned(), note };
-    assert_eq!(talk.tell(0, &progress), Ok(()));
-    assert_eq!(talk.tell(0, &progress), Err(Malformed::TooLarge));
+    assert_eq!(talk.show_progress(0, &progress), Ok(()));
+    assert_eq!(talk.show_progress(0, &progress), Err(Malformed::TooLarge));
 }

@@ -55,7 +55,7 @@ impl ModelCapability {
         let in_panel = question.in_panel;
         let tell = async |note: Note| {
             if let Some(reporter) = &self.reporter {
-                reporter.tell(QuestionProgress { in_panel, model: model.clone(), note }).await;
+                reporter.report(QuestionProgress { in_panel, model: model.clone(), note }).await;
             }
         };
         tell(Note::Asked).await;

@@ -96,7 +96,7 @@ impl ServerTools {
         }
         drop((work, spending));
         self.before.append(&mut done);
-        self.tell_history(request, &history, &results);
+        self.render_history(request, &history, &results);
         Ok(())
     }
 
@@ -111,7 +111,12 @@ impl ServerTools {
     }
 
     /// Replaces the input by the form that is rendered for models.
-    pub(super) fn tell_history(&mut self, request: &ResponsesRequest, history: &History, results: &[String]) {
+    pub(super) fn render_history(
+        &mut self,
+        request: &ResponsesRequest,
+        history: &History,
+        results: &[String],
+    ) {
         self.input = Some(history.write(results));
         self.turn_json = self.first_turn(request);
     }

@@ -133,7 +133,7 @@ struct ViewState {
 
 impl RequestSnapshot {
     /// Sets the beginning of the transcript to the input as rendered for models.
-    pub(crate) fn retell(&self, input: &Bytes) {
+    pub(crate) fn replace_input(&self, input: &Bytes) {
         self.retold.get_or_init(|| input.clone());
     }
 

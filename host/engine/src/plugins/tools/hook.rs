@@ -64,7 +64,7 @@ impl HookTools {
 
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
         let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
-            self.engine.tell_lacking_tool(call.tool);
+            self.engine.log_lacking_tool(call.tool);
             ToolCallError::Unavailable
         })?;
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };

@@ -16,7 +16,11 @@ use std::collections::{BTreeSet, HashMap};
 /// Replaces tools that not every endpoint has itself by server tools, as far as this host has them.
 ///
 /// `own_keys` are the providers for which the caller has a credential of its own.
-pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys: &BTreeSet<String>) {
+pub(crate) fn substitute_hosted_tools(
+    engine: &Engine,
+    request: &mut ResponsesRequest,
+    own_keys: &BTreeSet<String>,
+) {
     let models: Vec<_> = request.models.iter().map(|slug| engine.catalog().find(slug)).collect();
     let is_unknown = |(slug, model): (&String, &Option<_>)| model.is_none() && router_slug(slug).is_none();
     if request.models.iter().zip(&models).any(is_unknown) {
@@ -41,7 +45,7 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys
             continue;
         }
         let stand_in = stand_ins.entry(tool.type_name.clone());
-        if let Some(name) = stand_in.or_insert_with_key(|name| engine.stand_in_for(name)) {
+        if let Some(name) = stand_in.or_insert_with_key(|name| engine.hosted_substitute_for(name)) {
             tool.replace(name);
         }
     }
@@ -66,7 +70,7 @@ fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&RequestTool) -> bool)
 
 impl Engine {
     /// The server tool that is the substitute for a client's tool of this type.
-    pub(crate) fn stand_in_for(&self, type_name: &str) -> Option<String> {
+    pub(crate) fn hosted_substitute_for(&self, type_name: &str) -> Option<String> {
         let tables = self.parts.plugins.iter().filter(|plugin| plugin.is_usable());
         let mut tables = tables.filter_map(|plugin| plugin.manifest().tool.as_ref());
         let found = tables.find(|table| table.client_types.iter().any(|known| known == type_name));

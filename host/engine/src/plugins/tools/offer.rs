@@ -2,10 +2,10 @@
 //! functions of its guest.
 
 use super::capabilities::{Deferred, RequestCapabilities};
+use super::function_index::{self, ServedFunctions};
 use super::refused::{too_deep, unavailable};
 use super::run;
 use super::shown;
-use super::told::{self, ServedFunctions};
 use crate::Engine;
 use crate::assembler::approvals::Binding;
 use crate::assembler::{CallItem, Served};
@@ -215,7 +215,7 @@ impl Offer {
     /// Types of items that stand for calls of hosted substitutes. They are rendered for models as
     /// calls of functions. The items of a tool that asks the client are rendered by
     /// [`super::history`].
-    pub(crate) fn stand_in_items(&self) -> Vec<&str> {
+    pub(crate) fn hosted_substitute_items(&self) -> Vec<&str> {
         let mut known = HashSet::new();
         let functions = self.entries.iter().flat_map(|entry| match entry {
             ToolEntry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
@@ -450,7 +450,7 @@ fn told_of(entries: &[ToolEntry]) -> ServedFunctions {
     };
     let functions =
         servers().flat_map(|(tool, functions)| functions.iter().map(move |offered| (tool, offered)));
-    let entries = functions.map(|(tool, offered)| told::ServedFunction {
+    let entries = functions.map(|(tool, offered)| function_index::ServedFunction {
         tool: &tool.name,
         label: tool.label.as_deref(),
         function: &offered.name,

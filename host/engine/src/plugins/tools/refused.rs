@@ -13,7 +13,7 @@ impl Engine {
     /// The refusal for a tool that is not installed or lacks a grant. The hint contains only names
     /// of interfaces, so that a client may pass it on to the operator.
     pub(super) fn unavailable(&self, tool: &RequestTool, name: &str) -> Refusal {
-        self.tell_lacking_tool(name);
+        self.log_lacking_tool(name);
         let mut denials = of_type(&self.parts.plugins, name).flat_map(|plugin| plugin.missing_grants());
         let hint = denials
             .find(|denial| denial.imports.iter().all(|import| import.is_granted_by_name()))
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Logs which grants a plugin lacks that a request asks for, at most once a minute.
-    pub(crate) fn tell_lacking(&self, plugin: &Plugin) {
+    pub(crate) fn log_lacking(&self, plugin: &Plugin) {
         let Some(lacking) = plugin.lacks() else { return };
         if self.parts.memory.lacking.is_due(plugin.name(), Instant::now()) {
             tracing::warn!(plugin = plugin.name(), "a request asks for this plugin, which {lacking}");
@@ -30,9 +30,9 @@ impl Engine {
     }
 
     /// The same for the tools of this type.
-    pub(crate) fn tell_lacking_tool(&self, name: &str) {
+    pub(crate) fn log_lacking_tool(&self, name: &str) {
         for plugin in of_type(&self.parts.plugins, name) {
-            self.tell_lacking(plugin);
+            self.log_lacking(plugin);
         }
     }
 }

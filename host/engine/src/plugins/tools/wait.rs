@@ -24,15 +24,15 @@ pub(super) async fn next_done(
         let step = pace.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
         let done = match step {
             ToolStep::Told(item, progress) => {
-                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
-                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+                assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
+                pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
                 continue;
             }
             ToolStep::Done(done) => done,
         };
         // Progress that a call sent before it ended is shown before its end.
         while let Ok((item, progress)) = told.try_recv() {
-            assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+            assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
         }
         return Ok(done);
     }

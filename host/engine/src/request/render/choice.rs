@@ -11,7 +11,7 @@ pub(super) fn write(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &Functi
         return choice.write(out);
     }
     if !choice.get("type").is_some_and(|tag| tag.is("allowed_tools")) {
-        match told(choice, dialect, names).as_slice() {
+        match functions_of(choice, dialect, names).as_slice() {
             [] => choice.write(out),
             [name] => write_function(name, out),
             several => {
@@ -46,7 +46,7 @@ fn write_allowed(tools: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNa
                 continue;
             }
         }
-        let functions = told(tool, dialect, names);
+        let functions = functions_of(tool, dialect, names);
         if functions.is_empty() {
             separate(out);
             tool.write(out);
@@ -70,7 +70,7 @@ fn write_function(name: &str, out: &mut Vec<u8>) {
 
 /// The functions that represent the tool which a choice names; empty where the choice is passed on
 /// unchanged.
-fn told(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNames) -> Vec<String> {
+fn functions_of(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNames) -> Vec<String> {
     let (Some(tag), name) = (choice.get("type"), choice.get("name")) else { return Vec::new() };
     let tag = tag.text();
     let namespace = choice.get("namespace").map(|namespace| namespace.text());

@@ -78,7 +78,7 @@ const NOT_COMPACTED: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls",
 
 /// Renders a request for a dialect. `json` is the document that this host wrote for guests; none if
 /// it is not JSON, which cannot happen for such a document.
-pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<RenderedRequest> {
+pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<RenderedRequest> {
     let document = JsonDocument::parse(json).ok()?;
     let root = document.root();
     let compacts = kinds.compacts && !dialect.takes_items;

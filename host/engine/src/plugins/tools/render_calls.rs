@@ -55,7 +55,7 @@ enum CallState {
 ///
 /// # Errors
 /// 500 for items that the parser cannot have written.
-pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
+pub(super) async fn render_calls(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
     let list = [b"[".as_slice(), items, b"]"].concat();
     let raws: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
     let mut breath = Breath::default();
@@ -75,7 +75,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
         };
         let result = results.take(item, place);
         let output = result.and_then(|result| read.get(result)?.as_ref()?.output);
-        let (call, answer) = tell(item, tool, output, offer);
+        let (call, answer) = render(item, tool, output, offer);
         let mut settle = |place: usize, fate: CallState| {
             if let Some(known) = fates.get_mut(place) {
                 *known = fate;
@@ -124,7 +124,7 @@ impl<'r> Results<'r> {
 }
 
 /// Renders a call of `tool` and its result.
-fn tell(
+fn render(
     call: &CallRecord<'_>,
     tool: &str,
     output: Option<&RawValue>,
@@ -238,14 +238,14 @@ mod tests {
     }
 
     async fn told(items: &[u8]) -> Vec<Value> {
-        let told = retold(items, &Offer::default()).await.unwrap();
+        let told = render_calls(items, &Offer::default()).await.unwrap();
         serde_json::from_slice(&[b"[".as_slice(), &told, b"]"].concat()).unwrap()
     }
 
     /// The number of steps for `count` copies of an item, few enough for one poll.
     fn steps_with(item: &Value, count: usize) -> u64 {
         let items = parsed(&vec![item.clone(); count]);
-        steps_of(|| retold(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
+        steps_of(|| render_calls(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
     }
 
     #[tokio::test]
@@ -264,7 +264,7 @@ mod tests {
     async fn rendering_a_long_history_yields_to_other_tasks() {
         let items = parsed(&vec![json!({"type": "service:x"}); 2_000]);
         let offer = Offer::default();
-        let telling = retold(&items, &offer);
+        let telling = render_calls(&items, &offer);
         assert!(telling.now_or_never().is_none());
     }
 

@@ -12,7 +12,7 @@ use crate::{
     guest_request::placeholders,
     header_rules::{self, VALUE_BYTES_MAX},
     headers, placeholder,
-    slot::PlacementKind,
+    secret_placement::PlacementKind,
 };
 
 /// Number of secrets in one request.

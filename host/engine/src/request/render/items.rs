@@ -344,7 +344,7 @@ fn text_of(content: JsonValue<'_>) -> String {
 }
 
 /// Text about a past tool call, for a model that cannot call the tool again.
-fn told(tool: &str, given: &str, gave: &str) -> String {
+fn result_text(tool: &str, given: &str, gave: &str) -> String {
     let with = if given.is_empty() || given == "{}" { String::new() } else { format!(" with {given}") };
     format!("[I used the tool {tool}{with}. It gave: {gave}]")
 }
@@ -360,7 +360,7 @@ fn mcp_call(item: JsonValue<'_>) -> Option<String> {
         (None, Some(error)) => format!("the error {error}"),
         (None, None) => return None,
     };
-    Some(told(&format!("{}.{}", text("server_label"), text("name")), &text("arguments"), &gave))
+    Some(result_text(&format!("{}.{}", text("server_label"), text("name")), &text("arguments"), &gave))
 }
 
 fn code_interpreter_call(item: JsonValue<'_>) -> Option<String> {
@@ -372,7 +372,7 @@ fn code_interpreter_call(item: JsonValue<'_>) -> Option<String> {
     let gave: Vec<String> = outputs.items().map(said).collect();
     let gave = if gave.is_empty() { "nothing".to_owned() } else { gave.join("\n") };
     let code = item.get("code").map(|code| code.text()).unwrap_or_default();
-    Some(told("code_interpreter", &code, &gave))
+    Some(result_text("code_interpreter", &code, &gave))
 }
 
 fn file_search_call(item: JsonValue<'_>) -> Option<String> {
@@ -386,7 +386,7 @@ fn file_search_call(item: JsonValue<'_>) -> Option<String> {
     if gave.is_empty() {
         gave.push_str("nothing");
     }
-    Some(told("file_search", &queries.unwrap_or_default(), &gave))
+    Some(result_text("file_search", &queries.unwrap_or_default(), &gave))
 }
 
 fn program_output(item: JsonValue<'_>) -> Option<String> {
