@@ -3,7 +3,7 @@ use proptest::prelude::{any, proptest};
 use super::{map_error, map_reported};
 use crate::failure::Kind;
 
-/// Status, body; what kind and what message they give.
+/// Status and body of an error answer, and the kind and message they must give.
 const CASES: &[(u16, &str, Kind, &str)] = &[
     (
         400,
