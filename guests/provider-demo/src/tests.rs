@@ -1,4 +1,4 @@
-//! Whole answers to whole requests.
+//! Tests of whole requests and their answers.
 
 mod documents;
 mod vectors;
@@ -32,7 +32,7 @@ fn events(request: &Value) -> Vec<Event> {
     }
 }
 
-/// An answer put together as the host does it.
+/// An answer assembled from events, as the host does it.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     text: String,
@@ -227,7 +227,7 @@ fn the_tool_choice_is_obeyed() {
     }
 }
 
-/// The request after the calls of `text` were answered.
+/// The request that sends back the results of the calls for `text`.
 fn answered(text: &str, results: &[(&str, &str)], more: Value) -> Value {
     let mut request = request(text, more);
     let items = request["input"].as_array_mut().unwrap();

@@ -1,7 +1,7 @@
-//! Recorded answers, read in every way a network can deliver them.
+//! Recorded answers, split into network reads in all possible ways.
 //!
-//! Beside each `fixtures/NAME.sse` or `.json` stands `NAME.SUFFIX.events`: what
-//! must come of it, one event a line.
+//! Next to each `fixtures/NAME.sse` or `.json` is a file `NAME.SUFFIX.events` with the expected
+//! events, one per line.
 
 mod render;
 

@@ -117,8 +117,8 @@ fn marks_for_caches_go_to_servers_that_take_them() {
     assert_eq!(breakpoints, expected);
 }
 
-/// DeepSeek and Moonshot refuse calls whose reasoning is missing, and everybody else reasoning that they did
-/// not write (langchain and continue.dev have dozens of reports of either).
+/// DeepSeek and Moonshot refuse calls whose reasoning is missing. All other servers refuse
+/// reasoning that they did not write. Other clients have many bug reports about both.
 #[test]
 fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     let sealed = |model: &str| {
@@ -145,7 +145,7 @@ fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
         messages(&both),
         format!("{},{}", called("a", with), called("b", r#","reasoning_content":"""#))
     );
-    // Of another model, of no seal, and what led to no call.
+    // Reasoning of another model, without a seal, or without a call is not sent.
     assert_eq!(messages(&format!("{},{}", sealed("up-2"), call("a"))), called("a", ""));
     let plain = r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"So."}]}"#;
     assert_eq!(messages(&format!("{plain},{}", call("a"))), called("a", ""));
@@ -154,7 +154,7 @@ fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     assert_eq!(messages(&spoken), format!("{said},{}", called("a", "")));
 }
 
-/// Google signs the first of parallel calls only, and refuses it without the signature.
+/// Google signs only the first of several parallel calls, and refuses it without the signature.
 #[test]
 fn a_signature_goes_back_with_its_call() {
     let signature = r#"{"google":{"thought_signature":"c2ln"}}"#;

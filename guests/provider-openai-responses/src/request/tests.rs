@@ -24,7 +24,7 @@ fn sent(request: &str) -> String {
     sent_to(&target(), request)
 }
 
-/// What becomes of the input items.
+/// The input items as they are sent upstream.
 fn items(items: &str) -> String {
     let body = sent(&format!(r#"{{"model":"m","stream":false,"input":[{items}]}}"#));
     let input = body.strip_prefix(r#"{"model":"up-1","input":["#).unwrap();
