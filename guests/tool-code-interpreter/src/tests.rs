@@ -13,7 +13,7 @@ const DEEP: &str = "Stopped: the code recursed too deeply.";
 /// 2026-07-01 22:30:00.120 UTC.
 const SUMMER_MS: u64 = 1_782_945_000_120;
 
-/// With a limit that a debug build reaches within a second.
+/// Runs code with a loop limit that a debug build reaches within a second.
 fn run(code: &str, now_ms: u64) -> Ran {
     script::run(code, now_ms, 100_000)
 }
@@ -148,8 +148,8 @@ fn code_that_awaits_at_top_level_has_a_value() {
     assert!(error("await 1; Promise.reject(new RangeError('no'))").starts_with("Uncaught RangeError: no"));
 }
 
-/// Statements in which something stands before the letters of the last expression, in many spellings; each is
-/// valid once in any code.
+/// Statements with something before the last expression, in many spellings. Each may occur once in
+/// any code.
 const STATEMENTS: [&str; 20] = [
     "[1, 2].map(n => n * 2)",
     "'é🦀'.concat('b').length + 1",
@@ -178,7 +178,7 @@ const SEPARATORS: [&str; 8] =
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Code that awaits has the value, and prints what it would print, without the `await`: as a script.
+    /// Code with `await` has the same value and output as the same code without it, as a script.
     #[test]
     fn a_module_has_the_value_of_the_same_script(
         chosen in proptest::sample::subsequence(&STATEMENTS[..], 0..STATEMENTS.len()).prop_shuffle(),
@@ -203,7 +203,7 @@ fn endless_loops_and_recursion_end_with_what_was_printed() {
     assert_eq!(ran.error.unwrap(), ROUND);
     assert_eq!(error("function f() { return f() + 1 } f()"), DEEP);
     assert_eq!(value("function f(n) { return n ? f(n - 1) + 1 : 0 } f(4000)"), "4000");
-    // A limit is nothing that code can catch and go on.
+    // Code cannot catch the error of a limit and continue.
     assert_eq!(error("while (true) { try { while (true) {} } catch { } }"), ROUND);
     assert_eq!(error("const again = () => setTimeout(again, 1); again(); for (;;) {}"), ROUND);
 }

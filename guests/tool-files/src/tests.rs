@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::shelf::{FILE_BYTES_MAX, FILES_MAX, Full, Keep, Shelf};
 use super::{CallContext, Fields, Files, Guest, ToolError, act};
 
-/// What the host keeps, with its limits.
+/// A storage with the limits of the host.
 #[derive(Default)]
 struct Memory(BTreeMap<String, Vec<u8>>);
 
@@ -29,7 +29,7 @@ impl Keep for Memory {
     }
 }
 
-/// A conversation with the tool.
+/// A sequence of calls of the tool.
 struct Session(Shelf<Memory>);
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
         Self(Shelf::new(Memory::default()))
     }
 
-    /// What the model is told, and the item.
+    /// The text that the model gets, and the item.
     fn call(&mut self, function: &str, arguments: &Value) -> Result<(String, Value), String> {
         let arguments = Fields::arguments(arguments.to_string().as_bytes()).unwrap();
         match act(&mut self.0, function, &arguments) {
@@ -161,7 +161,7 @@ fn the_offer_is_always_the_same_and_says_which_operation_a_call_is() {
 }
 
 proptest! {
-    /// However calls follow each other, a file holds what was written last.
+    /// A file holds what was written last, for any sequence of calls.
     #[test]
     fn what_was_written_is_read(calls in proptest::collection::vec(("[a-c]", "[xyz\\n]{0,8}", any::<bool>()), 1..30)) {
         let mut session = Session::new();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Guest, HttpRequest, Output, Settings, ToolError, run};
 
-/// Gives one answer and keeps what was sent.
+/// Gives one scripted answer and records the requests.
 struct Script {
     answer: Result<Response, HttpError>,
     sent: Vec<Request>,
