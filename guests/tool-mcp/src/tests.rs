@@ -1,4 +1,4 @@
-//! The tool against scripted servers.
+//! Tests of the tool with scripted servers.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::listing::Listing;
 use super::settings::Settings;
 
-/// A server that says one thing after another.
+/// A server that gives scripted answers in order.
 #[derive(Default)]
 struct Server {
     answers: VecDeque<Result<Response, HttpError>>,
     asked: Vec<Request>,
-    /// Pieces of answers that nobody wanted any more.
+    /// The number of pieces of answers that were not read.
     unread: usize,
 }
 
@@ -36,7 +36,7 @@ impl Server {
         self.says(200, &[("content-type", "application/json")], &body.to_string())
     }
 
-    /// Agrees on the protocol.
+    /// Adds the answer to `initialize`.
     fn begins(self) -> Self {
         let result = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
         let headers = [("content-type", "application/json"), ("mcp-session-id", "s1")];
@@ -62,7 +62,7 @@ impl Network for Server {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
         self.asked.push(request.clone());
         let mut response = self.answers.pop_front().unwrap_or(Err(HttpError::Unreachable))?;
-        // The answer is to this request.
+        // The answer gets the id of this request.
         let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         if let Ok(text) = std::str::from_utf8(&response.body) {
             response.body = text.replace("\"@id\"", &asked["id"].to_string()).into_bytes();
@@ -71,7 +71,7 @@ impl Network for Server {
     }
 }
 
-/// Each answer comes in pieces of 16 bytes; those that were not read are counted.
+/// Each answer comes in pieces of 16 bytes. Pieces that were not read are counted.
 impl Streaming for Server {
     fn send_until(
         &mut self,
@@ -301,7 +301,7 @@ fn sessions_are_ended_once_they_are_of_no_use() {
     assert_eq!((server.asked[last].method.as_str(), last), ("DELETE", 3));
     assert_eq!(server.header(last, "mcp-session-id"), Some("s1"));
     assert_eq!(server.header(last, "authorization"), Some("Bearer t"));
-    // A server without sessions has nothing to end.
+    // A server without sessions has no session to end.
     let mut server = Server::default();
     super::Session::default().end(&settings, &mut server);
     assert!(server.asked.is_empty());
@@ -386,7 +386,7 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
     assert!(told(Server::default().begins().lists(&json!({}), None)).contains("is not a list"));
     let old = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "1999-01-01"}});
     assert!(told(Server::default().json(&old)).contains("no version of the protocol"));
-    // What is no tool is left out.
+    // Entries that are not tools are left out.
     let odd = json!([7, {"name": "x"}, {"name": "", "inputSchema": {}}, {"name": "y", "inputSchema": []},
         {"name": "z", "inputSchema": {"x-item": {"type": "evil"}}}]);
     let listing = listed(&mut Server::default().begins().lists(&odd, None), &settings);
@@ -460,7 +460,7 @@ fn json_like() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever a server says, nothing breaks and everything ends.
+    /// With arbitrary answers of a server, nothing panics and every operation ends.
     #[test]
     fn any_answers_are_taken_or_refused(answers in proptest::collection::vec((200u16..500, json_like(), any::<bool>()), 0..6), result in json_like()) {
         let script = |first: Server| answers.iter().fold(first, |server, (status, body, streamed)| {

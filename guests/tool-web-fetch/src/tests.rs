@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Guest, Output, Settings, ToolError, WebFetch, fetch};
 
-/// A web of pages: each URL answers with what it was given.
+/// A scripted web: each URL gives the answer that was set for it.
 #[derive(Default)]
 struct Web {
     pages: Vec<(String, Result<Response, HttpError>)>,
@@ -144,7 +144,7 @@ fn rules_about_domains_hold_before_every_request() {
         assert!(failure(fetched(&mut web, url, rules)).starts_with("url"));
         assert!(web.sent.is_empty());
     }
-    // Should the host ever answer from elsewhere, its text is not told.
+    // If the host returned an answer from another domain, its text would not be passed on.
     let mut web = Web::default().with(start, html("https://evil.test/", "evil"));
     assert!(failure(fetched(&mut web, start, rules)).contains("redirects to"));
 }
