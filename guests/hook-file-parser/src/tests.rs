@@ -1,4 +1,4 @@
-//! Requests before and after.
+//! Tests of requests before and after the hook.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

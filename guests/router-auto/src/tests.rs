@@ -1,4 +1,4 @@
-//! The door: records go through unchanged, refusals become failures.
+//! Tests of the conversion between the contract and the rules.
 
 use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use super::bindings::exports::cofferdam::plugin::model_choice::{Choice, Guest, Model, TextFacts};
@@ -65,7 +65,7 @@ fn auto(
 
 #[test]
 fn every_field_the_rules_read_goes_through_the_door() {
-    // How the cheap model differs, and whether it is still the first.
+    // A change of the cheap model, and whether it is still the first choice.
     type Row = (fn(&mut Model), bool);
     let rows: [Row; 8] = [
         (|_| {}, true),
@@ -98,7 +98,7 @@ fn every_fact_makes_a_request_harder() {
         |f| f.math_share = 1.0,
         |f| f.questions = 9,
     ];
-    // A hundred models, so that a small difference shows.
+    // A hundred models, so that a small difference is visible.
     let models: Vec<Model> =
         (0..=100).map(|place| model(&format!("v/{place}"), f64::from(place) / 10.0)).collect();
     let settings = r#"{"cost_tier":"max"}"#;

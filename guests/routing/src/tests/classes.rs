@@ -1,4 +1,4 @@
-//! Which endpoints come before which: health, fit, speed, tier, session.
+//! Tests of the order of classes: health, fit, speed, tier, session.
 
 use super::{Candidate, Request, candidate, names, summary, with};
 
@@ -66,7 +66,7 @@ fn what_one_model_cannot_do_is_left_to_the_next() {
     let broken = with("broken", 1.0, |c| c.statistics.ejected = true);
     let short = with("short", 1.0, |c| c.context_length = 1);
     let candidates = [blind, broken, short, second("next", 5.0)];
-    // A rough count is no reason to leave the model that the client wants.
+    // A rough count is not a reason to switch to another model than the client's first choice.
     assert_eq!(names(&request, &candidates), "short next blind broken");
 }
 
@@ -149,7 +149,7 @@ fn a_session_moves_when_it_must() {
     assert_eq!(sticky(|c| c.supports = vec!["images".into()], "{}", needs_tools), "new warm");
     assert_eq!(sticky(|c| c.context_length = 9, "{}", nothing), "new warm");
     assert_eq!(sticky(|c| c.statistics.ejected = true, "{}", nothing), "new warm");
-    // A tier is a price: it is chosen by the request, not by the one before.
+    // A tier decides the price, so the request chooses it, not the session.
     assert_eq!(sticky(|c| c.tier = "priority".into(), "{}", nothing), "new warm");
     let slow: fn(&mut Candidate) = |c| c.statistics.latency_ms.p50 = 9000.0;
     assert_eq!(sticky(slow, r#"{"preferred_max_latency":1}"#, nothing), "warm new");

@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! Properties of choices that hold for every input.
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, proptest};
