@@ -93,7 +93,7 @@ pub(crate) fn flagged(
 }
 
 /// The names of the categories that are true. Names that contain a separator of `code` (`,` or `#`)
-/// are left out, because they could not be told from several names or from the pointer.
+/// are left out, because they would look like several names or like the pointer.
 fn reasons(verdict: &Verdict) -> Vec<String> {
     let categories = verdict.categories.iter().filter(|(_, is_true)| **is_true == Value::Bool(true));
     let plain = |name: &&String| !name.is_empty() && !name.contains([',', '#']);

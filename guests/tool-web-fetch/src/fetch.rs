@@ -117,7 +117,7 @@ fn output(page: &Page, response: &Response, url: &Url) -> Output {
 }
 
 /// The text for the model. The frame says that the rest is data. The page cannot end the frame: the
-/// model knows where the content begins, and only a note of this tool follows it.
+/// frame comes first, and only a note of this tool follows the content.
 fn told(page: &Page, response: &Response, url: &Url) -> String {
     let title = page.title.as_deref().unwrap_or("(none)");
     let cut = if page.cut { "\n[The text goes on; this is as much as was asked for.]" } else { "" };
