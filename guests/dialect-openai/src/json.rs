@@ -215,7 +215,7 @@ mod tests {
     use super::{Fields, ObjectWriter, picked};
 
     #[test]
-    fn values_are_handed_on_as_they_stand() {
+    fn values_are_written_unchanged() {
         let fields = Fields::read(r#"{ "b" : [1, 2.50], "a\u0062": "x\n", "n":null, "z":{} }"#).unwrap();
         let mut out = Vec::new();
         picked(&fields, &["z", "n", "b", "ab", "absent"], &mut out);

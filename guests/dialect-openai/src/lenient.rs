@@ -230,7 +230,7 @@ mod tests {
     use super::{Count, JsonText, List, MaybeText, TextOrList};
 
     #[test]
-    fn takes_what_fits_and_nothing_else() {
+    fn values_of_the_wrong_type_are_ignored() {
         for other in ["null", "true", "-1", "{\"a\":[1]}", "\"x\""] {
             assert_eq!(serde_json::from_str::<Count>(other).unwrap().0, None, "{other}");
         }

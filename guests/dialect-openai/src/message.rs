@@ -86,7 +86,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn credentials_are_masked_and_words_kept() {
+    fn credentials_are_masked_and_other_words_kept() {
         let cases = [
             (
                 "Incorrect API key provided: sk-proj-abcd1234. See https://example.com/account/api-keys.",

@@ -115,7 +115,7 @@ fn calls_and_outputs_are_not_parted() {
 }
 
 #[test]
-fn room_is_left_for_what_is_not_input() {
+fn tools_and_output_reduce_the_room_for_input() {
     let mut long = request("u1 a1 u2 a2 u3");
     assert_eq!(compressed(&long, 5 * 54), "u1 a1 u2 a2 u3");
     long["max_output_tokens"] = json!(54);
@@ -138,7 +138,7 @@ fn media_do_not_count_as_text() {
 }
 
 #[test]
-fn what_needs_nothing_passes() {
+fn requests_without_need_for_compression_pass() {
     let long = request("u1 a1 u2").to_string();
     for settings in ["{}", r#"{"enabled":false,"context_length":10}"#, r#"{"context_length":0}"#] {
         let verdict = handled(long.as_bytes(), settings.as_bytes(), b"{}");
@@ -162,7 +162,7 @@ fn conversation() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn what_is_left_is_in_order_and_whole(words in conversation(), context_length in 1..500_u64) {
+    fn remaining_items_keep_their_order_and_pairs(words in conversation(), context_length in 1..500_u64) {
         let before = words.join(" ");
         let after = compressed(&request(&before), context_length);
         let mut rest = before.split_whitespace();

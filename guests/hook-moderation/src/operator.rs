@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn absent_keys_have_defaults() {
         let operator = Operator::read(b"{}").unwrap();
         assert!(operator.rules.is_empty() && operator.endpoint.is_none());
         assert_eq!(operator.on_error, OnError::Refuse);

@@ -208,7 +208,7 @@ fn the_strings_of_a_tool_are_one_text_for_the_endpoint_and_apart_for_rules() {
 }
 
 #[test]
-fn a_hook_that_has_nothing_to_go_by_says_so() {
+fn a_hook_without_rules_and_endpoint_refuses_requests() {
     let mut script = Script::default();
     let Err(failure) = run(&["x"], &json!({}), &mut script) else { panic!("passed") };
     assert!(matches!(failure.kind, ErrorKind::InvalidRequest));

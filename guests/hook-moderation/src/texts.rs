@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_the_server_of_an_mcp_tool_is_not_shown() {
+    fn server_members_of_an_mcp_tool_are_not_checked() {
         let members = json!({ "type": "mcp", "server_label": "l", "server_url": "secret", "authorization": "secret",
             "headers": { "x": "secret" } });
         let found = found(&json!({ "tools": [members, { "type": "namespace", "tools": [members] },
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_request_are_told_from_empty_ones() {
+    fn invalid_requests_differ_from_empty_ones() {
         assert!(read(b"{}").is_some_and(|texts| texts.iter().next().is_none()));
         assert!(read(b"{\"input\":7}").is_none());
         assert!(read(b"\xff").is_none());

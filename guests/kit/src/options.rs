@@ -33,12 +33,12 @@ mod tests {
     }
 
     #[test]
-    fn options_win_over_what_was_translated() {
+    fn options_override_translated_fields() {
         assert_eq!(added(r#"{"top_k":5,"min_p":0.1}"#), r#"{"model":"m","top_k":5,"n":1.5,"min_p":0.1}"#);
     }
 
     #[test]
-    fn without_options_not_a_byte_changes() {
+    fn without_options_the_body_is_unchanged() {
         for options in ["", "{}", "{ }", "null", "[1]"] {
             assert_eq!(added(options), r#"{"model":"m","top_k":1, "n":1.50}"#, "{options}");
         }

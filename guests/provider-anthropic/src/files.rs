@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_kinds_of_files_apart() {
+    fn kinds_of_files_are_recognized() {
         let pdf = json!({"type":"base64","media_type":"application/pdf","data":"JVBERi0="});
         let text = json!({"type":"text","media_type":"text/plain","data":"hi"});
         let cases = [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_the_provider_cannot_read() {
+    fn unsupported_files_are_refused() {
         for data in ["data:application/zip;base64,UEsDBA==", "/////w==", "no base64!", "data:,%zz"] {
             assert!(document(data, None).is_err(), "{data}");
         }

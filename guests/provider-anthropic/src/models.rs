@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_how_each_generation_thinks() {
+    fn each_generation_has_its_thinking_style() {
         use ThinkingStyle::{Adaptive, Budget, Either};
         let cases = [
             ("claude-3-7-sonnet-20250219", Budget, false),

@@ -116,7 +116,7 @@ fn call(name: &str, arguments: &str) -> (String, String) {
 }
 
 #[test]
-fn text_says_what_it_is_and_repeats_what_was_said() {
+fn text_names_the_model_and_quotes_the_message() {
     let answer = answer(&request("Hello there, friend!", json!({ "instructions": "Be brief." })));
     for part in ["demonstration model", "not an AI", "Hello there, friend!", "Be brief."] {
         assert!(answer.text.contains(part), "{} lacks {part}", answer.text);
@@ -136,7 +136,7 @@ fn the_same_request_has_the_same_answer_streamed_or_not() {
 }
 
 #[test]
-fn earlier_messages_and_roles_are_told_apart() {
+fn earlier_messages_and_instructions_are_quoted_separately() {
     let mut request = request("x", json!({}));
     request["input"] = json!([
         { "type": "message", "role": "system", "content": [{ "type": "input_text", "text": "Speak Dutch." }] },
@@ -340,7 +340,7 @@ fn malformed_requests_are_failures() {
 }
 
 #[test]
-fn a_brief_answer_leaves_out_what_was_said_before() {
+fn a_brief_answer_leaves_out_earlier_messages() {
     let ask = |verbosity: &str| {
         let message = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         answer(&json!({

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_tokens_cuts_behind_the_last() {
+    fn taking_tokens_cuts_after_the_last() {
         assert_eq!(take("one two, three", 3), ("one two,", 3));
         assert_eq!(take("one two ", 2), ("one two ", 2));
         assert_eq!(take("one two", 9), ("one two", 2));

@@ -64,7 +64,7 @@ fn auto(
 }
 
 #[test]
-fn every_field_the_rules_read_goes_through_the_door() {
+fn every_field_reaches_the_rules() {
     // A change of the cheap model, and whether it is still the first choice.
     type Row = (fn(&mut Model), bool);
     let rows: [Row; 8] = [
@@ -136,7 +136,7 @@ fn refusals_are_failures_for_the_client() {
 }
 
 #[test]
-fn the_models_named_beside_a_router_go_through_the_door() {
+fn models_named_beside_a_router_reach_the_rules() {
     let models = [model("v/a", 1.0), model("v/b", 2.0), model("v/c", 3.0)];
     let mut summary = summary();
     summary.models = vec!["v/c".into(), "v/b".into()];

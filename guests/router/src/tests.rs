@@ -59,7 +59,7 @@ fn route(preferences: &str, candidates: &[Candidate]) -> Result<Decision, Failur
 }
 
 #[test]
-fn every_field_the_rules_read_goes_through_the_door() {
+fn every_field_reaches_the_rules() {
     // The difference of `b` from `a`, and the expected order; 0 is `a`, 1 is `b`.
     type Row = (&'static str, fn(&mut Candidate), &'static [u32]);
     let rows: [Row; 18] = [
@@ -93,7 +93,7 @@ fn every_field_the_rules_read_goes_through_the_door() {
 }
 
 #[test]
-fn a_suffix_on_a_router_speaks_of_every_model_it_chose() {
+fn a_suffix_on_a_router_applies_to_every_chosen_model() {
     let fallback = |candidate: &mut Candidate| candidate.model_rank = 1;
     let routed = |requested: &str| {
         let mut summary = summary(r#"{"sort":"price"}"#);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_its_rule() {
+    fn invalid_fields_are_named_with_their_rule() {
         let json = r#"{"f":1,"n":"x","big":11,"d":"-1","w":"blue","l":["a",2],"m":"a","o":[],"none":null}"#;
         let fields = Fields::parse(json.as_bytes(), "p").unwrap();
         let errors = [

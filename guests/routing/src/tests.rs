@@ -168,7 +168,7 @@ fn hard_constraints_remove() {
 }
 
 #[test]
-fn parameters_must_be_stated_by_whom_they_are_required_of() {
+fn required_parameters_must_be_stated_by_the_endpoint() {
     let stating = |provider: &str, supports: &[&str]| {
         let mut endpoint = candidate(provider, 1.0);
         endpoint.supports = supports.iter().map(|&name| name.to_owned()).collect();

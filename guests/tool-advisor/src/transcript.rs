@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_conversation_is_told_item_by_item() {
+    fn a_conversation_is_rendered_item_by_item() {
         let items = json!([
             {"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": "data:..."}]},
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_conversation_the_end_is_told() {
+    fn a_long_conversation_keeps_its_end() {
         let long = "x".repeat(CHARS_MAX / 2);
         let items: Vec<_> =
             ["one", &long, &long, "four"].map(|text| json!({"role": "user", "content": text})).into();

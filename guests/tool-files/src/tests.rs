@@ -84,7 +84,7 @@ fn files_are_written_read_changed_and_listed() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_name() {
+fn wrong_arguments_are_named() {
     let mut session = Session::new();
     session.told("files_write", &write("a", "xx"));
     let edit = |old: Value, new: Value| json!({"filename": "a", "old_text": old, "new_text": new});
@@ -163,7 +163,7 @@ fn the_offer_is_always_the_same_and_says_which_operation_a_call_is() {
 proptest! {
     /// A file holds what was written last, for any sequence of calls.
     #[test]
-    fn what_was_written_is_read(calls in proptest::collection::vec(("[a-c]", "[xyz\\n]{0,8}", any::<bool>()), 1..30)) {
+    fn reading_returns_the_last_written_content(calls in proptest::collection::vec(("[a-c]", "[xyz\\n]{0,8}", any::<bool>()), 1..30)) {
         let mut session = Session::new();
         let mut expected: BTreeMap<String, String> = BTreeMap::new();
         for (name, text, edits) in calls {

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_go_by_price_where_the_operator_is_silent() {
+    fn presets_go_by_price_by_default() {
         let of = |preset| models(preset, b"{}", &catalog(), 8);
         assert_eq!(of("general-high"), ["a/4", "a/3", "a/2"]);
         assert_eq!(of("general-budget"), ["a/1", "a/2", "a/3"]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_says_what_a_preset_is() {
+    fn the_operator_defines_presets() {
         let config = json!({"presets": {"general-fast": ["x/1", "x/2", 7]}}).to_string();
         assert_eq!(models("general-fast", config.as_bytes(), &catalog(), 8), ["x/1", "x/2"]);
         assert_eq!(models("general-fast", config.as_bytes(), &catalog(), 1), ["x/1"]);

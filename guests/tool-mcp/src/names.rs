@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain_and_told_apart() {
+    fn names_are_plain_and_distinct() {
         let names = of("my server", ["get-weather", "get.weather", "get_weather", "größe"].into_iter());
         let expected = [
             "my_server__get_weather",

@@ -94,7 +94,7 @@ mod tests {
     proptest! {
         /// Events are read back as they were written, with every kind of line end.
         #[test]
-        fn what_is_sent_is_read(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
+        fn events_are_read_back(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
             let body: String = texts.iter().map(|text| format!("data: {text}{end}{end}")).collect();
             prop_assert_eq!(data(&body), texts);
         }

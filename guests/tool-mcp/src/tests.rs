@@ -293,7 +293,7 @@ fn a_stream_is_read_until_the_answer_has_come() {
 }
 
 #[test]
-fn sessions_are_ended_once_they_are_of_no_use() {
+fn unused_sessions_are_ended() {
     let settings = settings(json!({"authorization": "t"})).unwrap();
     let mut server = Server::default().begins().json(&json!({}));
     assert!(listed(&mut server, &settings).error.is_some());
@@ -308,7 +308,7 @@ fn sessions_are_ended_once_they_are_of_no_use() {
 }
 
 #[test]
-fn a_session_that_is_gone_is_begun_anew_once() {
+fn a_lost_session_is_restarted_once() {
     let answer =
         json!({"jsonrpc": "2.0", "id": "@id", "result": {"content": [{"type": "text", "text": "late"}]}});
     let mut server = Server::default().says(404, &[], "").begins().json(&answer);
@@ -319,7 +319,7 @@ fn a_session_that_is_gone_is_begun_anew_once() {
 }
 
 #[test]
-fn servers_that_misbehave_are_told_in_words() {
+fn misbehaving_servers_give_a_message() {
     let json = [("content-type", "application/json")];
     let error =
         json!({"jsonrpc": "2.0", "id": "@id", "error": {"code": -32602, "message": "bad\narguments"}})
@@ -397,7 +397,7 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
 }
 
 #[test]
-fn what_the_host_does_not_allow_is_the_requests_fault() {
+fn denied_requests_are_errors_of_the_request() {
     let settings = settings(json!({})).unwrap();
     for (error, field) in [
         (HttpError::Denied, "parameters.server_url is at a host"),
@@ -411,7 +411,7 @@ fn what_the_host_does_not_allow_is_the_requests_fault() {
 }
 
 #[test]
-fn every_request_has_an_id_of_its_own() {
+fn every_request_has_its_own_id() {
     let settings = settings(json!({})).unwrap();
     let mut server =
         Server::default().begins().lists(&json!([tool("a")]), Some("more")).lists(&json!([tool("b")]), None);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_entities_become_what_they_mean() {
+    fn tags_and_entities_are_resolved() {
         for (marked, plain) in [
             ("The <strong>Rust</strong> &amp; C&#43;&#x2B; book", "The Rust & C++ book"),
             ("1 < 2 and <T> stays, &unknown; too & so on", "1 < 2 and <T> stays, &unknown; too & so on"),

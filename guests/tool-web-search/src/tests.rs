@@ -212,7 +212,7 @@ fn exa_is_asked_as_documented_and_read() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_in_words() {
+fn failures_give_a_message() {
     let told = |engine: Engine| message(searched(&mut { engine }, EXA, &json!({})).unwrap_err());
     for (status, words) in [
         (401, "refused this host"),

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_and_what_it_takes() {
+    fn errors_name_the_field_and_its_rule() {
         let fields = settings(r#"{"a":7,"b":0,"c":["x",""],"d":"x"}"#);
         assert_eq!(message(fields.text("a").unwrap_err()), "parameters.a must be a string");
         assert_eq!(

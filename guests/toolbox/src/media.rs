@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_and_first_bytes_tell_the_kind() {
+    fn headers_and_first_bytes_give_the_kind() {
         let binary = |name: &str| Media::Binary(name.to_owned());
         let cases: [(Option<&str>, &[u8], Media); 16] = [
             (Some("text/html; charset=utf-8"), b"x", Media::Html),

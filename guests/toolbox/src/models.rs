@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_what_the_entry_says_and_nothing_else() {
+    fn a_question_has_the_settings_of_the_entry_only() {
         let plain = Manner::read(&fields(&json!({})), "t", 3, 9).unwrap();
         assert_eq!(Value::Object(plain.question(None, json!("x"))), json!({"input": "x"}));
         let all = json!({
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_whose_fault_they_are() {
+    fn failures_name_their_cause() {
         let failure = |kind, message: &str| {
             Err(Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None })
         };

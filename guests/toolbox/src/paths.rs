@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_never_leaves(path in "[a./\\\\~: ]{0,12}") {
+        fn valid_paths_never_leave_the_folder(path in "[a./\\\\~: ]{0,12}") {
             if relative_path(&path, 100).is_ok() {
                 let mut depth = 0i32;
                 for name in path.split('/') {

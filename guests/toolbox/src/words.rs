@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_told_from_a_part_of_one() {
+    fn whole_words_score_higher_than_parts() {
         assert_eq!(grade("get_weather now", "weather"), 2);
         assert_eq!(grade("weathering", "weather"), 1);
         assert_eq!(grade("weathering weather", "weather"), 2);

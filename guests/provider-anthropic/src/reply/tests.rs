@@ -286,7 +286,7 @@ fn a_whole_body_gives_the_events_of_a_stream() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn malformed_answers_are_errors() {
     let failed = "error ErrorKind::ProviderUnavailable The provider failed.";
     let unreadable = "error ErrorKind::ProviderUnavailable The provider's answer could not be read.";
     assert_eq!(whole(&fixture("error.json")), [failed]);

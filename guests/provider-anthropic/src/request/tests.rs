@@ -301,7 +301,7 @@ fn explicit_breakpoints_become_cache_marks() {
 }
 
 #[test]
-fn who_chooses_what_is_cached() {
+fn the_cache_mode_is_translated() {
     let ephemeral = json!({"type":"ephemeral"});
     let long = json!({"type":"ephemeral","ttl":"1h"});
     let cases = [

@@ -175,7 +175,7 @@ fn custom_calls_of_other_dialects_stay_readable() {
 
 /// A conversation that began at a provider with the client's tool types continues without a gap.
 #[test]
-fn calls_of_a_clients_tools_stay_readable() {
+fn calls_of_client_tools_stay_readable() {
     let input = json!([
         message("user", "Go."),
         {"type": "local_shell_call", "id": "l", "call_id": "a", "action": {"command": ["ls"]}},
@@ -238,7 +238,7 @@ fn parts_become_blocks() {
 }
 
 #[test]
-fn what_the_provider_cannot_be_sent_is_refused() {
+fn unsupported_parts_are_refused() {
     let user = |part: Value| json!([{"type":"message","role":"user","content":[part]}]);
     let cases = [
         json!([]),

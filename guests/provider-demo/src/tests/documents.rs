@@ -83,7 +83,7 @@ fn json_objects_are_objects() {
 }
 
 #[test]
-fn documents_take_what_the_message_says() {
+fn documents_use_values_of_the_message() {
     let schema = json!({
         "type": "object", "additionalProperties": false, "required": ["name", "age", "mood", "member"],
         "properties": {

@@ -58,7 +58,7 @@ fn endpoints_that_cannot_carry_the_request_come_last() {
 }
 
 #[test]
-fn what_one_model_cannot_do_is_left_to_the_next() {
+fn an_unable_model_comes_after_the_next_model() {
     let second = |provider, price| with(provider, price, |c| c.model_rank = 1);
     let mut request = summary("{}");
     (request.models, request.needs) = (2, vec!["images".into()]);
@@ -71,7 +71,7 @@ fn what_one_model_cannot_do_is_left_to_the_next() {
 }
 
 #[test]
-fn exacto_trusts_what_was_seen_often() {
+fn exacto_prefers_endpoints_with_many_requests() {
     let seen = |provider, requests, failures| {
         let mut endpoint = candidate(provider, 1.0);
         (endpoint.statistics.requests, endpoint.statistics.failures) = (requests, failures);
@@ -156,7 +156,7 @@ fn a_session_moves_when_it_must() {
 }
 
 #[test]
-fn a_credential_of_ones_own_comes_first() {
+fn endpoints_with_an_own_credential_come_first() {
     let candidates = [candidate("shared", 0.0), with("own", 50.0, |c| c.byok = true)];
     assert_eq!(names(&summary("{}"), &candidates), "own shared");
     assert_eq!(names(&summary(r#"{"sort":"price"}"#), &candidates), "shared own");

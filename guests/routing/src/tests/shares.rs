@@ -92,7 +92,7 @@ fn odd_prices_have_sensible_shares() {
 }
 
 #[test]
-fn a_sort_by_speed_measures_what_is_new_with_a_small_share_of_requests() {
+fn a_sort_by_speed_tries_unmeasured_endpoints_with_a_small_share() {
     let measured = |provider: &str, latency_ms: f64| {
         let mut candidate = candidate(provider, 1.0);
         candidate.statistics.latency_ms.p50 = latency_ms;

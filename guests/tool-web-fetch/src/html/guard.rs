@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_people_are_left_alone() {
+    fn ordinary_pages_are_unchanged() {
         for page in ["", "<", "a < b", "<p class='x'>text</p>", "<p", "1 <2 <3", "<p title='a>b'>", "ä<ö>"]
         {
             assert!(matches!(without_monsters(page), Cow::Borrowed(same) if same == page), "{page}");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_too_large_go_and_what_follows_stays() {
+    fn oversized_tags_are_removed_and_the_rest_is_kept() {
         let long = format!("<p>a</p><img src='data:{}'>ü<p>b</p>", "A".repeat(TAG_BYTES_MAX));
         assert_eq!(without_monsters(&long), "<p>a</p>ü<p>b</p>");
         let many = format!("<p {}>b</p>", "a ".repeat(SEPARATORS_MAX));

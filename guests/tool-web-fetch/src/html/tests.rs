@@ -13,7 +13,7 @@ fn text(html: &str) -> String {
 }
 
 #[test]
-fn an_article_reads_like_one() {
+fn an_article_becomes_the_expected_markdown() {
     let page = page(include_str!("../../fixtures/article.html"));
     assert_eq!(page.title.as_deref(), Some("Ten facts & a half | Site"));
     assert_eq!(page.text, include_str!("../../fixtures/article.md").trim_end());
@@ -21,7 +21,7 @@ fn an_article_reads_like_one() {
 }
 
 #[test]
-fn blocks_and_inline_elements_are_told_apart() {
+fn blocks_and_inline_elements_are_separated() {
     for (html, expected) in [
         ("one <b>two</b>, three", "one two, three"),
         ("a<br>b<br/>c", "a\nb\nc"),

@@ -137,7 +137,7 @@ fn the_free_suffix_leaves_free_models() {
 }
 
 #[test]
-fn provider_preferences_have_a_say() {
+fn provider_preferences_restrict_models() {
     let mut asked = asked("auto", r#"{"cost_tier":"max"}"#);
     asked.request.preferences = br#"{"max_price":{"prompt":"4.5"}}"#.to_vec();
     assert_eq!(asked.names(), "4 3 2 1 0");
