@@ -2,11 +2,11 @@
 # Builds the guests that have a manifest in plugins/ into components.
 #
 #   guests/build.sh           writes plugins/NAME.wasm
-#   guests/build.sh --check   builds aside and compares with plugins/NAME.wasm
+#   guests/build.sh --check   builds into a temporary folder and compares with plugins/NAME.wasm
 #
-# The bytes depend on the sources, the lock file and the toolchain alone: every
-# path of this machine is mapped away and settings of the environment are
-# dropped, so that anybody can rebuild the binaries in git and compare them.
+# The bytes depend only on the sources, the lock file and the toolchain: every path of
+# this machine is mapped to a fixed one, and environment settings are removed. Anyone
+# can therefore rebuild the binaries in git and compare them.
 set -eu
 
 guests=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
@@ -20,14 +20,14 @@ case ${1-} in
 esac
 cd "$guests"
 
-# Another compiler makes other bytes.
+# Another compiler version produces other bytes.
 wanted=$(sed -n 's/^channel = "\(.*\)"$/\1/p' "$root/rust-toolchain.toml")
 case $(rustc --version) in
     "rustc $wanted "*) ;;
     *) echo "this needs rustc $wanted, which rustup would choose by itself; found $(rustc --version)" >&2; exit 1 ;;
 esac
 
-# What a developer set for other builds must not reach this one.
+# Settings that a developer made for other builds must not change this build.
 for variable in $(env | sed -n 's/^\(CARGO_PROFILE_[A-Z0-9_]*\|CARGO_TARGET_WASM32_[A-Z0-9_]*\|CARGO_BUILD_[A-Z0-9_]*\)=.*/\1/p'); do
     unset "$variable"
 done
@@ -38,10 +38,10 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 sysroot=$(rustc --print sysroot)
 commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
 
-# The sources must be there before the names of their folders can be known.
+# The sources must be unpacked before their folder names are known.
 cargo fetch --quiet --locked --target wasm32-wasip2
 
-# Of several mappings that match, rustc takes the last: the general ones first.
+# When several mappings match, rustc uses the last one: general mappings come first.
 separator=$(printf '\037')
 flags=
 map() { flags="$flags${flags:+$separator}--remap-path-prefix=$1=$2"; }
@@ -52,7 +52,7 @@ map "$cargo_home" /cargo
 for index in "$cargo_home"/registry/src/*; do
     map "$index" /cargo/registry
 done
-# The standard library's own spelling: the same with and without its sources installed.
+# The standard library's own spelling, so that it does not matter whether its sources are installed.
 map "$sysroot/lib/rustlib/src/rust" "/rustc/$commit"
 export CARGO_ENCODED_RUSTFLAGS="$flags"
 
@@ -66,7 +66,7 @@ failed=false
 for manifest in "$plugins"/*.toml; do
     name=$(basename "$manifest" .toml)
     [ -f "$name/Cargo.toml" ] || continue
-    # One by one: a guest's bytes must not depend on which features another needs.
+    # Separate builds: the bytes of a guest must not depend on the cargo features another guest needs.
     cargo build --quiet --release --locked --target wasm32-wasip2 --target-dir "$target" --package "$name"
     built=$target/wasm32-wasip2/release/$(echo "$name" | tr - _).wasm
     for path in "$root" "$cargo_home" "$target" "$sysroot" "$HOME/" index.crates.io; do

@@ -1,5 +1,5 @@
-//! The bridge between a router's bindings and the rules of `cofferdam-routing`.
-//! Compiled into each router, because a world's bindings are types of their own.
+//! Converts between a router's bindings and the types of `cofferdam-routing`. Compiled into each router,
+//! because every world has generated types of its own.
 
 use cofferdam_routing as rules;
 
@@ -24,7 +24,7 @@ pub(crate) fn route(
     }
 }
 
-/// What the rules read of a request.
+/// The part of a request that the rules read.
 pub(crate) fn request(summary: wit::RequestSummary) -> rules::Request {
     let named = |model: &String| summary.requested.starts_with(model.as_str());
     rules::Request {

@@ -1,4 +1,4 @@
-//! `POST /embeddings` as OpenAI has it: texts and token lists, vectors as
+//! OpenAI's `POST /embeddings`: inputs are texts or token lists, vectors come back as
 //! numbers or as base64.
 
 use base64::Engine as _;
@@ -20,7 +20,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Why a request cannot be sent.
+/// Why a request cannot be sent to this provider.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EmbeddingFailure {
     /// The input with this index is not text.
@@ -28,7 +28,7 @@ pub enum EmbeddingFailure {
     Failed(Failure),
 }
 
-/// A request in OpenAI's form.
+/// A request translated into OpenAI's form.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PreparedEmbeddings {
     pub body: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct PreparedEmbeddings {
     pub count: usize,
 }
 
-/// An answer, translated.
+/// An answer translated from OpenAI's form.
 #[derive(Debug, PartialEq)]
 pub struct Embeddings {
     /// In the order of the input, each as little-endian binary32 numbers.
@@ -67,12 +67,12 @@ enum Input<'a> {
     Tokens(&'a [u64]),
 }
 
-/// Translates a request; `options` are the client's for this provider. `input_type` is no field of OpenAI's: it goes only to
-/// endpoints whose `supports` names it.
+/// Translates a request. `options` are the provider options that the client set for this provider.
+/// `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
 ///
 /// # Errors
 ///
-/// When an input is not text, or the request is not what the contract says.
+/// When an input is not text, or the request does not match the contract.
 pub fn prepare_embeddings(
     request: &[u8],
     model: &str,
@@ -111,7 +111,7 @@ fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>,
     }
 }
 
-/// The text of parts that are all text: one vector for all of them together.
+/// Joins the texts of an input whose parts are all text: such an input gives one vector.
 fn joined<'a>(parts: &'a [EmbeddingPart<'_>]) -> Option<Cow<'a, str>> {
     let texts: Vec<&str> = parts
         .iter()
@@ -154,12 +154,12 @@ struct Usage {
     cost: Option<f64>,
 }
 
-/// Translates an answer to a request for `count` vectors; without one for as many as there are.
+/// Translates an answer to a request for `count` vectors. Without `count`, any number is accepted.
 ///
 /// # Errors
 ///
-/// When the answer reports an error, is not understood, or is not exactly one
-/// vector of one length for each input.
+/// When the answer reports an error, cannot be read, or does not hold exactly one vector for each
+/// input, all of the same length.
 pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
     let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| Failure::malformed())?;
     if let Some(error) = reply.error {
@@ -181,8 +181,8 @@ pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings
     })
 }
 
-/// Each vector at the place its index names: exactly one for each input, all of
-/// one length. A row without an index stands where it stands.
+/// Sorts the vectors by their index. There must be exactly one for each input, all of the same
+/// length. A row without an index keeps its position.
 fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
     if rows.len() != count {
         return None;
@@ -199,7 +199,7 @@ fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
     places.into_iter().collect()
 }
 
-/// A vector as little-endian binary32 numbers, read without a stop between.
+/// A vector as little-endian binary32 numbers, converted while the JSON is read.
 struct Vector(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Vector {

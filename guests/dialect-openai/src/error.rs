@@ -1,6 +1,6 @@
-//! Errors of OpenAI and of those who imitate it, translated. The provider's
-//! code says most, then its type, then the status; some servers put the one
-//! thing worth knowing, an overlong input, into the prose alone.
+//! Translates errors of OpenAI and of servers that imitate it. The provider's code is the most
+//! precise, then its type, then the status. Some servers report an input that is too long only
+//! in the message text, so the text is searched for that case.
 
 use cofferdam_guest_kit::retry_after_ms;
 use serde_json::{Map, Value};
@@ -17,15 +17,15 @@ pub fn map_error(status: u16, headers: &[(String, String)], body: &[u8]) -> Fail
     failure
 }
 
-/// Translates an error that stands inside an answer. `json` is the value of an
-/// `error` field or the whole object around it.
+/// Translates an error that is part of an answer. `json` is the value of an `error` field or the
+/// whole object around it.
 #[must_use]
 pub fn map_reported(json: &str) -> Failure {
     let reported = serde_json::from_str(json).map(|value| read(&value)).unwrap_or_default();
     translate(reported.status, &reported)
 }
 
-/// What an error body said, whatever its shape.
+/// The fields of an error body, in whichever of the known shapes it came.
 #[derive(Default)]
 struct Reported {
     message: Option<String>,
@@ -73,7 +73,7 @@ fn status(value: &Value) -> Option<u16> {
     number.and_then(|number| u16::try_from(number).ok()).filter(|number| (400..600).contains(number))
 }
 
-/// FastAPI's `detail`: text, or a list of what is wrong where.
+/// FastAPI's `detail`: a text, or a list of validation errors with a message each.
 fn detail(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -99,7 +99,7 @@ fn translate(status: Option<u16>, reported: &Reported) -> Failure {
     }
 }
 
-/// A provider's code if it is one and not prose.
+/// The provider's code, if it has the form of a code and is not prose.
 fn code(text: &str) -> Option<String> {
     let is_code = (1..=64).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
@@ -131,7 +131,7 @@ fn tells_of_context(message: &str) -> bool {
     .any(|phrase| message.contains(phrase))
 }
 
-/// Codes and types that mean one thing whatever the status. General ones
+/// Codes and types that have one meaning with every status. General ones
 /// (`invalid_request_error`, `server_error`) are left to the status.
 fn by_word(word: &str) -> Option<Kind> {
     Some(match word {
@@ -215,7 +215,7 @@ fn by_status(status: u16) -> Kind {
     }
 }
 
-/// OpenAI states the wait in milliseconds as well; that one is finer.
+/// OpenAI also sends the wait in milliseconds, which is more precise.
 fn retry_after(headers: &[(String, String)]) -> Option<u64> {
     let value = |name| headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
     let fine = value("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());

@@ -1,7 +1,7 @@
-//! Failures in the service's canonical vocabulary, as far as these dialects
-//! know how to tell them apart.
+//! Failures in the contract's canonical vocabulary, as far as these dialects can distinguish
+//! them.
 
-/// What went wrong; the names are those of `error-kind` in the contract.
+/// The kind of a failure. The names are those of `error-kind` in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     ContextLengthExceeded,
@@ -32,11 +32,11 @@ pub enum Kind {
     Unmapped,
 }
 
-/// An expected failure.
+/// An expected failure, in the form of `failure` in the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub kind: Kind,
-    /// For the client; holds no credential.
+    /// For the client. It never holds a credential.
     pub message: String,
     /// The provider's own code.
     pub code: Option<String>,
@@ -50,19 +50,19 @@ impl Failure {
         Self { kind, message: message.into(), code: None, retry_after_ms: None }
     }
 
-    /// The provider's answer is not what its dialect promises.
+    /// The provider's answer does not have the form of its dialect.
     #[must_use]
     pub fn malformed() -> Self {
         Self::new(Kind::ProviderUnavailable, "The provider's answer was not understood.")
     }
 
-    /// This dialect has no place for what stands at `path` of the request.
+    /// This dialect cannot carry the value at `path` of the request.
     #[must_use]
     pub fn unsupported(path: &str, what: &str) -> Self {
         Self::new(Kind::InvalidRequest, format!("{path}: {what} cannot be sent to this provider"))
     }
 
-    /// The host handed over a request that is not what the contract says.
+    /// The host passed a request that does not match the contract.
     #[must_use]
     pub fn unreadable_request() -> Self {
         Self::new(Kind::Server, "The request could not be translated.")
@@ -70,9 +70,9 @@ impl Failure {
 }
 
 impl Kind {
-    /// Whether the request itself is the cause, so that the provider's words
-    /// help whoever wrote it. Everything else is between this service and the
-    /// provider: accounts, quotas, outages.
+    /// Whether the request itself is the cause. Only then does the provider's message help the
+    /// client. All other failures concern the operator's account at the provider: credentials, quotas,
+    /// outages.
     pub(crate) fn lies_in_the_request(self) -> bool {
         use Kind::{
             ContentPolicyViolation, ContextLengthExceeded, ImageDownloadFailed, ImageNotFound, ImageTooLarge,
@@ -102,7 +102,7 @@ impl Kind {
         )
     }
 
-    /// What to say when the provider's words are absent or not for the client.
+    /// The message to use when the provider's message is absent or not meant for the client.
     pub(crate) fn generic_message(self) -> &'static str {
         match self {
             Kind::ContextLengthExceeded => "The input is longer than the model's context.",

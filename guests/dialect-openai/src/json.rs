@@ -1,6 +1,5 @@
-//! Objects taken apart and put together again without a copy of their values:
-//! a request may carry megabytes of pictures through a guest that only drops a
-//! few fields.
+//! Reads and writes JSON objects without copying their values: a request may carry megabytes of
+//! images through a guest that only drops a few fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,12 +10,12 @@ use serde_json::value::RawValue;
 
 use crate::lenient::MaybeText;
 
-/// The fields of an object, values unread. Null counts as absent.
+/// The fields of an object with unparsed values. `null` counts as absent.
 #[derive(Debug, Default)]
 pub struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// Reads `json`.
+    /// Reads `json` as an object.
     ///
     /// # Errors
     ///
@@ -25,13 +24,12 @@ impl<'a> Fields<'a> {
         serde_json::from_str(json)
     }
 
-    /// Reads `json` and, in the same pass, the objects that the field `list`
-    /// holds, which then is none of the fields. No objects where it is absent
-    /// or null.
+    /// Reads `json` and, in the same pass, the objects in the field `list`, which is then not among
+    /// the returned fields. The list is empty when the field is absent or null.
     ///
     /// # Errors
     ///
-    /// When it is not an object, or `list` is anything but a list of objects.
+    /// When it is not an object, or the field `list` is not a list of objects.
     pub fn read_with_list(json: &'a str, list: &str) -> Result<(Self, Vec<Self>), serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let read = WithList(list).deserialize(&mut deserializer)?;
@@ -39,19 +37,19 @@ impl<'a> Fields<'a> {
         Ok(read)
     }
 
-    /// The value of a field.
+    /// The value of a field, unless it is absent or null.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         let (_, value) = self.0.iter().rev().find(|(field, _)| field == name)?;
         (value.get() != "null").then_some(*value)
     }
 
-    /// The value of a field that is text.
+    /// The value of a field, if it is a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
         let raw = self.get(name)?.get();
         let quoted = raw.strip_prefix('"')?;
-        // Checked when it was read: without an escape it is what stands there.
+        // The JSON was validated when it was read: a string without an escape is its own value.
         if let Some(plain) = quoted.strip_suffix('"').filter(|text| !text.contains('\\')) {
             return Some(Cow::Borrowed(plain));
         }
@@ -59,7 +57,7 @@ impl<'a> Fields<'a> {
         value.0
     }
 
-    /// All fields in their order.
+    /// All fields in their order, including those that are null.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }
@@ -89,7 +87,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// Reads an object whose field of this name is a list of objects.
+/// Reads an object whose field with this name is a list of objects.
 struct WithList<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for WithList<'_> {
@@ -121,20 +119,20 @@ impl<'de> Visitor<'de> for WithList<'_> {
     }
 }
 
-/// Writes one object behind whatever `out` holds.
+/// Appends one object to `out`.
 pub struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     empty: bool,
 }
 
 impl<'o> ObjectWriter<'o> {
-    /// Opens the object.
+    /// Writes the opening brace.
     pub fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, empty: true }
     }
 
-    /// Writes a field's name; the value has to follow.
+    /// Writes the name of a field. The caller must write its value next.
     pub fn name(&mut self, name: &str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
@@ -145,19 +143,19 @@ impl<'o> ObjectWriter<'o> {
             self.out.extend_from_slice(b"\":");
             return self.out;
         }
-        // A name that was read from JSON; a text always serializes, and a vector
-        // always takes it.
+        // Such a name was read from JSON. Neither the serialization of a string nor a write to a
+        // vector can fail.
         serde_json::to_writer(&mut *self.out, name).unwrap_or_default();
         self.out.push(b':');
         self.out
     }
 
-    /// Writes a field as it was read.
+    /// Writes a field with its unparsed value.
     pub fn raw(&mut self, name: &str, value: &RawValue) {
         self.name(name).extend_from_slice(value.get().as_bytes());
     }
 
-    /// Writes a field.
+    /// Writes a field with a serialized value.
     pub fn value(&mut self, name: &str, value: &impl Serialize) {
         let out = self.name(name);
         let start = out.len();
@@ -167,7 +165,7 @@ impl<'o> ObjectWriter<'o> {
         }
     }
 
-    /// Writes those of `names` that `fields` has.
+    /// Writes the fields of `fields` that `names` lists.
     pub fn pick(&mut self, fields: &Fields<'_>, names: &[&str]) {
         for name in names {
             if let Some(value) = fields.get(name) {
@@ -176,27 +174,27 @@ impl<'o> ObjectWriter<'o> {
         }
     }
 
-    /// Closes the object.
+    /// Writes the closing brace.
     pub fn end(self) {
         self.out.push(b'}');
     }
 }
 
-/// `fields` reduced to `names`, as an object.
+/// Writes an object with the fields of `fields` that `names` lists.
 pub fn picked(fields: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
     object.pick(fields, names);
     object.end();
 }
 
-/// JSON on one line, as a stream of events needs it. Line breaks stand only
-/// between the tokens of JSON, where a space does as well.
+/// JSON on one line, as an event stream needs it. In valid JSON a line break can stand only
+/// between tokens, where a space means the same.
 #[must_use]
 pub fn on_one_line(json: &RawValue) -> Vec<u8> {
     json.get().bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect()
 }
 
-/// Log-probabilities as a stream needs them; nothing unless there are some.
+/// Log-probabilities in the form of the contract; empty bytes unless there are some.
 #[must_use]
 pub fn log_probabilities(json: Option<&RawValue>) -> Vec<u8> {
     let listed = |json: &&RawValue| {
@@ -205,7 +203,7 @@ pub fn log_probabilities(json: Option<&RawValue>) -> Vec<u8> {
     json.filter(listed).map(on_one_line).unwrap_or_default()
 }
 
-/// A price as servers report it; nothing when it is no amount.
+/// A price as servers report it, in dollars; `None` when it is not a valid amount.
 #[must_use]
 pub fn dollars(value: Option<&RawValue>) -> Option<f64> {
     let amount: f64 = value?.get().parse().ok()?;
@@ -217,7 +215,7 @@ mod tests {
     use super::{Fields, ObjectWriter, picked};
 
     #[test]
-    fn values_are_handed_on_as_they_stand() {
+    fn values_are_written_unchanged() {
         let fields = Fields::read(r#"{ "b" : [1, 2.50], "a\u0062": "x\n", "n":null, "z":{} }"#).unwrap();
         let mut out = Vec::new();
         picked(&fields, &["z", "n", "b", "ab", "absent"], &mut out);

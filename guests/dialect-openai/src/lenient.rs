@@ -1,6 +1,6 @@
-//! Readers for fields of foreign JSON: each takes the value it understands and
-//! turns any other into nothing, because servers that imitate an interface
-//! differ in exactly these places, and one odd field must not cost an answer.
+//! Readers for fields of foreign JSON. Each reader takes the type it expects and turns every
+//! other value into nothing. Servers that imitate an API differ in exactly these fields, and one
+//! unexpected value must not make the whole answer fail.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Text if the value is a string; borrowed when it holds no escapes.
+/// The text if the value is a string; borrowed when the string has no escapes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct MaybeText<'a>(pub Option<Cow<'a, str>>);
 
@@ -22,15 +22,15 @@ impl MaybeText<'_> {
     }
 }
 
-/// A count if the value is a number that can be one.
+/// The number if the value can be a count; fractions are cut off.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
-/// Text that holds JSON, also where a server sends the JSON itself.
+/// A text that holds JSON. Some servers send the JSON object itself; it becomes text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct JsonText<'a>(pub Option<Cow<'a, str>>);
 
-/// Text, or a list of parts instead; its elements are read strictly.
+/// A text or a list of parts. The elements of the list are read strictly.
 #[derive(Debug, Clone)]
 pub struct TextOrList<'a, T> {
     pub text: Option<Cow<'a, str>>,
@@ -43,7 +43,7 @@ impl<T> Default for TextOrList<'_, T> {
     }
 }
 
-/// A list if the value is one; its elements are read strictly.
+/// The list if the value is one. Its elements are read strictly.
 #[derive(Debug, Clone)]
 pub struct List<T>(pub Vec<T>);
 
@@ -53,7 +53,7 @@ impl<T> Default for List<T> {
     }
 }
 
-/// Skips whatever it is given except what a reader overrides.
+/// Skips every value whose method an implementation does not override.
 trait Reader<'de>: Sized {
     type Output: Default;
 
@@ -190,8 +190,7 @@ impl Reader<'_> for CountReader {
     type Output = Option<u64>;
 
     fn number(self, number: f64) -> Self::Output {
-        // The cast saturates, which is as good as any other reading of a count
-        // beyond all counts.
+        // The cast saturates; that is acceptable for a count larger than any real one.
         (number.is_finite() && number >= 0.0).then_some(number as u64)
     }
 
@@ -231,7 +230,7 @@ mod tests {
     use super::{Count, JsonText, List, MaybeText, TextOrList};
 
     #[test]
-    fn takes_what_fits_and_nothing_else() {
+    fn values_of_the_wrong_type_are_ignored() {
         for other in ["null", "true", "-1", "{\"a\":[1]}", "\"x\""] {
             assert_eq!(serde_json::from_str::<Count>(other).unwrap().0, None, "{other}");
         }

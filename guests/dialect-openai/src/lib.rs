@@ -1,6 +1,6 @@
-//! What the two dialects of OpenAI's interface have in common: embeddings, the
-//! translation of errors, and readers for JSON whose fields cannot be relied on.
-//! Plain types only, so that each guest converts to its own generated ones.
+//! Code that both dialects of OpenAI's API share: embeddings, the translation of errors, and
+//! readers for JSON whose fields are not reliable. It uses plain types only; each guest
+//! converts them to its own generated ones.
 
 mod embeddings;
 mod error;

@@ -1,15 +1,15 @@
-//! Makes a provider's message fit for a client: one short line without control
-//! characters and without anything that looks like a credential. Providers do
-//! quote keys ("Incorrect API key provided: sk-...").
+//! Makes a provider's error message safe for a client: one short line without control
+//! characters and without anything that looks like a credential. Providers do quote keys
+//! ("Incorrect API key provided: sk-...").
 
 const CHARS_MAX: usize = 500;
-/// Nothing beyond this is looked at.
+/// Text beyond this many characters is ignored.
 const CHARS_READ: usize = 4096;
 const MASK: &str = "[redacted]";
 const PREFIXES: &[&str] =
     &["sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "hf_", "nvapi-", "AIza", "ghp_", "key-", "pplx-", "fw_"];
 
-/// `text` as described above; empty when nothing is left.
+/// Cleans `text` as described above; empty when nothing is left.
 pub(crate) fn clean(text: &str) -> String {
     let line: String = text.chars().take(CHARS_READ).map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     let masked = mask(&line);
@@ -21,7 +21,7 @@ pub(crate) fn clean(text: &str) -> String {
     }
 }
 
-/// Controls, and the marks that reorder or hide text.
+/// Control characters, and marks that reorder or hide text.
 fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
@@ -56,7 +56,7 @@ fn ends_word(c: char) -> bool {
         )
 }
 
-/// A word may be `key=VALUE` or a path with a key in it.
+/// Masks the parts of a word: it may be `key=VALUE` or a path with a key in it.
 fn mask_parts(word: &str, masked: &mut String) {
     for part in word.split_inclusive(['=', '/']) {
         let value = part.trim_end_matches(['=', '/']);
@@ -86,7 +86,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn credentials_are_masked_and_words_kept() {
+    fn credentials_are_masked_and_other_words_kept() {
         let cases = [
             (
                 "Incorrect API key provided: sk-proj-abcd1234. See https://example.com/account/api-keys.",

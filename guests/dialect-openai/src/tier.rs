@@ -1,23 +1,23 @@
-//! Service tiers. The endpoint decides what is asked for, because its prices
-//! are those the client is charged: a wish for priority that reached a default
-//! endpoint must not buy priority there.
+//! Service tiers. The endpoint decides which tier is requested, because the client is charged the
+//! endpoint's prices: a client that asks for priority and reaches a default endpoint must not
+//! get priority there.
 
-/// What to send as `service_tier`, if anything. `endpoint` is the tier that the
-/// endpoint stands for, `requested` the client's wish.
+/// The `service_tier` to send, if any. `endpoint` is the tier of the endpoint, `requested` the
+/// tier that the client asked for.
 #[must_use]
 pub fn requested_tier(endpoint: &str, requested: Option<&str>) -> Option<&'static str> {
     match (endpoint, requested) {
         ("flex", _) => Some("flex"),
         // OpenAI has no tier above priority.
         ("priority" | "ultrafast", _) => Some("priority"),
-        // Servers that do not know the field are spared it.
+        // Not sent unless the client used the field: some servers reject unknown fields.
         (_, None) => None,
         (_, Some("auto")) => Some("auto"),
         (_, Some(_)) => Some("default"),
     }
 }
 
-/// The tier that served, if the answer names one.
+/// The tier that served the request, if the answer names one.
 #[must_use]
 pub fn served_tier(reported: &str) -> Option<String> {
     let is_name =

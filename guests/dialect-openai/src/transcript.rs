@@ -1,10 +1,10 @@
-//! Cuts recorded event streams into frames as the host does, so that tests can
-//! feed a decoder whatever a network read may hold.
+//! Cuts recorded event streams into frames as the host does, so that tests can split a recording
+//! into network reads at any byte.
 
 /// The name and the data of one event.
 type Frame = (String, Vec<u8>);
 
-/// Frames a stream of server-sent events given in pieces.
+/// Cuts a stream of server-sent events, given in pieces, into frames.
 #[derive(Default)]
 pub struct Framer {
     line: Vec<u8>,
@@ -47,8 +47,8 @@ impl Framer {
     }
 }
 
-/// The frames of `transcript`, grouped by the network reads that complete them.
-/// Reads that complete none are left out: a decoder is not called for them.
+/// The frames that each network read in `reads` completes. Reads that complete no frame are left
+/// out, because the host does not call a decoder for them.
 #[must_use]
 pub fn frames_per_read(reads: &[&[u8]]) -> Vec<Vec<Frame>> {
     let mut framer = Framer::default();

@@ -1,26 +1,26 @@
-//! A rough count of tokens. Names and media do not count: their tokens do not go by
-//! their length.
+//! A rough count of tokens. Names and media are not counted, because their number of tokens does not
+//! depend on their length.
 
 use cofferdam_guest_kit::is_text_member;
 use serde_json::Value;
 
-/// Tokens that the frame around an item costs.
+/// The tokens that the structure around an item costs.
 const FRAME_TOKENS: u64 = 4;
 
-/// Tokens of one input item.
+/// The tokens of one input item.
 pub(crate) fn item(item: &Value) -> u64 {
     chars(item).div_ceil(4) + FRAME_TOKENS
 }
 
-/// Tokens of a request besides its input items.
+/// The tokens of a request without its input items.
 pub(crate) fn frame(request: &Value) -> u64 {
     let instructions = request.get("instructions").map_or(0, chars);
-    // Schemas reach the model much as they are written.
+    // The model gets the schemas nearly as they are written.
     let tools = request.get("tools").map_or(0, |tools| tools.to_string().len() as u64);
     (instructions + tools).div_ceil(4)
 }
 
-/// Characters of text. The reader of JSON has bounded how deep this goes.
+/// The characters of text in a value. The JSON parser limits the depth of the recursion.
 fn chars(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.chars().count() as u64,

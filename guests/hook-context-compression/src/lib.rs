@@ -1,9 +1,9 @@
-//! Drops the middle of a conversation until it fits the model's context.
+//! Drops the middle of a conversation until it fits into the model's context.
 //!
-//! Instructions, system and developer messages, the first turn and the last one
-//! stay; of the turns between them those in the middle go first. A call never
-//! loses its output, nor a reasoning item what it led to. The count of tokens is
-//! rough, a quarter of the characters, as everywhere in this host.
+//! Instructions, system and developer messages, the first turn and the last turn stay. The turns
+//! between them are dropped from the middle outwards. A call is never separated from its output, nor
+//! a reasoning item from what follows it. The token count is a rough one, a quarter of the
+//! characters, as everywhere in this host.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -35,7 +35,7 @@ impl Guest for Compression {
     }
 }
 
-/// What becomes of `request`; `operator` is the guest's configuration.
+/// Compresses `request` if necessary. `operator` is the guest's configuration.
 fn handled(request: &[u8], settings: &[u8], operator: &[u8]) -> Result<Action, Failure> {
     let settings = Settings::read(settings, operator).map_err(|message| Failure {
         kind: ErrorKind::InvalidRequest,
@@ -43,7 +43,7 @@ fn handled(request: &[u8], settings: &[u8], operator: &[u8]) -> Result<Action, F
         code: None,
         retry_after_ms: None,
     })?;
-    // Without a length there is nothing to fit.
+    // Without a known length there is no limit to keep.
     let Some(context_length) = settings.context_length.filter(|_| settings.enabled) else {
         return Ok(Action::Pass);
     };

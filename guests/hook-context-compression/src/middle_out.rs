@@ -1,4 +1,4 @@
-//! The engine `middle-out`: what is furthest from both ends goes first.
+//! The engine `middle-out`: the items farthest from both ends are dropped first.
 
 use serde::Deserialize;
 use serde_json::{Value, from_slice, to_vec};
@@ -6,19 +6,19 @@ use serde_json::{Value, from_slice, to_vec};
 use crate::count;
 use crate::units::{Unit, units};
 
-/// As much of a request as tells whether it may be too long.
+/// The part of a request that is enough to find out whether it may be too long.
 #[derive(Deserialize)]
 struct Head {
     max_output_tokens: Option<u32>,
 }
 
-/// The request with its middle dropped so that it fits; `None` when it fits, or
-/// has no middle to drop. Where even that is not enough, all of the middle goes:
-/// the count is rough, and the provider has the last word.
+/// The request with its middle dropped so that it fits. `None` when it already fits or has no middle.
+/// If dropping the whole middle is not enough, the request is returned without its middle: the count
+/// is rough, so the provider decides.
 pub(crate) fn compressed(request: &[u8], context_length: u32) -> Option<Vec<u8>> {
     let head: Head = from_slice(request).ok()?;
     let room = u64::from(context_length.saturating_sub(head.max_output_tokens.unwrap_or(0)));
-    // No more characters than bytes: most requests end here.
+    // A request has no more characters than bytes, so most requests end here without a parse.
     if (request.len() as u64).div_ceil(4) <= room {
         return None;
     }
@@ -35,8 +35,8 @@ pub(crate) fn compressed(request: &[u8], context_length: u32) -> Option<Vec<u8>>
     to_vec(&request).ok()
 }
 
-/// For each item whether it stays. What goes is a piece of the middle that grows
-/// to both sides, over what must be kept.
+/// For each item, whether it stays. The dropped units grow from the centre to both sides; units that
+/// must be kept are skipped.
 fn what_stays(units: &[Unit], items: &[Value], room: u64) -> Vec<bool> {
     let tokens =
         |unit: &Unit| items.get(unit.items.clone()).unwrap_or_default().iter().map(count::item).sum::<u64>();

@@ -1,14 +1,14 @@
-//! What the request's plugin entry and the operator say.
+//! The settings in the request's plugin entry and in the operator's configuration.
 
 use serde::Deserialize;
 use serde_json::{Value, from_slice};
 
-/// The settings in force.
+/// The effective settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) enabled: bool,
-    /// Tokens of input and output together: from the entry, where the host puts
-    /// the model's, else from the operator's configuration of this plugin.
+    /// Tokens of input and output together. The value comes from the plugin entry, where the host
+    /// puts the model's context length, otherwise from the operator's configuration.
     pub(crate) context_length: Option<u32>,
 }
 
@@ -20,7 +20,7 @@ struct Operator {
 
 impl Settings {
     /// # Errors
-    /// The first field that does not fit, as a sentence.
+    /// The first invalid field, as a sentence.
     pub(crate) fn read(entry: &[u8], operator: &[u8]) -> Result<Self, String> {
         let malformed = |field: &str, rule: &str| Err(format!("context-compression{field} must be {rule}"));
         let entry: Value = from_slice(entry).unwrap_or(Value::Bool(false));
@@ -44,7 +44,7 @@ impl Settings {
             },
         };
         let operator: Operator = from_slice(operator).unwrap_or_default();
-        // Zero is how the host spells unknown.
+        // The host uses zero for an unknown length.
         let context_length = length.or(operator.context_length).filter(|length| *length > 0);
         Ok(Self { enabled, context_length })
     }

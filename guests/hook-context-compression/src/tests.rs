@@ -1,6 +1,6 @@
-//! Conversations before and after, items being words such as `u1` for the first
-//! message of the user. Each repeats its word a hundred times: 50 tokens, and 54
-//! with the frame.
+//! Conversations before and after compression. Items are written as words, such as `u1` for the first
+//! message of the user. Each item repeats its word a hundred times: 50 tokens, and 54 with the
+//! structure around it.
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, proptest};
@@ -15,8 +15,8 @@ fn message(role: &str, name: &str) -> Value {
     json!({ "role": role, "content": name.repeat(100) })
 }
 
-/// `u` and `a` are messages of user and assistant, `s` and `d` instructions,
-/// `r` reasoning, `c` and `o` a call and its output; a digit tells calls apart.
+/// Makes an item from a word. `u` and `a` are messages of user and assistant, `s` and `d`
+/// instructions, `r` reasoning, `c` and `o` a call and its output. A digit distinguishes the calls.
 fn item(word: &str) -> Value {
     let (kind, name) = word.split_at(1);
     match kind {
@@ -44,7 +44,7 @@ fn request(conversation: &str) -> Value {
     json!({ "model": "m", "input": items, "instructions": null, "temperature": 0.5 })
 }
 
-/// The conversation as letters once it was fitted into `context_length` tokens.
+/// The words of the conversation after compression to `context_length` tokens.
 fn compressed(request: &Value, context_length: u64) -> String {
     let settings = json!({ "context_length": context_length }).to_string();
     let before = request.to_string();
@@ -78,7 +78,7 @@ fn the_middle_goes_first_and_the_ends_stay() {
         (4 * 54, "u1 a1 a3 u4"),
         (3 * 54, "u1 a3 u4"),
         (2 * 54, "u1 u4"),
-        // What must stay does, fit or not.
+        // What must stay does stay, even if it does not fit.
         (10, "u1 u4"),
     ];
     for (context_length, expected) in cases {
@@ -97,16 +97,16 @@ fn instructions_stay_wherever_they_stand() {
 #[test]
 fn calls_and_outputs_are_not_parted() {
     let cases = [
-        // The last turn is from the last user message on.
+        // The last turn begins with the last user message.
         ("u1 a1 u2 c1 o1 c2 o2", 1, "u1 u2 c1 o1 c2 o2"),
         ("u1 c1 o1 a1 u2", 1, "u1 u2"),
         ("u1 a1 c1 o1 u2", 4 * 54, "u1 c1 o1 u2"),
-        // Calls side by side, one inside the other, and with reasoning before them.
+        // Parallel calls, nested calls, and calls with reasoning before them.
         ("u1 c1 c2 o2 o1 a1 u2", 4 * 54, "u1 a1 u2"),
         ("u1 c1 c2 o1 o2 a1 u2", 4 * 54, "u1 a1 u2"),
         ("u1 r1 c1 o1 a1 u2", 4 * 54, "u1 a1 u2"),
         ("u1 r2 a2 a1 u2", 3 * 54, "u1 a1 u2"),
-        // An output that comes after the last user message keeps its call.
+        // An output after the last user message keeps its call.
         ("u1 a1 c1 u2 o1", 1, "u1 c1 u2 o1"),
     ];
     for (conversation, context_length, expected) in cases {
@@ -115,7 +115,7 @@ fn calls_and_outputs_are_not_parted() {
 }
 
 #[test]
-fn room_is_left_for_what_is_not_input() {
+fn tools_and_output_reduce_the_room_for_input() {
     let mut long = request("u1 a1 u2 a2 u3");
     assert_eq!(compressed(&long, 5 * 54), "u1 a1 u2 a2 u3");
     long["max_output_tokens"] = json!(54);
@@ -138,7 +138,7 @@ fn media_do_not_count_as_text() {
 }
 
 #[test]
-fn what_needs_nothing_passes() {
+fn requests_without_need_for_compression_pass() {
     let long = request("u1 a1 u2").to_string();
     for settings in ["{}", r#"{"enabled":false,"context_length":10}"#, r#"{"context_length":0}"#] {
         let verdict = handled(long.as_bytes(), settings.as_bytes(), b"{}");
@@ -162,7 +162,7 @@ fn conversation() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn what_is_left_is_in_order_and_whole(words in conversation(), context_length in 1..500_u64) {
+    fn remaining_items_keep_their_order_and_pairs(words in conversation(), context_length in 1..500_u64) {
         let before = words.join(" ");
         let after = compressed(&request(&before), context_length);
         let mut rest = before.split_whitespace();

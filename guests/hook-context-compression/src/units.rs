@@ -1,20 +1,20 @@
-//! What of a conversation belongs together.
+//! Splits a conversation into units of items that belong together.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// Items that stay or go together.
+/// Items that are kept or dropped together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) items: Range<usize>,
-    /// It must stay.
+    /// Whether the unit must be kept.
     pub(crate) keep: bool,
 }
 
-/// Takes a conversation apart. A unit is one item, or a run from a call to its
-/// output and whatever came between, and a reasoning item with what follows it.
+/// Splits a conversation into units. A unit is one item; or everything from a call to its output; or a
+/// reasoning item with the item after it.
 pub(crate) fn units(items: &[Value]) -> Vec<Unit> {
     let last_user = items.iter().rposition(|item| role(item) == Some("user"));
     let last_user = last_user.unwrap_or(items.len().saturating_sub(1));
@@ -23,8 +23,8 @@ pub(crate) fn units(items: &[Value]) -> Vec<Unit> {
     for unit in &mut units {
         let run = items.get(unit.items.clone()).unwrap_or_default();
         let instructs = run.iter().any(|item| matches!(role(item), Some("system" | "developer")));
-        // The first turn is what began it all; the last is everything from the
-        // last user message on, calls under way included.
+        // The first turn states the task. The last turn is everything from the last user message on,
+        // including calls in progress.
         unit.keep = instructs || first_turn || unit.items.end > last_user;
         if !instructs {
             first_turn = false;
@@ -33,9 +33,9 @@ pub(crate) fn units(items: &[Value]) -> Vec<Unit> {
     units
 }
 
-/// Neighbouring ranges that no pair of items crosses.
+/// Adjacent ranges such that both items of a pair are always in the same range.
 fn runs(items: &[Value]) -> Vec<Range<usize>> {
-    // How far the run that an item opens must reach.
+    // The last index that the run of each item must include.
     let mut reach: Vec<usize> = (0..items.len()).collect();
     let mut opened: HashMap<&str, usize> = HashMap::new();
     for (place, item) in items.iter().enumerate() {
@@ -62,8 +62,8 @@ fn runs(items: &[Value]) -> Vec<Range<usize>> {
     runs
 }
 
-/// What an item has in common with its other half: calls and their outputs, and
-/// approvals with what they answer.
+/// The id that links an item to its counterpart: a call and its output, or an approval request and its
+/// answer.
 fn pair(item: &Value) -> Option<&str> {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     let approval = || match text("type") {
@@ -73,7 +73,7 @@ fn pair(item: &Value) -> Option<&str> {
     text("call_id").or_else(approval)
 }
 
-/// The role of a message, also of one without a `type`.
+/// The role of a message, including messages without a `type`.
 fn role(item: &Value) -> Option<&str> {
     match item.get("type").and_then(Value::as_str) {
         None | Some("message") => item.get("role").and_then(Value::as_str),

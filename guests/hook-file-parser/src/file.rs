@@ -1,4 +1,4 @@
-//! Whether a file is a PDF, and its bytes.
+//! Recognizes PDF files and decodes them.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,12 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use cofferdam_guest_kit::DataUrl;
 
-/// Largest file that is read, in bytes.
+/// The largest file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 24 * 1024 * 1024;
-/// Characters of base64 that are enough to tell a PDF, whose mark may stand behind
-/// a little white space.
+/// How many base64 characters are examined to recognize a PDF. White space may precede its marker.
 const HEAD_CHARS: usize = 256;
 
-/// Clients pad or do not.
+/// Accepts base64 with and without padding, because clients send both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -21,16 +20,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The bytes of a PDF; `None` for a file of another kind. `data` is a data URL or
-/// plain base64.
+/// The bytes of a PDF file; `None` for a file of another kind. `data` is a data URL or plain base64.
 ///
 /// # Errors
 ///
-/// It says that it is a PDF and cannot be taken out of its coding, or is too large.
+/// When a file that claims to be a PDF cannot be decoded or is too large.
 pub(crate) fn pdf(data: &str, filename: Option<&str>) -> Result<Option<Vec<u8>>, String> {
     let (media_type, encoded) = match DataUrl::parse(data) {
         Some(url) if url.base64 => (Some(url.media_type), url.data),
-        // Text, spelled out in the URL.
+        // Percent-encoded text.
         Some(_) => return Ok(None),
         None => (None, data),
     };
@@ -54,10 +52,10 @@ fn has_suffix(name: &str, suffix: &str) -> bool {
     start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
 }
 
-/// Whether the first bytes are those of a PDF, whatever the file is called.
+/// Whether the first bytes are those of a PDF, whatever the file name is.
 fn has_mark(encoded: &str) -> bool {
     let head: String = encoded.chars().filter(|char| !char.is_ascii_whitespace()).take(HEAD_CHARS).collect();
-    // Without the last characters, which may be a part of a group.
+    // Without the last characters, which may be an incomplete group of four.
     let whole = head.get(..head.len() / 4 * 4).unwrap_or_default();
     BASE64.decode(whole).is_ok_and(|bytes| bytes.trim_ascii_start().starts_with(b"%PDF-"))
 }

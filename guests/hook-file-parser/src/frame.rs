@@ -1,16 +1,16 @@
-//! The text of a file as a model gets to see it: with its name around it, and a
-//! word where something is missing.
+//! Renders the text of a file for a model: with its name around it, and with a note when a part is
+//! missing.
 
 use cofferdam_pdf::Document;
 use cofferdam_text::clip;
 
-/// Characters of a file's name that are shown.
+/// The longest file name that is shown, in characters.
 const NAME_CHARS_MAX: usize = 200;
-/// What the name is when the client gives none.
+/// The name of a file without a name.
 const NAMELESS: &str = "file.pdf";
 const LEFT_OUT: &str = "\n[The rest of this file was left out because it is too long.]";
 
-/// The text in its frame.
+/// The text of a file between tags that carry its name.
 pub(crate) fn framed(filename: Option<&str>, document: &Document) -> String {
     let name = filename.filter(|name| !name.trim().is_empty()).unwrap_or(NAMELESS);
     let title =
@@ -19,7 +19,7 @@ pub(crate) fn framed(filename: Option<&str>, document: &Document) -> String {
     format!("<file name=\"{}\"{title}>\n{}{rest}\n</file>", quoted(name), document.text)
 }
 
-/// A name that cannot end the quotation it stands in.
+/// A name with characters escaped so that it cannot end the attribute.
 fn quoted(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len());
     for char in clip(name, NAME_CHARS_MAX).text.chars() {
@@ -35,7 +35,7 @@ fn quoted(name: &str) -> String {
     quoted
 }
 
-/// As much of a text as takes `bytes_max` bytes in JSON.
+/// The longest prefix of a text that takes at most `bytes_max` bytes in JSON.
 pub(crate) fn fitting(text: &str, bytes_max: usize) -> &str {
     let mut left = bytes_max;
     let end = text.char_indices().find(|(_, char)| {

@@ -1,5 +1,5 @@
-//! Puts the text of PDF files in the place of the files, so that any model can
-//! read them. Files of other kinds stay as they are.
+//! Replaces PDF files by their text, so that any model can read them. Files of other kinds are not
+//! changed.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -43,7 +43,7 @@ fn handled(request: &[u8], settings: &[u8], operator: &Operator) -> Result<Actio
     if engine == Engine::Native {
         return Ok(Action::Pass);
     }
-    // The host hands over what it has checked; other bytes are not ours to judge.
+    // The host passes valid requests only. Other bytes are passed on for the host to refuse.
     let Ok(request) = std::str::from_utf8(request) else { return Ok(Action::Pass) };
     let replaced = splice::with_text(request, operator)
         .map_err(|message| failure(ErrorKind::InvalidRequest, &message))?;

@@ -1,28 +1,28 @@
-//! What the request's plugin entry and the operator say.
+//! The settings in the request's plugin entry and in the operator's configuration.
 
 use serde::Deserialize;
 
-/// Characters (Unicode scalar values) of text that the files of one request
-/// become: by default, and at most.
+/// The default and the limit for the text of all files of one request, in characters (Unicode scalar
+/// values).
 const CHARS: usize = 1_000_000;
 const CHARS_MAX: usize = 4_000_000;
 
-/// Who reads PDF files.
+/// The engine that reads PDF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// This guest.
+    /// This guest extracts the text.
     Text,
-    /// The endpoint.
+    /// The endpoint reads the file itself.
     Native,
 }
 
 impl Engine {
-    /// The engine of a plugin entry, this guest when it names none.
+    /// The engine of a plugin entry; this guest when the entry names none.
     ///
     /// # Errors
     ///
-    /// There is no such engine. The message starts with the plugin's id, where the
-    /// host puts the entry's place.
+    /// When there is no such engine. The message starts with the plugin's id, which the host
+    /// replaces by the path of the entry.
     pub(crate) fn of(entry: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Entry {
@@ -35,7 +35,7 @@ impl Engine {
         let entry: Entry = serde_json::from_slice(entry)
             .map_err(|_| "file-parser must be an object as the interface has it".to_owned())?;
         match entry.pdf.and_then(|pdf| pdf.engine).as_deref() {
-            // `pdf-text` is an older name.
+            // `pdf-text` is an older name of the same engine.
             None | Some("cloudflare-ai" | "pdf-text") => Ok(Self::Text),
             Some("native") => Ok(Self::Native),
             Some("mistral-ocr") => {

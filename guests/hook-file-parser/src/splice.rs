@@ -1,5 +1,4 @@
-//! The request with other parts in the place of some: everything between them is
-//! copied as it stands.
+//! Replaces parts of a request. Everything between the replaced parts is copied unchanged.
 
 use std::ops::Range;
 
@@ -11,10 +10,10 @@ use serde_json::value::RawValue;
 use crate::settings::Operator;
 use crate::{file, frame};
 
-/// PDF files of one request.
+/// The largest number of PDF files in one request.
 const FILES_MAX: usize = 32;
-/// How much longer than it was a request may become, beside its own length: the
-/// host takes twice what it gave and a mebibyte, of which the frames get a part.
+/// How many bytes a request may grow beyond its own length. The host accepts twice the original
+/// length plus one MiB; a part of that MiB is left for the tags around the texts.
 const GROWTH_BYTES: usize = 1024 * 1024 - 192 * 1024;
 
 #[derive(Deserialize)]
@@ -23,7 +22,7 @@ struct Request<'a> {
     input: Vec<&'a RawValue>,
 }
 
-/// What may hold parts: a message's content, the output of a call.
+/// The members that may hold parts: the content of a message, the output of a call.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(default, borrow)]
@@ -32,7 +31,7 @@ struct Item<'a> {
     output: Option<&'a RawValue>,
 }
 
-/// Marks of a part that its text keeps.
+/// The cache hints of a part, which its text keeps.
 #[derive(Deserialize)]
 struct Marks<'a> {
     #[serde(default, borrow)]
@@ -59,11 +58,11 @@ struct Room {
     bytes: usize,
 }
 
-/// The request with the text of its PDF files; `None` when it has none.
+/// The request with the text of its PDF files; `None` when it has no PDF files.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, by its path.
+/// When a file cannot be read; the message begins with its path.
 pub(crate) fn with_text(request: &str, operator: &Operator) -> Result<Option<String>, String> {
     let Ok(Request { input }) = serde_json::from_str(request) else { return Ok(None) };
     let mut room = Room { files: FILES_MAX, chars: operator.chars_max, bytes: request.len() + GROWTH_BYTES };
@@ -71,7 +70,7 @@ pub(crate) fn with_text(request: &str, operator: &Operator) -> Result<Option<Str
     for (place, item) in input.into_iter().enumerate() {
         let Ok(Item { content, output }) = serde_json::from_str(item.get()) else { continue };
         for (member, parts) in [("content", content), ("output", output)] {
-            // Text instead of parts holds no file.
+            // A plain text in place of parts holds no file.
             let parts = parts.and_then(|parts| serde_json::from_str::<Vec<&RawValue>>(parts.get()).ok());
             for (index, part) in parts.into_iter().flatten().enumerate() {
                 let text = part_text(part, &mut room)
@@ -94,19 +93,19 @@ pub(crate) fn with_text(request: &str, operator: &Operator) -> Result<Option<Str
     Ok(Some(out))
 }
 
-/// Where a value that was borrowed from the request stands in it.
+/// The byte range in the request of a value that was borrowed from it.
 fn range(request: &str, value: &RawValue) -> Range<usize> {
     let start = value.get().as_ptr().addr().saturating_sub(request.as_ptr().addr());
     start..start + value.get().len()
 }
 
-/// The part that takes the place of this one, if it is a PDF file.
+/// The text part that replaces this part, if it is a PDF file.
 fn part_text(part: &RawValue, room: &mut Room) -> Result<Option<String>, String> {
     let Ok(Part::File { filename, data, url, .. }) = serde_json::from_str(part.get()) else {
         return Ok(None);
     };
     let Some(data) = data else {
-        // A file that the endpoint stores is the endpoint's to read.
+        // A file id refers to the endpoint's own storage, so the endpoint reads it.
         return url.map_or(Ok(None), |_| {
             Err(".file_url is not fetched by file-parser: send the file as file_data, or set pdf.engine to native"
                 .to_owned())
@@ -130,7 +129,7 @@ fn part_text(part: &RawValue, room: &mut Room) -> Result<Option<String>, String>
     serde_json::to_string(&text).map(Some).map_err(|_| " cannot be written as text".to_owned())
 }
 
-/// Reads as much text as there is room for, and takes that room.
+/// Reads as much text as fits into `room`, and reduces `room` by it.
 fn read(bytes: &[u8], room: &mut Room) -> Result<Document, String> {
     if room.chars == 0 || room.bytes == 0 {
         return Ok(Document { title: None, text: String::new(), cut: true });
@@ -142,7 +141,7 @@ fn read(bytes: &[u8], room: &mut Room) -> Result<Document, String> {
         document.cut = true;
         room.bytes = 0;
     } else {
-        // No character of text takes more than six bytes in JSON, few more than two.
+        // An upper bound: a character takes at most six bytes in JSON, and few take more than two.
         let escaped = document.text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).count();
         room.bytes = room.bytes.saturating_sub(document.text.len() + escaped * 5);
     }

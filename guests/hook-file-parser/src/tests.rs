@@ -1,4 +1,4 @@
-//! Requests before and after.
+//! Tests of requests before and after the hook.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -83,7 +83,7 @@ fn files_in_the_output_of_a_call_are_read_too() {
 }
 
 #[test]
-fn what_has_no_pdf_passes() {
+fn requests_without_a_pdf_pass() {
     assert_eq!(parsed(json!([{ "type": "input_text", "text": "x" }])), Ok(None));
     assert_eq!(parsed(json!([])), Ok(None));
     let with_file = request(json!([{ "type": "input_file", "filename": "paper.pdf", "file_data": paper() }]));
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_json_that_the_host_takes(parts in proptest::collection::vec("\\PC{0,20}", 0..4), escape in any::<bool>()) {
+    fn the_result_is_json_that_the_host_accepts(parts in proptest::collection::vec("\\PC{0,20}", 0..4), escape in any::<bool>()) {
         let mut list: Vec<Value> = parts.iter().map(|text| json!({ "type": "input_text", "text": text })).collect();
         list.push(json!({ "type": "input_file", "filename": "paper.pdf", "file_data": paper() }));
         let mut before = request(Value::Array(list.clone())).to_string();

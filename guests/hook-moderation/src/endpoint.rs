@@ -1,5 +1,5 @@
-//! The moderation endpoint: `POST {input, model?}`, answered with `results`, one
-//! for each text. The host adds the key, if any, and checks where this goes.
+//! The moderation endpoint: `POST {input, model?}`, answered with `results`, one for each text. The
+//! host adds the key, if any, and checks the destination.
 
 use std::borrow::Cow;
 
@@ -11,29 +11,29 @@ use crate::operator::Endpoint;
 use crate::texts::Place;
 use crate::{Flagged, Outside, Texts};
 
-/// Bytes of text in one piece, and in one request.
+/// The largest size of one piece of text and of one request, in bytes.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 const BATCH_BYTES_MAX: usize = 256 * 1024;
-/// Pieces in one request.
+/// The largest number of pieces in one request.
 const BATCH_PIECES_MAX: usize = 64;
-/// Requests; the host allows twice as many.
+/// The largest number of requests. The host allows twice as many.
 const BATCHES_MAX: usize = 16;
-/// Longest answer.
+/// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: u32 = 1024 * 1024;
 
 /// Why there is no verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Trying again may help.
+    /// A temporary failure.
     Passing { line: String, retry_after_ms: Option<u64> },
-    /// The operator has to do something.
+    /// A permanent failure, which the operator must fix.
     Lasting(String),
-    /// There is more text than is judged.
+    /// There is more text than is moderated.
     TooLong,
 }
 
 impl Trouble {
-    /// For the operator.
+    /// The message for the operator's log.
     pub(crate) fn line(&self) -> &str {
         match self {
             Self::Passing { line, .. } | Self::Lasting(line) => line,
@@ -65,7 +65,7 @@ struct Verdict {
     categories: Map<String, Value>,
 }
 
-/// A text, or a part of a long one.
+/// A text, or a part of a long text.
 struct Piece<'a> {
     text: &'a str,
     place: Place,
@@ -92,8 +92,8 @@ pub(crate) fn flagged(
     Ok(None)
 }
 
-/// The names of the categories that are true. One that could not be told from
-/// several, or from the place, is left out.
+/// The names of the categories that are true. Names that contain a separator of `code` (`,` or `#`)
+/// are left out, because they would look like several names or like the pointer.
 fn reasons(verdict: &Verdict) -> Vec<String> {
     let categories = verdict.categories.iter().filter(|(_, is_true)| **is_true == Value::Bool(true));
     let plain = |name: &&String| !name.is_empty() && !name.contains([',', '#']);
@@ -125,7 +125,7 @@ fn ask(
     let response = outside.send(&request).map_err(trouble)?;
     match response.status {
         200 => {}
-        // The client decides on the length of its input, and no setting lets what is too long pass.
+        // The client determines the length of its input, so `on_error` must not let a long input pass.
         413 => return Err(Trouble::TooLong),
         _ => return Err(refused(&response)),
     }
@@ -155,7 +155,7 @@ fn trouble(error: HttpError) -> Trouble {
     }
 }
 
-/// A status other than 200. What the body says is not for the log.
+/// A status other than 200. The body is not logged, because it may quote the input.
 fn refused(response: &Response) -> Trouble {
     let line = format!("it answered with status {}", response.status);
     match response.status {
@@ -164,13 +164,13 @@ fn refused(response: &Response) -> Trouble {
     }
 }
 
-/// `Retry-After` in seconds.
+/// The `Retry-After` header in its form in seconds.
 fn retry_after_ms(response: &Response) -> Option<u64> {
     let header = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
     header?.1.trim().parse::<u32>().ok().map(|seconds| u64::from(seconds) * 1000)
 }
 
-/// The texts in pieces, as many to a request as fit.
+/// Groups the texts, cut into pieces, into as few requests as possible.
 fn batches<'a>(texts: &'a [(Place, Cow<'_, str>)]) -> Vec<Vec<Piece<'a>>> {
     let mut batches: Vec<Vec<Piece<'_>>> = Vec::new();
     let mut bytes_left = 0;
@@ -191,7 +191,7 @@ fn batches<'a>(texts: &'a [(Place, Cow<'_, str>)]) -> Vec<Vec<Piece<'a>>> {
     batches
 }
 
-/// A text in pieces of bounded length, cut between characters.
+/// Cuts a text into pieces of bounded length, at character boundaries.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,9 +1,8 @@
-//! Keeps flagged input from models: rules of the operator, and a moderation
-//! endpoint in the form of OpenAI's.
+//! Moderates input with the operator's rules and with a moderation endpoint in the form of OpenAI's.
 //!
-//! All text that a model would read is looked at, whatever its role or place.
-//! The request goes on untouched or not at all; a guest that cannot say which
-//! refuses, unless the operator wants it otherwise.
+//! All text that a model would read is checked, in any role and at any position. A request is passed
+//! on unchanged or rejected. If there is no verdict, the request is refused, unless the operator
+//! configures otherwise.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -38,13 +37,13 @@ impl Guest for Moderation {
     }
 }
 
-/// What the guest needs of the world. Two implementations: the host, and the
-/// scripted answers of tests.
+/// The imports that this guest uses. There are two implementations: the host, and scripted answers for
+/// tests.
 trait Outside {
     /// Sends one request and waits for the whole answer.
     fn send(&mut self, request: &Request) -> Result<Response, HttpError>;
 
-    /// Tells the operator.
+    /// Writes a line to the operator's log.
     fn log(&mut self, level: log::Level, line: &str);
 }
 
@@ -60,7 +59,7 @@ impl Outside for Host {
     }
 }
 
-/// Text that may not pass, and why.
+/// A text that was flagged, and the reasons.
 #[derive(Debug, PartialEq, Eq)]
 struct Flagged {
     reasons: Vec<String>,
@@ -74,7 +73,7 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
         broken()
     })?;
     if operator.rules.is_empty() && operator.endpoint.is_none() {
-        // The host puts `plugins[i]` in the place of the id.
+        // The host replaces the id at the start of the message by `plugins[i]`.
         let message = "moderation is not set up on this host: it has neither rules nor an endpoint";
         return Err(failure(ErrorKind::InvalidRequest, message));
     }
@@ -89,7 +88,8 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
         Err(trouble) => {
             outside.log(log::Level::Warn, &format!("the moderation endpoint: {}", trouble.line()));
             match (operator.on_error, &trouble) {
-                // The client decides on the length of its input: passing it would let the client switch this hook off.
+                // The client determines the length of its input: if long input passed, a client could switch
+                // this hook off.
                 (OnError::Allow, Trouble::Passing { .. } | Trouble::Lasting(_)) => Ok(Action::Pass),
                 _ => Err(refusal(&trouble)),
             }
@@ -97,7 +97,7 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
     }
 }
 
-/// `code` holds the reasons and the place, as `wit/hook.wit` has it.
+/// `code` holds the reasons and the pointer, as described in `wit/hook.wit`.
 fn reject(flagged: &Flagged) -> Action {
     let reasons = flagged.reasons.join(",");
     Action::Reject(Failure {

@@ -1,24 +1,24 @@
-//! `[plugins.hook-moderation.config]`, read strictly: a rule with a misspelt key
-//! would be no rule.
+//! `[plugins.hook-moderation.config]`, read strictly: a rule with a misspelt key must not be ignored
+//! silently.
 
 use regex::{RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 
-/// Most rules, and characters of a pattern and of a reason.
+/// The largest number of rules, and the longest pattern and reason in characters.
 const RULES_MAX: usize = 256;
 const PATTERN_CHARS_MAX: usize = 1_000;
 const REASON_CHARS_MAX: usize = 64;
-/// What all compiled patterns together may take, and the automaton made of them
+/// The largest size of all compiled patterns together, and of the automaton that is built from them
 /// while text is read.
 const COMPILED_BYTES_MAX: usize = 16 * 1024 * 1024;
 const AUTOMATON_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Nesting of groups.
+/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 64;
-/// Milliseconds for one answer of the endpoint: by default, and at most.
+/// The default and the limit for the time of one answer of the endpoint, in milliseconds.
 const TIMEOUT_MS: u32 = 10_000;
 const TIMEOUT_MS_MAX: u32 = 60_000;
 
-/// The settings in force.
+/// Validated configuration.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub(crate) rules: Rules,
@@ -26,14 +26,14 @@ pub(crate) struct Operator {
     pub(crate) on_error: OnError,
 }
 
-/// Patterns, all looked for in one pass, and the reason of each.
+/// Patterns, which are all matched in one pass, and the reason of each.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) patterns: RegexSet,
     pub(crate) reasons: Vec<String>,
 }
 
-/// Where text is judged.
+/// The moderation endpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) url: String,
@@ -90,7 +90,7 @@ impl Rules {
             }
         }
         let patterns = build(written.iter().map(|rule| &rule.pattern)).map_err(|error| {
-            // An error of the set does not say whose it is; compiling each is for this case only.
+            // The error of a set does not say which pattern is wrong, so they are compiled one by one.
             let guilty = written.iter().enumerate().find_map(|(index, rule)| {
                 let error = build([&rule.pattern]).err()?;
                 Some(format!("rules[{index}].pattern {error}"))
@@ -112,7 +112,7 @@ fn build<'a>(patterns: impl IntoIterator<Item = &'a String>) -> Result<RegexSet,
         .nest_limit(NESTING_MAX)
         .build();
     built.map_err(|error| {
-        // Its last line says what is wrong, those before show where.
+        // The last line says what is wrong; the lines before it show the position.
         let text = error.to_string();
         format!("is not a regular expression: {}", text.lines().last().unwrap_or_default())
     })
@@ -121,10 +121,10 @@ fn build<'a>(patterns: impl IntoIterator<Item = &'a String>) -> Result<RegexSet,
 impl Operator {
     /// # Errors
     ///
-    /// What is wrong, for the operator, starting with the key.
+    /// What is wrong, for the operator. The message starts with the key.
     pub(crate) fn read(json: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(json).map_err(|error| {
-            // Without the place in a text that the operator did not write.
+            // The position is removed: it refers to JSON that the operator did not write.
             let text = error.to_string();
             text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
         })?;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn absent_keys_have_defaults() {
         let operator = Operator::read(b"{}").unwrap();
         assert!(operator.rules.is_empty() && operator.endpoint.is_none());
         assert_eq!(operator.on_error, OnError::Refuse);

@@ -3,7 +3,8 @@
 use crate::operator::Rules;
 use crate::{Flagged, Texts};
 
-/// The first text that a rule forbids, with the reasons of all that do, each once.
+/// The first text that a rule forbids, with the reasons of all rules that match it, without
+/// duplicates.
 pub(crate) fn flagged(rules: &Rules, texts: &Texts) -> Option<Flagged> {
     if rules.is_empty() {
         return None;

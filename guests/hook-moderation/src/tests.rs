@@ -1,4 +1,4 @@
-//! Requests, rules and scripted endpoints.
+//! Tests with requests, rules and scripted endpoints.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::bindings::cofferdam::plugin::log::Level;
 use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use super::{Outside, handled};
 
-/// An endpoint that answers what it is told, in order, and flags nothing after that.
+/// An endpoint that gives scripted answers in order, and flags nothing after the last one.
 #[derive(Default)]
 struct Script {
     answers: Vec<Result<Response, HttpError>>,
@@ -97,7 +97,7 @@ fn the_endpoint_is_asked_for_all_texts_and_its_categories_are_the_reasons() {
 
     let mut script = Script::default();
     assert!(matches!(run(&["one"], &endpoint(), &mut script), Ok(Action::Pass)));
-    // Rules come first, and what they flag is sent nowhere.
+    // Rules come first, and input that they flag is not sent to the endpoint.
     let both =
         json!({ "endpoint": "https://moderation.test", "rules": [{ "reason": "r", "pattern": "one" }] });
     let mut script = Script::default();
@@ -161,7 +161,7 @@ fn long_input_is_judged_in_pieces_up_to_a_limit() {
     assert!(sent.iter().all(|piece| piece.len() <= 64 * 1024));
     assert_eq!(sent.concat(), format!("{long}short"));
 
-    // The second piece of the first text is to blame: the place is the text's.
+    // The second piece of the first text is flagged: the pointer is that of the text.
     let verdicts = json!({ "results": [{ "flagged": false }, { "flagged": true }, { "flagged": false }, { "flagged": false }, { "flagged": false }] });
     let mut script = Script { answers: vec![answer(200, &verdicts)], ..Script::default() };
     assert_eq!(
@@ -182,7 +182,7 @@ fn input_that_is_too_long_is_refused_whatever_happens_on_errors() {
             assert!(matches!(failure.kind, ErrorKind::ContextLengthExceeded));
         }
         assert!(script.asked.is_empty());
-        // The endpoint may be the one to say so.
+        // The endpoint itself may report that the input is too long.
         let mut script = Script { answers: vec![answer(413, &json!({}))], ..Script::default() };
         let Err(failure) = run(&["x"], &operator, &mut script) else { panic!("passed") };
         assert!(matches!(failure.kind, ErrorKind::ContextLengthExceeded));
@@ -208,7 +208,7 @@ fn the_strings_of_a_tool_are_one_text_for_the_endpoint_and_apart_for_rules() {
 }
 
 #[test]
-fn a_hook_that_has_nothing_to_go_by_says_so() {
+fn a_hook_without_rules_and_endpoint_refuses_requests() {
     let mut script = Script::default();
     let Err(failure) = run(&["x"], &json!({}), &mut script) else { panic!("passed") };
     assert!(matches!(failure.kind, ErrorKind::InvalidRequest));

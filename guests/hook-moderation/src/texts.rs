@@ -1,4 +1,4 @@
-//! The strings of a request that a model would read, each with its place.
+//! The strings of a request that a model would read, each with its position.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,11 @@ use cofferdam_guest_kit::is_text_member;
 use serde::Deserialize;
 use serde_json::{Map, Value, from_slice, from_str};
 
-/// Members of an `mcp` tool that lead to its server. No model reads them, and they hold credentials.
+/// Members of an `mcp` tool that are sent to its server. Models do not read them, and they hold
+/// credentials.
 const TO_SERVER: [&str; 3] = ["authorization", "headers", "server_url"];
 
-/// A place in the request: its number in the tree of places.
+/// A position in the request: an index into the tree of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
@@ -17,15 +18,15 @@ pub(crate) struct Place(usize);
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) place: Place,
-    /// The place of the tool, or of another object, that the endpoint judges as one text.
+    /// The position of the tool or other object that the endpoint checks as one text.
     whole: Option<Place>,
     pub(crate) text: String,
 }
 
-/// All of them, in the order in which they stand.
+/// All strings, in their order in the request.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    /// Each place holds its parent and its step from there, so that no name is stored twice.
+    /// The parent of each position and the step from it, so that no name is stored twice.
     places: Vec<(Option<Place>, Step)>,
     texts: Vec<Text>,
 }
@@ -36,7 +37,7 @@ enum Step {
     Element(usize),
 }
 
-/// As much of a request as holds strings that a model reads.
+/// The part of a request that holds strings for a model.
 #[derive(Deserialize)]
 struct Request {
     instructions: Option<String>,
@@ -60,8 +61,8 @@ struct Provider {
     options: Map<String, Value>,
 }
 
-/// The strings of a request: instructions, input, tools, the form of the answer, the choice of
-/// tools, settings of images, and the options of providers. `None` for bytes that are no request.
+/// The strings of a request: instructions, input, tools, the form of the answer, the choice of tools,
+/// settings of images, and the options of providers. `None` for bytes that are not a request.
 pub(crate) fn read(request: &[u8]) -> Option<Texts> {
     let Request { instructions, input, tools, text, tool_choice, image_config, provider } =
         from_slice(request).ok()?;
@@ -94,7 +95,7 @@ impl Texts {
         self.texts.iter()
     }
 
-    /// The JSON pointer (RFC 6901) of a place.
+    /// The JSON pointer (RFC 6901) of a position.
     pub(crate) fn pointer(&self, place: Place) -> String {
         let mut steps = Vec::new();
         let mut next = Some(place);
@@ -109,8 +110,8 @@ impl Texts {
         steps.collect()
     }
 
-    /// What the endpoint is asked about: the strings of one tool are one text, because the number
-    /// of texts is limited and the words of a schema are many.
+    /// The texts for the endpoint. The strings of one tool are joined into one text, because the number
+    /// of texts is limited and a schema has many strings.
     pub(crate) fn joined(&self) -> Vec<(Place, Cow<'_, str>)> {
         let mut joined: Vec<(Place, Cow<'_, str>)> = Vec::new();
         for Text { place, whole, text } in &self.texts {
@@ -126,8 +127,8 @@ impl Texts {
         joined
     }
 
-    /// An item of `input`, or a value inside one: strings of members that are text, and tools.
-    /// The host has bounded how deep this goes.
+    /// Collects an item of `input` or a value inside one: strings in text members, and tools. The host
+    /// limits the depth of the recursion.
     fn item(&mut self, parent: Place, step: Step, value: Value) {
         match value {
             Value::String(text) => {
@@ -162,7 +163,8 @@ impl Texts {
         }
     }
 
-    /// Arguments are JSON in a string. A provider may be sent what they mean, where an escape is a letter.
+    /// Arguments are JSON in a string. They are checked decoded as well, because a provider may pass the
+    /// decoded form on and escapes could hide a word.
     fn arguments(&mut self, parent: Place, text: String) {
         let place = self.member(Some(parent), "arguments");
         let value = if text.contains('\\') { from_str::<Value>(&text).ok() } else { None };
@@ -172,7 +174,7 @@ impl Texts {
         }
     }
 
-    /// The strings and names of a JSON document that itself stands in a string.
+    /// Collects the strings and names of a JSON document that is itself in a string.
     fn decoded(&mut self, place: Place, value: Value) {
         match value {
             Value::String(text) => self.note(place, Some(place), text),
@@ -187,7 +189,7 @@ impl Texts {
         }
     }
 
-    /// Tools, each one text for the endpoint, or a part of the `whole` that they stand in.
+    /// Collects tools. Each is one text for the endpoint, or a part of `whole` that contains it.
     fn tools(&mut self, parent: Place, tools: Vec<Value>, whole: Option<Place>) {
         for (index, tool) in tools.into_iter().enumerate() {
             let place = self.place(Some(parent), Step::Element(index));
@@ -210,7 +212,7 @@ impl Texts {
         }
     }
 
-    /// Every string below a value, and the names of members.
+    /// Collects every string in a value, and the names of members.
     fn all(&mut self, place: Place, whole: Place, value: Value) {
         match value {
             Value::String(text) => self.note(place, Some(whole), text),
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_to_the_server_of_an_mcp_tool_is_not_shown() {
+    fn server_members_of_an_mcp_tool_are_not_checked() {
         let members = json!({ "type": "mcp", "server_label": "l", "server_url": "secret", "authorization": "secret",
             "headers": { "x": "secret" } });
         let found = found(&json!({ "tools": [members, { "type": "namespace", "tools": [members] },
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_request_are_told_from_empty_ones() {
+    fn invalid_requests_differ_from_empty_ones() {
         assert!(read(b"{}").is_some_and(|texts| texts.iter().next().is_none()));
         assert!(read(b"{\"input\":7}").is_none());
         assert!(read(b"\xff").is_none());

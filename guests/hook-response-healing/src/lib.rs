@@ -1,9 +1,9 @@
-//! Repairs answers that were to be JSON and almost are: fenced, introduced with
-//! prose, cut off, or with commas and quotes in the wrong places.
+//! Repairs answers that should be JSON but are not quite: in a code fence, with prose around them, cut
+//! off, or with commas and quotes in the wrong places.
 //!
-//! The worked example of a hook. It sees whole responses only; the parts of a
-//! stream are already with the client. What is valid, or beyond repair, passes
-//! unchanged: a client that validates sees the model's own words then.
+//! It is the worked example of a hook. It handles whole responses only; parts of a stream have already
+//! been sent to the client. Valid answers and answers beyond repair pass unchanged, so that a client
+//! that validates sees the model's own text.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -33,7 +33,7 @@ impl Guest for Healing {
     }
 }
 
-/// The response with its texts repaired; `None` when there is nothing to do.
+/// The response with its texts repaired; `None` when there is nothing to repair.
 fn healed(request: &[u8], response: &[u8], settings: &[u8]) -> Option<Vec<u8>> {
     if wanted::is_disabled(settings) {
         return None;
@@ -53,15 +53,15 @@ fn healed(request: &[u8], response: &[u8], settings: &[u8]) -> Option<Vec<u8>> {
     if repairs.is_empty() {
         return None;
     }
-    // The convenience copy of the text follows.
+    // `output_text` is a copy of the text for convenience and gets the same repairs.
     if let Some(Value::String(copy)) = response.get_mut("output_text") {
         *copy = replaced(copy, &repairs);
     }
     serde_json::to_vec(&response).ok()
 }
 
-/// `copy` with each text in the place of the broken one. It holds the broken ones in their order, so that one pass
-/// finds them.
+/// `copy` with each broken text replaced. The copy contains the broken texts in the given order, so
+/// one pass is enough.
 fn replaced(copy: &str, repairs: &[(String, String)]) -> String {
     let mut out = String::with_capacity(copy.len());
     let mut rest = copy;
@@ -75,7 +75,7 @@ fn replaced(copy: &str, repairs: &[(String, String)]) -> String {
     out
 }
 
-/// Repairs one part in place; what its text was and what it is now.
+/// Repairs one part in place. Returns its old and its new text.
 fn heal_part(part: &mut Value, wanted: Wanted) -> Option<(String, String)> {
     if part.get("type").and_then(Value::as_str) != Some("output_text") {
         return None;

@@ -1,19 +1,19 @@
 //! Turns text that is almost JSON into JSON.
 //!
-//! A reader that forgives, writing strict JSON while it reads. It never guesses
-//! at words: what it cannot read as a value is no JSON and stays as it was.
+//! A lenient reader writes strict JSON while it reads. It never guesses words: a text that it cannot
+//! read as a value is not JSON and stays unchanged.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
 use crate::wanted::Wanted;
 
-/// Places in the text where a value is looked for.
+/// How many positions in the text are tried as the start of a value.
 const STARTS_MAX: usize = 32;
-/// Levels of brackets; deeper ones no JSON reader takes either.
+/// The deepest nesting of brackets. JSON parsers do not accept deeper ones either.
 const DEPTH_MAX: usize = 100;
 
-/// Strict JSON for `text`; `None` when it is valid already or beyond repair.
+/// Strict JSON for `text`; `None` when it is already valid or beyond repair.
 pub(crate) fn repaired(text: &str, wanted: Wanted) -> Option<String> {
     if serde_json::from_str::<IgnoredAny>(text).is_ok() {
         return None;
@@ -22,7 +22,7 @@ pub(crate) fn repaired(text: &str, wanted: Wanted) -> Option<String> {
     let starts = body.char_indices().filter(|(_, character)| wanted.begins_with(*character));
     starts.take(STARTS_MAX).find_map(|(at, _)| {
         let body = body.get(at..)?;
-        // Empty brackets in prose mean nothing.
+        // Empty brackets in prose are not an answer.
         whole_value(body).filter(|json| is_fenced || json.len() > 2).or_else(|| {
             let json = Reader::new(body).read()?;
             (json.len() > 2 && serde_json::from_str::<IgnoredAny>(&json).is_ok()).then_some(json)
@@ -30,7 +30,7 @@ pub(crate) fn repaired(text: &str, wanted: Wanted) -> Option<String> {
     })
 }
 
-/// The inside of the first fenced block, closed or not.
+/// The content of the first fenced block, closed or not.
 fn fenced(text: &str) -> Option<&str> {
     let (_, inside) = text.split_once("```")?;
     let (_, inside) = inside.split_once('\n').unwrap_or(("", inside));
@@ -38,21 +38,21 @@ fn fenced(text: &str) -> Option<&str> {
     inside.get(..end).filter(|inside| inside.contains(['{', '[']))
 }
 
-/// The valid value at the beginning of `text`.
+/// The valid value at the start of `text`.
 fn whole_value(text: &str) -> Option<String> {
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     text.get(..values.byte_offset()).map(str::to_owned)
 }
 
-/// There is no value here.
+/// The error when there is no value.
 struct NoValue;
 
 struct Reader<'a> {
     rest: &'a str,
     out: String,
     depth: usize,
-    /// Brackets open around the place being read, outermost first.
+    /// The closing brackets that are still expected, outermost first.
     open: Vec<char>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.rest = self.rest.strip_prefix(character).unwrap_or(self.rest);
     }
 
-    /// Drops space, comments and the dots that stand for something left out.
+    /// Skips white space, comments, and an ellipsis that marks an omission.
     fn skip_space(&mut self) {
         loop {
             let before = self.rest.len();
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An object or array: `element` reads what stands between the commas.
+    /// Reads an object or array. `element` reads one element between the commas.
     fn bracketed(
         &mut self,
         bracket: char,
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
                     self.skip(end);
                     break;
                 }
-                // A bracket further out is closed: this one was forgotten.
+                // This closes an outer bracket, so the closing bracket here is missing.
                 Some(end @ ('}' | ']')) if self.open.contains(&end) => break,
                 Some(end @ ('}' | ']')) => self.skip(end),
                 Some(_) => self.element_or_nothing(self.out.len() == start, element)?,
@@ -141,8 +141,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Writes an element and the comma before it; takes back what was written
-    /// when the end of the text has cut the element off.
+    /// Writes an element and the comma before it. If the end of the text cuts the element off, both
+    /// are removed again.
     fn element_or_nothing(
         &mut self,
         is_first: bool,
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         self.out.push(':');
         self.skip_space();
         match self.peek() {
-            // The value was forgotten or cut off.
+            // The value is missing or was cut off.
             None | Some(',' | '}' | ']') => {
                 self.out.push_str("null");
                 Ok(())
@@ -196,14 +196,14 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// A literal or number, in JSON's or another language's spelling.
+    /// Reads a literal or a number in the spelling of JSON or of another language.
     fn word(&mut self) -> Result<(), NoValue> {
         let word = self.take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | ':'));
         let literal = match word.to_ascii_lowercase().as_str() {
             "true" => "true",
             "false" => "false",
             "null" | "none" | "undefined" | "nan" => "null",
-            // Cut off by the end.
+            // A literal that the end of the text cuts off.
             "t" | "tr" | "tru" if self.rest.is_empty() => "true",
             "f" | "fa" | "fal" | "fals" if self.rest.is_empty() => "false",
             "n" | "nu" | "nul" if self.rest.is_empty() => "null",
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies the escape behind a backslash if JSON knows it, else what it stands for.
+/// Copies the escape after a backslash if JSON has it, otherwise the character it stands for.
 fn escape(rest: &mut std::str::Chars<'_>, out: &mut String) {
     let behind = rest.as_str();
     match rest.next() {
@@ -251,7 +251,7 @@ fn escape(rest: &mut std::str::Chars<'_>, out: &mut String) {
         Some('u') => {
             let hex = behind.get(1..5).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
             if let Some(hex) = hex {
-                // Half a surrogate pair is found by the check of the whole.
+                // An unpaired surrogate is detected when the whole result is parsed.
                 out.push_str("\\u");
                 out.push_str(hex);
                 *rest = behind.get(5..).unwrap_or_default().chars();
@@ -262,8 +262,8 @@ fn escape(rest: &mut std::str::Chars<'_>, out: &mut String) {
     }
 }
 
-/// Whether a closing mark really ends the string: something that may follow a
-/// string follows, or a line that begins the next one.
+/// Whether a closing quote really ends the string: it does if a character follows that may follow a
+/// string, or a new line that begins with a quote.
 fn ends_string(behind: &str, quote: char) -> bool {
     let next = behind.trim_start();
     match next.chars().next() {
@@ -275,7 +275,7 @@ fn ends_string(behind: &str, quote: char) -> bool {
     }
 }
 
-/// A number in JSON's spelling, or the word as a string if it is none.
+/// A number in JSON's spelling, or the word as a string if it is not a number.
 fn number(word: &str) -> String {
     let is_number = |text: &str| serde_json::from_str::<serde_json::Number>(text).is_ok();
     let plain = word.strip_prefix('+').unwrap_or(word).trim_end_matches(['.', 'e', 'E', '+', '-']);

@@ -11,7 +11,7 @@ fn repair(text: &str) -> Option<Value> {
 }
 
 #[test]
-fn what_models_get_wrong_is_repaired() {
+fn common_mistakes_of_models_are_repaired() {
     let expected = json!({ "a": 1, "b": ["x", "y"] });
     let cases = [
         "```json\n{\"a\": 1, \"b\": [\"x\", \"y\"]}\n```",

@@ -1,14 +1,14 @@
-//! What kind of JSON the client asked for.
+//! The kind of JSON that the client asked for.
 
 use serde::Deserialize;
 use serde_json::{Value, from_slice};
 
-/// What the outermost value may be.
+/// The allowed kinds of the outermost value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Object,
     Array,
-    /// The schema does not say, or says both.
+    /// The schema states neither, or both.
     Either,
 }
 
@@ -30,8 +30,8 @@ struct Format {
 }
 
 impl Wanted {
-    /// What `request` asks for; `None` when that is text, or JSON that has no
-    /// brackets to recognize it by.
+    /// The kind that `request` asks for. `None` when it asks for text, or for JSON without brackets
+    /// that it could be recognized by.
     pub(crate) fn by(request: &[u8]) -> Option<Self> {
         let format = from_slice::<Request>(request).ok()?.text?.format?;
         match (format.kind.as_str(), format.schema) {
@@ -58,7 +58,7 @@ impl Wanted {
     }
 }
 
-/// Whether the request's plugin entry switches the hook off.
+/// Whether the request's plugin entry disables the hook.
 pub(crate) fn is_disabled(settings: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Settings {

@@ -1,14 +1,14 @@
-//! Data URLs (RFC 2397) as clients use them for pictures and files.
+//! Data URLs (RFC 2397), which clients use for images and files.
 
-/// A data URL taken apart; nothing is decoded or copied.
+/// The parts of a data URL; nothing is decoded or copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataUrl<'a> {
-    /// The type without parameters, `image/png` for instance; `text/plain` when
-    /// the URL states none.
+    /// The media type without parameters, for example `image/png`; `text/plain` when the URL
+    /// has none (RFC 2397).
     pub media_type: &'a str,
-    /// Whether `data` is base64; percent-encoded text otherwise.
+    /// Whether `data` is base64. Otherwise it is percent-encoded text.
     pub base64: bool,
-    /// Everything behind the comma.
+    /// Everything after the comma.
     pub data: &'a str,
 }
 

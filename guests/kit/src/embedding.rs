@@ -9,13 +9,13 @@ use crate::lenient::{Text, maybe_text, text};
 /// An embeddings request as the host hands it over.
 #[derive(Debug, Deserialize)]
 pub struct EmbeddingRequest<'a> {
-    /// The catalog's id; the name to send upstream is the target's.
+    /// The catalog id of the model. The name to send upstream is in the target.
     #[serde(default, borrow, deserialize_with = "text")]
     pub model: Text<'a>,
     #[serde(default, borrow)]
     pub input: Vec<EmbeddingInput<'a>>,
     pub dimensions: Option<u32>,
-    /// `float` or `base64`, as the client asked; the guest's answer is the same.
+    /// `float` or `base64`, as the client asked. It does not change the form of the guest's answer.
     #[serde(default, borrow, deserialize_with = "maybe_text")]
     pub encoding_format: Option<Text<'a>>,
     #[serde(default, borrow, deserialize_with = "maybe_text")]
@@ -29,22 +29,22 @@ impl<'a> EmbeddingRequest<'a> {
     ///
     /// # Errors
     ///
-    /// When the bytes are not the JSON described above: a fault of the host.
+    /// When the bytes do not have the form described above, which would be an error of the host.
     pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 }
 
-/// One input; each gives one vector.
+/// One input. Each input gives one vector.
 #[derive(Debug)]
 pub enum EmbeddingInput<'a> {
     Text(Text<'a>),
     Tokens(Vec<u64>),
-    /// Parts that give one joint vector.
+    /// Parts that together give one vector.
     Content(Vec<EmbeddingPart<'a>>),
 }
 
-/// One part of an input; `raw` is the part as the client wrote it.
+/// One part of an input.
 #[derive(Debug)]
 pub enum EmbeddingPart<'a> {
     Text(Text<'a>),
@@ -52,7 +52,7 @@ pub enum EmbeddingPart<'a> {
     Image {
         url: Text<'a>,
     },
-    /// Audio, video, files and whatever else.
+    /// Audio, video, files and unknown parts; `raw` is the part as the client wrote it.
     Other {
         kind: Text<'a>,
         raw: &'a RawValue,
@@ -106,7 +106,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingPart<'a> {
     }
 }
 
-/// A vector as the host takes it: consecutive little-endian binary32 numbers.
+/// A vector in the form of the contract: consecutive little-endian binary32 numbers.
 #[must_use]
 pub fn vector_bytes(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|number| number.to_le_bytes()).collect()

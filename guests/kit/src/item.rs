@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::lenient::{MaybeText, Text};
 use crate::part::{Content, Marks, Part};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     User,
@@ -15,12 +15,12 @@ pub enum Role {
     Developer,
 }
 
-/// A message.
+/// A message item.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub role: Role,
     pub content: Vec<Part<'a>>,
-    /// `commentary` or `final_answer`, when the client kept it.
+    /// `commentary` or `final_answer`, if the client sent the phase back.
     pub phase: Option<Text<'a>>,
     pub id: Option<Text<'a>>,
 }
@@ -35,12 +35,13 @@ pub struct Reasoning<'a> {
     pub content: Vec<Text<'a>>,
     pub encrypted_content: Option<Text<'a>>,
     pub signature: Option<Text<'a>>,
-    /// The dialect that sealed it.
+    /// The name of the dialect that sealed it.
     pub format: Option<Text<'a>>,
 }
 
-/// One item of `input`. Calls of the client's own kinds of tools (`shell_call` and the like) and their outputs
-/// are read as calls of functions with the tool's name: only the dialect that has the kind reads them otherwise.
+/// One item of `input`. Calls of the client's own tool types (`shell_call` and the like) and their
+/// outputs are read as calls of functions with the tool's name. Only a dialect that has the type
+/// itself reads them differently.
 #[derive(Debug)]
 pub enum Item<'a> {
     Message(Message<'a>),
@@ -48,7 +49,7 @@ pub enum Item<'a> {
         id: Option<Text<'a>>,
         call_id: Text<'a>,
         name: Text<'a>,
-        /// JSON text as the model wrote it: not necessarily valid.
+        /// JSON text as the model wrote it. It may be invalid JSON.
         arguments: Text<'a>,
         namespace: Option<Text<'a>>,
     },
@@ -67,14 +68,14 @@ pub enum Item<'a> {
         output: Content<'a>,
     },
     Reasoning(Reasoning<'a>),
-    /// Any other item; `kind` is its `type`. To read it whole, take the input as
+    /// Any other item; `kind` is its `type`. To get the whole item, read the input as
     /// `Vec<&RawValue>` instead.
     Other {
         kind: Text<'a>,
     },
 }
 
-/// The union of the items' fields, read in one pass wherever the `type` stands.
+/// The union of the fields of all items. It is read in one pass, at any position of `type`.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Fields<'a> {
@@ -167,7 +168,7 @@ impl<'a> From<Fields<'a>> for Item<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A call of one of the client's own kinds of tools, or its output.
+    /// A call of one of the client's own tool types, or the output of such a call.
     fn client_tool(&mut self, kind: &str) -> Option<Item<'a>> {
         let (name, input) = match kind {
             "shell_call" | "local_shell_call" | "computer_call" => (kind.strip_suffix("_call"), self.action),
@@ -192,12 +193,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a function returned: text or parts.
+/// The result of a function: text or parts.
 fn content(output: Option<&RawValue>) -> Content<'_> {
     output.and_then(|output| serde_json::from_str(output.get()).ok()).unwrap_or_default()
 }
 
-/// What a client's tool returned: text, a screenshot, or JSON of the tool's own form, which is told as text.
+/// The result of a client's tool: text, a screenshot, or JSON of the tool's own form, which becomes text.
 fn client_output(output: Option<&RawValue>) -> Content<'_> {
     #[derive(serde::Deserialize)]
     struct Screenshot<'a> {
@@ -228,7 +229,7 @@ impl Role {
         })
     }
 
-    /// Its name in the interface.
+    /// The name of the role in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,15 +1,15 @@
-//! Deserializing values whose type depends on a sibling that may come later:
-//! each reader takes what it understands and skips the rest, in one pass.
+//! Deserializes values whose type depends on a sibling that may come later. Each reader takes
+//! the type it expects and skips every other value, in one pass.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Text borrowed from the request wherever it holds no escapes.
+/// Text that is borrowed from the request when it has no escapes.
 pub type Text<'a> = Cow<'a, str>;
 
-/// Text if the value is a string, else nothing.
+/// The text if the value is a string, otherwise nothing.
 #[derive(Debug, Default)]
 pub(crate) struct MaybeText<'a>(pub(crate) Option<Text<'a>>);
 
@@ -19,13 +19,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
     }
 }
 
-/// For `deserialize_with`: a field that is text or nothing. (Serde borrows only
-/// fields that are spelled `Cow<'_, str>` themselves, not optional ones.)
+/// For `deserialize_with`: the text if the field is a string, otherwise nothing. (Serde borrows
+/// only fields whose type is written `Cow<'_, str>`, not optional ones.)
 pub(crate) fn maybe_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Text<'de>>, D::Error> {
     deserializer.deserialize_any(TextVisitor)
 }
 
-/// For `deserialize_with`: a field that is text, empty when it is anything else.
+/// For `deserialize_with`: the text of the field, empty when it is not a string.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text<'de>, D::Error> {
     maybe_text(deserializer).map(Option::unwrap_or_default)
 }

@@ -1,8 +1,8 @@
-//! What several guests share: typed, borrowing readers of the JSON that the host
-//! hands to provider guests and hooks. Nothing here knows a world or a provider.
+//! Shared code of the guests: typed, borrowing readers of the JSON that the host passes to
+//! provider guests and hooks. It depends on no world and on no provider.
 //!
-//! Readers are lenient where the interface is open (unknown item, part and tool
-//! types become `Other`) and never panic: a guest's instance dies of a panic.
+//! The readers are lenient where the API is open: unknown item, part and tool types become
+//! `Other`. They never panic, because a panic ends the guest's instance.
 
 mod data_url;
 mod embedding;

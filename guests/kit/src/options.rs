@@ -1,13 +1,13 @@
-//! `provider.options` of a request: the provider's own fields, which the interface has no words for.
+//! `provider.options` of a request: fields of the provider that the API does not have.
 
 use serde_json::{Map, Value};
 
-/// Adds what a client sets for this provider to `body`, the object that goes upstream: it wins over what was
-/// translated. The host has let through only fields that the manifest or the operator lists. Without such options
-/// not a byte of the body changes.
+/// Adds the provider options of the client to `body`, the JSON object that goes upstream. An
+/// option overrides a translated field. The host has already removed every option that neither the
+/// manifest nor the operator allows. Without options the bytes of the body do not change.
 #[must_use]
 pub fn add_options(body: Vec<u8>, options: &[u8]) -> Vec<u8> {
-    // The usual case, without a parser.
+    // The usual case needs no parser.
     if options == b"{}" {
         return body;
     }
@@ -19,7 +19,7 @@ pub fn add_options(body: Vec<u8>, options: &[u8]) -> Vec<u8> {
         whole.extend(options);
         serde_json::to_vec(&whole).ok()
     });
-    // What a guest wrote itself is an object.
+    // The guest wrote the body itself, so it is an object and the fallback is not reached.
     whole.unwrap_or(body)
 }
 
@@ -33,12 +33,12 @@ mod tests {
     }
 
     #[test]
-    fn options_win_over_what_was_translated() {
+    fn options_override_translated_fields() {
         assert_eq!(added(r#"{"top_k":5,"min_p":0.1}"#), r#"{"model":"m","top_k":5,"n":1.5,"min_p":0.1}"#);
     }
 
     #[test]
-    fn without_options_not_a_byte_changes() {
+    fn without_options_the_body_is_unchanged() {
         for options in ["", "{}", "{ }", "null", "[1]"] {
             assert_eq!(added(options), r#"{"model":"m","top_k":1, "n":1.50}"#, "{options}");
         }

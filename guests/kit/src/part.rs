@@ -1,4 +1,4 @@
-//! The parts of a message or of a function's result.
+//! The parts of a message or of a function result.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{MaybeText, Text, skip_map, skip_seq};
 
-/// The client's marks for prompt caches, as they stand on a part.
+/// The client's cache hints on a part.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marks<'a> {
     /// `cache_control`.
@@ -34,11 +34,11 @@ pub enum Part<'a> {
         file_id: Option<Text<'a>>,
         marks: Marks<'a>,
     },
-    /// `input_audio`: base64 in `data`, `mp3` or `wav` in `format`.
+    /// `input_audio`: base64 in `data`; `format` is `mp3` or `wav`.
     Audio { data: Text<'a>, format: Option<Text<'a>> },
     /// `input_video`.
     Video { url: Text<'a> },
-    /// Anything else; `kind` is its `type`, empty when it has none.
+    /// Any other part; `kind` is its `type`, empty when it has none.
     Other { kind: Text<'a> },
 }
 
@@ -53,8 +53,8 @@ impl Part<'_> {
     }
 }
 
-/// The union of the parts' fields: reading it needs no second pass, wherever
-/// the `type` stands.
+/// The union of the fields of all parts. Reading it needs no second pass, at any position of
+/// `type`.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Fields<'a> {
@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 }
 
-/// What a message or a function's result holds.
+/// The content of a message or of a function result.
 #[derive(Debug, Default)]
 pub enum Content<'a> {
     /// Nothing, or a value that is neither text nor parts.
@@ -193,7 +193,7 @@ pub enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// The content as parts; plain text becomes one.
+    /// The content as a list of parts; plain text becomes one part.
     #[must_use]
     pub fn into_parts(self) -> Vec<Part<'a>> {
         match self {
@@ -203,7 +203,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// All text in it, parts joined without separator, other parts left out.
+    /// All text of the content. Text parts are joined without a separator, other parts are left out.
     #[must_use]
     pub fn to_text(&self) -> Text<'_> {
         match self {

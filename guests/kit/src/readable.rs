@@ -1,6 +1,6 @@
-//! Which strings of a request a model reads as text.
+//! Which strings of a request are text that a model reads.
 
-/// Members whose strings are names and media.
+/// Members whose strings are names or media.
 const NOT_TEXT: [&str; 15] = [
     "audio_url",
     "call_id",
@@ -19,7 +19,7 @@ const NOT_TEXT: [&str; 15] = [
     "type",
 ];
 
-/// Whether a model reads the strings of this member, wherever it stands in `input`.
+/// Whether a model reads the string in a member of this name, at any depth of `input`.
 #[must_use]
 pub fn is_text_member(name: &str) -> bool {
     !NOT_TEXT.contains(&name)

@@ -9,15 +9,15 @@ use crate::item::Item;
 use crate::lenient::{MaybeText, Text, maybe_text, text};
 use crate::tool::{Tool, ToolChoice};
 
-/// A Responses request as the host hands it over: checked, only fields of the
-/// interface, `input` always items and message content always parts.
+/// A Responses request as the host passes it: validated, with only the fields of the API;
+/// `input` is always a list of items and message content always a list of parts.
 ///
-/// `I` is how the input is read: items by default, `Vec<&RawValue>` for a
-/// dialect that hands items on.
+/// `I` is the form in which the input is read: items by default, or `Vec<&RawValue>` for a
+/// dialect that passes items on.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "I: Deserialize<'de> + Default"))]
 pub struct Request<'a, I = Vec<Item<'a>>> {
-    /// The catalog's id; the name to send upstream is the target's.
+    /// The catalog id of the model. The name to send upstream is in the target.
     #[serde(default, borrow, deserialize_with = "text")]
     pub model: Text<'a>,
     #[serde(default)]
@@ -71,15 +71,15 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// When the bytes are not the JSON described above: a fault of the host, for
-    /// it checks requests before guests see them.
+    /// When the bytes do not have the form described above. This would be an error of the host,
+    /// which validates requests before guests get them.
     pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 }
 
 impl<'a> Request<'a, Vec<&'a RawValue>> {
-    /// Reads a request and leaves the input items as they stand.
+    /// Reads a request and leaves the input items unparsed.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl<'a> Request<'a, Vec<&'a RawValue>> {
     }
 }
 
-/// `text`: what the answer should look like.
+/// `text`: the form of the answer.
 #[derive(Debug, Default, Deserialize)]
 pub struct TextSettings<'a> {
     #[serde(default, borrow)]
@@ -110,7 +110,7 @@ pub enum TextFormat<'a> {
         schema: &'a RawValue,
         strict: Option<bool>,
     },
-    /// A format that this interface does not name.
+    /// A format that the API does not define.
     Other {
         kind: Text<'a>,
         raw: &'a RawValue,
@@ -152,7 +152,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for TextFormat<'a> {
     }
 }
 
-/// `reasoning`.
+/// `reasoning`: how much the model should reason.
 #[derive(Debug, Default, Deserialize)]
 pub struct ReasoningSettings<'a> {
     #[serde(default, borrow, deserialize_with = "maybe_text")]
@@ -164,9 +164,15 @@ pub struct ReasoningSettings<'a> {
 }
 
 impl ReasoningSettings<'_> {
-    /// The effort for a dialect that knows no switch and no budget: `none` where reasoning is off; else the
-    /// effort asked for; else the share of the output limit that the budget is, in the three words that every
-    /// such model knows; `medium` where it is only switched on; nothing where nothing is asked for.
+    /// The effort for a dialect that has neither a switch nor a token budget:
+    ///
+    /// - `none` when reasoning is off;
+    /// - otherwise the requested effort;
+    /// - otherwise the budget as a share of the output limit: `low`, `medium` or `high`, the three
+    ///   words that every reasoning model accepts;
+    /// - `medium` when reasoning is only switched on;
+    /// - nothing when the request does not mention reasoning.
+    ///
     /// `output_limit` is the largest output in tokens, if there is one.
     #[must_use]
     pub fn effort_word(&self, output_limit: Option<u64>) -> Option<&str> {
@@ -174,7 +180,7 @@ impl ReasoningSettings<'_> {
             return Some("none");
         }
         let by_budget = self.max_tokens.map(|budget| {
-            // Where no limit is known, one as most models have it.
+            // A typical limit, for models whose limit is unknown.
             let limit = output_limit.filter(|limit| *limit > 0).unwrap_or(16_384);
             match budget.saturating_mul(100) / limit {
                 0..35 => "low",

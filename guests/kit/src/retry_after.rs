@@ -1,7 +1,7 @@
-//! The wait a provider asks for.
+//! The `retry-after` header of a provider's answer.
 
-/// Milliseconds that a `retry-after` value asks to wait, capped at an hour.
-/// Only the form in seconds: for a date one would need a clock.
+/// The wait that a `retry-after` value asks for, in milliseconds, capped at one hour. Only the form
+/// in seconds is read: the date form would need a clock.
 #[must_use]
 pub fn retry_after_ms(value: &str) -> Option<u64> {
     let seconds: f64 = value.trim().parse().ok()?;

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{MaybeText, Text, text};
 
-/// A tool the client offers.
+/// A tool that the client offers.
 #[derive(Debug)]
 pub enum Tool<'a> {
     /// A function; `parameters` is its JSON Schema.
@@ -16,11 +16,11 @@ pub enum Tool<'a> {
         strict: Option<bool>,
         cache_control: Option<&'a RawValue>,
     },
-    /// A tool with free text as input; `format` is `text` or a grammar.
+    /// A tool whose input is free text; `format` is `text` or a grammar.
     Custom { name: Text<'a>, description: Option<Text<'a>>, format: Option<&'a RawValue> },
     /// Tools under a common name.
     Namespace { name: Text<'a>, description: Option<Text<'a>>, tools: Vec<Tool<'a>> },
-    /// Any other tool, whole in `raw`.
+    /// Any other tool; `raw` is the whole definition.
     Other { kind: Text<'a>, raw: &'a RawValue },
 }
 
@@ -71,16 +71,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Tool<'a> {
     }
 }
 
-/// A tool named by `allowed_tools`.
+/// A tool that `allowed_tools` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedTool<'a> {
     /// `function`, `custom`, or the type of another tool.
     pub kind: Text<'a>,
-    /// Its name, for those that have one.
+    /// The tool's name, for types that have one.
     pub name: Option<Text<'a>>,
 }
 
-/// Which tool the model must or may call.
+/// Which tools the model must or may call.
 #[derive(Debug)]
 pub enum ToolChoice<'a> {
     Auto,
@@ -94,12 +94,12 @@ pub enum ToolChoice<'a> {
     Custom {
         name: Text<'a>,
     },
-    /// One of these; at least one when `required`.
+    /// One of these tools. When `required`, the model must call at least one.
     Allowed {
         required: bool,
         tools: Vec<AllowedTool<'a>>,
     },
-    /// Another tool, whole in `raw`.
+    /// Another tool; `raw` is the whole choice.
     Other {
         kind: Text<'a>,
         raw: &'a RawValue,

@@ -1,4 +1,4 @@
-//! Fonts of a document: which characters its codes are, and how wide.
+//! The fonts of a document: the characters of their codes, and their widths.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use hayro_font::hayro_cmap::{BfString, load_embedded};
 use hayro_font::{CMapResolverFn, Font, FontCache, FontData, FontGlyph, FontQuery, FontResolverFn};
 use hayro_syntax::object::Dict;
 
-/// One code of a string that is shown.
+/// One code of a string.
 pub(crate) struct Shown {
-    /// `None`: no character is known for it.
+    /// The character; `None` when it is unknown.
     pub(crate) text: Option<BfString>,
-    /// How far the next one stands, in thousandths of the font size: right, up.
+    /// The distance to the next character, in thousandths of the font size: right, up.
     pub(crate) advance: (f64, f64),
-    /// Whether it is the single byte 32, which word spacing applies to.
+    /// Whether the code is the single byte 32, to which word spacing applies.
     pub(crate) is_space: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Fonts<'a> {
     }
 }
 
-/// The codes of a string in a font.
+/// Splits a string into the codes of a font.
 pub(crate) fn codes(font: &Font<'_>, bytes: &[u8]) -> impl Iterator<Item = Shown> {
     let mut offset = 0;
     std::iter::from_fn(move || {

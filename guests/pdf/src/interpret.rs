@@ -1,4 +1,4 @@
-//! The operators of a page that place text. Everything else is passed over.
+//! Interprets the operators of a page that show text. All other operators are skipped.
 
 use hayro_font::Font;
 use hayro_font::kurbo::{Affine, Point};
@@ -11,15 +11,15 @@ use hayro_syntax::page::{Page, Resources};
 use crate::fonts::{Fonts, Shown, codes};
 use crate::layout::{Layout, Place};
 
-/// Operators of a whole document, and characters that are placed.
+/// The largest number of operators and shown characters in a whole document.
 const STEPS_MAX: u32 = 4_000_000;
-/// Forms that are drawn, each unpacked anew, and how deep in each other.
+/// The largest number of forms that are drawn (each is unpacked again), and their deepest nesting.
 const FORMS_MAX: u32 = 2_000;
 const FORMS_DEPTH_MAX: u32 = 8;
-/// Saved states.
+/// The largest number of saved states.
 const STATES_MAX: usize = 64;
 
-/// What a document may take: forms that draw each other multiply.
+/// The remaining budget of a document. It is needed because forms that draw each other multiply.
 pub(crate) struct Budget {
     steps_left: u32,
     forms_left: u32,
@@ -100,7 +100,7 @@ impl State<'_> {
         self.matrix = self.line;
     }
 
-    /// Moves on by what the text matrix calls right and up.
+    /// Moves the position by a distance in the directions of the text matrix.
     fn advance(&mut self, right: f64, up: f64) {
         self.matrix *= Affine::translate((right, up));
     }
@@ -108,7 +108,7 @@ impl State<'_> {
     fn place(&self) -> Place {
         let whole = self.page * self.matrix;
         let at = whole * Point::new(0.0, self.rise);
-        // How long a vertical unit of the text is on the page.
+        // The length on the page of a vertical unit of the text.
         let [_, _, across, up, _, _] = whole.as_coeffs();
         Place { x: at.x, y: at.y, size: self.size.abs() * across.hypot(up) }
     }
@@ -170,7 +170,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// A string, or a number that moves the next one.
+    /// Shows a string, or moves the position by a number.
     fn show_part(&mut self, part: &Object<'_>, state: &mut State<'a>) {
         match part {
             Object::String(text) => self.show(text.as_bytes(), state),
@@ -204,7 +204,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// Draws a form, with its own resources or those around it.
+    /// Draws a form with its own resources, or with the resources around it.
     fn form(&mut self, name: &Name<'_>, resources: &Resources<'a>, state: &State<'a>) {
         let Some(stream) = resources.get_x_object(name) else { return };
         if !is_form(&stream) || self.depth >= FORMS_DEPTH_MAX || !self.budget.form() {

@@ -1,29 +1,29 @@
-//! Words and lines from places on a page: the format says where each character
-//! stands, not which belong together.
+//! Builds words and lines from positions on a page. PDF states where each character is, not which
+//! characters form a word.
 
 use cofferdam_text::Writer;
 use hayro_font::hayro_cmap::BfString;
 
-/// What counts as the same line, a new paragraph, and a blank, in font sizes.
+/// The thresholds for the same line, a new paragraph and a space, in font sizes.
 const SAME_LINE: f64 = 0.5;
 const PARAGRAPH: f64 = 1.9;
 const BLANK: f64 = 0.17;
-/// A jump back by more than this begins a line.
+/// A move to the left by more than this starts a new line, in font sizes.
 const JUMP_BACK: f64 = 1.0;
 
-/// A place on the page, in its units.
+/// A position on the page, in the units of the page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Height of the font there.
+    /// The height of the font at this position.
     pub(crate) size: f64,
 }
 
 /// The text so far.
 pub(crate) struct Layout {
     writer: Writer,
-    /// Where the next character would stand if it belonged to the same word.
+    /// Where the next character would be if it belonged to the same word.
     next: Option<Place>,
     cut: bool,
 }
@@ -33,12 +33,12 @@ impl Layout {
         Self { writer: Writer::new(chars_max), next: None, cut: false }
     }
 
-    /// Whether there is as much text as may be, or more was left out.
+    /// Whether the limit of characters is reached, or text was left out.
     pub(crate) fn is_full(&self) -> bool {
         self.cut || self.writer.is_full()
     }
 
-    /// Says that text was left out.
+    /// Records that text was left out.
     pub(crate) fn cut(&mut self) {
         self.cut = true;
     }
@@ -48,7 +48,7 @@ impl Layout {
         self.next = None;
     }
 
-    /// A character at `place`; the next one of the word would stand at `next`.
+    /// Adds a character at `place`. The next character of the same word would be at `next`.
     pub(crate) fn show(&mut self, text: &BfString, place: Place, next: Place) {
         if let Some(expected) = self.next {
             self.part(expected, place);
@@ -62,7 +62,7 @@ impl Layout {
         if text.chars().all(|char| char.is_whitespace() || char.is_control()) {
             self.writer.space();
         } else {
-            // A glyph of several characters is one word, whatever is in it.
+            // One glyph may stand for several characters; it is never split into words.
             self.writer.word(text);
         }
     }
@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// The letters of a ligature: fonts draw them as one, readers write them as two.
+/// The letters of a ligature, which fonts draw as one character.
 fn letters(ligature: char) -> Option<&'static str> {
     Some(match ligature {
         '\u{fb00}' => "ff",

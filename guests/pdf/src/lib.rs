@@ -1,6 +1,6 @@
-//! The text of a PDF document, page by page, for any guest. Foreign bytes: pages,
-//! steps, nesting and what streams unpack to are bounded, and what cannot be read
-//! ends in a sentence.
+//! Extracts the text of a PDF document, page by page, for any guest. The bytes are untrusted: pages,
+//! steps, nesting and unpacked sizes are bounded, and a document that cannot be read gives an error
+//! message.
 
 mod fonts;
 mod interpret;
@@ -16,17 +16,17 @@ use fonts::Fonts;
 use interpret::Budget;
 use layout::Layout;
 
-/// Most pages that are read.
+/// The largest number of pages that are read.
 pub const PAGES_MAX: usize = 500;
 
-/// What there is to read.
+/// The text of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// What the document calls itself, at most 300 characters.
+    /// The title in the document's metadata, at most 300 characters.
     pub title: Option<String>,
-    /// Its text, paragraphs and pages with an empty line between them.
+    /// The text, with an empty line between paragraphs and pages.
     pub text: String,
-    /// Whether more text followed.
+    /// Whether the text was cut.
     pub cut: bool,
 }
 
@@ -34,8 +34,8 @@ pub struct Document {
 ///
 /// # Errors
 ///
-/// The document cannot be read, or has no text; the sentence says why and quotes
-/// nothing of it.
+/// When the document cannot be read or has no text. The message says why and quotes nothing of the
+/// document.
 pub fn read(bytes: &[u8], chars_max: usize) -> Result<Document, &'static str> {
     unpack::check(bytes)?;
     let pdf = Pdf::new(bytes.to_vec()).map_err(|error| match error {
@@ -64,8 +64,8 @@ pub fn read(bytes: &[u8], chars_max: usize) -> Result<Document, &'static str> {
     Ok(Document { title: pdf.metadata().title.as_deref().and_then(title), text, cut })
 }
 
-/// A text string of the document: UTF-16 or UTF-8 with a byte order mark, else
-/// an encoding that is Latin-1 for nearly all titles.
+/// Decodes a title: UTF-16 or UTF-8 with a byte order mark, otherwise an encoding that is Latin-1 for
+/// nearly all titles.
 fn title(bytes: &[u8]) -> Option<String> {
     const CHARS_MAX: usize = 300;
     let text = cofferdam_text::decode(Some("text/plain; charset=windows-1252"), bytes);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{Document, read};
 
-/// Writes documents object by object.
+/// Builds documents object by object.
 struct Builder {
     bytes: Vec<u8>,
     offsets: Vec<usize>,
@@ -17,7 +17,7 @@ impl Builder {
         Self { bytes: b"%PDF-1.7\n".to_vec(), offsets: Vec::new(), trailer: String::new() }
     }
 
-    /// Adds an object; its number counts from 1.
+    /// Adds an object and returns its number, counted from 1.
     fn object(&mut self, content: &str) -> usize {
         self.begin();
         self.bytes.extend_from_slice(content.as_bytes());
@@ -44,7 +44,7 @@ impl Builder {
         self.bytes.extend_from_slice(head.as_bytes());
     }
 
-    /// The document with these pages' contents, all in the font of object `font`.
+    /// The document with pages of these contents, all with the font of object `font`.
     fn pages(mut self, contents: &[usize], resources: &str) -> Vec<u8> {
         let first = self.offsets.len() + 1;
         let parent = first + contents.len();
@@ -80,7 +80,7 @@ impl Builder {
 
 const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>";
 
-/// A document of one page in Helvetica.
+/// A document with one page in Helvetica.
 fn one_page(content: &str) -> Vec<u8> {
     let mut builder = Builder::new();
     let font = builder.object(HELVETICA);

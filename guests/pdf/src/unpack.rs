@@ -1,27 +1,27 @@
-//! How large a document becomes when its streams are unpacked, found out without
-//! keeping any of it. The library that reads documents unpacks without a limit,
-//! and ten kilobytes can become ten megabytes a thousand times.
+//! Finds out how large a document becomes when its streams are unpacked, without keeping the unpacked
+//! bytes. The library that reads documents unpacks without a limit, and ten kilobytes can become ten
+//! megabytes a thousand times.
 //!
-//! What this does not see (streams of encrypted documents, other filters than
-//! Flate) ends at the sandbox's own limit of memory.
+//! Streams of encrypted documents and filters other than Flate are not checked here. For them the
+//! memory limit of the sandbox applies.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_PARSE_ZLIB_HEADER};
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
-/// Largest stream, and all of them together.
+/// The largest unpacked size of one stream, and of all streams together, in bytes.
 const STREAM_BYTES_MAX: usize = 16 * 1024 * 1024;
 const TOTAL_BYTES_MAX: usize = 48 * 1024 * 1024;
-/// A window of the format; unpacked bytes are written round and round in it.
+/// The window size of Deflate. Unpacked bytes are written into it as into a ring buffer.
 const WINDOW_BYTES: usize = 32 * 1024;
-/// How far before `stream` its dictionary is looked for.
+/// How far before the keyword `stream` its dictionary is searched for, in bytes.
 const DICTIONARY_BYTES_MAX: usize = 1024;
 
 /// Checks all Flate streams of a document.
 ///
 /// # Errors
 ///
-/// It would become too large; the model is told so.
+/// When the document would become too large; the message is for the model.
 pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
     let mut window = vec![0; WINDOW_BYTES];
     let mut total = Unpacked::default();
@@ -40,7 +40,7 @@ pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
         if total.written > TOTAL_BYTES_MAX {
             return Err("The PDF is too large to read once it is unpacked.");
         }
-        // Streams stand one after the other; only what is made to confuse has them in each other.
+        // Streams normally do not overlap. Overlapping streams exist only to confuse readers.
         if total.read > document.len().saturating_mul(2) {
             return Err("The PDF is damaged and cannot be read.");
         }
@@ -53,12 +53,12 @@ fn flate_filters(before: &[u8]) -> usize {
     let start = before.windows(4).rposition(|window| window == b" obj").unwrap_or(0);
     let dictionary = before.get(start..).unwrap_or_default();
     let full = dictionary.windows(11).filter(|window| *window == b"FlateDecode").count();
-    // The short name, as inline pictures have it, is understood everywhere.
+    // The short name is meant for inline images, but readers accept it everywhere.
     let is_short = |window: &&[u8]| matches!(window, [b'/', b'F', b'l', end] if !end.is_ascii_alphanumeric());
     full + dictionary.windows(4).filter(is_short).count()
 }
 
-/// Bytes of all streams so far.
+/// The number of bytes of all streams so far.
 #[derive(Default)]
 struct Unpacked {
     read: usize,
@@ -66,8 +66,8 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    /// Adds one stream. One that is larger than allowed counts as more than all
-    /// may have. Without the usual header it is read as packed all the same.
+    /// Adds one stream. A stream larger than its limit is counted as larger than the total limit. A
+    /// stream without the usual header is unpacked as raw Deflate.
     fn add(&mut self, data: &[u8], window: &mut [u8]) {
         let has_header = match data {
             [method, flags, ..] => method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]) % 31 == 0,

@@ -1,4 +1,4 @@
-//! Content blocks as the Messages API takes them, borrowed from the request.
+//! Content blocks of the Messages API, borrowed from the request.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 
 use crate::cache::CacheControl;
 
-/// Text that is written as it came.
+/// Text of the request, borrowed where possible.
 pub type Text<'a> = Cow<'a, str>;
 
-/// One block of a turn, or of a tool's result.
+/// One block of a turn or of a tool result.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block<'a> {
@@ -52,7 +52,7 @@ pub enum Block<'a> {
     },
 }
 
-/// Where the content of a picture or document is.
+/// The content of an image or a document.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Source<'a> {
@@ -62,17 +62,17 @@ pub enum Source<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// A block of text without a cache mark.
+    /// A text block without a cache mark.
     pub fn text(text: impl Into<Text<'a>>) -> Self {
         Block::Text { text: text.into(), cache_control: None }
     }
 
-    /// Whether this is reasoning.
+    /// Whether this block is reasoning.
     pub fn is_thinking(&self) -> bool {
         matches!(self, Block::Thinking { .. } | Block::RedactedThinking { .. })
     }
 
-    /// The place of its cache mark, for the kinds that take one.
+    /// The field for the cache mark, for the kinds of blocks that have one.
     pub fn cache_control_mut(&mut self) -> Option<&mut Option<CacheControl>> {
         match self {
             Block::Text { cache_control, .. }
@@ -83,7 +83,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Who speaks in a turn.
+/// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {

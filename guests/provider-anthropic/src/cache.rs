@@ -1,5 +1,5 @@
-//! Marks for Anthropic's prompt cache: `cache_control` of the request and its
-//! parts, and `prompt_cache_breakpoint` of parts, which means the same.
+//! Marks for Anthropic's prompt cache: `cache_control` of the request and its parts, and
+//! `prompt_cache_breakpoint` of parts, which has the same meaning.
 
 use cofferdam_guest_kit::Marks;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use crate::blocks::{Block, Turn};
 use crate::tools::ToolDefinition;
 
-/// The provider refuses a request with more marks.
+/// The largest number of marks in one request; the provider refuses a request with more.
 const MARKS_MAX: usize = 4;
 
-/// A mark: everything up to here may be cached.
+/// A cache mark: everything up to the marked block may be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CacheControl {
     #[serde(rename = "type")]
@@ -32,8 +32,8 @@ impl CacheControl {
         CacheControl { kind: "ephemeral", ttl }
     }
 
-    /// Reads `cache_control` or `prompt_cache_breakpoint`; `None` for a null or a
-    /// mark of another mode than `explicit`.
+    /// Reads `cache_control` or `prompt_cache_breakpoint`. Returns `None` for `null` and for a mark
+    /// whose mode is not `explicit`.
     pub fn read(raw: &RawValue) -> Option<Self> {
         let mark: Option<Mark> = serde_json::from_str(raw.get()).ok()?;
         let mark = mark.filter(|mark| mark.mode.as_deref().is_none_or(|mode| mode == "explicit"))?;
@@ -41,7 +41,7 @@ impl CacheControl {
     }
 }
 
-/// The provider knows two lifetimes; a longer one is served by the longer.
+/// The provider has two lifetimes. Every value except `5m` becomes the longer one.
 fn ttl(asked: &str) -> &'static str {
     if asked == "5m" { "5m" } else { "1h" }
 }
@@ -51,23 +51,23 @@ fn ttl(asked: &str) -> &'static str {
 pub struct CacheOptions<'a> {
     #[serde(default)]
     mode: Option<String>,
-    /// The lifetime for marks that state none.
+    /// The lifetime for marks that have none.
     #[serde(default, borrow)]
     ttl: Option<&'a RawValue>,
 }
 
 impl CacheOptions<'_> {
-    /// Only marked parts are to be cached.
+    /// Whether only marked parts should be cached.
     pub fn is_explicit(&self) -> bool {
         self.mode.as_deref() == Some("explicit")
     }
 
-    /// The provider is to choose what is cached: that is its automatic caching.
+    /// Whether the provider should choose what is cached (Anthropic's automatic caching).
     pub fn asks_for_automatic(&self) -> bool {
         self.mode.as_deref() == Some("implicit")
     }
 
-    /// The lifetime of what is marked without one.
+    /// The lifetime for marks that have none.
     pub fn ttl(&self) -> Option<&'static str> {
         let asked: Option<String> = serde_json::from_str(self.ttl?.get()).ok()?;
         asked.as_deref().map(ttl)
@@ -77,12 +77,12 @@ impl CacheOptions<'_> {
 /// How the marks of parts are read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marking {
-    /// The lifetime of a breakpoint that states none.
+    /// The lifetime for breakpoints that have none.
     pub ttl: Option<&'static str>,
 }
 
 impl Marking {
-    /// The mark of a part: its breakpoint, else its `cache_control`.
+    /// The mark of a part: its breakpoint, otherwise its `cache_control`.
     pub fn of(self, marks: &Marks<'_>) -> Option<CacheControl> {
         let breakpoint = marks.breakpoint.and_then(CacheControl::read);
         let breakpoint = breakpoint.map(|mark| CacheControl { ttl: mark.ttl.or(self.ttl), ..mark });
@@ -90,8 +90,8 @@ impl Marking {
     }
 }
 
-/// Drops marks beyond what the provider takes, earliest first: a later mark
-/// covers a longer prefix. `automatic` is the mark of the request itself.
+/// Removes marks beyond the provider's limit, earliest first, because a later mark covers a longer
+/// prefix. `automatic` says that the request itself carries a mark, which counts too.
 pub fn limit(
     tools: &mut [ToolDefinition<'_>],
     system: &mut [Block<'_>],

@@ -1,8 +1,8 @@
-//! The provider's errors in the canonical vocabulary.
+//! Translates the provider's errors into the canonical kinds.
 //!
-//! Its types are coarse (`invalid_request_error` covers a prompt that is too
-//! long as well as a blocked answer), so the wording decides where a client
-//! would want to react differently.
+//! The provider's error types are coarse: `invalid_request_error` covers a prompt that is too long
+//! as well as a blocked answer. Where clients react differently to such cases, the wording of the
+//! message decides.
 
 use cofferdam_guest_kit::retry_after_ms;
 use serde::Deserialize;
@@ -11,10 +11,10 @@ use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::bindings::exports::cofferdam::plugin::dialect::ResponseHead;
 use crate::wire::ErrorBody;
 
-/// The longest message for the client, in characters.
+/// The longest message that a client gets, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// Wordings of `invalid_request_error` that mean something more precise. Lower case.
+/// Wordings of `invalid_request_error` that have a more precise meaning. Lower case.
 const WORDINGS: [(&str, ErrorKind); 15] = [
     ("prompt is too long", ErrorKind::ContextLengthExceeded),
     ("exceed context limit", ErrorKind::ContextLengthExceeded),
@@ -33,14 +33,14 @@ const WORDINGS: [(&str, ErrorKind); 15] = [
     ("error while downloading", ErrorKind::ImageDownloadFailed),
 ];
 
-/// An error answer: `{"type":"error","error":{...}}`, or whatever a proxy says.
+/// An error answer: `{"type":"error","error":{...}}`, or any body that a proxy sent.
 #[derive(Default, Deserialize)]
 struct Answer<'a> {
     #[serde(default, borrow)]
     error: ErrorBody<'a>,
 }
 
-/// The failure an error answer tells of.
+/// Translates an error answer.
 pub fn from_answer(head: &ResponseHead, body: &[u8]) -> Failure {
     let answer: Answer<'_> = serde_json::from_slice(body).unwrap_or_default();
     let mut failure = failure(Some(head.status), &answer.error);
@@ -49,7 +49,7 @@ pub fn from_answer(head: &ResponseHead, body: &[u8]) -> Failure {
     failure
 }
 
-/// The failure an `error` event tells of: the status is gone by then.
+/// Translates an `error` event. It has no status of its own.
 pub fn from_event(error: &ErrorBody<'_>) -> Failure {
     failure(None, error)
 }
@@ -122,10 +122,10 @@ fn generic(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The provider's words without control characters and without anything that
-/// looks like a credential, at most `MESSAGE_CHARS_MAX` characters.
+/// The provider's message without control characters and without anything that looks like a
+/// credential, at most `MESSAGE_CHARS_MAX` characters.
 fn clean(message: &str) -> String {
-    // Masking shortens; four times the limit leaves enough to fill it.
+    // Masking shortens the text: four times the limit usually leaves enough characters.
     let spaced = message.chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c });
     let plain: String =
         spaced.filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX.saturating_mul(4)).collect();
@@ -147,7 +147,7 @@ fn is_delimiter(c: char) -> bool {
     c.is_whitespace() || "\"'`,;:()[]{}<>=|".contains(c)
 }
 
-/// Known beginnings of keys and tokens, and long words of mixed characters.
+/// Known prefixes of keys and tokens, and long words of mixed characters.
 fn looks_secret(word: &str) -> bool {
     const BEGINNINGS: [&str; 9] = ["sk-", "sk_", "pk_", "rk_", "ghp_", "xoxb-", "eyJ", "AKIA", "AIza"];
     if word.len() >= 8 && BEGINNINGS.iter().any(|start| word.starts_with(start)) {

@@ -1,6 +1,6 @@
-//! Pictures and documents. Anthropic takes pictures, PDF and plain text, inline
-//! or by URL; ids of files belong to another provider's storage. A refusal begins with the
-//! member of the part that it is about.
+//! Images and documents. Anthropic accepts images, PDF and plain text, inline or by URL. File ids
+//! are refused, because they belong to the storage of another provider. The message of a refusal
+//! begins with the member of the part that is the cause.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::blocks::{Block, Source, Text};
 use crate::cache::CacheControl;
 use crate::refuse;
 
-/// How base64 of a PDF begins: `%PDF-`.
+/// The base64 form of `%PDF-`, with which every PDF begins.
 const PDF_START: &str = "JVBERi";
 
 /// The block for an `input_image`.
@@ -37,7 +37,7 @@ pub struct File<'a> {
     pub url: Option<&'a str>,
 }
 
-/// The block for an `input_file`: a document, or a picture sent as a file.
+/// The block for an `input_file`: a document, or an image that was sent as a file.
 pub fn file<'a>(file: &File<'a>, cache_control: Option<CacheControl>) -> Result<Block<'a>, Failure> {
     let title = file.filename.filter(|name| !name.is_empty()).map(Text::Borrowed);
     let source = match (file.data, file.url) {
@@ -57,7 +57,7 @@ pub fn file<'a>(file: &File<'a>, cache_control: Option<CacheControl>) -> Result<
 }
 
 fn picture<'a>(media_type: &'a str, data: &'a str) -> Source<'a> {
-    // Not a registered type, but a common one.
+    // `image/jpg` is not a registered media type, but many clients send it.
     let media_type = if media_type.eq_ignore_ascii_case("image/jpg") { "image/jpeg" } else { media_type };
     Source::Base64 { media_type: Text::Borrowed(media_type), data: Text::Borrowed(data) }
 }
@@ -67,13 +67,13 @@ fn inline<'a>(data: &DataUrl<'a>) -> Result<Source<'a>, Failure> {
         ("application/pdf", true) => Ok(pdf(data.data)),
         (kind, true) if is_text(kind) => decoded(data.data),
         (kind, false) if is_text(kind) => Ok(plain_text(percent_decoded(data.data)?)),
-        // Browsers say this of any file they do not know.
+        // Browsers use this type for every file whose type they cannot find out.
         ("application/octet-stream", true) => bare(data.data, None),
         _ => Err(unreadable()),
     }
 }
 
-/// Base64 without a type: the name and the first bytes have to tell.
+/// Base64 without a media type: the file name or the first bytes decide.
 fn bare<'a>(data: &'a str, filename: Option<&str>) -> Result<Source<'a>, Failure> {
     let pdf_name = filename.is_some_and(|name| name.to_ascii_lowercase().ends_with(".pdf"));
     if pdf_name || data.starts_with(PDF_START) { Ok(pdf(data)) } else { decoded(data) }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_kinds_of_files_apart() {
+    fn kinds_of_files_are_recognized() {
         let pdf = json!({"type":"base64","media_type":"application/pdf","data":"JVBERi0="});
         let text = json!({"type":"text","media_type":"text/plain","data":"hi"});
         let cases = [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_the_provider_cannot_read() {
+    fn unsupported_files_are_refused() {
         for data in ["data:application/zip;base64,UEsDBA==", "/////w==", "no base64!", "data:,%zz"] {
             assert!(document(data, None).is_err(), "{data}");
         }

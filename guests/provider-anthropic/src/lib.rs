@@ -1,8 +1,8 @@
-//! The dialect of Anthropic's Messages API: a Responses request becomes one
-//! call of `messages`, and the answer, streamed or whole, becomes events.
+//! The dialect of Anthropic's Messages API. A Responses request becomes one call of `messages`;
+//! the answer, streamed or not, becomes events of the contract.
 //!
-//! What the two interfaces do not share is decided where it comes up: turns in
-//! `turns`, thinking in `thinking`, the output format in `schema`.
+//! The modules handle the differences between the two APIs: `turns` the order of messages,
+//! `thinking` the reasoning settings, `schema` the output format.
 
 mod blocks;
 mod cache;
@@ -35,9 +35,10 @@ mod bindings {
 }
 
 thread_local! {
-    /// The client of the attempt at hand asked for summaries of reasoning. An instance serves one attempt after the
-    /// other: the manifest does not say `stateless`, so the decoder is made in the instance that prepared the request,
-    /// before it prepares another.
+    /// Whether the client of the current attempt asked for reasoning summaries. One value is
+    /// enough: an instance serves one attempt after the other, and because the manifest does not
+    /// say `stateless`, the host makes the decoder in the instance that prepared the request,
+    /// before that instance prepares another one.
     static SUMMARIES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,7 +60,7 @@ impl generation::Guest for Anthropic {
     }
 }
 
-/// The resource around the reply's state.
+/// The resource of the contract around the reply's state.
 struct Decoder(RefCell<reply::Reply>);
 
 impl generation::GuestDecoder for Decoder {
@@ -76,7 +77,7 @@ impl generation::GuestDecoder for Decoder {
     }
 }
 
-/// This dialect cannot carry the request; another endpoint may.
+/// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
 fn refuse(message: &str) -> Failure {
     Failure { kind: ErrorKind::InvalidRequest, message: message.to_owned(), code: None, retry_after_ms: None }
 }

@@ -1,34 +1,34 @@
-//! What the generations of Claude accept. Requests that mean the same must not
-//! fail because a model was replaced by its successor, so the differences that
-//! answer 400 are known here, by family and version.
+//! What each generation of Claude accepts. A request must not fail because a model was replaced
+//! by its successor. The differences that lead to status 400 are therefore listed here, by family
+//! and version.
 //!
-//! A name of another kind (a compatible server's own) counts as an older model;
-//! `supports = ["adaptive_thinking"]` on the endpoint says otherwise.
+//! A name of another form (for example of a compatible server) counts as an older model, unless
+//! the endpoint has `supports = ["adaptive_thinking"]`.
 
-/// How a model takes a request to think.
+/// How a model is asked to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingStyle {
     /// Only with a budget of tokens.
     Budget,
-    /// With a budget, or by itself at a given effort.
+    /// With a budget of tokens, or adaptively with an effort.
     Either,
-    /// Only by itself at a given effort.
+    /// Only adaptively with an effort.
     Adaptive,
 }
 
-/// The facts about one model.
+/// What one model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Model {
     pub thinking: ThinkingStyle,
-    /// Refuses to be told not to think.
+    /// Thinking cannot be switched off.
     pub always_thinks: bool,
     /// Refuses `temperature`, `top_p` and `top_k`.
     pub fixed_sampling: bool,
     /// Refuses `temperature` together with `top_p`.
     pub one_sampler: bool,
-    /// Knows the effort `xhigh`.
+    /// Accepts the effort `xhigh`.
     pub xhigh: bool,
-    /// Continues an answer that the conversation ends with; others refuse.
+    /// Can continue an assistant message at the end of the conversation. Other models refuse it.
     pub continues: bool,
 }
 
@@ -42,7 +42,7 @@ const OLDER: Model = Model {
 };
 
 impl Model {
-    /// The facts about the model with this name at this endpoint.
+    /// What the model with this name accepts at this endpoint.
     pub fn of(name: &str, supports: &[String]) -> Self {
         let mut model = Self::named(name);
         if supports.iter().any(|ability| ability == "adaptive_thinking") {
@@ -58,7 +58,7 @@ impl Model {
             "sonnet" => (version >= (5, 0), version >= (4, 6), version >= (4, 5)),
             "haiku" => (version >= (5, 0), version >= (5, 0), version >= (4, 5)),
             "instant" => return OLDER,
-            // Families since the fifth generation think by themselves, always.
+            // Families that first appeared in the fifth generation always think adaptively.
             _ => (true, true, true),
         };
         let thinking = match (adaptive, either) {
@@ -77,8 +77,8 @@ impl Model {
     }
 }
 
-/// Reads `claude-opus-4-7`, `claude-3-5-sonnet-20241022`, and the same with a
-/// vendor in front (`us.anthropic.claude-opus-4-7-v1:0`).
+/// Reads `claude-opus-4-7`, `claude-3-5-sonnet-20241022`, and the same names after a vendor
+/// prefix (`us.anthropic.claude-opus-4-7-v1:0`).
 fn family_and_version(name: &str) -> Option<(&str, (u32, u32))> {
     let start = name.find("claude-")?;
     let words = name.get(start.saturating_add("claude-".len())..)?.split(['-', '.', '@', ':', '/', '_']);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_how_each_generation_thinks() {
+    fn each_generation_has_its_thinking_style() {
         use ThinkingStyle::{Adaptive, Budget, Either};
         let cases = [
             ("claude-3-7-sonnet-20250219", Budget, false),

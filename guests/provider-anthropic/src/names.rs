@@ -1,21 +1,20 @@
-//! Ids of calls. Anthropic wants each to be unique in the conversation and of
-//! letters, digits, `_` and `-` only; histories made by other providers keep to
-//! neither.
+//! Ids of calls. Anthropic requires that each id is unique in the conversation and consists of
+//! letters, digits, `_` and `-`. Histories made by other providers may break both rules.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ids given out so far.
+/// The ids used so far in one conversation.
 #[derive(Debug, Default)]
 pub struct Ids {
     used: BTreeSet<String>,
-    /// How often each id was wanted: counting on from there finds a free one at once.
+    /// The last number tried for each id, so that the search for a free one starts there.
     counts: BTreeMap<String, u32>,
 }
 
 impl Ids {
-    /// An id for the next call, `wanted` itself where possible. The same history
-    /// gives the same ids each time, so that prompt caches hold.
+    /// An id for the next call: `wanted` itself if it is valid and unused. The same history always
+    /// gives the same ids, so that prompt caches stay valid.
     pub fn assign(&mut self, wanted: &str) -> String {
         let base = if wanted.is_empty() { Cow::Borrowed("call") } else { plain(wanted) };
         let base = base.into_owned();
@@ -29,7 +28,7 @@ impl Ids {
     }
 }
 
-/// `name` with every character outside letters, digits, `_` and `-` replaced.
+/// `name` with `_` in place of every character other than letters, digits, `_` and `-`.
 pub fn plain(name: &str) -> Cow<'_, str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.chars().all(allowed) {

@@ -1,8 +1,8 @@
-//! `provider.options` of the request: the provider's own fields, which the
-//! interface has no words for.
+//! `provider.options` of a request: fields of the provider that the API does not have.
 //!
-//! They are added to the body and win over what was translated. The host has let through only fields and betas that
-//! the manifest or the operator lists. `betas` becomes the header.
+//! They are added to the body and override translated fields. The host has already removed every
+//! field and beta that neither the manifest nor the operator allows. `betas` becomes the header
+//! `anthropic-beta`.
 
 use cofferdam_guest_kit::add_options;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
 
 const VERSION: &str = "2023-06-01";
 
-/// Completes the upstream request.
+/// Builds the upstream request from the body, the options and the beta that the tier needs.
 pub fn apply(body: Vec<u8>, options: &[u8], beta: Option<&str>, streamed: bool) -> UpstreamRequest {
     let mut betas: Vec<String> = beta.map(str::to_owned).into_iter().collect();
     let mut options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Reasoning on its way to the client and back.
 //!
-//! Anthropic verifies thinking that comes back, so it has to return exactly as
-//! it left. What a client keeps of a reasoning item differs: some drop
-//! `signature` and `format`, some the text. `encrypted_content` therefore holds
-//! the whole block behind a prefix that tells whose it is. Reasoning of other
-//! dialects, or incomplete, is left out: a conversation goes on without it.
+//! Anthropic verifies thinking blocks that a client sends back, so they must return unchanged.
+//! Clients keep different parts of a reasoning item: some drop `signature` and `format`, some the
+//! text. `encrypted_content` therefore holds the whole block after a prefix that names the
+//! dialect. Incomplete reasoning and reasoning of other dialects is left out; the conversation
+//! continues without it.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::bindings::exports::cofferdam::plugin::generation::ReasoningSeal;
 use crate::blocks::Block;
 
-/// Names this dialect of reasoning.
+/// The name of this dialect's reasoning format.
 const FORMAT: &str = "anthropic-claude-v1";
 
-/// A block as it stands in `encrypted_content`.
+/// A block as it is stored in `encrypted_content`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Sealed<'a> {
@@ -31,8 +31,8 @@ enum Sealed<'a> {
     },
 }
 
-/// The seal of a thinking block; `None` without a signature, for then the
-/// provider would not take it back.
+/// The seal of a thinking block. `None` without a signature, because the provider would not accept
+/// the block back.
 pub fn seal_thinking(thinking: &str, signature: &str) -> Option<ReasoningSeal> {
     let sealed = Sealed::Thinking { thinking: thinking.into(), signature: signature.into() };
     (!signature.is_empty()).then(|| ReasoningSeal {
@@ -42,7 +42,7 @@ pub fn seal_thinking(thinking: &str, signature: &str) -> Option<ReasoningSeal> {
     })
 }
 
-/// The seal of thinking that only the provider can read.
+/// The seal of redacted thinking, which only the provider can read.
 pub fn seal_redacted(data: &str) -> ReasoningSeal {
     ReasoningSeal {
         signature: None,
@@ -56,7 +56,7 @@ fn encode(sealed: &Sealed<'_>) -> Option<String> {
     Some(format!("{FORMAT}:{json}"))
 }
 
-/// The block a reasoning item came from, if it came from here.
+/// The block that a reasoning item was made from, if this dialect made it.
 pub fn block<'a>(item: &'a Reasoning<'a>) -> Option<Block<'a>> {
     item.encrypted_content.as_deref().and_then(decode).or_else(|| signed(item))
 }
@@ -73,7 +73,8 @@ fn decode<'a>(content: &str) -> Option<Block<'a>> {
     }
 }
 
-/// A client that keeps text, signature and format needs no sealed copy.
+/// Rebuilds a block from text, signature and format, for clients that keep these but drop
+/// `encrypted_content`.
 fn signed<'a>(item: &'a Reasoning<'a>) -> Option<Block<'a>> {
     if item.format.as_deref() != Some(FORMAT) {
         return None;

@@ -1,5 +1,5 @@
-//! The answer as events. A whole body goes through the same steps as a stream:
-//! each block is started and stopped, only without changes in between.
+//! Translates the answer into events. A whole body takes the same steps as a stream: each block is
+//! started and stopped, without deltas in between.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -13,20 +13,20 @@ use crate::usage::Counts;
 use crate::wire::{Block, Citation, Delta, Message, StopDetails, StreamEvent, Text, Usage};
 use crate::{error, replay};
 
-/// Said when the provider refuses without a word.
+/// The refusal text when the provider gives no explanation.
 const REFUSAL: &str = "The model declined to answer this request.";
 
-/// What was received so far.
+/// The state of one answer while it is read.
 #[derive(Debug, Default)]
 pub struct Reply {
     streamed: bool,
-    /// Reasoning goes out as a summary instead of as text.
+    /// Whether reasoning is sent as a summary instead of as text.
     summaries: bool,
     counts: Counts,
     open: Vec<(u32, Open)>,
-    /// Characters of the message being written, for the places of citations.
+    /// Characters of the current message so far, for the positions of citations.
     message_chars: usize,
-    /// Queries of the provider's own searches, by the id of the call.
+    /// The id and the query of each search that the provider made.
     searches: Vec<(String, String)>,
     has_text: bool,
     has_calls: bool,
@@ -38,7 +38,7 @@ pub struct Reply {
 /// A block between its start and its stop.
 #[derive(Debug)]
 enum Open {
-    /// Where the block begins in the message, and whom it quotes.
+    /// The position of the block in the message, and its citations.
     Text {
         start: usize,
         citations: Vec<Quote>,
@@ -47,7 +47,7 @@ enum Open {
         text: String,
         signature: String,
     },
-    /// The input that came with the start; used when no changes follow.
+    /// The input that came with the start; it is used when no deltas follow.
     Call {
         input: Option<String>,
     },
@@ -70,7 +70,7 @@ impl Reply {
         Reply { streamed, summaries, ..Reply::default() }
     }
 
-    /// Takes the frames of one read.
+    /// Takes the frames of one network read.
     pub fn feed(&mut self, frames: &[Frame]) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::with_capacity(frames.len());
         for frame in frames {
@@ -80,14 +80,15 @@ impl Reply {
             let read =
                 if self.streamed { self.frame(frame, &mut events) } else { self.body(frame, &mut events) };
             if read.is_err() {
-                // An event keeps what the same read brought before it.
+                // An error event instead of a failure, so that earlier events of this read are not lost.
                 self.fail(malformed(), &mut events);
             }
         }
         Ok(events)
     }
 
-    /// The answer is over. Whatever ends it properly came in a frame.
+    /// The answer has ended. The event that completes an answer has come in a frame, so there is
+    /// nothing left to return.
     pub fn finish(&mut self) -> Result<Vec<Event>, Failure> {
         self.ended = true;
         Ok(Vec::new())
@@ -113,7 +114,7 @@ impl Reply {
             "content_block_stop" => self.stop(event.index, events),
             "message_start" => {
                 if let Some(usage) = event.message.and_then(|message| message.usage) {
-                    // An answer that is cut off later has still cost its input.
+                    // Reported at once, because an answer that is cut off later has still cost its input.
                     self.counts.update(&usage);
                     events.push(Event::Usage(self.counts.total()));
                 }
@@ -128,7 +129,7 @@ impl Reply {
                 let failure = error::from_event(&event.error.unwrap_or_default());
                 self.fail(failure, events);
             }
-            // `ping`, and what later versions add.
+            // `ping`, and events of later API versions.
             _ => {}
         }
         Ok(())
@@ -181,7 +182,7 @@ impl Reply {
                 self.searched(&block, events);
                 Open::Ignored
             }
-            // Other tools of the provider leave nothing that a client could use.
+            // The results of other provider tools are not useful to a client.
             _ => Open::Ignored,
         };
         self.open.push((index, open));
@@ -245,7 +246,7 @@ impl Reply {
                 events.extend(replay::seal_thinking(&text, &signature).map(Event::ReasoningSeal));
             }
             Open::Call { input } => {
-                // An empty input comes without changes.
+                // Without deltas the input from the start is the whole input.
                 let delta = |text| Event::FunctionArgumentsDelta(CallDelta { key: index, text });
                 events.extend(input.map(delta));
                 events.push(Event::CallEnd(index));
@@ -278,7 +279,7 @@ impl Reply {
         });
     }
 
-    /// A search of the provider's own: an item the interface knows.
+    /// A search that the provider made becomes a `web_search_call` item.
     fn searched(&mut self, block: &Block<'_>, events: &mut Vec<Event>) {
         self.message_chars = 0;
         let id = block.tool_use_id.as_ref().map_or("", |id| &id.0);
@@ -350,8 +351,8 @@ struct Found {
     url: Option<String>,
 }
 
-/// A citation of something on the web. Others point into documents of the
-/// request by numbers that the interface has no words for.
+/// Reads a citation of a web page. Other citations refer to documents of the request by index, for
+/// which the Responses API has no annotation.
 fn quote(citation: Citation<'_>) -> Option<Quote> {
     let url = citation.url.or(citation.source).filter(|url| url.0.starts_with("http"))?;
     Some(Quote {

@@ -1,4 +1,4 @@
-//! A Responses request as one call of `messages`.
+//! Translates a Responses request into one call of `messages`.
 
 use std::borrow::Cow;
 
@@ -19,18 +19,17 @@ use crate::thinking::{Limits, Plan, Thinking};
 use crate::tools::{Choice, Offer, ToolDefinition};
 use crate::turns::Conversation;
 
-/// The beta that endpoints of the tier `ultrafast` stand for.
+/// The beta that requests to endpoints of the tier `ultrafast` use.
 const FAST_MODE: &str = "fast-mode-2026-02-01";
 
-/// What became of a request.
+/// A translated request.
 pub struct Translated {
     pub upstream: UpstreamRequest,
-    /// The client wants reasoning as a summary.
+    /// Whether the client asked for reasoning summaries.
     pub summaries: bool,
 }
 
-/// The fields of a request that this dialect has words for; the rest is skipped
-/// while reading.
+/// The fields of a request that this dialect can carry. Other fields are skipped while reading.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(default)]
@@ -75,7 +74,7 @@ enum Stop<'a> {
     Many(Vec<String>),
 }
 
-/// The body, in the order in which the provider caches it.
+/// The body. Its fields are in the order in which the provider caches them.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -111,7 +110,8 @@ struct Body<'a> {
     stream: bool,
 }
 
-/// One block is written as plain text: compatible servers know that form best.
+/// The system prompt. A single block without a cache mark is sent as plain text, because more
+/// compatible servers support that form.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum System<'a> {
@@ -132,7 +132,7 @@ struct Metadata<'a> {
     user_id: &'a str,
 }
 
-/// The sampling fields that remain.
+/// The sampling fields that the model accepts.
 #[derive(Default)]
 struct Sampling {
     temperature: Option<Number>,
@@ -197,7 +197,8 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
 }
 
 impl Fields<'_> {
-    /// The provider marks the last block itself, if it was asked to by either name and not told to leave it.
+    /// The mark for automatic caching, when the client asked for it by either field and did not
+    /// choose explicit marks.
     fn automatic_caching(&self) -> Option<CacheControl> {
         let options = self.prompt_cache_options.as_ref();
         if options.is_some_and(CacheOptions::is_explicit) {
@@ -208,8 +209,8 @@ impl Fields<'_> {
         self.cache_control.and_then(CacheControl::read).or(implicit)
     }
 
-    /// Anthropic's temperature ends at 1; some models take less than all three,
-    /// and while thinking the provider samples as it likes.
+    /// Anthropic's temperature ends at 1. Some models accept only a part of the three fields, and
+    /// with thinking none of them may be set.
     fn sampling(&self, model: Model, thinks: bool) -> Sampling {
         if thinks || model.fixed_sampling {
             return Sampling::default();
@@ -224,7 +225,7 @@ impl Fields<'_> {
         Sampling { temperature, top_p, top_k: self.top_k.clone() }
     }
 
-    /// The provider refuses sequences of white space only.
+    /// The stop sequences without those that are only white space, which the provider refuses.
     fn stop_sequences(&self) -> Vec<&str> {
         let sequences: Vec<&str> = match &self.stop {
             None => Vec::new(),
@@ -234,14 +235,15 @@ impl Fields<'_> {
         sequences.into_iter().filter(|sequence| !sequence.trim().is_empty()).collect()
     }
 
-    /// The provider refuses ids that look like a mail address, and long ones.
+    /// The user id, unless the provider would refuse it: it refuses ids that look like a mail
+    /// address and ids that are too long.
     fn user_id(&self) -> Option<&str> {
         let id = self.safety_identifier.as_ref().or(self.user.as_ref())?;
         (!id.0.is_empty() && !id.0.contains('@') && id.0.chars().count() <= 256).then_some(&*id.0)
     }
 
-    /// `auto` may use capacity the operator reserved; without a word the
-    /// provider assumes it.
+    /// The provider's tier. `auto` may use the capacity that the operator reserved at the provider;
+    /// the provider assumes `auto` when the field is absent.
     fn service_tier(&self, endpoint: &str) -> Option<&'static str> {
         if endpoint == "priority" {
             return Some("auto");

@@ -1,12 +1,11 @@
 //! Answers in a given form: `text.format`.
 //!
-//! A JSON Schema goes to the provider's structured outputs
-//! (`output_config.format`), which every current model has and which works
-//! beside tools and thinking; a forced tool would work with neither. The
-//! provider enforces a subset of JSON Schema, so the schema is adapted: objects
-//! are closed, and limits it does not know move into the description, where the
-//! model still reads them. What would change the meaning (open maps, recursion)
-//! goes into the system prompt instead, as does plain `json_object`.
+//! A JSON Schema becomes the provider's structured output (`output_config.format`). Every current
+//! model has it, and it works together with tools and thinking; a forced tool would work with
+//! neither. The provider enforces only a subset of JSON Schema, so the schema is adapted: objects
+//! are closed, and limits outside the subset move into the description, where the model still
+//! reads them. If that would change the meaning (open maps, recursion), the whole schema goes into
+//! the system prompt instead. Plain `json_object` goes into the system prompt as well.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,7 @@ use serde_json::{Map, Value};
 
 const JSON_ONLY: &str = "Answer with one JSON object and nothing else: no code fence, no text around it.";
 
-/// Keywords the provider does not know.
+/// Keywords that the provider does not support.
 const UNSUPPORTED: [&str; 21] = [
     "minimum",
     "maximum",
@@ -41,16 +40,16 @@ const UNSUPPORTED: [&str; 21] = [
     "else",
 ];
 
-/// Values of `format` that the provider knows.
+/// Values of `format` that the provider supports.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
-/// Keywords whose value is a schema per name.
+/// Keywords whose value is an object with a schema for each name.
 const NAMED: [&str; 3] = ["properties", "$defs", "definitions"];
 /// Keywords whose value is a list of schemas.
 const LISTED: [&str; 2] = ["anyOf", "allOf"];
 
-/// How deep schemas may nest before they count as inexpressible.
+/// The deepest nesting of a schema that is adapted. Deeper ones go into the system prompt.
 const DEPTH_MAX: usize = 48;
 
 /// `output_config.format`.
@@ -60,11 +59,11 @@ pub enum OutputFormat {
     JsonSchema { schema: Value },
 }
 
-/// What a requested form comes to.
+/// The translation of a requested form.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Form {
     pub format: Option<OutputFormat>,
-    /// To be told to the model.
+    /// An instruction for the system prompt.
     pub instruction: Option<String>,
 }
 
@@ -95,7 +94,7 @@ fn told(schema: &str) -> String {
     )
 }
 
-/// The schema in the provider's subset; `None` where that would change what it accepts.
+/// The schema in the provider's subset. `None` when the adapted schema would accept other values.
 fn adapt(schema: &Value, depth: usize) -> Option<Value> {
     let Value::Object(schema) = schema else { return None };
     if depth > DEPTH_MAX || schema.contains_key("patternProperties") {
@@ -162,17 +161,17 @@ fn describe(schema: &mut Map<String, Value>, note: &str) {
     schema.insert("description".to_owned(), Value::String(description));
 }
 
-/// Whether a definition leads back to itself.
+/// Whether a definition refers to itself, directly or through others.
 fn is_recursive(root: &Value) -> bool {
     Paths { root, open: BTreeSet::new(), closed: BTreeSet::new() }.lead_back(root, 0)
 }
 
-/// The search for a definition that leads back to itself. Each is looked into once.
+/// The search for a recursive definition. Each definition is visited once.
 struct Paths<'v> {
     root: &'v Value,
-    /// Addresses of the definitions on the way to where the search is.
+    /// Addresses of the definitions on the current path.
     open: BTreeSet<usize>,
-    /// Addresses of those that lead nowhere.
+    /// Addresses of the definitions that are not recursive.
     closed: BTreeSet<usize>,
 }
 
@@ -186,7 +185,7 @@ impl<'v> Paths<'v> {
             Value::Array(items) => items.iter().any(|item| self.lead_back(item, depth)),
             Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
                 ("$ref", Some(reference)) => self.follow(reference, depth),
-                // Definitions count where they are used.
+                // Definitions are followed where they are used.
                 ("$defs" | "definitions", _) => false,
                 _ => self.lead_back(value, depth),
             }),
@@ -200,7 +199,7 @@ impl<'v> Paths<'v> {
             return true;
         }
         let Some(target) = self.root.pointer(pointer) else { return false };
-        // One definition has many spellings.
+        // The address identifies the definition, because a pointer can be written in several ways.
         let address = std::ptr::from_ref(target).addr();
         if self.closed.contains(&address) {
             return false;

@@ -1,18 +1,18 @@
-//! How much the model thinks: `reasoning` as Anthropic's `thinking`.
+//! Translates `reasoning` into Anthropic's `thinking`.
 //!
-//! Models that take a budget get a share of the output limit by effort; models
-//! that think by themselves get the effort.
+//! Models with a thinking budget get a share of the output limit, depending on the effort. Models
+//! that think adaptively get the effort itself.
 
 use cofferdam_guest_kit::ReasoningSettings;
 use serde::Serialize;
 
 use crate::models::{Model, ThinkingStyle};
 
-/// The smallest budget the provider takes.
+/// The smallest budget that the provider accepts, in tokens.
 const BUDGET_MIN: u64 = 1024;
-/// The output limit where nobody states one: every model gives this much.
+/// The output limit when neither the request nor the endpoint has one; every model supports it.
 const OUTPUT_DEFAULT: u64 = 4096;
-/// The same where the model thinks as long as it likes within the limit.
+/// The same for adaptive thinking, which counts towards the limit.
 const OUTPUT_DEFAULT_THINKING: u64 = 16_384;
 
 /// The `thinking` object.
@@ -22,14 +22,14 @@ pub enum Thinking {
     Enabled {
         budget_tokens: u64,
     },
-    /// Newer models leave the text out unless asked for it.
+    /// `display` asks for the thinking text, which newer models otherwise leave out.
     Adaptive {
         display: &'static str,
     },
     Disabled,
 }
 
-/// What `reasoning` comes to, with the output limit that fits it.
+/// The translation of `reasoning`, with an output limit that fits it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     pub thinking: Option<Thinking>,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub max_tokens: u64,
 }
 
-/// What the client wants.
+/// What the client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Unstated,
@@ -57,7 +57,7 @@ enum Effort {
     Max,
 }
 
-/// The limits a plan has to keep.
+/// The limits that a plan must keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// `max_output_tokens` of the request.
@@ -67,12 +67,12 @@ pub struct Limits {
 }
 
 impl Plan {
-    /// Without thinking, whatever was asked: for requests that rule it out.
+    /// A plan without thinking, for requests that rule thinking out.
     pub fn without_thinking(limits: Limits) -> Self {
         Plan { thinking: None, effort: None, max_tokens: limits.output(OUTPUT_DEFAULT) }
     }
 
-    /// Decides for this model.
+    /// The plan for this model.
     pub fn new(settings: Option<&ReasoningSettings<'_>>, model: Model, limits: Limits) -> Self {
         let off = Plan::without_thinking(limits);
         match (wish(settings), model.thinking) {
@@ -93,12 +93,13 @@ impl Plan {
         }
     }
 
-    /// Whether the request asks the model to think.
+    /// Whether the model is asked to think.
     pub fn thinks(&self) -> bool {
         matches!(self.thinking, Some(Thinking::Enabled { .. } | Thinking::Adaptive { .. }))
     }
 
-    /// Whether the provider insists that a turn in progress starts with thinking.
+    /// Whether thinking has a budget. The provider then requires that an interrupted turn starts
+    /// with thinking.
     pub fn has_budget(&self) -> bool {
         matches!(self.thinking, Some(Thinking::Enabled { .. }))
     }
@@ -108,8 +109,8 @@ impl Plan {
         Plan { thinking, effort, max_tokens: limits.output(OUTPUT_DEFAULT_THINKING) }
     }
 
-    /// The budget counts towards the output limit and must be below it: the limit
-    /// is raised so that the answer keeps the room the client gave it.
+    /// The budget counts towards the output limit and must be smaller than it. The limit is
+    /// raised so that the answer keeps the room that the client gave it.
     fn budget(wanted: u64, limits: Limits) -> Option<Self> {
         let budget = wanted.max(BUDGET_MIN);
         let answer = limits.output(OUTPUT_DEFAULT);
@@ -161,7 +162,7 @@ fn wish(settings: Option<&ReasoningSettings<'_>>) -> Wish {
 }
 
 impl Effort {
-    /// The provider's word. Where the model has no `xhigh` it gets less, not more.
+    /// The provider's name of the effort. A model without `xhigh` gets the next lower effort.
     fn name(self, model: Model) -> &'static str {
         match self {
             Effort::Minimal | Effort::Low => "low",

@@ -1,4 +1,4 @@
-//! The functions offered to the model, and which of them it must call.
+//! The functions that are offered to the model, and which of them it must call.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::blocks::{Block, Text, Turn};
 use crate::cache::CacheControl;
 use crate::refuse;
 
-/// A function as the provider takes it. `strict` is not passed on: the schemas
-/// that Anthropic can enforce are fewer than those clients mark as strict.
+/// A function in the provider's form. `strict` is not passed on, because Anthropic can enforce
+/// fewer schemas than clients mark as strict.
 #[derive(Debug, Serialize)]
 pub struct ToolDefinition<'a> {
     name: Text<'a>,
@@ -47,12 +47,12 @@ impl Choice<'_> {
         Choice { kind, name: None, disable_parallel_tool_use: false }
     }
 
-    /// Whether the model has no choice but to call something.
+    /// Whether the model must call a tool.
     pub fn is_forced(&self) -> bool {
         matches!(self.kind, "any" | "tool")
     }
 
-    /// Lets the model decide: thinking allows nothing stronger.
+    /// Lets the model decide. With thinking, the provider accepts no forced tool.
     pub fn relax(&mut self) {
         self.kind = "auto";
         self.name = None;
@@ -105,8 +105,8 @@ impl<'a> Offer<'a> {
         Ok(offer)
     }
 
-    /// The provider refuses calls in the history when no tool is defined. Defines
-    /// those that were called, and forbids to call them again.
+    /// Defines the tools that the history called when the request defines none, and forbids new
+    /// calls: the provider refuses calls in the history when no tool is defined.
     pub fn cover_history(&mut self, turns: &[Turn<'a>]) {
         if !self.tools.is_empty() {
             return;
@@ -139,7 +139,7 @@ fn definition<'a>(tool: &'a Tool<'a>) -> Option<ToolDefinition<'a>> {
     })
 }
 
-/// The schema must say that the input is an object; clients leave that out.
+/// The provider requires a schema of type `object`, which clients often leave out.
 fn input_schema(parameters: Option<&RawValue>) -> InputSchema<'_> {
     let Some(raw) = parameters else { return InputSchema::Made(empty_schema()) };
     match serde_json::from_str(raw.get()) {

@@ -1,10 +1,10 @@
-//! Items as turns. Anthropic wants user and assistant to alternate, every call
-//! answered at the start of the very next turn, and reasoning only where it can
-//! verify it; a Responses history promises none of that.
+//! Translates items into turns. Anthropic requires that user and assistant alternate, that every
+//! call is answered at the start of the next turn, and that reasoning appears only where it can be
+//! verified. A Responses history guarantees none of this.
 //!
-//! System and developer messages at the start become the system prompt. Later
-//! ones stay where they are, as user text between `<system>` tags: moving them
-//! to the front would change their order and spoil the prompt cache.
+//! System and developer messages at the start become the system prompt. Later ones stay in their
+//! place as user text between `<system>` tags: moving them to the front would change the order of
+//! the conversation and invalidate the prompt cache.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,14 +18,14 @@ use crate::files::{self, File};
 use crate::names::{self, Ids};
 use crate::{refuse, replay};
 
-/// Stands for the user where a history begins with the assistant.
+/// Used as the first user message when a history begins with the assistant.
 const OPENING: &str = "(The conversation so far began with this answer.)";
-/// Asks on where a history ends with the assistant.
+/// Used as the last user message when a history ends with the assistant.
 const GO_ON: &str = "(Please go on.)";
-/// Stands for a result the client did not send.
+/// Used as the result of a call when the client did not send one.
 const NO_RESULT: &str = "No result of this call was recorded.";
 
-/// The conversation in the provider's shape.
+/// The conversation in the provider's form.
 #[derive(Debug, Default)]
 pub struct Conversation<'a> {
     pub system: Vec<Block<'a>>,
@@ -55,7 +55,7 @@ impl<'a> Conversation<'a> {
         }
         let mut turns = builder.finish()?;
         if turns.is_empty() {
-            // Nothing but instructions: the last to speak has to be the user.
+            // Only instructions: they become a user turn, because the last turn must be the user's.
             turns.extend(
                 (!leading_system.is_empty())
                     .then(|| Turn { role: Side::User, content: std::mem::take(&mut leading_system) }),
@@ -68,9 +68,8 @@ impl<'a> Conversation<'a> {
         Ok(Conversation { system, turns })
     }
 
-    /// Whether thinking with a budget is ruled out: the provider insists that an
-    /// answer interrupted by calls starts with thinking, and continues no answer
-    /// by thinking.
+    /// Whether thinking with a budget is impossible. The provider requires that an answer that
+    /// was interrupted by calls starts with thinking, and that a continued answer has no thinking.
     pub fn forbids_budget(&self) -> bool {
         let Some(last) = self.turns.last() else { return false };
         if last.role == Side::Assistant {
@@ -88,14 +87,16 @@ impl<'a> Conversation<'a> {
         interrupted && start.is_some_and(|turn| !turn.content.first().is_some_and(Block::is_thinking))
     }
 
-    /// Gives the user the last word: newer models do not continue an answer.
+    /// Adds a user turn at the end if the last turn is the assistant's: newer models do not
+    /// continue an answer.
     pub fn ask_on(&mut self) {
         if self.turns.last().is_some_and(|turn| turn.role == Side::Assistant) {
             self.turns.push(Turn { role: Side::User, content: vec![Block::text(GO_ON)] });
         }
     }
 
-    /// The provider accepts no thinking in an answer to be continued without thinking.
+    /// Removes thinking from an answer that is to be continued without thinking; the provider
+    /// refuses it there.
     pub fn drop_final_thinking(&mut self) {
         if let Some(turn) = self.turns.last_mut().filter(|turn| turn.role == Side::Assistant) {
             turn.content.retain(|block| !block.is_thinking());
@@ -107,11 +108,11 @@ struct Builder<'a> {
     marking: Marking,
     turns: Vec<Turn<'a>>,
     ids: Ids,
-    /// Calls of the turn being built: the provider's id and the client's.
+    /// The calls of the current turn: the provider's id and the client's id.
     open: Vec<(String, &'a str)>,
-    /// The client's ids of those calls.
+    /// The client's ids of the calls in `open`.
     open_ids: BTreeSet<&'a str>,
-    /// Results not used yet, by the client's id, with the item's index.
+    /// Results that are not used yet, by the client's id, with the index of their item.
     results: BTreeMap<&'a str, VecDeque<(usize, &'a Content<'a>)>>,
 }
 
@@ -157,7 +158,7 @@ impl<'a> Builder<'a> {
                     self.push(Side::Assistant, block);
                 }
             }
-            // Traces of other providers' tools: nothing the model has to see again.
+            // Items of other providers' tools, which the model does not need.
             Item::Other { .. } => {}
         }
         Ok(())
@@ -198,7 +199,7 @@ impl<'a> Builder<'a> {
         self.open_ids.insert(call_id);
     }
 
-    /// Answers all calls of the turn, in their order, wherever the results stand.
+    /// Answers all calls of the turn in their order, at whatever index their results are.
     fn answer_calls(&mut self) -> Result<(), Failure> {
         self.open_ids.clear();
         for (id, call_id) in std::mem::take(&mut self.open) {
@@ -213,11 +214,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A result whose call is not in the history any more: still worth reading,
-    /// but no longer as a result.
+    /// A result whose call is no longer in the history. It becomes plain text, because the
+    /// provider would refuse it as a result.
     fn stray_result(&mut self, index: usize, call_id: &'a str) -> Result<(), Failure> {
         let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
-        // They stand in the order of the items.
+        // The results are in the order of the items.
         let Ok(position) = results.binary_search_by_key(&index, |(at, _)| *at) else { return Ok(()) };
         let Some((_, output)) = results.remove(position) else { return Ok(()) };
         let blocks = result_blocks(output, index, self.marking)?;
@@ -240,11 +241,11 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(mut self) -> Result<Vec<Turn<'a>>, Failure> {
-        // A conversation never ends in an unanswered call.
+        // The provider refuses a conversation that ends with an unanswered call.
         self.answer_calls()?;
         let mut merged: Vec<Turn<'a>> = Vec::with_capacity(self.turns.len());
         for mut turn in self.turns {
-            // Thinking that led to nothing (a cut answer) may not end a turn.
+            // The provider refuses a turn that ends with thinking, as left by an answer that was cut off.
             while turn.role == Side::Assistant && turn.content.last().is_some_and(Block::is_thinking) {
                 turn.content.pop();
             }
@@ -262,7 +263,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The provider refuses an answer to be continued that ends in white space.
+/// Removes white space from the end of an answer that is to be continued; the provider refuses it.
 fn trim_end(turns: &mut [Turn<'_>]) {
     let Some(turn) = turns.last_mut().filter(|turn| turn.role == Side::Assistant) else { return };
     if let Some(Block::Text { text, .. }) = turn.content.last_mut() {
@@ -279,13 +280,13 @@ fn is_result(block: &Block<'_>) -> bool {
     matches!(block, Block::ToolResult { .. })
 }
 
-/// The provider refuses empty text and text of white space only.
+/// Whether there is text other than white space. The provider refuses empty text blocks.
 fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }
 
-/// Arguments as the object the provider wants. A model cut short leaves broken
-/// JSON behind; the call stays in the history without them.
+/// The arguments as a JSON object, which the provider requires. A model that was cut off leaves
+/// invalid JSON; such a call stays in the history with an empty object.
 fn object_or_empty(arguments: &str) -> Box<RawValue> {
     let raw: Result<Box<RawValue>, _> = serde_json::from_str(arguments.trim());
     match raw {
@@ -294,7 +295,7 @@ fn object_or_empty(arguments: &str) -> Box<RawValue> {
     }
 }
 
-/// Text and refusals; assistant and system messages hold nothing else.
+/// Text and refusals. Assistant and system messages contain nothing else.
 fn push_texts<'a>(blocks: &mut Vec<Block<'a>>, parts: &'a [Part<'a>], marking: Marking) {
     for part in parts {
         let (text, cache_control) = match part {
@@ -308,7 +309,7 @@ fn push_texts<'a>(blocks: &mut Vec<Block<'a>>, parts: &'a [Part<'a>], marking: M
     }
 }
 
-/// `(item, member)` says where the parts stand.
+/// Adds the blocks for `parts`. `(item, member)` is their position, for error messages.
 fn push_parts<'a>(
     blocks: &mut Vec<Block<'a>>,
     parts: &'a [Part<'a>],
@@ -342,7 +343,7 @@ fn push_parts<'a>(
     Ok(())
 }
 
-/// `item` is the index of the result among the items.
+/// The blocks of a tool result. `item` is the index of the result among the items.
 fn result_blocks<'a>(
     output: &'a Content<'a>,
     item: usize,

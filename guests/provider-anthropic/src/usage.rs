@@ -1,10 +1,10 @@
-//! Counts of an answer. Anthropic counts cached input apart from `input_tokens`;
-//! the host's figure is the sum.
+//! Token counts of an answer. Anthropic does not include cached input in `input_tokens`; the
+//! contract does.
 
 use crate::bindings::cofferdam::plugin::types;
 use crate::wire;
 
-/// The latest report of each count.
+/// The latest value of each count.
 #[derive(Debug, Default)]
 pub struct Counts {
     input: u64,
@@ -17,7 +17,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Takes over what `report` states; what it leaves out stays.
+    /// Takes over the values in `report` and keeps the others.
     pub fn update(&mut self, report: &wire::Usage<'_>) {
         let set = |count: &mut u64, value: Option<u64>| *count = value.unwrap_or(*count);
         set(&mut self.input, report.input_tokens);
@@ -39,7 +39,7 @@ impl Counts {
         }
     }
 
-    /// The counts in the host's terms.
+    /// The counts in the form of the contract.
     pub fn total(&self) -> types::Usage {
         types::Usage {
             input_tokens: self.input.saturating_add(self.cache_read).saturating_add(self.cache_write),
@@ -53,7 +53,7 @@ impl Counts {
         }
     }
 
-    /// The tier that served, in the service's words.
+    /// The tier that served the request, in the words of the API.
     pub fn service_tier(&self) -> Option<String> {
         self.service_tier.map(str::to_owned)
     }

@@ -1,25 +1,24 @@
-//! What the Messages API sends, borrowed from the bytes it came in. One flat
-//! struct per object: an internally tagged enum would make serde copy every
-//! frame into a tree first.
+//! The answers of the Messages API, borrowed from the received bytes. Each object is one flat
+//! struct: with an internally tagged enum, serde would first copy every frame into a tree.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Text that stays borrowed unless it holds escapes, also inside an `Option`.
+/// Text that is borrowed unless it has escapes, also inside an `Option`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl Text<'_> {
-    /// The text for an event: the one allocation of a delta.
+    /// The text for an event. This is the only allocation for a delta.
     pub fn into_string(self) -> String {
         self.0.into_owned()
     }
 }
 
-/// One event of the stream; which fields are there depends on `kind`.
+/// One event of the stream. `kind` decides which fields are present.
 #[derive(Debug, Deserialize)]
 pub struct StreamEvent<'a> {
     #[serde(rename = "type", default, borrow)]
@@ -66,7 +65,7 @@ pub struct Message<'a> {
     /// `message`, or `error` when a proxy answers an error with status 200.
     #[serde(rename = "type", default, borrow)]
     pub kind: Option<Text<'a>>,
-    /// Absent where this is no message at all.
+    /// Absent when the body is not a message.
     #[serde(default, borrow)]
     pub content: Option<Vec<Block<'a>>>,
     #[serde(default, borrow)]
@@ -100,19 +99,19 @@ pub struct Block<'a> {
     pub input: Option<&'a RawValue>,
     #[serde(default, borrow)]
     pub citations: Option<Vec<Citation<'a>>>,
-    /// What a provider-side tool returned; an object instead of a list when it failed.
+    /// The result of a provider tool: a list, or an object when the tool failed.
     #[serde(default, borrow)]
     pub content: Option<&'a RawValue>,
     #[serde(default, borrow)]
     pub tool_use_id: Option<Text<'a>>,
 }
 
-/// Where a piece of text comes from. Only sources on the web have a `url`.
+/// The source of a piece of text. Only web sources have a `url`.
 #[derive(Debug, Deserialize)]
 pub struct Citation<'a> {
     #[serde(default, borrow)]
     pub url: Option<Text<'a>>,
-    /// A search result the client supplied names its origin here.
+    /// The origin of a search result that the client supplied.
     #[serde(default, borrow)]
     pub source: Option<Text<'a>>,
     #[serde(default, borrow)]
@@ -121,14 +120,14 @@ pub struct Citation<'a> {
     pub cited_text: Option<Text<'a>>,
 }
 
-/// Why the provider withheld the rest.
+/// Why the provider withheld the rest of the answer.
 #[derive(Debug, Deserialize)]
 pub struct StopDetails<'a> {
     #[serde(default, borrow)]
     pub explanation: Option<Text<'a>>,
 }
 
-/// Counts. In a stream each report holds totals so far, and only those that changed.
+/// Token counts. In a stream, each report has the totals so far, and only those that changed.
 #[derive(Debug, Default, Deserialize)]
 pub struct Usage<'a> {
     #[serde(default)]
@@ -151,7 +150,7 @@ pub struct Usage<'a> {
     pub speed: Option<Text<'a>>,
 }
 
-/// What the output tokens went into.
+/// How the output tokens divide up.
 #[derive(Debug, Default, Deserialize)]
 pub struct OutputDetails {
     #[serde(default)]
@@ -160,7 +159,7 @@ pub struct OutputDetails {
     pub reasoning_tokens: Option<u64>,
 }
 
-/// Requests the provider's own tools made.
+/// The requests that provider tools made.
 #[derive(Debug, Default, Deserialize)]
 pub struct ServerToolUse {
     #[serde(default)]

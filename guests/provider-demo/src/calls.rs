@@ -1,4 +1,4 @@
-//! Which of the offered functions a message asks for, and with what.
+//! Decides which of the offered functions a message asks for, and with which arguments.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,9 +12,9 @@ use crate::fill::Filler;
 use crate::hints::Hints;
 use crate::words;
 
-/// Calls of one answer.
+/// The largest number of calls in one answer.
 const CALLS_MAX: usize = 8;
-/// As much of a message as is compared with the functions on offer, in bytes.
+/// How many bytes of a message, from its end, are compared with the functions on offer.
 const MESSAGE_BYTES_MAX: usize = 4000;
 
 /// A call the model makes.
@@ -27,13 +27,13 @@ pub(crate) struct Call {
     pub(crate) custom: bool,
 }
 
-/// Something the client lets the model call.
+/// A tool that the client lets the model call.
 #[derive(Debug, Clone, Copy)]
 struct Offer<'a> {
     name: &'a str,
     namespace: Option<&'a str>,
     description: &'a str,
-    /// `None` for a custom tool.
+    /// The JSON Schema; `None` for a custom tool.
     parameters: Option<&'a str>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn plan(request: &Request<'_>, conversation: &Conversation) -> Vec<Ca
     };
     let parallel = request.parallel_tool_calls.unwrap_or(true);
     let answered = !conversation.results.is_empty();
-    // Whatever was forced is done, and several calls were made at once.
+    // With parallel calls all calls were made in one turn, so results mean that nothing is left.
     if offers.is_empty() || (answered && parallel) {
         return Vec::new();
     }
@@ -67,13 +67,13 @@ pub(crate) fn plan(request: &Request<'_>, conversation: &Conversation) -> Vec<Ca
     calls
 }
 
-/// The end of a long message: what is wanted stands there as often as not.
+/// The end of a long message, which is as likely as its start to say what is asked for.
 fn clip(message: &str) -> &str {
     let start = message.ceil_char_boundary(message.len().saturating_sub(MESSAGE_BYTES_MAX));
     message.get(start..).unwrap_or_default()
 }
 
-/// The tools that `tool_choice` leaves, namespaces opened.
+/// The tools that `tool_choice` allows, including those inside namespaces.
 fn offers<'a>(request: &'a Request<'_>) -> Vec<Offer<'a>> {
     let mut offers = Vec::new();
     for tool in &request.tools {
@@ -132,7 +132,7 @@ fn wanted(offers: &[Offer<'_>], message: &str, forced: bool) -> Vec<Call> {
     }
     let stems = words::stems(message);
     let scored = offers.iter().map(|offer| (offer, offer.score(message, &stems)));
-    // Of equals the first offered.
+    // Of equal scores the first offered function wins.
     let best = scored.rev().max_by_key(|(_, score)| score.points());
     match best {
         Some((offer, score)) if forced || score.is_match() => vec![offer.call(message)],
@@ -140,9 +140,9 @@ fn wanted(offers: &[Offer<'_>], message: &str, forced: bool) -> Vec<Call> {
     }
 }
 
-/// Cuts a message that asks for several functions into one clause for each. A
-/// clause that asks for none belongs to the one before, unless it only names
-/// another thing to do the same with (`the weather in Paris and London`).
+/// Cuts a message that asks for several functions into one clause for each. A clause that asks for
+/// no function belongs to the clause before it, unless it only names another object for the same
+/// function (`the weather in Paris and London`).
 fn clauses_with_offers<'a, 'o>(offers: &'o [Offer<'o>], message: &'a str) -> Vec<(&'o Offer<'o>, &'a str)> {
     let mut found: Vec<(&Offer<'_>, usize)> = Vec::new();
     for (start, end) in clauses(message) {
@@ -170,7 +170,7 @@ fn clauses_with_offers<'a, 'o>(offers: &'o [Offer<'o>], message: &'a str) -> Vec
     found.into_iter().zip(ends).filter_map(clause).collect()
 }
 
-/// Byte ranges of clauses; the joining word belongs to the clause behind it.
+/// The byte ranges of the clauses. A joining word belongs to the clause that follows it.
 fn clauses(message: &str) -> Vec<(usize, usize)> {
     const JOINTS: [&str; 7] = [" and ", " then ", "; ", "\n", ". ", "? ", "! "];
     let mut starts = vec![0];
@@ -186,11 +186,11 @@ fn clauses(message: &str) -> Vec<(usize, usize)> {
 /// How well a function fits a text.
 #[derive(Debug, Clone, Copy)]
 struct Score {
-    /// The text spells the name.
+    /// Whether the text contains the whole name.
     spelled: bool,
-    /// Words of the name in the text.
+    /// The number of words of the name that the text contains.
     name: usize,
-    /// Words of the description in the text.
+    /// The number of words of the description that the text contains.
     description: usize,
 }
 
@@ -241,7 +241,7 @@ impl Offer<'_> {
         }
     }
 
-    /// Whether its one required argument is free text.
+    /// Whether the function has exactly one required argument and it is a string.
     fn takes_one_text(&self) -> bool {
         let Some(schema) = self.parameters.and_then(|json| serde_json::from_str::<Value>(json).ok()) else {
             return false;
@@ -257,7 +257,8 @@ fn is_empty(schema: &Value) -> bool {
     schema.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
-/// Longer words also match inside another: `time` asks for `datetime`.
+/// Whether two words match. Words of four or more letters also match as a part of the other:
+/// `time` matches `datetime`.
 fn is_same(word: &str, stem: &str) -> bool {
     word == stem || (stem.len() >= 4 && word.contains(stem)) || (word.len() >= 4 && stem.contains(word))
 }

@@ -1,4 +1,4 @@
-//! Composes an answer: reasoning if asked for, then calls, a document or text.
+//! Composes an answer: reasoning if requested, then calls, a document or text.
 
 use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::conversation::Conversation;
 use crate::fill::Filler;
 use crate::writer::Writer;
 
-/// What it says about itself.
+/// The model's description of itself.
 const WHO: &str = "I am local/demo, a demonstration model: fixed rules, not an AI.";
-/// Names the dialect of sealed reasoning.
+/// The format name of sealed reasoning.
 const SEAL_FORMAT: &str = "cofferdam-demo-v1";
 /// The longest quotation of the last message, in characters.
 const QUOTE_CHARS_MAX: usize = 4000;
-/// The longest quotation of anything else, in characters.
+/// The longest quotation of any other text, in characters.
 const ASIDE_CHARS_MAX: usize = 1000;
-/// Earlier messages it remembers.
+/// How many earlier messages an answer mentions.
 const EARLIER_MAX: usize = 3;
 
 /// The whole answer to a request.
@@ -84,7 +84,7 @@ fn reply(request: &Request<'_>, conversation: &Conversation) -> String {
     }
 }
 
-/// What a document is filled from: the message, then the results of calls.
+/// The text that a document is filled from: the message, then the results of calls.
 fn source(conversation: &Conversation) -> String {
     let results = conversation.results.iter().map(|result| result.output.as_str());
     let texts: Vec<&str> = std::iter::once(conversation.message.as_str()).chain(results).collect();
@@ -110,7 +110,8 @@ fn document(conversation: &Conversation) -> Value {
     document
 }
 
-/// `brief` leaves out what only shows that the rest of the request arrived.
+/// An answer in sentences. `brief` leaves out earlier messages and instructions, which only show
+/// that the rest of the request arrived.
 fn prose(conversation: &Conversation, brief: bool) -> String {
     let mut sentences = vec![WHO.to_owned()];
     for result in &conversation.results {
@@ -148,12 +149,12 @@ fn shortened(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Different for every request and call, so that clients can tell calls apart.
+/// An id that differs for every request and call, so that clients can distinguish calls.
 fn call_id(request_id: &str, key: u32) -> String {
     format!("call_{:016x}{:08x}", hash(request_id), key.wrapping_add(1))
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of a text.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! What the model knows of a conversation: the rules need little of it.
+//! The parts of a conversation that the model's rules use.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,23 +10,23 @@ use crate::words;
 /// The parts of a request that decide the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
-    /// Instructions and messages of system and developer, in order.
+    /// The instructions and the system and developer messages, in order.
     pub(crate) instructions: Vec<String>,
     /// Earlier user messages, oldest first.
     pub(crate) earlier: Vec<String>,
     /// The last user message.
     pub(crate) message: String,
-    /// What came with the last user message beside text, such as `image`.
+    /// The kinds of parts other than text in the last user message, such as `image`.
     pub(crate) attachments: Vec<&'static str>,
-    /// Calls made since the last user message, by name.
+    /// The names of the functions called since the last user message.
     pub(crate) called: Vec<String>,
-    /// Results that arrived since the last user message.
+    /// The results received since the last user message.
     pub(crate) results: Vec<CallResult>,
-    /// Tokens of everything the request holds.
+    /// The number of tokens in the whole request.
     pub(crate) input_tokens: u64,
 }
 
-/// What a call of the model gave.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct CallResult {
     pub(crate) name: String,

@@ -1,5 +1,5 @@
-//! Vectors of hashed words, word pairs and letter groups: texts that share
-//! words or parts of words point in similar directions.
+//! Vectors of hashed words, word pairs and letter groups. Texts that share words or parts of words
+//! get similar vectors.
 
 use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 
@@ -7,12 +7,12 @@ use crate::bindings::cofferdam::plugin::types::ErrorKind;
 use crate::bindings::exports::cofferdam::plugin::embedding::{EmbeddingFailure, Embeddings};
 use crate::{failure, words};
 
-/// Numbers in a full vector.
+/// The number of dimensions of a full vector.
 const WIDTH: usize = 384;
 const WORD: f32 = 1.0;
 const PAIR: f32 = 0.4;
 const LETTERS: f32 = 0.25;
-/// Fillers tell little about what a text is about.
+/// The weight of filler words, which say little about the subject of a text.
 const FILLER: f32 = 0.15;
 
 /// The vectors of all inputs.
@@ -43,7 +43,7 @@ pub(crate) fn answer(request: &EmbeddingRequest<'_>) -> Result<Embeddings, Embed
     })
 }
 
-/// The input as text; `None` when there is more than text in it.
+/// The input as text; `None` when it contains anything else.
 fn text_of(input: &EmbeddingInput<'_>) -> Option<String> {
     Some(match input {
         EmbeddingInput::Text(text) => text.to_string(),
@@ -58,7 +58,7 @@ fn text_of(input: &EmbeddingInput<'_>) -> Option<String> {
     })
 }
 
-/// The first `width` numbers of the vector of `text`, of length 1.
+/// The first `width` numbers of the vector of `text`, scaled to length 1.
 fn vector(text: &str, width: usize) -> Vec<f32> {
     let mut vector = vec![0.0; WIDTH];
     let stems = words::stems(text);
@@ -73,7 +73,7 @@ fn vector(text: &str, width: usize) -> Vec<f32> {
     for pair in stems.windows(2) {
         add(&mut vector, b'p', &pair.join(" "), PAIR);
     }
-    // Nothing but marks: then the marks.
+    // A text without words gets a vector of its characters.
     if stems.is_empty() {
         text.chars().for_each(|mark| add(&mut vector, b'm', mark.encode_utf8(&mut [0; 4]), WORD));
     }
@@ -87,13 +87,13 @@ fn vector(text: &str, width: usize) -> Vec<f32> {
     vector
 }
 
-/// Adds a feature at the two places its hash names, with its signs.
+/// Adds a feature with a sign at the two positions that its hash selects.
 fn add(vector: &mut [f32], kind: u8, feature: &str, weight: f32) {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in std::iter::once(kind).chain(feature.bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-    // The low bits of FNV alone are not even enough.
+    // The low bits of FNV alone are not evenly distributed.
     hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
     for part in [hash >> 33, hash & 0x7fff_ffff] {
         let sign = if part & 1 == 0 { weight } else { -weight };

@@ -1,4 +1,4 @@
-//! Makes a JSON value that a schema accepts, out of what a message says.
+//! Makes a JSON value that a schema accepts, from the content of a message.
 
 use std::collections::HashSet;
 
@@ -8,39 +8,39 @@ use crate::hints::Hints;
 use crate::schema::{self, Kind};
 use crate::words;
 
-/// Levels after which a value is made as small as the schema allows.
+/// Below this depth a value is made as small as the schema allows.
 const DEPTH_SMALL: usize = 6;
-/// Levels after which there is only null: schemas nested deeper are circles.
+/// Below this depth every value is null: schemas that nest deeper are usually recursive.
 const DEPTH_MAX: usize = 24;
-/// Values made for one document; a guard against schemas that multiply.
+/// The largest number of values in one document, against schemas that grow exponentially.
 const VALUES_MAX: usize = 4000;
-/// Items made for a large `minItems`.
+/// The largest number of items made for `minItems`.
 const ITEMS_MAX: u64 = 256;
 
-/// Fills values of one schema document.
+/// Fills the values of one schema document.
 pub(crate) struct Filler<'a> {
     root: &'a Value,
     hints: Hints,
-    /// Stems of words that name the function and so are no argument.
+    /// Stems of the words in the function's name, which are not used as arguments.
     said: Vec<String>,
-    /// Whether fields that are not required are filled even without a hint.
+    /// Whether optional fields are filled even when the message has no value for them.
     eager: bool,
     values: usize,
 }
 
 impl<'a> Filler<'a> {
-    /// For the arguments of the function called `name`: fields that the message
-    /// says nothing about are left out where they may be.
+    /// For the arguments of the function called `name`. Optional fields are left out when the
+    /// message says nothing about them.
     pub(crate) fn for_arguments(root: &'a Value, message: &str, name: &str) -> Self {
         Self { root, hints: Hints::of(message), said: words::stems(name), eager: false, values: 0 }
     }
 
-    /// For an answer: a document without required fields has them all.
+    /// For an answer. If a document has no required fields, all its fields are filled.
     pub(crate) fn for_answer(root: &'a Value, message: &str) -> Self {
         Self { root, hints: Hints::of(message), said: Vec::new(), eager: true, values: 0 }
     }
 
-    /// The document.
+    /// Makes the document.
     pub(crate) fn fill(mut self) -> Value {
         self.value(self.root, "", 0)
     }
@@ -73,7 +73,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// The choice that the message names.
+    /// The choice that the message mentions; the longest if there are several.
     fn mentioned<'c>(&self, choices: &'c [Value]) -> Option<&'c Value> {
         let text = self.hints.text.to_lowercase();
         let mentioned = |choice: &&Value| match choice {
@@ -112,7 +112,7 @@ impl<'a> Filler<'a> {
                 filled.insert(name.clone(), self.value(property, name, depth + 1));
             }
         }
-        // A required name need not be described.
+        // A required name may be missing from `properties`.
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !filled.contains_key(name) {
                 let described = schema.get("additionalProperties").filter(|schema| schema.is_object());
@@ -120,7 +120,7 @@ impl<'a> Filler<'a> {
                 filled.insert(name.to_owned(), value);
             }
         }
-        // Fields stand in the order of the schema.
+        // Put the fields into the order of the schema.
         let mut ordered: Map<String, Value> = Map::new();
         for name in properties.keys() {
             ordered.extend(filled.get(name).map(|value| (name.clone(), value.clone())));
@@ -129,7 +129,7 @@ impl<'a> Filler<'a> {
         Value::Object(ordered)
     }
 
-    /// Whether the message says something about a field that may be left out.
+    /// Whether the message says something about an optional field.
     fn has_hint(&self, schema: &Value, name: &str, nothing_required: bool) -> bool {
         let schema = schema::resolve(schema, self.root, false);
         if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
@@ -182,7 +182,7 @@ impl<'a> Filler<'a> {
         Value::Array(items)
     }
 
-    /// Whether things are left in the message that could be further items.
+    /// Whether the message has values left that could be further items.
     fn has_more(&self, schema: &Value) -> bool {
         let schema = schema::resolve(schema, self.root, false);
         let mut left = self.hints.clone();
@@ -201,8 +201,8 @@ impl<'a> Filler<'a> {
         fit_length(text, schema)
     }
 
-    /// For a field of a known form: what the message has of that form, and what
-    /// to say otherwise. `None` for free text.
+    /// For a field of a known form: the value of that form in the message, and a fallback value.
+    /// `None` for free text.
     fn special(&self, schema: &Value, name: &str) -> Option<(Option<String>, &'static str)> {
         let name = name.to_lowercase();
         let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
@@ -251,7 +251,7 @@ impl<'a> Filler<'a> {
         if self.hints.text.is_empty() { "nothing was said".to_owned() } else { self.hints.text.clone() }
     }
 
-    /// The words of the message that neither name the function nor are fillers.
+    /// The words of the message, without fillers and words that name the function.
     fn rest_of_message(&self) -> String {
         let tells = |word: &&str| {
             let stems = words::stems(word);
@@ -299,7 +299,7 @@ fn json_number(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::from(0), Value::Number)
 }
 
-/// Another item than those there are, for arrays without repetition.
+/// An item that differs from all others, for arrays with `uniqueItems`.
 fn distinct(schema: &Value, items: &[Value], item: Value) -> Option<Value> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         return choices.iter().find(|choice| !items.contains(choice)).cloned();
@@ -325,7 +325,7 @@ fn fit_length(mut text: String, schema: &Value) -> String {
     text
 }
 
-/// Fields that want the message itself and not a part of it.
+/// Names of fields that take the whole message instead of a part of it.
 fn is_whole_message(name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "answer",

@@ -1,7 +1,7 @@
-//! Things in a message that may fill a field: quoted words, names, numbers.
+//! Values in a message that may fill a field: quoted texts, names, numbers.
 
-/// What was found in a message, each thing in the order of the text. Things are
-/// used up, so that two fields do not get the same one while others are left.
+/// The values found in a message, each kind in the order of the text. A value is removed when it is
+/// used, so that two fields do not get the same value while others are left.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hints {
     /// The whole message.
@@ -27,13 +27,13 @@ impl Hints {
         next(&mut self.names)
     }
 
-    /// The next number that `fits`.
+    /// The next number that `fits` accepts.
     pub(crate) fn next_number(&mut self, fits: impl Fn(f64) -> bool) -> Option<f64> {
         let place = self.numbers.iter().position(|number| fits(*number))?;
         Some(self.numbers.remove(place))
     }
 
-    /// The first of the words in the message that `fits`, punctuation around it dropped.
+    /// The first word of the message that `fits` accepts, without the punctuation around it.
     pub(crate) fn word(&self, fits: impl Fn(&str) -> bool) -> Option<&str> {
         self.text
             .split(|character: char| {
@@ -43,7 +43,7 @@ impl Hints {
             .find(|word| fits(word))
     }
 
-    /// Whether the message is only names and small words, as in `in New York`.
+    /// Whether the message consists of one name and short words, as in `in New York`.
     pub(crate) fn is_only_a_name(&self) -> bool {
         let [name] = self.names.as_slice() else { return false };
         let rest = self.text.replacen(name.as_str(), "", 1);
@@ -73,7 +73,7 @@ fn split_quotes(message: &str) -> (Vec<String>, String) {
     (quoted, outside)
 }
 
-/// The text before the next opening mark, its closing mark, and the text behind.
+/// The text before the next opening mark, the matching closing mark, and the text after it.
 fn next_opening(text: &str) -> Option<(&str, char, &str)> {
     let mut before_is_word = false;
     for (at, character) in text.char_indices() {
@@ -82,7 +82,7 @@ fn next_opening(text: &str) -> Option<(&str, char, &str)> {
             '`' => Some('`'),
             '“' => Some('”'),
             '«' => Some('»'),
-            // Otherwise it is an apostrophe.
+            // After a letter it is an apostrophe.
             '\'' if !before_is_word => Some('\''),
             _ => None,
         };
@@ -94,7 +94,7 @@ fn next_opening(text: &str) -> Option<(&str, char, &str)> {
     None
 }
 
-/// Runs of capitalised words, first words of sentences only if another follows.
+/// Runs of capitalised words. The first word of a sentence does not start a run.
 fn names(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut run: Vec<&str> = Vec::new();
@@ -125,7 +125,7 @@ fn numbers(text: &str) -> Vec<f64> {
     .filter(|word| word.contains(|character: char| character.is_ascii_digit()))
     .flat_map(|word| match word.parse::<f64>() {
         Ok(number) => vec![number],
-        // `2+3` and `v1.2.3` and the like: every run of digits.
+        // `2+3`, `v1.2.3` and the like: every run of digits is a number.
         Err(_) => word
             .split(|character: char| !character.is_ascii_digit())
             .filter_map(|run| run.parse().ok())

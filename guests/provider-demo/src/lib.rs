@@ -1,9 +1,9 @@
-//! A local provider without a network: `demo`, a small rule-based model that
-//! says that it is no AI, and `embed`, vectors of hashed words and letters.
+//! A local provider without a network: `demo`, a small rule-based model that says that it is not
+//! an AI, and `embed`, which makes vectors of hashed words and letters.
 //!
-//! It exists so that a fresh installation answers at once, that clients can be
-//! tried offline, and as the worked example of a provider. Everything is
-//! deterministic: the same request gives the same answer, ids aside.
+//! With it a fresh installation answers at once and clients can be tried offline. It is also the
+//! worked example of a provider. It is deterministic: apart from ids, the same request gives the
+//! same answer.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -63,7 +63,7 @@ impl Embedding for Demo {
     }
 }
 
-/// Answers are complete when they are prepared, so nothing is ever decoded.
+/// Never used: every answer is complete when it is prepared.
 struct NoDecoder;
 
 impl GuestDecoder for NoDecoder {

@@ -1,10 +1,10 @@
-//! Reading JSON Schema: references resolved, combinations made one schema.
+//! Reads JSON Schema: references are resolved, and combined schemas are merged into one.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// Subschemas combined into one; more than that is a circle.
+/// The largest number of subschemas merged into one; more than that is a recursion.
 const COMBINED_MAX: usize = 64;
 
 /// The type a value must have.
@@ -19,8 +19,8 @@ pub(crate) enum Kind {
     Null,
 }
 
-/// `schema` with its reference followed, `allOf` merged and one branch of
-/// `anyOf` or `oneOf` chosen: with `small`, one that ends the recursion.
+/// Follows the reference of `schema`, merges `allOf` and chooses one branch of `anyOf` or `oneOf`.
+/// With `small`, it prefers a branch that ends a recursion.
 pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value, small: bool) -> Cow<'a, Value> {
     let mut left = COMBINED_MAX;
     resolve_within(schema, root, small, &mut left)
@@ -58,7 +58,8 @@ fn parts<'a>(fields: &'a Map<String, Value>, root: &'a Value, small: bool) -> Ve
     parts
 }
 
-/// The schema that `#` or `#/a/b` names; others are not here.
+/// The schema at `#` or `#/a/b`, or with the anchor `#name`. References to other documents are
+/// not followed.
 fn follow<'a>(path: &str, root: &'a Value) -> Option<&'a Value> {
     let pointer = path.strip_prefix('#')?;
     if pointer.is_empty() || pointer.starts_with('/') {
@@ -83,7 +84,7 @@ fn branch<'a>(branches: &'a [Value], root: &'a Value, small: bool) -> Option<&'a
     branches.iter().find(wanted).or_else(|| branches.first())
 }
 
-/// Adds `part`: properties and required names join, other keywords replace.
+/// Merges `part` into a schema: properties and required names are added, other keywords replaced.
 fn merge(into: &mut Map<String, Value>, part: &Map<String, Value>) {
     for (key, value) in part {
         match (into.get_mut(key), value) {
@@ -100,8 +101,8 @@ fn merge(into: &mut Map<String, Value>, part: &Map<String, Value>) {
     }
 }
 
-/// The type that a resolved schema asks for; null only if nothing else is
-/// possible, or with `small` if it is.
+/// The type that a resolved schema asks for. Without `small`, null is chosen only if no other type
+/// is allowed; with `small`, whenever it is allowed.
 pub(crate) fn kind(schema: &Value, small: bool) -> Kind {
     let named = |name: &Value| match name.as_str() {
         Some("object") => Some(Kind::Object),

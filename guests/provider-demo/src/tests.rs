@@ -1,4 +1,4 @@
-//! Whole answers to whole requests.
+//! Tests of whole requests and their answers.
 
 mod documents;
 mod vectors;
@@ -32,7 +32,7 @@ fn events(request: &Value) -> Vec<Event> {
     }
 }
 
-/// An answer put together as the host does it.
+/// An answer assembled from events, as the host does it.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     text: String,
@@ -116,7 +116,7 @@ fn call(name: &str, arguments: &str) -> (String, String) {
 }
 
 #[test]
-fn text_says_what_it_is_and_repeats_what_was_said() {
+fn text_names_the_model_and_quotes_the_message() {
     let answer = answer(&request("Hello there, friend!", json!({ "instructions": "Be brief." })));
     for part in ["demonstration model", "not an AI", "Hello there, friend!", "Be brief."] {
         assert!(answer.text.contains(part), "{} lacks {part}", answer.text);
@@ -136,7 +136,7 @@ fn the_same_request_has_the_same_answer_streamed_or_not() {
 }
 
 #[test]
-fn earlier_messages_and_roles_are_told_apart() {
+fn earlier_messages_and_instructions_are_quoted_separately() {
     let mut request = request("x", json!({}));
     request["input"] = json!([
         { "type": "message", "role": "system", "content": [{ "type": "input_text", "text": "Speak Dutch." }] },
@@ -227,7 +227,7 @@ fn the_tool_choice_is_obeyed() {
     }
 }
 
-/// The request after the calls of `text` were answered.
+/// The request that sends back the results of the calls for `text`.
 fn answered(text: &str, results: &[(&str, &str)], more: Value) -> Value {
     let mut request = request(text, more);
     let items = request["input"].as_array_mut().unwrap();
@@ -340,7 +340,7 @@ fn malformed_requests_are_failures() {
 }
 
 #[test]
-fn a_brief_answer_leaves_out_what_was_said_before() {
+fn a_brief_answer_leaves_out_earlier_messages() {
     let ask = |verbosity: &str| {
         let message = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         answer(&json!({

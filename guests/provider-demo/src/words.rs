@@ -1,6 +1,6 @@
-//! Words, and tokens made of them: a token is a word or a punctuation mark.
+//! Splits text into words and tokens. A token is a word or a punctuation mark.
 
-/// Where each token of `text` ends, in bytes.
+/// The byte offset of each token's end in `text`.
 fn token_ends(text: &str) -> impl Iterator<Item = usize> {
     let mut rest = text.char_indices().peekable();
     std::iter::from_fn(move || {
@@ -15,7 +15,8 @@ fn token_ends(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Scripts without spaces have one token per character.
+/// Whether a character can continue a word. In scripts without spaces (from U+2E80 on) every
+/// character is a token of its own.
 fn is_word(character: char) -> bool {
     (character.is_alphanumeric() || character == '_') && character < '\u{2e80}'
 }
@@ -25,7 +26,7 @@ pub(crate) fn count(text: &str) -> u64 {
     token_ends(text).map(|_| 1).sum()
 }
 
-/// The first `limit` tokens of `text`, and how many tokens those are.
+/// The first `limit` tokens of `text`, and the number of these tokens.
 pub(crate) fn take(text: &str, limit: u64) -> (&str, u64) {
     let limit_usize = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut taken = 0;
@@ -36,7 +37,7 @@ pub(crate) fn take(text: &str, limit: u64) -> (&str, u64) {
     if taken < limit { (text, taken) } else { (cut(text, last), taken) }
 }
 
-/// Keeps what follows the last allowed token if it is only space.
+/// Cuts `text` at `end`, unless only white space follows.
 fn cut(text: &str, end: usize) -> &str {
     match text.get(end..) {
         Some(rest) if rest.trim().is_empty() => text,
@@ -44,14 +45,14 @@ fn cut(text: &str, end: usize) -> &str {
     }
 }
 
-/// Splits text into pieces to stream: each is the space before a word and the
-/// word with its punctuation. Joined they are the text again.
+/// Splits text into pieces for a stream. Each piece is a word with its punctuation and the space
+/// before it. The joined pieces are the text again.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let word = rest.find(|character: char| !character.is_whitespace())?;
         let length = rest.get(word..)?.find(char::is_whitespace).map_or(rest.len(), |length| word + length);
-        // Space at the very end belongs to the last piece.
+        // White space at the very end belongs to the last piece.
         let blank_behind = rest.get(length..).is_some_and(|behind| behind.trim().is_empty());
         let (piece, behind) = rest.split_at_checked(if blank_behind { rest.len() } else { length })?;
         rest = behind;
@@ -59,8 +60,8 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The words of `text` in lower case, apostrophes and plural endings dropped,
-/// so that `cities` and `City` are one word.
+/// The words of `text` in lower case, without apostrophe endings and plural endings, so that
+/// `cities` and `City` give the same word.
 pub(crate) fn stems(text: &str) -> Vec<String> {
     text.split(|character: char| !character.is_alphanumeric() && character != '\'')
         .flat_map(split_camel_case)
@@ -100,7 +101,7 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// Words that say nothing about what a text is about, as stems.
+/// Whether a stem says nothing about the subject of a text.
 pub(crate) fn is_filler(stem: &str) -> bool {
     const FILLERS: [&str; 88] = [
         "a", "about", "all", "also", "an", "and", "any", "are", "as", "at", "be", "but", "by", "call", "can",
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_tokens_cuts_behind_the_last() {
+    fn taking_tokens_cuts_after_the_last() {
         assert_eq!(take("one two, three", 3), ("one two,", 3));
         assert_eq!(take("one two ", 2), ("one two ", 2));
         assert_eq!(take("one two", 9), ("one two", 2));

@@ -1,4 +1,4 @@
-//! Writes the events of an answer within its limit of tokens.
+//! Writes the events of an answer within its token limit.
 
 use serde_json::json;
 
@@ -9,16 +9,16 @@ use crate::bindings::exports::cofferdam::plugin::generation::{
 use crate::calls::Call;
 use crate::words;
 
-/// An answer in the making.
+/// An answer that is being written.
 pub(crate) struct Writer {
     events: Vec<Event>,
-    /// Tokens that may still be written.
+    /// The number of tokens that may still be written.
     left: u64,
     output_tokens: u64,
     reasoning_tokens: u64,
-    /// The limit cut something off.
+    /// Whether the limit cut something off.
     cut: bool,
-    /// Pieces are single words, as a client that streams expects.
+    /// Whether to write one event per word, as a streaming client expects.
     streamed: bool,
     logprobs: bool,
 }
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Whether the limit is reached.
+    /// Whether the limit has cut something off.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// Reasoning in the open, or as part 0 of a summary.
+    /// Writes reasoning as text, or as part 0 of a summary.
     pub(crate) fn reasoning(&mut self, text: &str, as_summary: bool) {
         let before = self.output_tokens;
         let taken = self.take(text);
@@ -102,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// Ends the answer for this reason, unless the limit has ended it before.
+    /// Ends the answer for this reason, or for its length if the limit cut something off.
     pub(crate) fn finish(mut self, reason: FinishReason, input_tokens: u64, tier: &str) -> Vec<Event> {
         self.events.push(Event::Usage(Usage {
             input_tokens,
@@ -119,7 +119,7 @@ impl Writer {
         self.events
     }
 
-    /// As much of `text` as the limit allows; counts it.
+    /// Takes and counts as much of `text` as the limit allows.
     fn take<'a>(&mut self, text: &'a str) -> &'a str {
         let (taken, tokens) = words::take(text, self.left);
         self.left = self.left.saturating_sub(tokens);
@@ -129,7 +129,7 @@ impl Writer {
     }
 }
 
-/// A rule leaves no doubt: every piece had the probability 1.
+/// The log-probabilities of a piece: a fixed rule chose it with probability 1.
 fn certain(piece: &str) -> Vec<u8> {
     json!([{ "token": piece, "bytes": piece.as_bytes(), "logprob": 0.0, "top_logprobs": [] }])
         .to_string()

@@ -1,18 +1,17 @@
-//! The calls of one answer, put together from pieces. A call is announced when
-//! its first argument arrives or the answer ends: until then its id and name may
-//! still be incomplete. Calls are ended with the answer only, because servers
-//! may interleave them.
+//! Assembles the calls of one answer from pieces. A call is announced when its first argument
+//! arrives or the answer ends, because its id and its name may be incomplete until then. Calls end
+//! only with the answer, because servers may interleave their pieces.
 
 use crate::bindings::exports::cofferdam::plugin::generation::{CallDelta, CallStart, Event};
 use crate::reply::{CallPart, Named};
 
-/// More calls than this in one answer are a fault of the server.
+/// The largest number of calls in one answer; more are treated as an error of the server.
 const CALLS_MAX: usize = 256;
 
 #[derive(Default)]
 pub(crate) struct Calls {
     calls: Vec<Call>,
-    /// Makes ids unique beyond this answer.
+    /// Taken from the request's id. It makes generated call ids differ between answers.
     tag: String,
 }
 
@@ -23,13 +22,13 @@ struct Call {
     name: String,
     custom: bool,
     announced: bool,
-    /// It has arguments.
+    /// Whether arguments have arrived.
     begun: bool,
-    /// Arguments that came before the name.
+    /// Arguments that arrived before the name.
     held: String,
 }
 
-/// A call without a name, or too many calls.
+/// The error for a call without a name, or for too many calls.
 pub(crate) struct BadCalls;
 
 impl Calls {
@@ -43,7 +42,7 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// Takes a piece of a stream.
+    /// Takes a piece of a call from a stream.
     pub(crate) fn take_piece(
         &mut self,
         part: &CallPart<'_>,
@@ -57,7 +56,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes a call that is complete.
+    /// Takes a complete call.
     pub(crate) fn take_whole(
         &mut self,
         part: &CallPart<'_>,
@@ -68,7 +67,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes a piece of the form that has only one call.
+    /// Takes a piece of the old form `function_call`, which has only one call.
     pub(crate) fn take_only(&mut self, named: &Named<'_>, events: &mut Vec<Event>) -> Result<(), BadCalls> {
         if self.calls.is_empty() {
             self.add(None)?;
@@ -77,11 +76,11 @@ impl Calls {
         Ok(())
     }
 
-    /// Announces what is left and ends all calls.
+    /// Announces the remaining calls and ends all calls.
     pub(crate) fn finish(&mut self, events: &mut Vec<Event>) -> Result<(), BadCalls> {
         self.announce_up_to(self.calls.len(), events);
         for (at, call) in self.calls.iter().enumerate().filter(|(_, call)| call.announced) {
-            // A function without parameters: clients parse what they get.
+            // A function without parameters: clients parse the arguments, so they must be valid JSON.
             if !call.begun && !call.custom {
                 events.push(arguments(at, "{}".to_owned(), false));
             }
@@ -90,8 +89,8 @@ impl Calls {
         if self.calls.iter().all(|call| call.announced) { Ok(()) } else { Err(BadCalls) }
     }
 
-    /// The call that a piece continues. Some servers give every call the index 0
-    /// and tell them apart by id, others give no index at all.
+    /// The call that a piece continues. Some servers give every call the index 0 and distinguish
+    /// calls by id; others send no index at all.
     fn find(&self, part: &CallPart<'_>) -> Option<usize> {
         let id = part.id.as_str();
         let named = part.function.as_ref().or(part.custom.as_ref());
@@ -144,8 +143,8 @@ impl Calls {
         events.push(arguments(at, text.to_owned(), custom));
     }
 
-    /// Announces calls in their order, so that items come in it too. One still
-    /// without a name waits.
+    /// Announces the calls before `end` in their order, so that the items have the same order. A call
+    /// that has no name yet is skipped.
     fn announce_up_to(&mut self, end: usize, events: &mut Vec<Event>) {
         for (at, call) in self.calls.iter_mut().enumerate().take(end) {
             if call.announced || call.name.is_empty() {
@@ -177,7 +176,7 @@ fn key(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Adds a piece of an id or a name. Some servers repeat the whole in each chunk.
+/// Adds a piece of an id or a name. Some servers repeat the whole value in each chunk.
 fn append(text: &mut String, piece: &str, announced: bool) {
     if !announced && *text != piece {
         text.push_str(piece);

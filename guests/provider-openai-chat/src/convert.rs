@@ -1,4 +1,4 @@
-//! From the shared crate's plain types to this guest's generated ones.
+//! Converts the plain types of the shared crate into the generated types of this guest.
 
 use cofferdam_dialect_openai as shared;
 
@@ -6,7 +6,7 @@ use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
 use crate::bindings::exports::cofferdam::plugin::embedding::{EmbeddingFailure, Embeddings};
 
-/// A request without headers of its own.
+/// A request without additional headers.
 pub(crate) fn post(path: &str, body: Vec<u8>, streamed: bool) -> UpstreamRequest {
     UpstreamRequest { path: path.to_owned(), headers: Vec::new(), body, streamed }
 }
@@ -30,7 +30,7 @@ impl From<shared::EmbeddingFailure> for EmbeddingFailure {
 impl From<shared::Embeddings> for Embeddings {
     fn from(embeddings: shared::Embeddings) -> Self {
         let shared::Embeddings { vectors, prompt_tokens, total_tokens, cost_dollars } = embeddings;
-        // Only text goes upstream, so there is one modality and nothing to detail.
+        // Only text goes upstream, so there is one modality and no details to report.
         Embeddings { vectors, prompt_tokens, total_tokens, cost_dollars, prompt_tokens_details: Vec::new() }
     }
 }

@@ -1,7 +1,6 @@
-//! Chat Completions as a provider: the dialect that nearly every server of
-//! models speaks, each a little differently. Requests are rebuilt and carry only
-//! what the client set, so that strict and old servers take them; answers are
-//! read with patience for what such servers get wrong.
+//! A provider for Chat Completions, the dialect that nearly every model server speaks, each with
+//! differences. Requests are rebuilt and carry only what the client set, so that strict and old
+//! servers accept them. Answers are read leniently.
 
 mod calls;
 mod convert;
@@ -33,11 +32,11 @@ use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepa
 use crate::stream::Decoder;
 
 thread_local! {
-    /// How many vectors the answer to the request just prepared must have: the
-    /// contract makes `decode` in the instance of `prepare`.
+    /// How many vectors the answer to the current request must have. The host calls `decode` in
+    /// the instance that ran `prepare`.
     static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
-    /// The id of the request just prepared, for calls that come without one, and the provider's name for the
-    /// model, for the seals of its reasoning.
+    /// The id of the current request, for calls that arrive without an id, and the provider's
+    /// name of the model, for the seals of its reasoning.
     static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 

@@ -1,6 +1,6 @@
-//! Items to messages. Strict servers and chat templates want one system message
-//! at the start, all that the model did in one turn in one message, and the
-//! results of its calls right behind it.
+//! Translates items into messages. Strict servers and chat templates require one system message at
+//! the start, one message for everything the model did in a turn, and the results of its calls
+//! directly after that message.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::thought::{self, Thought};
 pub(crate) struct Message<'a> {
     role: &'static str,
     content: Content<'a>,
-    /// What the model thought before it called, where its server wants that back.
+    /// The reasoning before the calls, for servers that require it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -27,7 +27,7 @@ pub(crate) struct Message<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    /// Null: an assistant's message of calls alone.
+    /// Null: an assistant message that has only calls.
     Nothing,
     Text(Text<'a>),
     Parts(Vec<Part<'a>>),
@@ -59,7 +59,7 @@ enum Part<'a> {
     },
 }
 
-/// The marks of a part that this endpoint takes.
+/// The cache marks of a part that this endpoint accepts.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,14 +68,14 @@ struct Written<'a> {
     prompt_cache_breakpoint: Option<&'a RawValue>,
 }
 
-/// What not every server of this dialect takes.
+/// Features that not every server of this dialect accepts.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Takes {
-    /// Custom tools; their calls become functions elsewhere.
+    /// Custom tools. For other endpoints their calls become function calls.
     pub(crate) custom: bool,
-    /// `cache_control` on parts, as servers in front of Anthropic's models do.
+    /// `cache_control` on parts, which servers in front of Anthropic's models accept.
     pub(crate) cache_control: bool,
-    /// `prompt_cache_options`, and breakpoints on parts.
+    /// `prompt_cache_options`, and `prompt_cache_breakpoint` on parts.
     pub(crate) breakpoints: bool,
 }
 
@@ -123,7 +123,7 @@ struct Call<'a> {
     id: Text<'a>,
     #[serde(flatten)]
     what: Called<'a>,
-    /// The signature of the server that made the call.
+    /// Google's signature of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<Box<RawValue>>,
 }
@@ -147,7 +147,7 @@ struct Custom<'a> {
     input: Text<'a>,
 }
 
-/// Translates instructions and input for an endpoint of this model that takes this much.
+/// Translates instructions and input for an endpoint of this model with these features.
 pub(crate) fn messages<'a>(
     instructions: Option<Text<'a>>,
     input: &[&'a RawValue],
@@ -162,7 +162,8 @@ pub(crate) fn messages<'a>(
         let item = serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
         conversation.take(item, index)?;
     }
-    // A server that wants it back wants it with every call, also with those of other models.
+    // A server that requires reasoning back requires it with every call, also with calls that other
+    // models made.
     if conversation.messages.iter().any(|message| message.reasoning_content.is_some()) {
         let calling = conversation.messages.iter_mut().filter(|message| !message.tool_calls.is_empty());
         calling.for_each(|message| _ = message.reasoning_content.get_or_insert_default());
@@ -170,7 +171,7 @@ pub(crate) fn messages<'a>(
     Ok(conversation.messages)
 }
 
-/// Marks the last text of users or instructions, up to which the provider may cache.
+/// Puts the mark on the last part of a user or system message; the provider may cache up to it.
 pub(crate) fn mark_last<'a>(messages: &mut [Message<'a>], mark: &'a RawValue) {
     let markable = messages.iter_mut().rev().filter(|message| matches!(message.role, "system" | "user"));
     for message in markable {
@@ -193,9 +194,9 @@ pub(crate) fn mark_last<'a>(messages: &mut [Message<'a>], mark: &'a RawValue) {
 struct Conversation<'a> {
     messages: Vec<Message<'a>>,
     takes: Takes,
-    /// The provider's name for the model.
+    /// The provider's name of the model.
     model: &'a str,
-    /// What this model thought, waiting for the call that it led to.
+    /// Reasoning of this model that has not been attached to its call yet.
     thought: Thought<'a>,
 }
 
@@ -223,20 +224,20 @@ impl<'a> Conversation<'a> {
             Item::FunctionCallOutput { call_id, output } | Item::CustomToolCallOutput { call_id, output } => {
                 self.result(call_id, result_text(output));
             }
-            // Of use only to the server that wrote it, which knows it by the seal.
+            // Useful only to the server that wrote it; the seal names its model.
             Item::Reasoning(reasoning) => {
                 if let Some(Thought { text, extra }) = thought::unseal(&reasoning, self.model) {
                     append(&mut self.thought.text, text);
                     self.thought.extra = extra.or(self.thought.extra.take());
                 }
             }
-            // Of use only where it came from.
+            // Useful only to the provider that made it.
             Item::Other { .. } => {}
         }
         Ok(())
     }
 
-    /// Text, unless a mark has to stay where it stands.
+    /// Adds instructions as plain text, unless a part has a cache mark, which must keep its position.
     fn instructions(&mut self, parts: Vec<GivenPart<'a>>) {
         let takes = self.takes;
         let marked = |part: &GivenPart<'a>| match part {
@@ -253,7 +254,7 @@ impl<'a> Conversation<'a> {
         self.push("system", Content::Parts(parts.collect()));
     }
 
-    /// Joins what stands at the start: templates take one system message.
+    /// Joins system messages at the start, because many chat templates accept only one.
     fn system(&mut self, text: Text<'a>) {
         match self.messages.as_mut_slice() {
             [Message { role: "system", content: Content::Text(first), .. }] => {
@@ -265,7 +266,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn push(&mut self, role: &'static str, content: Content<'a>) {
-        // What was thought in a turn that is over led to no call.
+        // Reasoning without a call before the turn ended is not needed any more.
         if role != "assistant" {
             self.thought = Thought::default();
         }
@@ -278,7 +279,7 @@ impl<'a> Conversation<'a> {
         });
     }
 
-    /// The message of the model's turn that is under way.
+    /// The assistant message of the current turn.
     fn turn(&mut self) -> Option<&mut Message<'a>> {
         if self.messages.last().is_none_or(|last| last.role != "assistant") {
             self.push("assistant", Content::Nothing);
@@ -306,7 +307,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn function(&mut self, id: Text<'a>, name: Text<'a>, arguments: Text<'a>) {
-        // Servers that parse arguments take no empty text for none.
+        // Servers that parse the arguments reject an empty string.
         let arguments = if arguments.trim().is_empty() { Cow::Borrowed("{}") } else { arguments };
         self.call(id, Called::Function { function: Function { name, arguments } });
     }
@@ -340,7 +341,8 @@ fn result_text(output: Given<'_>) -> Text<'_> {
     }
 }
 
-/// Plain text where there is nothing else, for servers that know no parts. None take an empty list.
+/// Plain text when there is only one text part, for servers that do not support parts. An empty
+/// list becomes empty text, because no server accepts an empty list.
 fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize, takes: Takes) -> Result<Content<'_>, Failure> {
     if parts.is_empty() {
         return Ok(Content::Text(Cow::Borrowed("")));
@@ -357,7 +359,7 @@ fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize, takes: Takes) -> Res
     Ok(Content::Parts(parts.collect::<Result<_, _>>()?))
 }
 
-/// Translates a part, or says what it is that cannot be.
+/// Translates a part. The error names the kind of part that this dialect lacks.
 fn translate(part: GivenPart<'_>, takes: Takes) -> Result<Part<'_>, &'static str> {
     match part {
         GivenPart::Text { text, marks } => Ok(Part::Text { text, marks: takes.marks(&marks) }),

@@ -1,5 +1,5 @@
-//! What servers say. One shape reads both a chunk of a stream and a whole
-//! answer; every field may be missing, null or of an odd type.
+//! The answers of servers. One type reads both a chunk of a stream and a whole answer. Every field
+//! may be missing, null or of an unexpected type.
 
 use cofferdam_dialect_openai::{Count, JsonText, List, MaybeText, TextOrList, dollars};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::bindings::cofferdam::plugin::types::Usage;
 
-/// A chunk, or the whole answer.
+/// A chunk of a stream, or a whole answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Chunk<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Chunk<'a> {
     pub(crate) service_tier: MaybeText<'a>,
     #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
-    /// Groq puts the usage of a stream here.
+    /// Groq reports the usage of a stream here.
     #[serde(borrow)]
     pub(crate) x_groq: Option<Groq<'a>>,
 }
@@ -46,12 +46,12 @@ pub(crate) struct Choice<'a> {
     pub(crate) finish_reason: MaybeText<'a>,
     #[serde(borrow)]
     pub(crate) logprobs: Option<&'a RawValue>,
-    /// Moonshot puts the usage of a stream here.
+    /// Moonshot reports the usage of a stream here.
     #[serde(borrow)]
     pub(crate) usage: Option<UsageBody<'a>>,
 }
 
-/// A piece of the message, or all of it.
+/// A piece of the message, or the whole message.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Delta<'a> {
@@ -59,15 +59,15 @@ pub(crate) struct Delta<'a> {
     pub(crate) content: TextOrList<'a, ContentPart<'a>>,
     #[serde(borrow)]
     pub(crate) refusal: MaybeText<'a>,
-    /// DeepSeek, vLLM, llama.cpp.
+    /// The name that DeepSeek, vLLM and llama.cpp use for reasoning.
     #[serde(borrow)]
     pub(crate) reasoning_content: MaybeText<'a>,
-    /// OpenRouter, Ollama, Groq; some servers send both.
+    /// The name that OpenRouter, Ollama and Groq use for reasoning. Some servers send both.
     #[serde(borrow)]
     pub(crate) reasoning: MaybeText<'a>,
     #[serde(borrow)]
     pub(crate) tool_calls: List<CallPart<'a>>,
-    /// The form before `tool_calls`.
+    /// The older form of `tool_calls`, with one call.
     #[serde(borrow)]
     pub(crate) function_call: Option<Named<'a>>,
     #[serde(borrow)]
@@ -76,7 +76,7 @@ pub(crate) struct Delta<'a> {
     pub(crate) images: List<ContentPart<'a>>,
 }
 
-/// Mistral's content, and pictures.
+/// A part of Mistral's content, or an image.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContentPart<'a> {
@@ -102,7 +102,7 @@ pub(crate) struct ImageUrl<'a> {
     pub(crate) url: MaybeText<'a>,
 }
 
-/// A piece of a call, or all of it.
+/// A piece of a call, or a whole call.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallPart<'a> {
@@ -119,7 +119,7 @@ pub(crate) struct CallPart<'a> {
 }
 
 impl<'a> CallPart<'a> {
-    /// The signature, where the piece begins its call.
+    /// The signature, if this piece begins its call.
     pub(crate) fn signature(&self) -> Option<&'a RawValue> {
         let named = self.function.as_ref().or(self.custom.as_ref());
         self.extra_content.filter(|_| named.is_some_and(|named| !named.name.as_str().is_empty()))
@@ -154,9 +154,9 @@ pub(crate) struct UsageBody<'a> {
     completion_tokens_details: Option<CompletionDetails>,
     /// DeepSeek's name for cached tokens.
     prompt_cache_hit_tokens: Count,
-    /// Perplexity's searches.
+    /// Perplexity's number of searches.
     num_search_queries: Count,
-    /// OpenRouter's searches.
+    /// OpenRouter's number of searches.
     server_tool_use: Option<ServerTools>,
     #[serde(borrow)]
     cost: Option<&'a RawValue>,
@@ -182,7 +182,7 @@ struct ServerTools {
 }
 
 impl UsageBody<'_> {
-    /// The totals, without pictures.
+    /// The totals, without the number of images.
     pub(crate) fn total(&self) -> Usage {
         let prompt = self.prompt_tokens_details.as_ref();
         let input = self.prompt_tokens.0.unwrap_or_default();
@@ -190,7 +190,7 @@ impl UsageBody<'_> {
         let reasoning =
             self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens.0);
         let reasoning = reasoning.unwrap_or_default();
-        // xAI counts reasoning beside the completion; only the total tells.
+        // xAI does not include reasoning in the completion tokens; only the total shows it.
         let with_reasoning = completion.saturating_add(reasoning);
         let beside = self.total_tokens.0 == Some(input.saturating_add(with_reasoning));
         let cached = prompt.and_then(|details| details.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);

@@ -1,7 +1,6 @@
-//! The request. Only what the client set goes upstream, and of that only what
-//! old and strict servers take; what few take goes to endpoints whose
-//! `supports` names it. A server that refuses an unknown field is met more
-//! often than one that needs it.
+//! Translates the request. Only fields that the client set go upstream, and of these only the ones
+//! that old and strict servers accept. Other fields go to endpoints whose `supports` lists them.
+//! Servers that refuse an unknown field are more common than servers that need it.
 
 use cofferdam_dialect_openai::{Failure, requested_tier};
 use cofferdam_guest_kit::{Request, TextFormat, add_options};
@@ -21,10 +20,10 @@ struct Body<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
-    /// The name that every server knows.
+    /// The name that every server accepts.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
-    /// The only name that OpenAI's reasoning models take.
+    /// The only name that OpenAI's reasoning models accept.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +153,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     Ok(post("chat/completions", add_options(body, &target.options), streamed))
 }
 
-/// OpenAI's scale stops at high; the service's goes on.
+/// OpenAI's scale ends at `high`; the scale of this API goes further.
 fn verbosity(asked: &str) -> &str {
     if matches!(asked, "xhigh" | "max") { "high" } else { asked }
 }

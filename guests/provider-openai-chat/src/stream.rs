@@ -1,5 +1,5 @@
-//! The decoder. The end is held back: usage comes after the reason to finish,
-//! in a chunk of its own, and some servers send neither it nor `[DONE]`.
+//! The decoder. It holds the end of the answer back: usage comes in a chunk after the finish
+//! reason, and some servers send neither that chunk nor `[DONE]`.
 
 use std::borrow::Cow;
 
@@ -28,17 +28,17 @@ pub(crate) struct Decoder {
     usage: Option<Usage>,
     service_tier: Option<String>,
     images: u32,
-    /// The provider's name for the model.
+    /// The provider's name of the model.
     model: String,
     /// `reasoning_content` that is not sealed yet.
     thought: String,
-    /// Something of the answer was passed on.
+    /// Whether a part of the answer has been passed on.
     begun: bool,
-    /// Terminal: whatever follows is ignored.
+    /// Whether the answer has ended. Later frames are ignored.
     ended: bool,
 }
 
-/// What the server sent cannot be translated.
+/// The error for an answer that cannot be translated.
 struct Malformed;
 
 impl From<serde_json::Error> for Malformed {
@@ -60,7 +60,7 @@ impl Decoder {
         Self { streamed, calls: Calls::new(request_id), model: model.to_owned(), ..Self::default() }
     }
 
-    /// Takes the frames of one read.
+    /// Takes the frames of one network read.
     pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
         for frame in frames {
             if self.ended {
@@ -73,7 +73,7 @@ impl Decoder {
         std::mem::take(&mut self.events)
     }
 
-    /// The connection ended. Without a reason to finish the answer was cut off.
+    /// The connection ended. An answer without a finish reason was cut off.
     pub(crate) fn finish(&mut self) -> Vec<Event> {
         if !self.ended && self.reason.is_some() && self.complete().is_err() {
             self.fail(shared::Failure::malformed());
@@ -87,7 +87,7 @@ impl Decoder {
             return Ok(());
         }
         if data == b"[DONE]" {
-            // Some servers never give a reason; an answer of nothing is none.
+            // Some servers never send a finish reason. Without any content there is no answer.
             return if self.reason.is_some() || self.begun { self.complete() } else { Ok(()) };
         }
         let chunk: Chunk<'_> = serde_json::from_slice(data)?;
@@ -128,7 +128,7 @@ impl Decoder {
                 self.calls.take_only(named, &mut self.events)?;
             }
         }
-        // Some servers end a stream with the whole message.
+        // Some servers end a stream with the whole message; it is used only if no delta came.
         if let Some(message) = choice.message.as_ref().filter(|_| !self.begun) {
             self.on_content(message, choice.logprobs);
             for part in &message.tool_calls.0 {
@@ -204,14 +204,14 @@ impl Decoder {
                     media_type: data.media_type.to_ascii_lowercase(),
                 }));
             }
-            // A picture elsewhere cannot be fetched from here; its address can be told.
+            // An image at a URL cannot be fetched here, so its address becomes text.
             None if url.starts_with("https://") => self.text(&format!("![image]({url})"), None),
             _ => {}
         }
     }
 
-    /// Ends the reasoning that came as `reasoning_content`, for what follows is something else: a call, perhaps
-    /// with a signature.
+    /// Ends the reasoning that came as `reasoning_content`, because another kind of content follows,
+    /// for example a call with a signature.
     fn seal(&mut self, extra: Option<&RawValue>) {
         let text = Some(std::mem::take(&mut self.thought)).filter(|text| !text.is_empty());
         let extra = extra.filter(|extra| extra.get().starts_with('{'));
@@ -229,12 +229,12 @@ impl Decoder {
         self.events.push(event);
     }
 
-    /// Says what was held back: ends of calls, usage, finish.
+    /// Sends the events that were held back: the ends of calls, usage and finish.
     fn complete(&mut self) -> Outcome {
         let reason = self.reason.take();
         let reason = match reason.as_deref().unwrap_or("stop") {
             "stop" | "eos" | "end_turn" | "stop_sequence" if self.calls.is_empty() => FinishReason::Stop,
-            // Several servers say `stop` although the model called.
+            // Several servers send `stop` although the model made calls.
             "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "function_call" => {
                 FinishReason::ToolCalls
             }
@@ -246,7 +246,7 @@ impl Decoder {
         };
         self.seal(None);
         let calls = self.calls.finish(&mut self.events);
-        // A call may be cut off before its name where the answer was.
+        // An answer that was cut off may end inside a call that has no name yet.
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
             calls?;
         }
@@ -256,7 +256,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The server gave up in the middle of the answer.
+    /// The server aborted the answer.
     fn interrupt(&mut self, kind: Kind) -> Outcome {
         self.report_usage();
         self.fail(shared::Failure::new(kind, "The provider broke off its answer."));
@@ -279,8 +279,8 @@ fn text_of(text: &MaybeText<'_>) -> Option<String> {
     text.0.as_ref().filter(|text| !text.is_empty()).map(|text| Cow::clone(text).into_owned())
 }
 
-/// Chat puts the fields of an annotation into an object named like its type;
-/// the interface has them beside the type.
+/// Chat Completions puts the fields of an annotation into an object named after its type. The
+/// Responses API has them next to the type.
 fn flat_annotation(annotation: &RawValue) -> Vec<u8> {
     let flat = || {
         let outer = Fields::read(annotation.get()).ok()?;

@@ -1,7 +1,7 @@
-//! Recorded answers, read in every way a network can deliver them.
+//! Recorded answers, split into network reads in all possible ways.
 //!
-//! Beside each `fixtures/NAME.sse` or `.json` stands `NAME.SUFFIX.events`: what
-//! must come of it, one event a line.
+//! Next to each `fixtures/NAME.sse` or `.json` is a file `NAME.SUFFIX.events` with the expected
+//! events, one per line.
 
 mod render;
 
@@ -117,7 +117,7 @@ fn usage_comes_before_the_end_and_nothing_after_it() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_and_ends_it() {
+fn malformed_answers_end_with_an_error() {
     let nameless = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
     for data in ["{", "nonsense", "7", nameless] {
         let reads = format!(
@@ -134,14 +134,14 @@ fn what_is_no_answer_is_an_error_and_ends_it() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(data in any::<Vec<u8>>(), streamed: bool) {
+    fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
         let mut decoder = Decoder::new(streamed, "", "");
         decoder.feed(&[Frame { name: String::new(), data }]);
         decoder.finish();
     }
 
     #[test]
-    fn any_json_is_survived(
+    fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..3u64, any::<bool>()), 0..8)
     ) {
         let mut decoder = Decoder::new(true, "", "");

@@ -1,10 +1,10 @@
 //! Reasoning on its way to the client and back.
 //!
-//! Servers that call it `reasoning_content` (DeepSeek, Moonshot, vLLM, llama.cpp) take it back with the calls
-//! it led to, and the first two refuse a history whose calls come without it. Google signs calls in their
-//! `extra_content` and refuses those of its newer models without the signature. Servers that know neither
-//! refuse both fields. A seal therefore names the model it is of, stands right before the call it belongs to,
-//! and holds the text, which some clients drop.
+//! Servers that send `reasoning_content` (DeepSeek, Moonshot, vLLM, llama.cpp) accept it back with
+//! the calls it led to. DeepSeek and Moonshot refuse a history whose calls come without it. Google
+//! signs calls in their `extra_content`; its newer models refuse calls without the signature. Other
+//! servers refuse both fields. A seal therefore names its model, stands directly before the call it
+//! belongs to, and contains the text, because some clients drop the text.
 
 use std::borrow::Cow;
 
@@ -14,22 +14,22 @@ use serde_json::value::RawValue;
 
 use crate::bindings::exports::cofferdam::plugin::generation::ReasoningSeal;
 
-/// The dialect and version, as in `reasoning-seal.format`.
+/// The dialect and its version, as in `reasoning-seal.format`.
 const FORMAT: &str = "openai-chat-v1";
 
-/// What goes back to the server that made it.
+/// The values that go back to the server that made them.
 #[derive(Debug, Default)]
 pub(crate) struct Thought<'a> {
     /// `reasoning_content` of the message.
     pub(crate) text: Option<Text<'a>>,
-    /// `extra_content` of the call, an object.
+    /// `extra_content` of the call, a JSON object.
     pub(crate) extra: Option<Box<RawValue>>,
 }
 
-/// What stands in `encrypted_content` behind the format and a colon.
+/// The content of `encrypted_content` after the format and a colon.
 #[derive(Serialize, Deserialize)]
 struct Sealed<'a> {
-    /// The provider's name for the model.
+    /// The provider's name of the model.
     model: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<Cow<'a, str>>,
@@ -37,7 +37,7 @@ struct Sealed<'a> {
     extra_content: Option<Box<RawValue>>,
 }
 
-/// The seal of what this model thought.
+/// Seals the reasoning of this model.
 pub(crate) fn seal(model: &str, thought: Thought<'_>) -> ReasoningSeal {
     let Thought { text, extra } = thought;
     let sealed = Sealed { model: model.into(), reasoning_content: text, extra_content: extra };
@@ -49,7 +49,7 @@ pub(crate) fn seal(model: &str, thought: Thought<'_>) -> ReasoningSeal {
     }
 }
 
-/// What goes back to this model, if the item is of its making.
+/// The values to send back to this model, if it made the item.
 pub(crate) fn unseal<'a>(item: &Reasoning<'_>, model: &str) -> Option<Thought<'a>> {
     let json = item.encrypted_content.as_deref()?.strip_prefix(FORMAT)?.strip_prefix(':')?;
     let Sealed { model: of, reasoning_content, extra_content } = serde_json::from_str(json).ok()?;

@@ -1,4 +1,4 @@
-//! Tools and the choice among them.
+//! Translates tools and the choice among them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use cofferdam_guest_kit::{AllowedTool, Text, Tool as Offered, ToolChoice};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What goes upstream. A choice without tools is an error there and is left out.
+/// The translated tools and choice. A choice without tools is left out, because servers refuse it.
 pub(crate) struct Tools<'a> {
     pub(crate) tools: Vec<Tool<'a>>,
     pub(crate) choice: Option<Choice<'a>>,
@@ -30,7 +30,7 @@ pub(crate) struct Function<'a> {
     strict: Option<bool>,
 }
 
-/// Some servers insist on a schema.
+/// The JSON Schema of a function. Some servers require one.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Parameters<'a> {
@@ -50,7 +50,7 @@ pub(crate) struct Custom<'a> {
     format: Option<Format<'a>>,
 }
 
-/// A grammar is nested here, unlike in the interface.
+/// The format of a custom tool. A grammar is nested in an object, unlike in the Responses API.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Format<'a> {
@@ -83,7 +83,7 @@ pub(crate) struct Name<'a> {
     name: Text<'a>,
 }
 
-/// Translates tools and choice. `custom` says that the endpoint takes custom tools.
+/// Translates tools and choice. `custom` says whether the endpoint accepts custom tools.
 pub(crate) fn tools<'a>(
     offered: Vec<Offered<'a>>,
     choice: Option<ToolChoice<'a>>,
@@ -103,7 +103,7 @@ pub(crate) fn tools<'a>(
             Some(Choice::Named(NamedChoice::Custom { custom: Name { name } }))
         }
         Some(ToolChoice::Allowed { required, tools: allowed }) => {
-            // Few servers know the word, but all know a shorter list.
+            // Few servers support `allowed_tools`; sending only the allowed tools has the same effect.
             let allowed: HashSet<_> = allowed.iter().filter_map(named).collect();
             tools.retain(|tool| allowed.contains(&tool.named()));
             Some(Choice::Word(if required { "required" } else { "auto" }))
@@ -117,7 +117,7 @@ pub(crate) fn tools<'a>(
 }
 
 impl Tool<'_> {
-    /// Its type and name.
+    /// The type and the name of the tool.
     fn named(&self) -> (&str, &str) {
         match self {
             Tool::Function { function } => ("function", &function.name),
@@ -126,7 +126,7 @@ impl Tool<'_> {
     }
 }
 
-/// The type and the name that a choice allows.
+/// The type and the name of an allowed tool.
 fn named<'t>(allowed: &'t AllowedTool<'_>) -> Option<(&'t str, &'t str)> {
     Some((&*allowed.kind, allowed.name.as_deref()?))
 }

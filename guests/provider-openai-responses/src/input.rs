@@ -1,26 +1,26 @@
-//! The items of `input`, reduced to what upstream accepts. Ids that this
-//! service gave out are unknown upstream and stay behind; reasoning goes only
-//! if upstream sealed it itself; items that no upstream knows are left out, for
-//! a history must never make a request fail.
+//! Reduces the items of `input` to what the upstream server accepts. Ids that this service gave out
+//! are unknown upstream and are dropped. Reasoning is sent only if the upstream server sealed it.
+//! Unknown items are left out, because a history must never make a request fail.
 
 use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter};
 use serde_json::value::RawValue;
 
 use crate::seal::{Sealed, is_id, unseal};
 
-/// What becomes of an item's `id`.
+/// How the `id` of an item is treated.
 #[derive(Clone, Copy)]
 enum Id {
-    /// It stays behind.
+    /// It is dropped.
     Dropped,
-    /// It goes along if it is well formed.
+    /// It is sent if it is well formed.
     Kept,
-    /// Upstream insists on one that starts like this; an item without is left out.
+    /// The server requires an id with this prefix. An item without one is left out, unless it holds a
+    /// result.
     Required(&'static str),
 }
 
-/// Types of items, what becomes of their id, and their fields besides `type`,
-/// `id` and `status`.
+/// The types of items, how their id is treated, and their fields other than `type`, `id` and
+/// `status`.
 const ITEMS: &[(&str, Id, &[&str])] = &[
     ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace", "caller"]),
     ("custom_tool_call", Id::Dropped, &["call_id", "name", "input", "namespace"]),
@@ -53,10 +53,10 @@ const ITEMS: &[(&str, Id, &[&str])] = &[
     ("program_output", Id::Kept, &["call_id", "result"]),
 ];
 
-/// Members that hold what a tool gave.
+/// Members that hold the result of a tool.
 const RESULTS: [&str; 4] = ["output", "outputs", "results", "error"];
 
-/// Types of parts and their fields besides `type`.
+/// The types of parts and their fields other than `type`.
 const PARTS: &[(&str, &[&str])] = &[
     ("input_text", &["text", "prompt_cache_breakpoint"]),
     ("input_image", &["detail", "image_url", "file_id", "prompt_cache_breakpoint"]),
@@ -66,7 +66,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("refusal", &["refusal"]),
 ];
 
-/// Writes the array that goes upstream.
+/// Writes the JSON array that is sent.
 pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut writer = ItemWriter { out, empty: true, reasoning: Vec::new() };
     writer.out.push(b'[');
@@ -80,8 +80,8 @@ pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(),
 struct ItemWriter<'o> {
     out: &'o mut Vec<u8>,
     empty: bool,
-    /// Reasoning that waits for what it led to: upstream refuses reasoning that
-    /// stands alone, as it does when an answer was cut or its item left out.
+    /// Reasoning whose following item is not known yet. The server refuses reasoning without the
+    /// output it led to, which happens when an answer was cut off or an item was left out.
     reasoning: Vec<Vec<u8>>,
 }
 
@@ -99,7 +99,7 @@ impl ItemWriter<'_> {
                 self.start(false);
                 write_result(&kind, fields, index, self.out)?;
             }
-            // Newer items of coding agents, whose fields no document lists.
+            // Newer items of coding agents, whose fields are not documented.
             "agent_message" | "configuration_update" => {
                 self.start(false);
                 let mut object = ObjectWriter::new(self.out);
@@ -121,7 +121,7 @@ impl ItemWriter<'_> {
             Id::Kept => id,
             Id::Required(prefix) => match id.filter(|id| id.starts_with(prefix)) {
                 Some(id) => Some(id),
-                // What a tool gave is worth telling, whoever wrote the item.
+                // A tool result is useful to the model whichever provider made the item, so it gets an id.
                 None if RESULTS.iter().any(|name| fields.get(name).is_some()) => {
                     Some(format!("{prefix}{index:032x}").into())
                 }
@@ -135,7 +135,7 @@ impl ItemWriter<'_> {
             object.value("id", &id);
         }
         object.pick(fields, names);
-        // Required though it may be null, which the host leaves out.
+        // The field is required but may be null; the host leaves null fields out.
         if kind == "code_interpreter_call" && fields.get("outputs").is_none() {
             object.name("outputs").extend_from_slice(b"null");
         }
@@ -143,7 +143,7 @@ impl ItemWriter<'_> {
         object.end();
     }
 
-    /// Makes room for an item. Reasoning goes before what the model made of it.
+    /// Starts an item. If the model made it, the reasoning that led to it is written first.
     fn start(&mut self, by_model: bool) {
         let reasoning = std::mem::take(&mut self.reasoning);
         for item in reasoning.into_iter().filter(|_| by_model) {
@@ -189,7 +189,7 @@ fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result
 fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
-    // What no call asked for says what it is about.
+    // `name` and `namespace` describe an output that answers no call.
     object.pick(fields, &["call_id", "name", "namespace", "caller"]);
     write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
     object.pick(fields, &["status"]);
@@ -197,7 +197,8 @@ fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>
     Ok(())
 }
 
-/// Writes text as it stands and parts reduced. `item` and `member` say where they stand.
+/// Writes text unchanged, and parts with only the known fields. `item` and `member` are the position
+/// for error messages.
 fn write_parts(
     content: Option<&RawValue>,
     (item, member): (usize, &str),
@@ -239,8 +240,8 @@ fn write_part(kind: &str, part: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) 
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
     object.pick(part, names);
-    // The field is required; what stood in it may be no annotation that
-    // upstream knows.
+    // The field is required. Its content is dropped, because it may contain annotations that the
+    // server does not support.
     object.name("annotations").extend_from_slice(b"[]");
     object.end();
 }

@@ -1,7 +1,6 @@
-//! OpenAI's Responses interface as a provider. The service speaks the same
-//! interface to its clients, so requests are reduced rather than rebuilt; the
-//! work is in telling what upstream will accept of a history that other
-//! providers took part in, and in never saying anything of an answer twice.
+//! A provider for OpenAI's Responses API. The service offers the same API to its clients, so
+//! requests are reduced and not rebuilt. Two things need care: a history may hold items of other
+//! providers, and no part of an answer may be passed on twice.
 
 mod convert;
 mod input;
@@ -57,7 +56,7 @@ impl generation::GuestDecoder for DecoderResource {
         Ok(self.0.borrow_mut().feed(&frames))
     }
 
-    /// Nothing is held back: an answer that is not finished by now was cut off.
+    /// The decoder holds no events back: an answer that has not finished here was cut off.
     fn finish(&self) -> Result<Vec<Event>, Failure> {
         Ok(Vec::new())
     }
@@ -74,7 +73,8 @@ impl embedding::Guest for Provider {
         Ok(PreparedEmbeddings::Upstream(convert::post("embeddings", prepared.body, false)))
     }
 
-    /// The host knows how many it asked for; this guest says that it remembers nothing.
+    /// Decodes without the expected number of vectors: the manifest says `stateless`, so this may not
+    /// be the instance that ran `prepare`. The host checks the number.
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
         Ok(cofferdam_dialect_openai::decode_embeddings(&body, None)?.into())
     }

@@ -1,5 +1,5 @@
-//! What upstream says, as far as this dialect looks at it. Every field may be
-//! missing, null or of an odd type: imitators of the interface differ.
+//! The answers of the upstream server, as far as this dialect reads them. Every field may be
+//! missing, null or of an unexpected type, because imitations of the API differ.
 
 use cofferdam_dialect_openai::{Count, List, MaybeText, dollars};
 use std::mem::take;
@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::bindings::cofferdam::plugin::types::Usage;
 
-/// The union of the fields of all stream events: one pass reads any of them,
-/// and large objects stay unread until an event asks for them.
+/// The union of the fields of all stream events. One pass reads any of them; large objects stay
+/// unparsed until an event needs them.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct StreamEvent<'a> {
@@ -50,7 +50,7 @@ pub(crate) struct StreamEvent<'a> {
     pub(crate) error: Option<&'a RawValue>,
 }
 
-/// The start of every output item.
+/// The fields that every output item has when it starts.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ItemHead<'a> {
@@ -68,8 +68,7 @@ pub(crate) struct ItemHead<'a> {
     pub(crate) namespace: MaybeText<'a>,
 }
 
-/// A whole item, its start included: the rest of those that are translated
-/// rather than handed on.
+/// A whole item with the fields that are translated, including those of [`ItemHead`].
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WholeItem<'a> {
@@ -102,7 +101,7 @@ pub(crate) struct WholeItem<'a> {
 }
 
 impl<'a> WholeItem<'a> {
-    /// Takes the start of the item out.
+    /// Moves the fields of the item's start out of it.
     pub(crate) fn take_head(&mut self) -> ItemHead<'a> {
         ItemHead {
             kind: take(&mut self.kind),
@@ -131,7 +130,7 @@ pub(crate) struct PartBody<'a> {
     pub(crate) logprobs: Option<&'a RawValue>,
 }
 
-/// The response object: the whole body, or that of a terminal event.
+/// The response object: the whole body, or the content of a terminal event.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Response<'a> {
@@ -183,7 +182,7 @@ struct OutputDetails {
 }
 
 impl UsageBody<'_> {
-    /// The totals of an answer that drew `images` and ran `searches`.
+    /// The totals of an answer with this number of images and searches.
     pub(crate) fn total(&self, images: u32, searches: u32) -> Usage {
         let input = self.input_tokens_details.as_ref();
         let output = self.output_tokens_details.as_ref();

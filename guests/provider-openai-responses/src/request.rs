@@ -1,4 +1,4 @@
-//! The request: the client's own, reduced to what the Responses dialect has.
+//! Reduces the client's request to what the Responses dialect supports.
 
 use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked, requested_tier};
 use cofferdam_guest_kit::{ReasoningSettings, add_options};
@@ -8,7 +8,7 @@ use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamReque
 use crate::convert::post;
 use crate::input::write_input;
 
-/// Fields that go upstream as the client wrote them.
+/// Fields that go upstream unchanged.
 const KEPT: &[&str] = &[
     "temperature",
     "top_p",
@@ -22,28 +22,28 @@ const KEPT: &[&str] = &[
     "metadata",
     "truncation",
 ];
-/// Fields that only imitators of the interface take: OpenAI refuses them, so
-/// they go to endpoints whose `supports` names them.
+/// Fields that only imitations of the API accept. OpenAI refuses them, so they go to endpoints
+/// whose `supports` lists them.
 const KEPT_IF_SUPPORTED: &[&str] = &["frequency_penalty", "presence_penalty", "top_k"];
 
 const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
 const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
-/// Which members of a tool go upstream besides `type`.
+/// Which members of a tool go upstream, other than `type`.
 enum Carried {
-    /// These.
+    /// Only these.
     Only(&'static [&'static str]),
-    /// All but these, which have no meaning there.
+    /// All except these, which have no meaning upstream.
     But(&'static [&'static str]),
 }
 
-/// The tool that finds others, and the mark of those that it may find. Without it a tool that bears the mark could
-/// never be called.
+/// The tool that finds deferred tools, and the member that marks a tool as deferred. Without a search
+/// tool in the request, a deferred tool could never be called, so the mark is removed.
 const SEARCH: &str = "tool_search";
 const DEFERRED: &str = "defer_loading";
 
-/// What each type of tool may have.
+/// The members of each type of tool.
 const TOOLS: &[(&str, Carried)] = &[
     ("function", Carried::But(&["cache_control"])),
     ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
@@ -64,7 +64,7 @@ const TOOLS: &[(&str, Carried)] = &[
     ("mcp", HOSTED),
     ("image_generation", HOSTED),
 ];
-/// The host has asked the manifest for each member, and `engine` says only who runs the tool.
+/// The host has checked each member against the manifest. `engine` only says where the tool runs.
 const HOSTED: Carried = Carried::But(&["engine"]);
 
 /// Translates a request.
@@ -109,7 +109,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     Ok(post("responses", add_options(body, &target.options), streamed))
 }
 
-/// The limit to send when the client's is above the endpoint's.
+/// The endpoint's limit, when the client's limit is higher.
 fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
     let limit: u64 = limit.get().parse().ok()?;
     (endpoint > 0 && limit > u64::from(endpoint)).then_some(endpoint)
@@ -124,7 +124,7 @@ fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
         .collect()
 }
 
-/// `searches` says whether tools may be found by a search.
+/// `searches` says whether the request has a tool that finds deferred tools.
 fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.push(b'[');
     for (index, tool) in tools.iter().enumerate() {
@@ -140,7 +140,7 @@ fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u
 fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     let kind = fields.text("type").unwrap_or_default();
     let known = TOOLS.iter().find(|(known, _)| *known == kind);
-    // Namespaces do not nest, which also bounds the recursion here.
+    // Namespaces do not nest. This also bounds the recursion.
     let misplaced = kind == "namespace" && path.contains('.');
     let Some((_, carried)) = known.filter(|_| !misplaced) else {
         return Err(Failure::unsupported(&format!("{path}.type"), "a tool of this type"));
@@ -177,7 +177,7 @@ fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), 
         picked(&format, FORMAT, settings.name("format"));
     }
     if let Some(verbosity) = text.text("verbosity") {
-        // OpenAI's scale stops at high; the service's goes on.
+        // OpenAI's scale ends at `high`; the scale of this API goes further.
         let verbosity = if matches!(&*verbosity, "xhigh" | "max") { "high" } else { &*verbosity };
         settings.value("verbosity", &verbosity);
     }
@@ -185,7 +185,7 @@ fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The switch and the budget, which this dialect lacks, become an effort.
+/// Writes `reasoning`. The switch and the budget, which this dialect lacks, become an effort.
 fn write_reasoning(
     fields: &Fields<'_>,
     endpoint_limit: u32,

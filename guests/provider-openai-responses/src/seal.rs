@@ -1,36 +1,35 @@
-//! Reasoning that only OpenAI can read. Its ciphertext belongs to the id of the
-//! item it came with, but ids of this service are its own: the seal therefore
-//! carries the original id, and the dialect's name so that nobody else's seal
-//! is ever sent here.
+//! Seals reasoning that only OpenAI can read. The ciphertext is bound to the id of its original item,
+//! but clients get ids of this service. The seal therefore contains the original id. It also
+//! contains the name of the dialect, so that seals of other dialects are never sent to OpenAI.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The dialect and version, as in `reasoning-seal.format`.
+/// The dialect and its version, as in `reasoning-seal.format`.
 pub(crate) const FORMAT: &str = "openai-responses-v1";
-/// OpenAI accepts no longer ids.
+/// The longest id that OpenAI accepts, in bytes.
 const ID_BYTES_MAX: usize = 64;
 
-/// A reasoning item as upstream knows it.
+/// The original id and ciphertext of a reasoning item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sealed<'a> {
     pub(crate) id: String,
     pub(crate) payload: &'a str,
 }
 
-/// The text for the client.
+/// The text that the client gets as `encrypted_content`.
 pub(crate) fn seal(id: &str, payload: &str) -> String {
     format!("{FORMAT}.{}.{payload}", URL_SAFE_NO_PAD.encode(id))
 }
 
-/// Opens what [`seal`] made; nothing for anything else.
+/// Opens a text that [`seal`] made; `None` for any other text.
 pub(crate) fn unseal(text: &str) -> Option<Sealed<'_>> {
     let (id, payload) = text.strip_prefix(FORMAT)?.strip_prefix('.')?.split_once('.')?;
     let id = String::from_utf8(URL_SAFE_NO_PAD.decode(id).ok()?).ok()?;
     (is_id(&id) && !payload.is_empty()).then_some(Sealed { id, payload })
 }
 
-/// Whether upstream would accept this as the id of an item.
+/// Whether OpenAI would accept this as the id of an item.
 pub(crate) fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
@@ -68,7 +67,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_survived(text in any::<String>()) {
+        fn any_text_opens_without_panic(text in any::<String>()) {
             let _ = unseal(&text);
             let _ = unseal(&format!("openai-responses-v1.{text}"));
         }

@@ -1,6 +1,6 @@
-//! The decoder. Upstream says everything up to four times (deltas, the part's
-//! end, the item's end, the response's end) and imitators leave out any three
-//! of them, so each item remembers what of it has been passed on.
+//! The decoder. The upstream server sends every text up to four times: as deltas, at the end of the
+//! part, at the end of the item and at the end of the response. Imitations leave out any three of
+//! these, so each item records what has been passed on.
 
 mod item;
 
@@ -22,17 +22,17 @@ pub(crate) struct Decoder {
     streamed: bool,
     items: Items,
     events: Vec<Event>,
-    /// Terminal: whatever follows is ignored.
+    /// Whether the answer has ended. Later frames are ignored.
     ended: bool,
-    /// Reasoning was passed on whose item is not ended yet.
+    /// Whether reasoning was passed on and its item has not ended yet.
     reasoning_open: bool,
-    /// The client has to act before the model goes on.
+    /// Whether the client must act before the model can continue.
     waits: bool,
     images: u32,
     searches: u32,
 }
 
-/// What upstream sent cannot be translated.
+/// The error for an answer that cannot be translated.
 struct Malformed;
 
 impl From<serde_json::Error> for Malformed {
@@ -48,7 +48,7 @@ impl Decoder {
         Self { streamed, ..Self::default() }
     }
 
-    /// Takes the frames of one read.
+    /// Takes the frames of one network read.
     pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
         for frame in frames {
             if self.ended {
@@ -101,7 +101,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The events that most answers have once or not at all.
+    /// Handles the events that most answers have at most once.
     fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Outcome {
         match kind {
             "response.output_text.done" => {
@@ -121,7 +121,7 @@ impl Decoder {
             "response.content_part.done" => {
                 let part: PartBody<'_> = serde_json::from_str(event.part.ok_or(Malformed)?.get())?;
                 let index = event.content_index.0.unwrap_or_default();
-                // A part of reasoning says nothing that its own events do not.
+                // Reasoning parts are passed on by their own events.
                 if part.owner() == Kind::Message
                     && let Some(at) = self.item_for(Place::of(event), Kind::Message)
                 {
@@ -142,14 +142,14 @@ impl Decoder {
         self.pass_on(at, piece, text, event.logprobs);
     }
 
-    /// The end of a piece: all of it, for servers that sent no deltas.
+    /// The end of a piece, with its whole text. It is used when no deltas came.
     fn whole(&mut self, event: &StreamEvent<'_>, piece: Piece, text: &MaybeText<'_>) {
         if let Some(at) = self.item_for(Place::of(event), piece.kind()) {
             self.rest(at, piece, text, event.logprobs);
         }
     }
 
-    /// Passes on a piece of which nothing was passed on yet.
+    /// Passes a piece on, unless a part of it has already been passed on.
     fn rest(&mut self, at: usize, piece: Piece, text: &MaybeText<'_>, logprobs: Option<&RawValue>) {
         let Some(text) = text.0.as_deref().filter(|text| !text.is_empty()) else { return };
         if self.items.mark(at, piece) {
@@ -177,8 +177,8 @@ impl Decoder {
         self.events.push(event);
     }
 
-    /// The item an event belongs to. Messages and reasoning may begin with any
-    /// event; a call without its name cannot, and waits for the whole item.
+    /// The item that an event belongs to. Messages and reasoning may begin with any event. A call
+    /// cannot begin without its name, so its deltas are skipped until the whole item comes.
     fn item_for(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
         let call = matches!(kind, Kind::Function);
         let fits = |item: &Item| item.kind == kind || (call && item.kind == Kind::Custom);
@@ -194,7 +194,7 @@ impl Decoder {
                     head.phase.0.as_deref().filter(|phase| matches!(*phase, "commentary" | "final_answer"));
                 self.events.push(Event::MessageStart(phase.map(str::to_owned)));
             }
-            // Without a seal between them, two items would run into one.
+            // Two reasoning items without a seal between them would become one item.
             Kind::Reasoning if self.reasoning_open => self.end_reasoning(None),
             Kind::Function | Kind::Custom => {
                 let owned = |text: &MaybeText<'_>| text.as_str().to_owned();
@@ -236,10 +236,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// An item as a whole: what was not passed on yet is now.
+    /// A whole item. Everything that has not been passed on yet is passed on now.
     fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Outcome {
-        // In one pass as a rule. An item that is only handed on need not be as
-        // translated ones are.
+        // Usually one pass is enough. An opaque item may have fields of other types than the translated
+        // items; then only its head is read.
         let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
         let head = match &mut whole {
             Ok(whole) => whole.take_head(),
@@ -265,7 +265,7 @@ impl Decoder {
             Kind::Function | Kind::Custom => {
                 let text = if kind == Kind::Custom { &body.input } else { &body.arguments };
                 self.rest(at, Piece::Input, text, None);
-                // A function without parameters: clients parse what they get.
+                // A function without parameters: clients parse the arguments, so they must be valid JSON.
                 if kind == Kind::Function && !self.items.has_like(at, Piece::Input) {
                     self.pass_on(at, Piece::Input, "{}", None);
                 }
@@ -277,8 +277,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// All parts of a message. A message's only part is the one that was passed
-    /// on, whatever number its deltas bore.
+    /// Passes on all parts of a message. If the message has only one part, its text counts as passed
+    /// on whatever index the deltas had.
     fn message(&mut self, at: usize, body: &WholeItem<'_>) {
         for (part, index) in body.content.0.iter().zip(0..) {
             if body.content.0.len() > 1 || !self.items.has_like(at, Piece::Text(index)) {
@@ -391,7 +391,7 @@ impl Decoder {
         self.end(&response, status)
     }
 
-    /// The end of the answer; `status` is that of the event or of the body.
+    /// The end of the answer. `status` comes from the terminal event or from the body.
     fn end(&mut self, response: &Response<'_>, status: &str) -> Outcome {
         for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
             self.done(raw, Place::listed(index))?;

@@ -1,7 +1,7 @@
-//! Recorded answers, read in every way a network can deliver them.
+//! Recorded answers, split into network reads in all possible ways.
 //!
-//! Beside each `fixtures/NAME.sse` or `.json` stands `NAME.SUFFIX.events`: what
-//! must come of it, one event a line.
+//! Next to each `fixtures/NAME.sse` or `.json` is a file `NAME.SUFFIX.events` with the expected
+//! events, one per line.
 
 mod render;
 
@@ -102,7 +102,7 @@ fn an_answer_cut_off_anywhere_is_never_finished() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_and_ends_the_answer() {
+fn invalid_json_ends_the_answer_with_an_error() {
     for data in ["{", "nonsense", "7", "{\"type\":\"response.completed\"}"] {
         let reads =
             format!("data: {data}\n\ndata: {{\"type\":\"response.output_text.delta\",\"delta\":\"x\"}}\n\n");
@@ -134,12 +134,12 @@ const FIELDS: &[&str] =
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(data in any::<Vec<u8>>(), streamed: bool) {
+    fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
         Decoder::new(streamed).feed(&[Frame { name: String::new(), data }]);
     }
 
     #[test]
-    fn any_json_is_survived(
+    fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..KINDS.len(), 0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..4u64), 0..8)
     ) {
         let mut decoder = Decoder::new(true);

@@ -1,7 +1,7 @@
-//! The model router: chooses models for requests that name a router, `auto` for
-//! instance, and orders endpoints by the rules of the default router.
+//! The model router: chooses models for requests that name a router (for example `auto`), and orders
+//! endpoints by the rules of the default router.
 //!
-//! The rules are those of `cofferdam-routing`; this is their door to the host.
+//! The rules are in `cofferdam-routing`; this crate connects them to the host.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -52,7 +52,7 @@ impl model_choice::Guest for RouterAuto {
     }
 }
 
-/// The choice in the host's terms; `operator` is the guest's configuration.
+/// The choice in the form of the contract. `operator` is the guest's configuration.
 fn chosen(
     slug: &str,
     summary: routing::RequestSummary,

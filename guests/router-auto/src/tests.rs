@@ -1,4 +1,4 @@
-//! The door: records go through unchanged, refusals become failures.
+//! Tests of the conversion between the contract and the rules.
 
 use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use super::bindings::exports::cofferdam::plugin::model_choice::{Choice, Guest, Model, TextFacts};
@@ -64,8 +64,8 @@ fn auto(
 }
 
 #[test]
-fn every_field_the_rules_read_goes_through_the_door() {
-    // How the cheap model differs, and whether it is still the first.
+fn every_field_reaches_the_rules() {
+    // A change of the cheap model, and whether it is still the first choice.
     type Row = (fn(&mut Model), bool);
     let rows: [Row; 8] = [
         (|_| {}, true),
@@ -98,7 +98,7 @@ fn every_fact_makes_a_request_harder() {
         |f| f.math_share = 1.0,
         |f| f.questions = 9,
     ];
-    // A hundred models, so that a small difference shows.
+    // A hundred models, so that a small difference is visible.
     let models: Vec<Model> =
         (0..=100).map(|place| model(&format!("v/{place}"), f64::from(place) / 10.0)).collect();
     let settings = r#"{"cost_tier":"max"}"#;
@@ -136,7 +136,7 @@ fn refusals_are_failures_for_the_client() {
 }
 
 #[test]
-fn the_models_named_beside_a_router_go_through_the_door() {
+fn models_named_beside_a_router_reach_the_rules() {
     let models = [model("v/a", 1.0), model("v/b", 2.0), model("v/c", 3.0)];
     let mut summary = summary();
     summary.models = vec!["v/c".into(), "v/b".into()];

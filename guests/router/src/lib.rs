@@ -1,6 +1,6 @@
 //! The default router: decides in which order endpoints are tried.
 //!
-//! The rules are those of `cofferdam-routing`; this is their door to the host.
+//! The rules are in `cofferdam-routing`; this crate connects them to the host.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {

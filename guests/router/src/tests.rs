@@ -1,4 +1,4 @@
-//! The door: records go through unchanged, refusals become failures.
+//! Tests of the conversion between the contract and the rules.
 
 use super::Router;
 use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
@@ -59,8 +59,8 @@ fn route(preferences: &str, candidates: &[Candidate]) -> Result<Decision, Failur
 }
 
 #[test]
-fn every_field_the_rules_read_goes_through_the_door() {
-    // How `b` differs from `a`, and what comes of it; 0 is `a`, 1 is `b`.
+fn every_field_reaches_the_rules() {
+    // The difference of `b` from `a`, and the expected order; 0 is `a`, 1 is `b`.
     type Row = (&'static str, fn(&mut Candidate), &'static [u32]);
     let rows: [Row; 18] = [
         (r#"{"sort":"price"}"#, |_| {}, &[0, 1]),
@@ -93,7 +93,7 @@ fn every_field_the_rules_read_goes_through_the_door() {
 }
 
 #[test]
-fn a_suffix_on_a_router_speaks_of_every_model_it_chose() {
+fn a_suffix_on_a_router_applies_to_every_chosen_model() {
     let fallback = |candidate: &mut Candidate| candidate.model_rank = 1;
     let routed = |requested: &str| {
         let mut summary = summary(r#"{"sort":"price"}"#);

@@ -1,6 +1,5 @@
-//! How long one decision takes natively: an order of 10, 100 and 1,000
-//! candidates, and a choice among as many models; the median of many, in
-//! microseconds.
+//! Measures how long one decision takes natively: ordering 10, 100 and 1,000 candidates, and choosing
+//! among as many models. Prints the median in microseconds.
 //!
 //!     cargo run --release --example measure
 
@@ -12,7 +11,7 @@ use cofferdam_routing::{
     Candidate, Facts, Model, Percentiles, Price, Question, Request, Router, Statistics, choose, route,
 };
 
-/// Rounds of one cell: as many as there is time for.
+/// The largest number of rounds for one cell, and its time limit.
 const ROUNDS: u64 = 501;
 const CELL_MS: u128 = 500;
 
@@ -123,7 +122,7 @@ fn main() {
         let request = request(&preferences);
         row(name, candidate, |candidates, seed| route(&request, candidates, seed).is_ok());
     }
-    // The most there may be: 1,024 patterns of 64 characters, none of which matches.
+    // The worst case: 1,024 patterns of 64 characters, none of which matches.
     let patterns: Vec<String> = (0..1024).map(|place| format!("\"*-{place:a<62}*\"")).collect();
     let short: Vec<String> = (0..1024).map(|place| format!("\"*r-*/*{place}x*\"")).collect();
     let choices = [

@@ -1,8 +1,7 @@
-//! 100,000 requests over 20 endpoints of one model that differ in price, speed
-//! and health, ordered by the router's rules; percentiles, counts, breaker and
-//! outliers are those of the host. Prints each endpoint's share of attempts and
-//! answers, the latency that failed attempts added, and what clients saw fail,
-//! beside the same traffic without the rules.
+//! Simulates 100,000 requests over 20 endpoints of one model that differ in price, speed and health,
+//! ordered by the router's rules. Percentiles, counts, circuit breaker and outlier detection are those
+//! of the host. Prints each endpoint's share of attempts and answers, the latency that failed attempts
+//! added, and the failures that clients saw, next to the same traffic without the rules.
 //!
 //!     cargo run --release --example simulation
 
@@ -26,31 +25,31 @@ use tally::{Counts, Tally};
 use cofferdam_routing::{Candidate, Percentiles, Price, Random, Request, Statistics, route};
 
 const REQUESTS: u32 = 100_000;
-/// Requests arrive evenly, this many milliseconds apart.
+/// Requests arrive at equal intervals of this many milliseconds.
 const GAP_MS: u32 = 10;
-/// What the host's health of an endpoint has for them.
+/// The constants that the host uses for the health of endpoints.
 const OUTAGE_MS: u64 = 30_000;
 const OUTLIER_MS: u64 = 30_000;
 const COMPARED_MIN: u32 = 20;
 const OFTEN_SHARE: f64 = 0.5;
-/// Between two comparisons of the endpoints.
+/// The number of requests between two comparisons of the endpoints.
 const COMPARE_EVERY: u32 = 100;
-/// Attempts of one request, as a host would bound them.
+/// The largest number of attempts for one request.
 const ATTEMPTS_MAX: usize = 4;
-/// One endpoint as it really is.
+/// The real properties of one endpoint.
 struct Endpoint {
     candidate: Candidate,
-    /// Milliseconds to first content, and of an attempt that fails.
+    /// Milliseconds to first content, and milliseconds until an attempt fails.
     latency_ms: f64,
     failure_ms: f64,
-    /// Share of attempts that fail while it is up.
+    /// The share of attempts that fail while the endpoint is up.
     failing: f64,
-    /// From and to when, in milliseconds, every attempt fails.
+    /// The start and the end of a downtime in milliseconds, during which every attempt fails.
     down: (f64, f64),
     seen: Seen,
 }
 
-/// What the host knows of it.
+/// What the host has measured at an endpoint.
 struct Seen {
     five_minutes: Tally<10>,
     minute: Tally<6>,
@@ -122,7 +121,7 @@ impl Seen {
     }
 }
 
-/// Sets aside what does far worse than the others.
+/// Ejects endpoints that perform far worse than the others.
 fn compare(endpoints: &mut [Endpoint], now: u64) {
     let peers: Vec<Peer> = endpoints.iter_mut().map(|endpoint| endpoint.seen.peer(now)).collect();
     for place in outliers(&peers) {
@@ -133,7 +132,7 @@ fn compare(endpoints: &mut [Endpoint], now: u64) {
     }
 }
 
-/// Twenty endpoints: dollars per million tokens, latency, failing share, downtime in seconds.
+/// Twenty endpoints: dollars per million tokens, latency, share of failures, downtime in seconds.
 fn endpoints() -> Vec<Endpoint> {
     let end = f64::from(REQUESTS * GAP_MS) / 1000.0;
     let rows: [(f64, f64, f64, (f64, f64)); 20] = [
@@ -204,7 +203,7 @@ fn request() -> Request {
     }
 }
 
-/// What clients got.
+/// The results from the clients' point of view.
 #[derive(Default)]
 struct Outcome {
     failed: u32,
@@ -214,7 +213,7 @@ struct Outcome {
     price: f64,
 }
 
-/// Runs the traffic; `order` says in which order endpoints are tried.
+/// Runs the traffic. `order` returns the order in which endpoints are tried.
 fn run(order: impl Fn(&[Candidate], u64) -> Vec<u32>) -> (Vec<Endpoint>, Outcome) {
     let mut endpoints = endpoints();
     let mut outcome = Outcome::default();
@@ -302,7 +301,7 @@ fn main() {
     ] {
         report(preferences, &by_rules(preferences).1);
     }
-    // What it would be without the rules: the cheapest always first, or any.
+    // The results without the rules: always the cheapest first, or a random order.
     let cheapest = run(|candidates, _| {
         let mut order: Vec<u32> = (0..candidates.len() as u32).collect();
         order.sort_by(|one, other| {

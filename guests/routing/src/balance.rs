@@ -1,16 +1,16 @@
-//! Drawing an order by price: each next endpoint is drawn with a weight of one
-//! over its price squared, so that load, and the load of a failed endpoint too,
-//! spreads over all and mostly over the cheap.
+//! Draws an order by price. Each next endpoint is drawn with a weight of one over its price squared, so
+//! that the load, including the load of a failed endpoint, is spread over all endpoints and mostly over
+//! the cheap ones.
 
 use crate::endpoint::Candidate;
 use crate::random::Random;
 use crate::sort::total;
 
-/// A price this many times the cheapest weighs nothing; its square is still a number.
+/// A price more than this many times the cheapest has no weight. The square of this value is finite.
 const RATIO_MAX: f64 = 1e150;
 
-/// An endpoint's place in the draw. Free ones stand before all others, among
-/// which no weight could compare with theirs.
+/// An endpoint's position in the draw. Free endpoints come before all others, because no weight can
+/// compare a price of zero with other prices.
 struct Draw {
     paid: bool,
     wait: f64,
@@ -20,9 +20,9 @@ struct Draw {
 
 /// Puts `indexes` into a drawn order.
 ///
-/// Every endpoint waits for an exponentially distributed time, the shorter the
-/// greater its weight. Who waits least is first, which comes to the same
-/// distribution as drawing one after the other, in one pass and a sort.
+/// Every endpoint gets a random, exponentially distributed waiting time; the greater its weight, the
+/// shorter the time. The order of the times has the same distribution as weighted drawing without
+/// replacement, and needs only one pass and a sort.
 pub(crate) fn draw(candidates: &[Candidate], indexes: &mut [usize], random: &mut Random) {
     if indexes.len() < 2 {
         return;
@@ -34,9 +34,9 @@ pub(crate) fn draw(candidates: &[Candidate], indexes: &mut [usize], random: &mut
         .iter()
         .map(|&index| {
             let price = price(index);
-            // In terms of the cheapest price, so that nothing overflows.
+            // Relative to the cheapest price, so that nothing overflows.
             let ratio = if price > 0.0 { (price / cheapest_paid).min(RATIO_MAX) } else { 1.0 };
-            // 1 - share is never 0, whose logarithm is no number.
+            // `1 - share` is never 0, so its logarithm is finite.
             let wait = -(1.0 - random.share()).ln() * ratio * ratio;
             Draw { paid: price > 0.0, wait, price, index }
         })

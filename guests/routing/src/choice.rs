@@ -1,9 +1,8 @@
-//! Choosing models for a request that names a router instead of a model.
+//! Chooses models for a request that names a router instead of a model.
 //!
-//! Restrictions and the request's needs remove models; what is left is put in
-//! order by the router's own rule; a conversation that must or should stay with
-//! its model does. Everything is counted and compared, nothing is asked of
-//! anybody: a choice costs microseconds.
+//! Restrictions and the request's needs remove models. The router's own rule orders the rest. A
+//! conversation may then keep its model. Everything works on counts and comparisons and no model is
+//! asked, so a choice takes microseconds.
 
 mod auto;
 mod band;
@@ -30,68 +29,68 @@ pub use router::Router;
 use fit::Fitting;
 use settings::{Rule, Settings};
 
-/// Models that are named, the chosen one and its fallbacks.
+/// The largest number of models in a choice: the chosen model and its fallbacks.
 const MODELS_MAX: usize = 5;
 
 /// One model of the catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     pub id: String,
-    /// The cheapest endpoint's price.
+    /// The price at the cheapest endpoint.
     pub price: Price,
     /// Tokens of input and output together; zero when unknown.
     pub context_length: u32,
     /// The largest output in tokens; zero when unknown.
     pub max_output: u32,
-    /// Abilities and parameters its endpoints have; empty when not stated.
+    /// Abilities and parameters of its endpoints; empty when not stated.
     pub supports: Vec<String>,
-    /// Its place among all models by price, 0 cheapest to 1 dearest.
+    /// The position among all models ordered by price: 0 for the cheapest, 1 for the dearest.
     pub price_rank: f64,
 }
 
 impl Model {
-    /// The place among all models by price, whatever the host made of it.
+    /// The position by price, limited to the valid range.
     fn rank(&self) -> f64 {
         if self.price_rank.is_nan() { 1.0 } else { self.price_rank.clamp(0.0, 1.0) }
     }
 }
 
-/// Facts about the text of a request. Counts only.
+/// Counts about the text of a request. They hold no content.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// Unicode scalar values of the last user message.
+    /// The number of Unicode scalar values in the last user message.
     pub last_user_chars: u32,
-    /// Unicode scalar values of the whole input.
+    /// The number of Unicode scalar values in the whole input.
     pub all_chars: u32,
-    /// Messages of any role.
+    /// The number of messages of any role.
     pub turns: u32,
-    /// Fenced code blocks.
+    /// The number of fenced code blocks.
     pub code_blocks: u32,
-    /// Share of characters that are digits or mathematical signs, 0 to 1.
+    /// The share of characters that are digits or mathematical signs, from 0 to 1.
     pub math_share: f64,
-    /// Question marks in the last user message.
+    /// The number of question marks in the last user message.
     pub questions: u32,
-    /// The model named by the last assistant message, if any.
+    /// The model that the last assistant message names, if it names one.
     pub last_model: Option<String>,
 }
 
-/// Everything a model is chosen by.
+/// Everything that a choice depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// Which router the client named.
+    /// The router that the client named.
     pub router: Router,
-    /// The request without its content. `sticky` is an index into `models`: the
-    /// one that served this session last.
+    /// The request without its content. `sticky` is an index into `models`: the model that served
+    /// this session last.
     pub request: &'a Request,
     pub facts: &'a Facts,
     pub models: &'a [Model],
-    /// Ids of the models that the client names beside the router, in its order.
+    /// Ids of the models that the client names in addition to the router, in the client's order.
     pub beside: &'a [String],
     /// The request's plugin entry for this router, JSON.
     pub settings: &'a [u8],
-    /// The operator's settings of the guest, JSON.
+    /// The operator's configuration of the guest, JSON.
     pub operator: &'a [u8],
-    /// The only randomness.
+    /// The only source of randomness.
     pub seed: u64,
 }
 
@@ -100,16 +99,16 @@ pub struct Question<'a> {
 pub struct Choice {
     /// Indexes into the models, best first, at least one and at most five.
     pub models: Vec<usize>,
-    /// The word for `service_metadata.strategy`.
+    /// The value for `service_metadata.strategy`.
     pub strategy: &'static str,
-    /// One sentence: why.
+    /// One sentence with the reason.
     pub reason: String,
 }
 
 /// Why there is no choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoChoice {
-    /// A field of the settings or of the `provider` object does not fit.
+    /// A field of the settings or of the `provider` object is invalid.
     Malformed(Malformed),
     /// The request's needs and the restrictions leave no model.
     NothingLeft,
@@ -121,26 +120,26 @@ impl From<Malformed> for NoChoice {
     }
 }
 
-/// What the client is told when nothing is left.
+/// The message for the client when no model is left.
 pub const NOTHING_LEFT: &str = "No models match your request and model restrictions";
 
-/// Models in the order in which a rule would take them, and why the first.
+/// Models in the order of a rule, and the reason for the first one.
 struct Ordered {
     models: Vec<usize>,
     why: String,
 }
 
-/// Chooses. The same question has the same answer.
+/// Chooses models. The same question always has the same answer.
 ///
 /// # Errors
-/// Settings that do not fit, or nothing to choose from.
+/// When settings are invalid, or no model is left.
 pub fn choose(question: Question<'_>) -> Result<Choice, NoChoice> {
     let Question { router, request, models, .. } = question;
     let settings = Settings::parse(router, question.settings)?;
     let preferences = Preferences::parse(&request.preferences)?;
     let fitting = Fitting::new(request, &preferences, models);
     let allowed = match settings.rule {
-        // Those it names are its candidates, and the others its fallbacks as ever.
+        // Switchyard chooses among the named models; for the other routers they are fallbacks.
         Rule::Switchyard(_) if !question.beside.is_empty() => beside(&question),
         _ => settings.allowed(models),
     };
@@ -166,11 +165,11 @@ pub fn choose(question: Question<'_>) -> Result<Choice, NoChoice> {
     Ok(Choice { models: ordered.models, strategy: router.strategy(), reason })
 }
 
-/// The place among `models` of the model that the conversation had, if it is to
-/// keep it: by the client's wish, or because the session remembers it.
+/// The position in `models` of the conversation's model, if the conversation keeps it: because the
+/// client asked for it, or because the session remembers it.
 fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize> {
     if matches!(rule, Rule::Switchyard(_)) {
-        // It decides anew for every request, by what it sees.
+        // Switchyard decides for every request anew.
         return None;
     }
     let place_of = |wanted: usize| models.iter().position(|index| *index == wanted);
@@ -182,7 +181,7 @@ fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize
     pinned.or_else(|| remembered().and_then(place_of))
 }
 
-/// The models that the client names beside the router, in its order.
+/// The models that the client names in addition to the router, in the client's order.
 fn beside(question: &Question<'_>) -> Vec<usize> {
     let place = |id: &String| question.models.iter().position(|model| model.id == *id);
     question.beside.iter().filter_map(place).collect()
@@ -194,7 +193,7 @@ fn last_model(question: &Question<'_>) -> Option<usize> {
     question.models.iter().position(|model| model.id == last)
 }
 
-/// `indexes` from the cheapest model to the dearest.
+/// `indexes` ordered from the cheapest model to the dearest.
 fn by_price(models: &[Model], indexes: &[usize]) -> Vec<usize> {
     let mut priced: Vec<(f64, usize)> = indexes
         .iter()

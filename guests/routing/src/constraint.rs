@@ -1,4 +1,4 @@
-//! Rules that remove endpoints for good.
+//! Hard constraints: rules that remove endpoints.
 
 use crate::endpoint::{Candidate, Request};
 use crate::preferences::Preferences;
@@ -8,13 +8,13 @@ pub(crate) type Removed = Vec<(&'static str, usize)>;
 
 type Rule = fn(&Request, &Preferences, &Candidate) -> bool;
 
-/// Every rule with the name the client knows it by; true means it may stay.
+/// Every rule with its name in messages to the client. A rule returns true if the endpoint may stay.
 const RULES: [(&str, Rule); 9] = [
     ("provider.only", |_, preferences, candidate| {
         preferences.only.as_ref().is_none_or(|only| only.contain(candidate))
     }),
     ("provider.ignore", |_, preferences, candidate| !preferences.ignore.contain(candidate)),
-    // Without fallbacks nothing that the client did not list may be reached.
+    // Without fallbacks only endpoints that the client listed may be tried.
     ("provider.order", |_, preferences, candidate| {
         preferences.allow_fallbacks || preferences.order.as_ref().is_none_or(|order| order.contain(candidate))
     }),
@@ -36,7 +36,7 @@ const RULES: [(&str, Rule); 9] = [
     }),
 ];
 
-/// The indexes that may be tried, and what removed the others.
+/// The indexes of the allowed endpoints, and which rules removed the others.
 pub(crate) fn apply(
     request: &Request,
     preferences: &Preferences,
@@ -59,8 +59,8 @@ fn within_max_price(_: &Request, preferences: &Preferences, candidate: &Candidat
     preferences.max_price.allows(price.input, price.output, price.image)
 }
 
-/// Body fields whose effect depends on the endpoint. What is not here, the host
-/// carries out itself or every endpoint knows.
+/// Body fields whose effect depends on the endpoint. The host implements all other fields itself, or
+/// every endpoint supports them.
 const PARAMETERS: [&str; 17] = [
     "cache_control",
     "dimensions",
@@ -81,7 +81,8 @@ const PARAMETERS: [&str; 17] = [
     "top_p",
 ];
 
-/// An endpoint that states nothing promises nothing.
+/// Whether the endpoint states all parameters and needs. An endpoint without stated abilities does not
+/// pass.
 fn has_all_parameters(request: &Request, candidate: &Candidate) -> bool {
     let asked = request.parameters.iter().filter(|name| PARAMETERS.contains(&name.as_str()));
     asked.chain(&request.needs).all(|name| {
@@ -90,12 +91,12 @@ fn has_all_parameters(request: &Request, candidate: &Candidate) -> bool {
     })
 }
 
-/// Abilities that include the parameter, besides one of its own name.
+/// Abilities that include the parameter, in addition to an ability of the same name.
 fn promised_by(parameter: &str) -> &'static [&'static str] {
     match parameter {
-        // Choosing among tools and calling them is one ability.
+        // The ability to call tools includes the choice among them.
         "tool_choice" | "parallel_tool_calls" => &["tools"],
-        // Which format it must be is for the ability `structured_output`.
+        // The format of the text is covered by the ability `structured_output`.
         "text" => &["structured_output"],
         _ => &[],
     }

@@ -1,15 +1,14 @@
-//! What is ordered and for whom: the records of `wit/router.wit`, as far as the
-//! rules read them.
+//! The input of the rules: the records of `wit/router.wit`, as far as the rules read them.
 
-/// The part of a request that the rules depend on. No content.
+/// The part of a request that the rules depend on. It holds no content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// How many models the client named.
     pub models: usize,
-    /// The slug suffix of the first of them, without the colon.
+    /// The slug suffix of the first model, without the colon.
     pub suffix: Option<String>,
-    /// The client named a router, which chose the models: the suffix speaks of
-    /// all of them.
+    /// Whether the client named a router that chose the models. The suffix then applies to all of
+    /// them.
     pub chosen: bool,
     /// The `provider` object as JSON.
     pub preferences: Vec<u8>,
@@ -17,33 +16,33 @@ pub struct Request {
     pub route: Option<String>,
     /// The requested service tier, `auto` when absent.
     pub service_tier: String,
-    /// Names of the body fields the client set.
+    /// The names of the body fields that the client set.
     pub parameters: Vec<String>,
-    /// Abilities the request needs.
+    /// Abilities that the request needs.
     pub needs: Vec<String>,
-    /// A rough count of input tokens.
+    /// A rough estimate of the number of input tokens.
     pub input_tokens: u32,
-    /// The largest output the client asked for.
+    /// The largest output that the client asked for, in tokens.
     pub max_output_tokens: Option<u32>,
-    /// The index of the candidate that served this session last, if remembered.
+    /// The index of the candidate that served this session last, if the host remembers one.
     pub sticky: Option<u32>,
 }
 
 impl Request {
-    /// Tokens of input and the largest output together, as they must fit a context.
+    /// Tokens of the input and of the largest output together, which must fit into the context.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.input_tokens.saturating_add(self.max_output_tokens.unwrap_or(0))
     }
 
-    /// Whether the suffix `:free` speaks of the model of this rank. Fallbacks
-    /// that the client named have a name, and a suffix, of their own.
+    /// Whether the suffix `:free` applies to the model with this rank. Fallbacks that the client named
+    /// have names and suffixes of their own.
     pub(crate) fn must_be_free(&self, model_rank: u32) -> bool {
         self.suffix.as_deref() == Some("free") && (model_rank == 0 || self.chosen)
     }
 }
 
-/// Dollars per million tokens; `image` is dollars per image.
+/// Prices in dollars per million tokens; `image` is in dollars per image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
     pub input: f64,
@@ -51,7 +50,7 @@ pub struct Price {
     pub image: f64,
 }
 
-/// Percentiles of the last minutes; zero when nothing was measured.
+/// Percentiles over the last minutes; zero when nothing was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentiles {
     pub p50: f64,
@@ -60,27 +59,27 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// What the host has measured of an endpoint.
+/// What the host has measured at an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Statistics {
-    /// Milliseconds to first content.
+    /// Milliseconds until the first content.
     pub latency_ms: Percentiles,
     /// Output tokens per second.
     pub throughput: Percentiles,
-    /// Requests of the last five minutes.
+    /// The number of requests in the last five minutes.
     pub requests: u32,
-    /// How many of them failed for the endpoint's own reasons.
+    /// How many of these requests failed because of the endpoint.
     pub failures: u32,
-    /// It failed within the last 30 seconds.
+    /// Whether the endpoint failed within the last 30 seconds.
     pub outage: bool,
-    /// The breaker is open: the endpoint is only a last resort.
+    /// Whether the circuit breaker is open. Such an endpoint is only a last resort.
     pub ejected: bool,
 }
 
 /// One endpoint that could serve the request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// The place of its model among those the client named.
+    /// The index of its model among the models that the client named.
     pub model_rank: u32,
     /// The provider's name in the configuration.
     pub provider: String,
@@ -91,15 +90,15 @@ pub struct Candidate {
     pub context_length: u32,
     /// The largest output in tokens; zero when unknown.
     pub max_output: u32,
-    /// Abilities and parameters it has; empty when not stated.
+    /// Abilities and parameters of the endpoint; empty when not stated.
     pub supports: Vec<String>,
     /// `unknown` when not stated.
     pub quantization: String,
-    /// Keeps no data at all.
+    /// Whether the provider keeps no data at all (zero data retention).
     pub zdr: bool,
-    /// May use data for training.
+    /// Whether the provider may use data for training.
     pub data_collection: bool,
-    /// The workspace's own credential would be used.
+    /// Whether the workspace's own credential would be used.
     pub byok: bool,
     pub statistics: Statistics,
 }

@@ -1,22 +1,22 @@
-//! Trying what was never measured. A sort by speed puts such endpoints last, where they would stay unmeasured for
-//! ever: a small share of the requests goes to one of them first.
+//! Tries endpoints that were never measured. A sort by speed puts such endpoints last, where they would
+//! never be measured. A small share of the requests therefore goes to one of them first.
 
 use crate::endpoint::Candidate;
 use crate::preferences::SortBy;
 use crate::random::Random;
 use crate::sort;
 
-/// The share of requests, whatever the number of endpoints to be measured.
+/// The share of such requests, for any number of endpoints to measure.
 const SHARE: f64 = 0.05;
 
-/// Puts one of the `indexes` that were never measured first, now and then. Those that have just failed wait.
+/// Sometimes puts one of the unmeasured `indexes` first. Endpoints that failed recently are not used.
 pub(crate) fn explore(by: SortBy, candidates: &[Candidate], indexes: &mut [usize], random: &mut Random) {
     let is_new = |index: &usize| {
         let candidate = candidates.get(*index);
         candidate.is_some_and(|candidate| !sort::is_measured(by, candidate) && !candidate.statistics.outage)
     };
     let count = indexes.iter().filter(|index| is_new(index)).count();
-    // Where all of them are new, the first is measured anyway.
+    // If all endpoints are unmeasured, the first one is measured anyway.
     if count == 0 || count == indexes.len() || random.share() >= SHARE {
         return;
     }

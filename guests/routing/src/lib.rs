@@ -1,14 +1,14 @@
-//! The rules by which endpoints are ordered, without a world: plain types in,
-//! plain types out. The routers of this workspace share them.
+//! The rules by which endpoints are ordered. The crate has plain types and no bindings; the routers of
+//! this workspace share it.
 //!
-//! A pipeline over the candidates' indexes: constraints remove ([`constraint`]),
-//! ranks put classes before classes ([`rank`]), and within a class either the
-//! client's own order, a sort or a weighted draw decides ([`order`]). A new rule
-//! is a new file and one line in one of the three. Before that, where a request
-//! names a router instead of a model, [`choose`] says which models to try.
+//! The rules are a pipeline over the indexes of the candidates: constraints remove candidates
+//! ([`constraint`]), ranks put classes of candidates in order ([`rank`]), and within a class the
+//! client's own order, a sort or a weighted draw decides ([`order`]). A new rule is a new file and one
+//! line in one of the three. Before that, [`choose`] selects the models for a request that names a
+//! router instead of a model.
 //!
-//! `wire.rs` beside this crate's sources is the bridge to a guest's bindings. It
-//! is compiled into each guest, whose world gives it record types of its own.
+//! `wire.rs`, next to this crate's sources, converts between these types and the bindings of a guest. It
+//! is compiled into each guest, because every world has generated types of its own.
 
 mod balance;
 mod choice;

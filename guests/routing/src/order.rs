@@ -9,7 +9,7 @@ use crate::rank::{Rank, Ranking};
 use crate::tier::Offered;
 use crate::{sort, tier};
 
-/// The order in which `allowed` indexes are tried.
+/// The order in which the `allowed` indexes are tried.
 pub(crate) fn decide(
     request: &Request,
     preferences: &Preferences,
@@ -28,7 +28,7 @@ pub(crate) fn decide(
         let tier = class.first().map_or(u8::MAX, |(rank, _)| rank.tier);
         let sort = match asked_sort {
             Some(by) => Some(by),
-            // Whoever gives an order has switched balancing off.
+            // A client that gives an order switches balancing off.
             None if preferences.order.is_some() => Some(SortBy::Price),
             None if tier::wants_speed(&request.service_tier, tier) => Some(SortBy::Throughput),
             None => None,
@@ -36,7 +36,7 @@ pub(crate) fn decide(
         match sort {
             Some(by) => {
                 sort_class(by, candidates, indexes);
-                // Whoever allows one endpoint only gets the best that is known.
+                // A client that allows only one endpoint gets the best known one.
                 if preferences.allow_fallbacks {
                     explore(by, candidates, indexes, &mut random);
                 }
@@ -47,7 +47,7 @@ pub(crate) fn decide(
     order
 }
 
-/// Half a sentence for the operator's log.
+/// A part of a sentence for the operator's log.
 pub(crate) fn describe(request: &Request, preferences: &Preferences) -> &'static str {
     if preferences.order.is_some() {
         return "in the order the client gave";
@@ -61,14 +61,14 @@ pub(crate) fn describe(request: &Request, preferences: &Preferences) -> &'static
     }
 }
 
-/// Drops what the service tier forbids and sorts by rank.
+/// Removes the endpoints that the service tier forbids, and sorts the others by rank.
 fn rank_all(
     request: &Request,
     preferences: &Preferences,
     candidates: &[Candidate],
     allowed: &[usize],
 ) -> Vec<(Rank, usize)> {
-    // The newer of the two fields wins.
+    // `partition` is the newer of the two fields and wins.
     let across_models = match preferences.partition {
         Some(partition) => partition == Partition::None,
         None => request.route.as_deref() == Some("sort"),
@@ -87,13 +87,13 @@ fn rank_all(
     ranked
 }
 
-/// The place in the client's `order`; the end of it for those not listed.
+/// The position in the client's `order`; for endpoints that are not listed, the position after its end.
 fn listed(preferences: &Preferences, candidate: &Candidate) -> usize {
     let Some(order) = &preferences.order else { return 0 };
     order.place(candidate).unwrap_or(order.count())
 }
 
-/// The sort asked for, in `provider.sort` or as a suffix of the model.
+/// The requested sort, from `provider.sort` or from the suffix of the model.
 fn sort_by(request: &Request, preferences: &Preferences) -> Option<SortBy> {
     preferences.sort.or(match request.suffix.as_deref() {
         Some("nitro") => Some(SortBy::Throughput),

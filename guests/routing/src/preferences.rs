@@ -5,12 +5,12 @@ use serde_json::Value;
 use crate::settings::{Fields, Malformed};
 use crate::slug::Slugs;
 
-/// What the client prefers; absent and null fields have their defaults.
+/// The client's preferences. Absent and null fields have their defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preferences {
     /// Slugs to try first, in this order; `None` when not given.
     pub(crate) order: Option<Slugs>,
-    /// Slugs outside of which nothing is tried.
+    /// Only endpoints with these slugs are tried; `None` when not given.
     pub(crate) only: Option<Slugs>,
     pub(crate) ignore: Slugs,
     /// Whether more than the first endpoint may be tried.
@@ -20,17 +20,17 @@ pub struct Preferences {
     pub(crate) zdr: bool,
     pub(crate) quantizations: Vec<String>,
     pub(crate) sort: Option<SortBy>,
-    /// What sorting goes by; `None` when not given.
+    /// The scope of the sort; `None` when not given.
     pub(crate) partition: Option<Partition>,
-    /// What endpoints may cost.
+    /// The client's limits for prices.
     pub max_price: MaxPrice,
-    /// Output tokens per second by percentile.
+    /// The smallest number of output tokens per second, by percentile.
     pub(crate) min_throughput: Thresholds,
-    /// Seconds to first content by percentile.
+    /// The largest number of seconds until the first content, by percentile.
     pub(crate) max_latency: Thresholds,
 }
 
-/// What endpoints are sorted by.
+/// The criterion of the sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SortBy {
     Price,
@@ -39,7 +39,7 @@ pub(crate) enum SortBy {
     Exacto,
 }
 
-/// Within what endpoints are sorted.
+/// The scope of the sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Partition {
     /// Each model by itself, in the client's order of models.
@@ -48,20 +48,20 @@ pub(crate) enum Partition {
     None,
 }
 
-/// Upper limits in dollars per million tokens, `image` per image. Endpoints have
-/// no prices per request or of audio, so that such limits always hold.
+/// Upper limits in dollars per million tokens; `image` is in dollars per image. Endpoints have no
+/// prices per request or for audio, so limits for these are always met.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MaxPrice {
-    /// Of input.
+    /// The limit for input.
     pub prompt: Option<f64>,
-    /// Of output.
+    /// The limit for output.
     pub completion: Option<f64>,
-    /// Of an image that is made.
+    /// The limit for a generated image.
     pub image: Option<f64>,
 }
 
 impl MaxPrice {
-    /// Whether prices of input, output and an image are within the limits.
+    /// Whether the prices of input, output and an image are within the limits.
     #[must_use]
     pub fn allows(&self, input: f64, output: f64, image: f64) -> bool {
         let within = |limit: Option<f64>, price: f64| limit.is_none_or(|limit| price <= limit);
@@ -69,7 +69,7 @@ impl MaxPrice {
     }
 }
 
-/// Limits for some percentiles; one number means the median.
+/// Limits for some percentiles. A single number is a limit for the median.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Thresholds {
     pub(crate) p50: Option<f64>,
@@ -82,15 +82,15 @@ impl Preferences {
     /// Reads the object.
     ///
     /// # Errors
-    /// The first field that does not fit, by its path.
+    /// The first invalid field, by its path.
     pub fn parse(json: &[u8]) -> Result<Self, Malformed> {
         if matches!(json, b"" | b"{}") {
-            // The usual case, without a look at each field.
+            // The usual case needs no parser.
             return Ok(Self { allow_fallbacks: true, ..Self::default() });
         }
         let fields = Fields::parse(json, "provider")?;
-        // Known and checked, with no effect here: no endpoint states the former,
-        // and the host hands the latter to the provider's guest.
+        // Validated but without effect here: endpoints do not state `enforce_distillable_text`, and the
+        // host passes `options` to the provider's guest.
         fields.flag("enforce_distillable_text")?;
         fields.object("options")?;
         let (sort, partition) = sort(&fields)?;
@@ -112,7 +112,7 @@ impl Preferences {
     }
 }
 
-/// An empty list says nothing, as if it were absent.
+/// Reads a list of slugs. An empty list counts as absent.
 fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Malformed> {
     Ok(fields.texts(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
 }
@@ -121,7 +121,7 @@ fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Malformed> {
     Ok(fields.texts(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
 }
 
-/// A word, or what to sort by and within what.
+/// Reads `sort`: a word, or an object with the criterion and the scope.
 fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Malformed> {
     let Some(Value::Object(_)) = fields.get("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
     let Some(sort) = fields.object("sort")? else { return Ok((None, None)) };

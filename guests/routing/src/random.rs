@@ -1,11 +1,11 @@
-//! Randomness from a seed.
+//! Random numbers from a seed.
 
-/// SplitMix64: small, and good enough to spread load.
+/// SplitMix64: small, and sufficient to spread load. It is not cryptographic.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// The same seed gives the same sequence of numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

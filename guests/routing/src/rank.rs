@@ -1,54 +1,54 @@
-//! Rules that put classes of endpoints before others: soft, nothing is lost.
+//! Soft rules: they put classes of endpoints before others and remove none.
 
 use crate::endpoint::{Candidate, Percentiles, Request};
 use crate::preferences::{Preferences, Thresholds};
 
-/// The place of an endpoint before anything is sorted or drawn; smaller is
-/// earlier. The order of the fields is the order of importance.
+/// The rank of an endpoint before anything is sorted or drawn; smaller is earlier. The order of the
+/// fields is the order of importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// Its breaker is open: behind the healthy endpoints of every model.
+    /// Its breaker is open. It comes after the healthy endpoints of every model.
     ejected: bool,
-    /// It states its abilities and one that the request needs is not among
-    /// them: behind the other models' endpoints, too.
+    /// It states its abilities, and one that the request needs is missing. It also comes after the
+    /// endpoints of other models.
     unable: bool,
-    /// The model's rank, or 0 when models are sorted together.
+    /// The rank of the model, or 0 when models are sorted together.
     partition: u32,
-    /// By a rough count, the request is longer than what it takes.
+    /// By a rough count, the request is longer than the endpoint accepts.
     too_long: bool,
-    /// It misses a preferred speed.
+    /// It does not reach a preferred speed.
     slow: bool,
-    /// Its place in the client's `order`; all alike behind the listed ones.
+    /// The position in the client's `order`; all unlisted endpoints share the position after its end.
     listed: usize,
-    /// Its place by service tier.
+    /// The position by service tier.
     pub(crate) tier: u8,
     /// It is not the endpoint that served this session last.
     elsewhere: bool,
     /// It failed within the last 30 seconds.
     outage: bool,
-    /// The workspace has no credential of its own for it.
+    /// The workspace has no credential of its own for this endpoint.
     shared: bool,
 }
 
-/// What an endpoint's rank depends on besides itself.
+/// What an endpoint's rank depends on, other than the endpoint.
 pub(crate) struct Ranking<'a> {
     pub(crate) request: &'a Request,
     pub(crate) preferences: &'a Preferences,
     /// Whether models are sorted together.
     pub(crate) across_models: bool,
-    /// Whether the router balances. A client that orders or sorts knows what it
-    /// wants: outages and own credentials do not count then.
+    /// Whether the router balances load. When the client gives an order or a sort, outages and own
+    /// credentials are not considered.
     pub(crate) balanced: bool,
 }
 
 impl Ranking<'_> {
-    /// `listed` is the place in the client's `order`, `tier` that of the service
-    /// tier, `remembered` whether the endpoint served this session last.
+    /// The rank of an endpoint. `listed` is the position in the client's `order`, `tier` the position
+    /// by service tier, `remembered` whether the endpoint served this session last.
     pub(crate) fn of(&self, candidate: &Candidate, listed: usize, tier: u8, remembered: bool) -> Rank {
         let Self { request, preferences, .. } = self;
         let statistics = &candidate.statistics;
-        // Its prompt cache is warm there, which outweighs what it does on
-        // average; not so if it fails or the client has an order of its own.
+        // The endpoint of the session has a warm prompt cache, which is worth more than its average
+        // speed. This does not apply if it is failing or the client gives an order.
         let stays = remembered && !statistics.outage && preferences.order.is_none();
         Rank {
             ejected: statistics.ejected,
@@ -65,12 +65,12 @@ impl Ranking<'_> {
     }
 }
 
-/// Unstated abilities are given the benefit of the doubt.
+/// Whether the endpoint has all needed abilities. Unstated abilities count as sufficient.
 fn is_able(request: &Request, candidate: &Candidate) -> bool {
     candidate.supports.is_empty() || request.needs.iter().all(|need| candidate.supports.contains(need))
 }
 
-/// Unknown lengths are given the benefit of the doubt.
+/// Whether the request fits. Unknown lengths count as sufficient.
 fn is_long_enough(request: &Request, candidate: &Candidate) -> bool {
     let fits = |limit: u32, wanted: u32| limit == 0 || wanted <= limit;
     fits(candidate.context_length, request.tokens())
@@ -86,7 +86,7 @@ fn is_fast_enough(preferences: &Preferences, candidate: &Candidate) -> bool {
         })
 }
 
-/// Whether every stated limit holds; what was never measured misses nothing.
+/// Whether every stated limit is met. A value that was never measured meets every limit.
 fn holds(limits: &Thresholds, measured: &Percentiles, within: fn(f64, f64) -> bool) -> bool {
     [
         (limits.p50, measured.p50),

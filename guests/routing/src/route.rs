@@ -1,4 +1,4 @@
-//! One decision: parse what the client prefers, remove, order, explain.
+//! One decision: parses the preferences, removes and orders candidates, and explains the result.
 
 use crate::constraint::{self, Removed};
 use crate::endpoint::{Candidate, Request};
@@ -11,7 +11,7 @@ use crate::settings::Malformed;
 pub struct Decision {
     /// Indexes into the candidates, best first, each at most once.
     pub order: Vec<u32>,
-    /// The word for `service_metadata.strategy`.
+    /// The value for `service_metadata.strategy`.
     pub strategy: &'static str,
     /// One sentence for the operator's log.
     pub reason: String,
@@ -20,16 +20,16 @@ pub struct Decision {
 /// Why there is no order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// A field of the `provider` object does not fit.
+    /// A field of the `provider` object is invalid.
     Malformed(Malformed),
-    /// The client's constraints leave nothing; the message says which.
+    /// The client's constraints leave no endpoint; the message says which ones.
     NothingLeft(String),
 }
 
 /// Orders `candidates`. The same `seed` gives the same order.
 ///
 /// # Errors
-/// A field of the preferences does not fit, or nothing may be tried.
+/// When a field of the preferences is invalid, or no endpoint may be tried.
 pub fn route(request: &Request, candidates: &[Candidate], seed: u64) -> Result<Decision, Refusal> {
     let preferences = Preferences::parse(&request.preferences).map_err(Refusal::Malformed)?;
     let (allowed, removed) = constraint::apply(request, &preferences, candidates);
@@ -59,7 +59,7 @@ fn strategy(request: &Request) -> &'static str {
     }
 }
 
-/// Tells the client which of its own constraints left nothing.
+/// The message for the client: which of its own constraints removed the endpoints.
 fn nothing_left(total: usize, removed: &Removed) -> String {
     let message = "No allowed providers are available for the selected model";
     let mut causes: Vec<String> = removed.iter().map(|(cause, count)| format!("{cause} {count}")).collect();

@@ -1,18 +1,17 @@
-//! Reading a JSON object of settings, strict about what is known: a field that
-//! does not fit is named by its path and told what it must be. Unknown fields
-//! are nobody's business here.
+//! Reads a JSON object of settings. Known fields are read strictly: an invalid field is named by its
+//! path, with the rule it breaks. Unknown fields are ignored.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-/// A field that does not fit, as a sentence: `provider.order[1] must be a string`.
+/// An invalid field, as a sentence: `provider.order[1] must be a string`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(String);
 
 impl Malformed {
-    /// `rule` ends the sentence that begins with `path`.
+    /// `rule` is the end of the sentence that begins with `path`.
     #[must_use]
     pub fn new(path: &str, rule: &str) -> Self {
         Self(format!("{path} {rule}"))
@@ -25,7 +24,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The fields of one object. Null is the same as absent.
+/// The fields of one object. `null` means the same as an absent field.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     path: String,
@@ -33,14 +32,14 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Reads an object; nothing at all and `null` are the empty one. `path` is
-    /// what messages call it.
+    /// Reads an object. No bytes and `null` mean an empty object. `path` is the name of the object in
+    /// messages.
     ///
     /// # Errors
-    /// It is no JSON object.
+    /// When it is not a JSON object.
     pub fn parse(json: &[u8], path: &str) -> Result<Self, Malformed> {
         let members = match json {
-            // The usual cases, without a parser.
+            // The usual cases need no parser.
             b"" | b"{}" => Map::new(),
             json => match serde_json::from_slice(json) {
                 Ok(Value::Object(members)) => members,
@@ -51,27 +50,27 @@ impl Fields {
         Ok(Self { path: path.to_owned(), members })
     }
 
-    /// A field that does not fit; `rule` says what it must be.
+    /// The error for an invalid field. `rule` says what it must be.
     #[must_use]
     pub fn malformed(&self, name: &str, rule: &str) -> Malformed {
         Malformed::new(&format!("{}.{name}", self.path), rule)
     }
 
-    /// The names and values there are, in the order they were written.
+    /// All names and values, in the order in which they were written.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.members.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The field's value unless it is null.
+    /// The value of a field, unless it is absent or null.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.members.get(name).filter(|value| !value.is_null())
     }
 
-    /// True or false.
+    /// A Boolean field.
     ///
     /// # Errors
-    /// It is neither.
+    /// When the field is not a Boolean.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, Malformed> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.malformed(name, "must be true or false"))
@@ -80,7 +79,7 @@ impl Fields {
     /// A number within `range`.
     ///
     /// # Errors
-    /// It is no number, or outside.
+    /// When the field is not a number, or out of range.
     pub fn number(&self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, Malformed> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.as_f64().filter(|number| range.contains(number));
@@ -98,7 +97,7 @@ impl Fields {
     /// An amount of dollars: a number or a decimal string, at least 0.
     ///
     /// # Errors
-    /// It is neither, or negative.
+    /// When the field is neither, or the amount is negative.
     pub fn dollars(&self, name: &str) -> Result<Option<f64>, Malformed> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = match value {
@@ -111,10 +110,10 @@ impl Fields {
             .ok_or_else(|| self.malformed(name, "must be a number or a decimal string, at least 0"))
     }
 
-    /// One of `words`.
+    /// A field that is one of `words`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// When it is none of them.
     pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>, Malformed> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let known = value.as_str().and_then(|text| words.iter().find(|word| **word == text));
@@ -127,7 +126,7 @@ impl Fields {
     /// A list of strings.
     ///
     /// # Errors
-    /// It is no list, or an entry is no string.
+    /// When the field is not a list, or an entry is not a string.
     pub fn texts(&self, name: &str) -> Result<Option<Vec<&str>>, Malformed> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let list = value.as_array().ok_or_else(|| self.malformed(name, "must be a list of strings"))?;
@@ -139,10 +138,10 @@ impl Fields {
         Ok(Some(list.iter().filter_map(Value::as_str).collect()))
     }
 
-    /// An object below this one.
+    /// A nested object.
     ///
     /// # Errors
-    /// It is no object.
+    /// When the field is not an object.
     pub fn object(&self, name: &str) -> Result<Option<Self>, Malformed> {
         match self.get(name) {
             None => Ok(None),
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_its_rule() {
+    fn invalid_fields_are_named_with_their_rule() {
         let json = r#"{"f":1,"n":"x","big":11,"d":"-1","w":"blue","l":["a",2],"m":"a","o":[],"none":null}"#;
         let fields = Fields::parse(json.as_bytes(), "p").unwrap();
         let errors = [

@@ -1,16 +1,16 @@
-//! Provider slugs: `openai` means every endpoint of it, `openai/priority` one
-//! tier, `vertex/us-east5` one region that the operator configured as such, and
-//! `vertex/priority` one tier in every region.
+//! Provider slugs: `openai` means every endpoint of a provider, `openai/priority` one tier,
+//! `vertex/us-east5` one region that the operator configured under this name, and `vertex/priority` one
+//! tier in every region.
 
 use std::collections::BTreeMap;
 
 use crate::endpoint::Candidate;
 
-/// A list of slugs, letters of either case alike. An endpoint is looked up by
-/// the few slugs that mean it, so that long lists cost little.
+/// A list of slugs, compared without regard to the case of letters. An endpoint is looked up by the few
+/// slugs that match it, so that long lists cost little.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Slugs {
-    /// Each slug with its first place in the list.
+    /// Each slug with its first position in the list.
     places: BTreeMap<String, usize>,
     count: usize,
 }
@@ -24,12 +24,12 @@ impl Slugs {
         Self { places, count: slugs.len() }
     }
 
-    /// How many slugs there are.
+    /// The number of slugs in the list.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The place of the first slug that means this endpoint.
+    /// The position of the first slug that matches this endpoint.
     pub(crate) fn place(&self, candidate: &Candidate) -> Option<usize> {
         if self.places.is_empty() {
             return None;
@@ -37,8 +37,8 @@ impl Slugs {
         let mut name = candidate.provider.to_ascii_lowercase();
         let bases = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         let bases: Vec<usize> = bases.filter(|end| *end > 0).collect();
-        // The configured name and what it begins with up to a slash, longest
-        // first; each by itself and followed by the tier.
+        // The configured name and its prefixes that end before a slash, longest first; each by itself and
+        // followed by the tier.
         let mut best: Option<usize> = None;
         for end in bases.into_iter().rev() {
             name.truncate(end);
@@ -51,7 +51,7 @@ impl Slugs {
         best
     }
 
-    /// Whether one of them means this endpoint.
+    /// Whether one of the slugs matches this endpoint.
     pub(crate) fn contain(&self, candidate: &Candidate) -> bool {
         self.place(candidate).is_some()
     }

@@ -1,5 +1,5 @@
-//! The rules as tables: endpoints are named by their provider, and an expected
-//! order is the list of names.
+//! Tests of the rules as tables: endpoints are named after their provider, and an expected order is a
+//! list of names.
 
 mod classes;
 mod properties;
@@ -9,7 +9,7 @@ use crate::{Candidate, Decision, Percentiles, Price, Refusal, Request, Statistic
 
 const ZERO: Percentiles = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
 
-/// A healthy default endpoint of the first model with half of `price` for each direction.
+/// A healthy default endpoint of the first model, with half of `price` for input and for output.
 pub(crate) fn candidate(provider: &str, price: f64) -> Candidate {
     Candidate {
         model_rank: 0,
@@ -75,7 +75,7 @@ fn names_of(decision: Result<Decision, Refusal>, candidates: &[Candidate]) -> St
 
 #[test]
 fn order_only_ignore_and_fallbacks_are_honoured() {
-    // A thousand times dearer is drawn last with this seed.
+    // An endpoint that is a thousand times dearer is drawn last with this seed.
     let candidates = [candidate("a", 1.0), candidate("b", 1000.0), candidate("c", 1_000_000.0)];
     let cases = [
         ("{}", "a b c"),
@@ -168,7 +168,7 @@ fn hard_constraints_remove() {
 }
 
 #[test]
-fn parameters_must_be_stated_by_whom_they_are_required_of() {
+fn required_parameters_must_be_stated_by_the_endpoint() {
     let stating = |provider: &str, supports: &[&str]| {
         let mut endpoint = candidate(provider, 1.0);
         endpoint.supports = supports.iter().map(|&name| name.to_owned()).collect();
@@ -224,11 +224,11 @@ fn the_free_suffix_keeps_free_endpoints() {
     let candidates = [candidate("paid", 1.0), candidate("free", 0.0)];
     let decision = route(&summary, &candidates, 1).unwrap();
     assert_eq!((decision.order.as_slice(), decision.strategy), (&[1][..], "free"));
-    // A fallback has a name, and a suffix, of its own.
+    // A fallback has a name and a suffix of its own.
     summary.models = 2;
     let candidates = [candidate("paid", 1.0), with("fallback", 1.0, |c| c.model_rank = 1)];
     assert_eq!(names(&summary, &candidates), "fallback");
-    // Not so if a router chose both.
+    // If a router chose both models, the suffix applies to both.
     summary.chosen = true;
     assert!(refusal(&summary, &candidates).contains("the suffix :free 2 excluded"));
 }

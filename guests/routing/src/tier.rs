@@ -1,10 +1,10 @@
-//! Service tiers: which endpoints a requested tier may use, and which first.
+//! Service tiers: which endpoints a requested tier may use, and in which order.
 
 use std::collections::BTreeSet;
 
 use crate::endpoint::Candidate;
 
-/// The models, by rank, that have flex endpoints among those that may be tried.
+/// The ranks of the models that have flex endpoints among the allowed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Offered {
     flex: BTreeSet<u32>,
@@ -17,13 +17,13 @@ impl Offered {
     }
 }
 
-/// The place of the endpoint's tier when the client asked for `requested`, 0
-/// first; `None` when it must not be used.
+/// The position of the endpoint's tier when the client asked for `requested`, 0 first. `None` when the
+/// endpoint must not be used.
 pub(crate) fn rank(requested: &str, candidate: &Candidate, offered: &Offered) -> Option<u8> {
     let tier = candidate.tier.as_str();
     match requested {
         "default" => (tier == "default").then_some(0),
-        // Flex is a promise to pay less, so there is no way up while it exists.
+        // Flex promises a lower price, so no dearer tier is used while a flex endpoint exists.
         "flex" if offered.flex.contains(&candidate.model_rank) => (tier == "flex").then_some(0),
         "priority" | "fast" => Some(place(&["priority"], tier)),
         "ultrafast" => Some(place(&["ultrafast", "priority", "default"], tier)),
@@ -32,7 +32,7 @@ pub(crate) fn rank(requested: &str, candidate: &Candidate, offered: &Offered) ->
     }
 }
 
-/// Whether endpoints of this place were asked for because they are fast.
+/// Whether endpoints at this position were requested because they are fast.
 pub(crate) fn wants_speed(requested: &str, rank: u8) -> bool {
     match requested {
         "priority" | "fast" => rank == 0,

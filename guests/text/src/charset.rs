@@ -1,12 +1,12 @@
-//! Bytes of foreign text as Unicode, as browsers do it: byte order mark, then
-//! the header, then what the document says of itself, then a guess.
+//! Decodes untrusted text to Unicode, as browsers do: by the byte order mark, then the header, then the
+//! document's own declaration, then a guess.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How far into a document a statement about its encoding is looked for.
+/// How far into a document its declaration of an encoding is searched for, in bytes.
 const PRESCAN_BYTES: usize = 2048;
 
-/// Decodes `body`. What no encoding explains becomes U+FFFD; nothing fails.
+/// Decodes `body`. Bytes that are invalid in the encoding become U+FFFD; decoding never fails.
 #[must_use]
 pub fn decode(content_type: Option<&str>, body: &[u8]) -> String {
     let encoding = match Encoding::for_bom(body) {
@@ -28,8 +28,8 @@ fn parameter<'a>(content_type: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// What `<meta charset>`, `<meta content="...; charset=">` or an XML declaration
-/// says. A document that is read byte by byte cannot be UTF-16, whatever it says.
+/// The encoding in `<meta charset>`, `<meta content="...; charset=">` or an XML declaration. A
+/// declaration that could be read byte by byte is not UTF-16, so that label is read as UTF-8.
 fn stated(body: &[u8]) -> Option<&'static Encoding> {
     let head = body.get(..PRESCAN_BYTES).unwrap_or(body).to_ascii_lowercase();
     let tags = head.split(|byte| *byte == b'<').skip(1);

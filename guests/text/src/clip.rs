@@ -1,18 +1,18 @@
-//! Cutting text to a length.
+//! Cuts text to a length.
 
-/// Text of bounded length.
+/// Text that was cut to a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clipped<'a> {
-    /// What is left.
+    /// The remaining text.
     pub text: &'a str,
-    /// Whether something is missing.
+    /// Whether something was cut off.
     pub cut: bool,
 }
 
 /// The first `chars_max` characters (Unicode scalar values) of `text`.
 #[must_use]
 pub fn clip(text: &str, chars_max: usize) -> Clipped<'_> {
-    // No character is longer than its bytes: short texts need no walk.
+    // A text has no more characters than bytes, so short texts need no count.
     if text.len() <= chars_max {
         return Clipped { text, cut: false };
     }

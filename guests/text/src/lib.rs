@@ -1,5 +1,5 @@
-//! Foreign text as guests of any kind need it: decoded, cut to a length, written
-//! in lines and blocks. Nothing here knows a world.
+//! Functions for untrusted text, for guests of any kind: decoding, cutting to a length, writing lines and
+//! blocks. The crate depends on no world.
 
 mod charset;
 mod clip;

@@ -1,11 +1,11 @@
-//! Text that grows to a limit, with white space where blocks begin and end.
+//! Writes text up to a limit, with white space between lines and blocks.
 
 use crate::clip;
 
-/// Deepest quotation and list that is shown as such.
+/// The deepest nesting of quotations and lists that is shown.
 const DEPTH_MAX: usize = 8;
 
-/// What stands between the last word and the next.
+/// The white space between the last word and the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     None,
@@ -14,24 +14,23 @@ enum Gap {
     Blank,
 }
 
-/// Writes words, lines and blocks, of which as many characters are kept as it
-/// was told to.
+/// Writes words, lines and blocks. Characters beyond the limit are dropped.
 #[derive(Debug)]
 pub struct Writer {
     text: String,
     chars_left: usize,
     full: bool,
     gap: Gap,
-    /// Stands at the start of the next line, once: the mark of a list item or heading.
+    /// Written once at the start of the next line: the mark of a list item or heading.
     mark: String,
-    /// Quotations that the next line stands in.
+    /// The number of quotations around the next line.
     pub quotes: usize,
-    /// Lists that the next line stands in.
+    /// The number of lists around the next line.
     pub lists: usize,
 }
 
 impl Writer {
-    /// An empty text that keeps `chars_max` Unicode scalar values.
+    /// An empty text with a limit of `chars_max` Unicode scalar values.
     #[must_use]
     pub fn new(chars_max: usize) -> Self {
         Self {
@@ -51,40 +50,40 @@ impl Writer {
         self.full
     }
 
-    /// What was written, without white space at its end.
+    /// The text without white space at its end.
     #[must_use]
     pub fn into_text(mut self) -> String {
         self.text.truncate(self.text.trim_end().len());
         self.text
     }
 
-    /// The next word begins a line.
+    /// The next word starts a new line.
     pub fn line(&mut self) {
         self.gap = self.gap.max(Gap::Line);
     }
 
-    /// The next word begins a block. A mark that waits for its word goes on waiting.
+    /// The next word starts a new block. A mark without a word yet is kept.
     pub fn block(&mut self) {
         self.gap = Gap::Blank;
     }
 
-    /// What had a mark is over, even if no word came.
+    /// Drops the mark if no word has followed it.
     pub fn unmark(&mut self) {
         self.mark.clear();
     }
 
-    /// The next word begins a line or block with this mark.
+    /// The next word starts a new line or block with this mark.
     pub fn marked_line(&mut self, mark: &str) {
         self.line();
         mark.clone_into(&mut self.mark);
     }
 
-    /// The next word is not joined to the last one.
+    /// The next word is separated from the last one.
     pub fn space(&mut self) {
         self.gap = self.gap.max(Gap::Space);
     }
 
-    /// Running text: white space is folded.
+    /// Writes running text. White space is folded.
     pub fn flow(&mut self, text: &str) {
         if text.starts_with(char::is_whitespace) {
             self.space();
@@ -102,7 +101,7 @@ impl Writer {
         }
     }
 
-    /// Something that is not split, after whatever white space is due.
+    /// Writes a text that is not split, after the pending white space.
     pub fn word(&mut self, word: &str) {
         if word.is_empty() {
             return;
@@ -111,13 +110,13 @@ impl Writer {
         self.push(word);
     }
 
-    /// Text whose white space counts.
+    /// Writes a text whose white space is kept.
     pub fn verbatim(&mut self, text: &str) {
         self.settle();
         self.push(text);
     }
 
-    /// Something that belongs to the last word.
+    /// Appends a text to the last word.
     pub fn suffix(&mut self, text: &str) {
         self.push(text);
     }

@@ -1,5 +1,5 @@
-//! The server tool `advisor`: a model asks another, as a rule a stronger one, for advice and writes the answer
-//! itself. A request may offer several advisors, told apart by `name`.
+//! The server tool `advisor`: a model asks another, usually stronger model for advice and then
+//! writes the answer itself. A request may offer several advisors, distinguished by `name`.
 
 mod settings;
 mod transcript;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use settings::Settings;
 
-/// What an advisor is told when the client has no instructions for it.
+/// The advisor's instructions when the client has none.
 const INSTRUCTIONS: &str = "You advise another model that is working on a task and asks you for guidance. \
     Give concrete, decisive advice that it can act on at once. It writes the final answer itself.";
 
@@ -28,7 +28,7 @@ impl Guest for Advisor {
         let fields = Fields::settings(&settings)?;
         let settings = Settings::read(&fields)?;
         if settings.forwards_transcript && transcript::is_empty(&request::transcript()) {
-            // What a granted import shows has the client's input at least.
+            // With the grant, the transcript contains at least the client's input.
             return Err(fields.wrong(
                 "forward_transcript",
                 "needs the operator's grant: [plugins.tool-advisor] imports = [\"model\", \"request\"]",
@@ -52,7 +52,7 @@ impl Guest for Advisor {
     }
 }
 
-/// The function as the model sees it; the same settings give the same bytes.
+/// The function that the model sees. The same settings give the same bytes.
 fn function(settings: &Settings) -> Function {
     let about = match &settings.manner.instructions {
         Some(instructions) => {
@@ -90,7 +90,7 @@ fn function(settings: &Settings) -> Function {
     }
 }
 
-/// Asks the advisor. `transcript` is a JSON array of items, or nothing.
+/// Asks the advisor. `transcript` is a JSON array of items; it may be empty.
 fn consult(
     arguments: &[u8],
     settings: &Settings,
@@ -99,7 +99,7 @@ fn consult(
 ) -> Result<Output, ToolError> {
     let arguments = Fields::arguments(arguments)?;
     let prompt = arguments.required_text("prompt")?;
-    // The client's choice stands; the model may choose where the client has not.
+    // The client's choice of a model wins. The model may choose only when the client has not.
     let chosen = match &settings.manner.model {
         Some(_) => None,
         None => arguments.text("model")?.map(str::trim).filter(|model| !model.is_empty()),

@@ -1,15 +1,15 @@
-//! What the client sets: `parameters` of the tool entry.
+//! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{Fields, Instance, Manner};
 
-/// The tool's type, and the function of an advisor without a name.
+/// The tool's type, and the name of the function of an advisor without a name.
 const TYPE: &str = "advisor";
-/// Steps of an advisor's own tools when the client is silent, and at most.
+/// The default and the limit for the number of calls of an advisor's own tools.
 const CALLS_DEFAULT: u32 = 10;
 const CALLS_MAX: u32 = 25;
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) instance: Instance,
@@ -19,11 +19,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. `stream` is taken and changes nothing: the interface has no events for advice.
+    /// Reads the settings. `stream` is accepted and ignored: the API has no events for advice.
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         fields.flag("stream")?;
         Ok(Self {

@@ -24,7 +24,7 @@ fn item(output: &Output) -> Value {
 }
 
 #[test]
-fn advice_is_told_to_the_model_and_shown_to_the_client() {
+fn advice_goes_to_the_model_and_the_client() {
     let entry = json!({"name": "Reviewer", "model": "a/strong", "temperature": 0});
     let (output, asked) = run(&entry, &json!({"prompt": " Which way? ", "model": "x/ignored"}), Ok("Left."));
     assert_eq!(output.for_model, "Left.");

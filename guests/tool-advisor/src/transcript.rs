@@ -1,19 +1,19 @@
-//! A conversation as text. The advisor gets it told rather than replayed: it is another model, which could
-//! take neither calls of functions that it is not offered nor sealed reasoning.
+//! A conversation as text. The advisor gets text and not the original items: it is another model,
+//! which accepts neither calls of functions that it is not offered nor sealed reasoning.
 
 use serde_json::Value;
 
-/// The most that is told, in characters; of a longer conversation the end.
+/// The longest text, in characters. A longer conversation loses its beginning.
 const CHARS_MAX: usize = 400_000;
-/// The most of one call's arguments or result, in characters.
+/// The longest text for the arguments or the result of one call, in characters.
 const CALL_CHARS_MAX: usize = 20_000;
 
-/// Whether there is nothing to tell.
+/// Whether the transcript has no items.
 pub(crate) fn is_empty(transcript: &[u8]) -> bool {
     items(transcript).is_empty()
 }
 
-/// The conversation of `transcript`, a JSON array of items; none where there is nothing to tell.
+/// The text for `transcript`, a JSON array of items; `None` when no item gives any text.
 pub(crate) fn told(transcript: &[u8]) -> Option<String> {
     let lines: Vec<String> = items(transcript).iter().filter_map(line).collect();
     if lines.is_empty() {
@@ -36,7 +36,7 @@ fn items(transcript: &[u8]) -> Vec<Value> {
     serde_json::from_slice(transcript).unwrap_or_default()
 }
 
-/// One item in words; none for what says nothing to another model.
+/// One item as text; `None` for an item that says nothing to another model.
 fn line(item: &Value) -> Option<String> {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     match text("type").unwrap_or("message") {
@@ -55,7 +55,7 @@ fn line(item: &Value) -> Option<String> {
     }
 }
 
-/// Text as it is; of parts the texts, and a word for the others.
+/// The text of a content: of a list of parts the texts, and the type of every other part.
 fn content(content: &Value) -> String {
     let parts = match content {
         Value::String(text) => return text.clone(),
@@ -84,7 +84,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_conversation_is_told_item_by_item() {
+    fn a_conversation_is_rendered_item_by_item() {
         let items = json!([
             {"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": "data:..."}]},
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_conversation_the_end_is_told() {
+    fn a_long_conversation_keeps_its_end() {
         let long = "x".repeat(CHARS_MAX / 2);
         let items: Vec<_> =
             ["one", &long, &long, "four"].map(|text| json!({"role": "user", "content": text})).into();

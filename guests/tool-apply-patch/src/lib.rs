@@ -1,6 +1,6 @@
-//! The server tool `apply_patch`: the model proposes one change of one file, and the client applies it. The tool
-//! only looks whether the change is one: the call then ends the response, and what came of it is in the client's
-//! next request.
+//! The server tool `apply_patch`: the model proposes one change of one file, and the client applies
+//! it. The tool only validates the change. The call ends the response, and the client sends the
+//! outcome in its next request.
 
 mod operation;
 
@@ -12,8 +12,8 @@ use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
 use serde_json::json;
 
-/// The only function, named like the tool. Its arguments are the members of an operation, so that histories of
-/// other endpoints read the same.
+/// The only function, named like the tool. Its arguments are the members of an operation, so that
+/// histories from other endpoints have the same form.
 const NAME: &str = "apply_patch";
 
 const DESCRIPTION: &str = "Creates, changes or deletes one file of the user's. For create_file the diff is the whole \
@@ -42,7 +42,7 @@ impl Guest for ApplyPatch {
             "required": ["type", "path"],
             "additionalProperties": false
         });
-        // Clients of the kind want an operation from the beginning, when nobody knows yet which it will be.
+        // Clients of this tool type require an operation from the start of the item, before it is known.
         let is_clients = settings.text("type")?.is_some();
         if let Some(parameters) = parameters.as_object_mut().filter(|_| is_clients) {
             let unknown = json!({ "type": "update_file", "path": "", "diff": "" });

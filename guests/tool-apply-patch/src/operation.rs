@@ -4,20 +4,20 @@ use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{Fields, relative_path};
 use serde_json::{Value, json};
 
-/// What can be done with a file.
+/// The kinds of changes.
 pub(crate) const KINDS: [&str; 3] = ["create_file", "update_file", "delete_file"];
 /// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 /// The longest diff, in bytes.
 const DIFF_BYTES_MAX: usize = 1 << 20;
 
-/// The operation that the arguments are.
+/// Reads an operation from the arguments.
 ///
 /// # Errors
 ///
-/// What is wrong with it, for the model to do better.
+/// When the operation is wrong; the message says what the model must change.
 pub(crate) fn read(arguments: &Fields) -> Result<Value, ToolError> {
-    // Some models put the operation into an object of its name, as items have it.
+    // Some models put the operation into a member named `operation`, as the output item has it.
     if let Some(inner) = arguments.object("operation")? {
         let inner = Value::Object(inner.clone()).to_string();
         return operation(&Fields::arguments(inner.as_bytes())?);
@@ -48,18 +48,18 @@ fn operation(arguments: &Fields) -> Result<Value, ToolError> {
     }
 }
 
-/// The rule that the content of a new file breaks, if it breaks any.
+/// The rule that the content of a new file breaks, if any.
 fn broken_content(diff: &str) -> Option<&'static str> {
     let is_added = |line: &str| line.starts_with('+');
     (!diff.lines().all(is_added)).then_some("must have + in front of every line of the new file")
 }
 
-/// The rule that the hunks of a change break, if they break any.
+/// The rule that the hunks of a change break, if any.
 fn broken_hunks(diff: &str) -> Option<&'static str> {
     if diff.lines().any(|line| line.starts_with("*** ") && line != "*** End of File") {
         return Some("must hold the hunks alone, without *** Begin Patch and *** Update File");
     }
-    // Empty lines stand for empty lines of context.
+    // An empty line is an empty line of context.
     let is_line = |line: &str| line.is_empty() || line.starts_with([' ', '+', '-', '@', '\\', '*']);
     if !diff.lines().all(is_line) {
         return Some("must have a space, + or - in front of every line, and @@ in front of every hunk");

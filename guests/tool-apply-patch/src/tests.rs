@@ -33,7 +33,7 @@ fn well_formed_operations_pass_as_they_are() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_name() {
+fn wrong_arguments_are_named() {
     let table = [
         (json!({}), "type must be a string that is not empty"),
         (

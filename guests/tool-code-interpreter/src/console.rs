@@ -1,4 +1,4 @@
-//! `console`: what code prints is kept, up to a length.
+//! The object `console`: it collects what the code prints, up to a limit.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,11 +9,11 @@ use boa_engine::{Context, JsResult, JsString, JsValue, NativeFunction, js_string
 
 use crate::inspect::inspect;
 
-/// What one call may print, in bytes.
+/// The longest output of one call, in bytes.
 pub(crate) const LOGS_BYTES_MAX: usize = 100_000;
 const CUT: &str = "\n[What was printed after this was left out.]";
 
-/// What was printed so far. Clones share it.
+/// The output so far. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs(Rc<RefCell<Printed>>);
 
@@ -39,20 +39,20 @@ impl Logs {
         printed.text.push_str(line.get(..line.floor_char_boundary(room)).unwrap_or_default());
     }
 
-    /// Bytes that still fit.
+    /// The number of bytes that still fit.
     fn room(&self) -> usize {
         let printed = self.0.borrow();
         if printed.is_cut { 0 } else { LOGS_BYTES_MAX - printed.text.len() }
     }
 
-    /// All of it.
+    /// Takes the whole output.
     pub(crate) fn take(&self) -> String {
         let printed = std::mem::take(&mut *self.0.borrow_mut());
         if printed.is_cut { printed.text + CUT } else { printed.text }
     }
 }
 
-/// Puts `console` into the global scope.
+/// Defines `console` in the global scope.
 pub(crate) fn install(context: &mut Context, logs: &Logs) -> JsResult<()> {
     context.insert_data(logs.clone());
     let mut console = ObjectInitializer::new(context);

@@ -1,5 +1,5 @@
-//! Values as text, of bounded length and depth, without running any code of theirs: no getter, no proxy, no
-//! `toString`.
+//! Renders values as text of bounded length and depth, without running any code of the value: no
+//! getter, no proxy, no `toString`.
 
 use std::fmt::{self, Write};
 
@@ -7,15 +7,15 @@ use boa_engine::builtins::proxy::Proxy;
 use boa_engine::property::PropertyKey;
 use boa_engine::{Context, JsObject, JsValue};
 
-/// Objects inside objects that are shown.
+/// How many levels of nested objects are shown.
 const DEPTH_MAX: usize = 6;
-/// Entries of one object that are shown.
+/// How many entries of one object are shown.
 const ENTRIES_MAX: usize = 200;
-/// The longest line of entries.
+/// The longest line of entries, in characters.
 const LINE_CHARS_MAX: usize = 80;
 const LEFT_OUT: &str = "...";
 
-/// `value` as text of at most `bytes_max` bytes and a few more where it was cut.
+/// `value` as text of at most `bytes_max` bytes, plus a few bytes that mark omissions.
 pub(crate) fn inspect(value: &JsValue, context: &mut Context, bytes_max: usize) -> String {
     let mut view = View { context, above: Vec::new(), room: bytes_max };
     view.value(value)
@@ -23,9 +23,9 @@ pub(crate) fn inspect(value: &JsValue, context: &mut Context, bytes_max: usize) 
 
 struct View<'c> {
     context: &'c mut Context,
-    /// The objects that the current one stands in.
+    /// The objects that contain the current one, to detect cycles.
     above: Vec<JsObject>,
-    /// Bytes that may still be written.
+    /// The number of bytes that may still be written.
     room: usize,
 }
 
@@ -64,7 +64,7 @@ impl View<'_> {
         if self.above.len() >= DEPTH_MAX {
             return self.spend(if is_array { "[Array]" } else { "[Object]" }.to_owned());
         }
-        // Brackets take room too: nested empty lists are long when they are written.
+        // Brackets count too, because nested empty lists give a long text.
         self.room = self.room.saturating_sub(2);
         if self.room == 0 {
             return LEFT_OUT.to_owned();
@@ -94,7 +94,7 @@ impl View<'_> {
     }
 
     fn members(&mut self, object: &JsObject) -> Vec<String> {
-        // An ordinary object has no code that this would run.
+        // An ordinary object has no code that this call would run.
         let keys = object.own_property_keys(self.context).unwrap_or_default();
         let count = keys.len();
         let mut entries = Vec::new();
@@ -130,10 +130,10 @@ impl View<'_> {
         }
     }
 
-    /// What the engine itself writes: numbers, dates, errors, maps, sets.
+    /// The text of the engine itself, for numbers, dates, errors, maps and sets.
     fn displayed(&mut self, value: &JsValue) -> String {
         let mut bounded = Bounded { text: String::new(), room: self.room };
-        // Cutting is how it ends where there is no room.
+        // The writer returns an error when there is no room left; that only means a cut.
         let cut = write!(bounded, "{}", value.display()).is_err();
         let text = bounded.text + if cut { LEFT_OUT } else { "" };
         self.spend(text)
@@ -149,7 +149,7 @@ impl View<'_> {
     }
 }
 
-/// A member of the object's own that is no getter.
+/// The value of an own property, unless it is a getter.
 fn own(object: &JsObject, name: &str) -> Option<JsValue> {
     let key = PropertyKey::from(boa_engine::JsString::from(name));
     object.borrow().properties().get(&key)?.value().cloned()
@@ -202,7 +202,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// On one line if it is short, else an entry a line.
+/// Joins the entries: on one line if it is short, otherwise one entry per line.
 fn joined(class: Option<&str>, open: char, entries: &[String], close: char, depth: usize) -> String {
     let head = class.map(|class| format!("{class} ")).unwrap_or_default();
     if entries.is_empty() {
@@ -216,7 +216,7 @@ fn joined(class: Option<&str>, open: char, entries: &[String], close: char, dept
     format!("{head}{open}\n{inner}{}\n{outer}{close}", entries.join(&format!(",\n{inner}")))
 }
 
-/// Stops a writer when there is no room.
+/// A writer that returns an error when its room is used up.
 struct Bounded {
     text: String,
     room: usize,

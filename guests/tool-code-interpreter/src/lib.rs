@@ -1,7 +1,8 @@
 //! The server tool `code_interpreter`: runs JavaScript that a model writes.
 //!
-//! The interpreter is part of this component, so that the code stands inside two boxes: it has no import but
-//! those of the sandbox, which has no network and no files, and whatever it does ends with this call.
+//! The interpreter is part of this component. The code therefore runs inside two sandboxes: the
+//! interpreter gives it no imports, and the component has no network and no files. All state ends
+//! with the call.
 
 mod console;
 mod inspect;
@@ -20,9 +21,9 @@ use serde_json::{Value, json};
 
 /// The only function, named like the tool.
 const NAME: &str = "code_interpreter";
-/// What it runs, in items of the prefixed tool.
+/// The value of `language` in items of the prefixed tool.
 const LANGUAGE: &str = "javascript";
-/// The longest code, in bytes: more than any model writes in one answer.
+/// The longest code, in bytes. Models do not write more in one answer.
 const CODE_BYTES_MAX: usize = 256 * 1024;
 
 const DESCRIPTION: &str = "Runs JavaScript (ECMAScript 2024; not Python and not Node.js) and returns what \
@@ -92,12 +93,13 @@ impl Guest for CodeInterpreter {
     }
 }
 
-/// Whether the entry is one of the client's own kind, whose calls have its members.
+/// Whether the tool entry has the client's own type, whose items have other members.
 fn is_clients(settings: &Fields) -> bool {
     settings.value("type").is_some()
 }
 
-/// Files of a client's container would have to be stored somewhere; a container's id names nothing here.
+/// Refuses files for a client's container, because nothing here stores files. The id of a container
+/// is ignored.
 fn check(settings: &Fields) -> Result<(), ToolError> {
     let files = settings.value("container").and_then(|container| container.get("file_ids"));
     let none = files.is_none_or(|files| files.is_null() || files.as_array().is_some_and(Vec::is_empty));
@@ -107,18 +109,18 @@ fn check(settings: &Fields) -> Result<(), ToolError> {
     Err(settings.wrong("container.file_ids", "names files, but this host stores none: send their text"))
 }
 
-/// Every request has a container of its own, as far as one can speak of any.
+/// A container id made from the request, because clients expect one.
 fn container(context: &CallContext) -> String {
     format!("cntr_{}", context.request_id.strip_prefix("resp_").unwrap_or(&context.request_id))
 }
 
-/// What was printed, and what came of it.
+/// The output, the value and the error, as far as there are any.
 fn outputs(ran: &Ran) -> Vec<Value> {
     let texts = [(!ran.logs.is_empty()).then_some(&ran.logs), ran.value.as_ref(), ran.error.as_ref()];
     texts.into_iter().flatten().map(|logs| json!({ "type": "logs", "logs": logs })).collect()
 }
 
-/// What was printed and the value, on a line of its own.
+/// The output, followed by the value on a line of its own.
 fn printed(ran: &Ran) -> String {
     let mut printed = ran.logs.clone();
     if let Some(value) = &ran.value {

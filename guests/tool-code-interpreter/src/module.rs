@@ -1,5 +1,6 @@
-//! The value of code that awaits at top level. Such code is a module, and a module has no value: its last
-//! expression is exported as the default, which changes neither what the code does nor the numbers of its lines.
+//! The value of code that awaits at top level. Such code is a module, and a module has no value. Its
+//! last expression is therefore exported as the default. This changes neither the behaviour of
+//! the code nor its line numbers.
 
 use std::ops::ControlFlow;
 
@@ -9,8 +10,8 @@ use boa_engine::ast::{Expression, ModuleItem, Position, Spanned, Statement, Stat
 use boa_engine::interner::Interner;
 use boa_engine::parser::{Parser, Source};
 
-/// The code with its last expression as the default export. None where the code is no module, or its value is
-/// not that of an expression.
+/// The code with its last expression as the default export. `None` when the code is not a module, or
+/// when its last statement is not an expression.
 pub(crate) fn exporting(code: &str) -> Option<String> {
     let mut parser = Parser::new(Source::from_bytes(code));
     let module = parser.parse_module(&Scope::new_global(), &mut Interner::default()).ok()?;
@@ -20,11 +21,11 @@ pub(crate) fn exporting(code: &str) -> Option<String> {
     let extent = Extent::of(expression);
     let (start, end) = (offset(code, extent.start)?, offset(code, extent.end)?);
     let (before, inside, after) = (code.get(..start)?, code.get(start..end)?, code.get(end..)?);
-    // The comma keeps an anonymous function from being named `default`.
+    // The comma operator keeps an anonymous function from getting the name `default`.
     Some(format!("{before}export default (0, {inside}){after}"))
 }
 
-/// Declarations and empty statements leave the value as it is.
+/// Whether an item is a declaration or an empty statement, which do not change the value.
 fn is_without_value(item: &ModuleItem) -> bool {
     match item {
         ModuleItem::StatementListItem(StatementListItem::Declaration(_)) => true,
@@ -35,8 +36,8 @@ fn is_without_value(item: &ModuleItem) -> bool {
     }
 }
 
-/// Where an expression begins and ends. The parser's own span of a call or a tagged template begins at the
-/// arguments, so the spans of all expressions inside are joined.
+/// The start and the end of an expression. The parser's own span of a call or a tagged template
+/// begins at the arguments, so the spans of all inner expressions are joined.
 struct Extent {
     start: Position,
     end: Position,
@@ -46,7 +47,7 @@ impl Extent {
     fn of(expression: &Expression) -> Self {
         let span = expression.span();
         let mut extent = Self { start: span.start(), end: span.end() };
-        // It never breaks off.
+        // This visitor never breaks.
         let _ = extent.visit_expression(expression);
         extent
     }
@@ -63,7 +64,7 @@ impl<'ast> Visitor<'ast> for Extent {
     }
 }
 
-/// Where a position lies in the code, in bytes. Columns count code points, from 1.
+/// The byte offset of a position. Columns count code points, from 1.
 fn offset(code: &str, position: Position) -> Option<usize> {
     let (mut line, mut column) = (1, 1);
     let mut letters = code.char_indices().peekable();

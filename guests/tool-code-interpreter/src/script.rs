@@ -1,4 +1,4 @@
-//! Running code: as a script, whose last expression has a value, or as a module where it awaits at top level.
+//! Runs code: as a script, whose last expression is its value, or as a module if it awaits at top level.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -20,32 +20,32 @@ use crate::inspect::inspect;
 use crate::module;
 use crate::timers::{CallClock, Timers};
 
-/// Iterations of all loops in one call of a function. The sandbox ends what goes on in other ways, but then
-/// nothing is left of what was printed.
+/// The largest number of loop iterations in one function call. The sandbox has limits of its own, but
+/// reaching them would lose the output.
 pub(crate) const LOOP_ITERATIONS_MAX: u64 = 50_000_000;
-/// Calls inside calls. Those that go through functions of the interpreter itself, such as `map`, reach the end of
-/// the sandbox's stack before.
+/// The deepest nesting of calls. Calls through native functions, such as `map`, may reach the end of
+/// the sandbox's stack earlier.
 const RECURSION_MAX: usize = 5_000;
-/// Values on the interpreter's stack.
+/// The largest number of values on the interpreter's stack.
 const STACK_VALUES_MAX: usize = 500_000;
-/// The largest `ArrayBuffer`.
+/// The largest `ArrayBuffer`, in bytes.
 const BUFFER_BYTES_MAX: u64 = 32 << 20;
-/// How much is shown of a value.
+/// The longest text of a value, in bytes.
 const VALUE_BYTES_MAX: usize = 20_000;
 
-/// What came of running code.
+/// The result of running code.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
-    /// What was printed.
+    /// The printed text.
     pub(crate) logs: String,
-    /// The value of the last expression, unless there is none.
+    /// The value of the last expression, if it has one.
     pub(crate) value: Option<String>,
-    /// What was thrown and not caught.
+    /// The uncaught exception.
     pub(crate) error: Option<String>,
 }
 
-/// Runs `code`. `now_ms` is the time when the call began, `loop_iterations_max` how often the loops of one call
-/// of a function may go round.
+/// Runs `code`. `now_ms` is the time at the start of the call. `loop_iterations_max` limits the loop
+/// iterations in one function call.
 pub(crate) fn run(code: &str, now_ms: u64, loop_iterations_max: u64) -> Ran {
     let logs = Logs::default();
     let rejected = Rc::new(Hooks::default());
@@ -87,26 +87,26 @@ fn prepare(logs: &Logs, hooks: &Rc<Hooks>, now_ms: u64) -> JsResult<(Context, Ti
     Ok((context, timers))
 }
 
-/// Code that has run up to what it waits for.
+/// Code that has run until its first pending promise.
 enum Begun {
-    /// A script, with its value.
+    /// A script with its value.
     Script(JsValue),
-    /// A module, and what it promises: to come to its end.
+    /// A module, and the promise of its end.
     Module(Module, JsPromise),
 }
 
 impl Begun {
-    /// The value, once nothing is waited for.
+    /// The value, after all jobs and timers have run.
     fn value(self, context: &mut Context) -> JsResult<JsValue> {
         match self {
             Self::Script(value) => settled(value),
             Self::Module(module, end) => {
                 if end.state() == PromiseState::Pending {
-                    // It waits for what never comes.
+                    // The module waits for a promise that never settles.
                     return Ok(end.into());
                 }
                 settled(end.into())?;
-                // Undefined where it exports no value.
+                // Undefined when the module exports no value.
                 settled(module.namespace(context).get(js_string!("default"), context)?)
             }
         }
@@ -117,13 +117,13 @@ fn source(code: &[u8]) -> Source<'_, impl boa_engine::parser::source::ReadChar> 
     Source::from_bytes(code).with_path(Path::new("code.js"))
 }
 
-/// Runs the code up to what it waits for.
+/// Runs the code until its first pending promise.
 fn evaluate(code: &str, context: &mut Context) -> JsResult<Begun> {
     let error = match Script::parse(source(code.as_bytes()), None, context) {
         Ok(script) => return script.evaluate(context).map(Begun::Script),
         Err(error) => error,
     };
-    // A script cannot wait; what it cannot do either is not worth another message.
+    // Only `await` can be the reason to try a module. Otherwise the script's error is the better one.
     if !code.contains("await") {
         return Err(error);
     }
@@ -136,7 +136,7 @@ fn evaluate(code: &str, context: &mut Context) -> JsResult<Begun> {
     Ok(Begun::Module(module, end))
 }
 
-/// Runs what waits for promises and timers.
+/// Runs all jobs of promises, and the timers.
 fn settle(context: &mut Context, timers: &Timers) -> JsResult<()> {
     context.run_jobs()?;
     while let Some(fired) = timers.fire(context) {
@@ -146,7 +146,7 @@ fn settle(context: &mut Context, timers: &Timers) -> JsResult<()> {
     Ok(())
 }
 
-/// What a promise came to; any other value as it is.
+/// The result of a promise. Any other value is returned unchanged.
 fn settled(value: JsValue) -> JsResult<JsValue> {
     let Some(promise) = value.as_object().and_then(|object| JsPromise::from_object(object).ok()) else {
         return Ok(value);
@@ -183,10 +183,10 @@ fn told(error: &JsError, context: &mut Context) -> String {
     format!("Uncaught {what}")
 }
 
-/// What the interpreter asks its surroundings.
+/// The interpreter's hooks into its environment.
 #[derive(Default)]
 struct Hooks {
-    /// Promises that were rejected and that nobody looks at.
+    /// Rejected promises that no code handles.
     rejected: RefCell<Vec<JsObject<Promise>>>,
 }
 

@@ -13,7 +13,7 @@ const DEEP: &str = "Stopped: the code recursed too deeply.";
 /// 2026-07-01 22:30:00.120 UTC.
 const SUMMER_MS: u64 = 1_782_945_000_120;
 
-/// With a limit that a debug build reaches within a second.
+/// Runs code with a loop limit that a debug build reaches within a second.
 fn run(code: &str, now_ms: u64) -> Ran {
     script::run(code, now_ms, 100_000)
 }
@@ -64,14 +64,14 @@ fn the_last_expression_has_a_value() {
 }
 
 #[test]
-fn what_is_printed_is_kept_in_its_order() {
+fn output_is_kept_in_order() {
     let ran = run("console.log('a', 1, { b: 'c' }); console.error('d'); console.log(); 7", SUMMER_MS);
     assert_eq!(ran.logs, "a 1 { b: 'c' }\nd\n\n");
     assert_eq!(ran.value.as_deref(), Some("7"));
 }
 
 #[test]
-fn what_is_thrown_is_told_with_what_was_printed_before() {
+fn uncaught_errors_are_reported_after_the_output() {
     let ran = run("console.log('before'); null.x", SUMMER_MS);
     assert_eq!(ran.logs, "before\n");
     assert!(ran.error.unwrap().starts_with("Uncaught TypeError: "));
@@ -148,8 +148,8 @@ fn code_that_awaits_at_top_level_has_a_value() {
     assert!(error("await 1; Promise.reject(new RangeError('no'))").starts_with("Uncaught RangeError: no"));
 }
 
-/// Statements in which something stands before the letters of the last expression, in many spellings; each is
-/// valid once in any code.
+/// Statements with something before the last expression, in many spellings. Each may occur once in
+/// any code.
 const STATEMENTS: [&str; 20] = [
     "[1, 2].map(n => n * 2)",
     "'é🦀'.concat('b').length + 1",
@@ -178,7 +178,7 @@ const SEPARATORS: [&str; 8] =
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Code that awaits has the value, and prints what it would print, without the `await`: as a script.
+    /// Code with `await` has the same value and output as the same code without it, as a script.
     #[test]
     fn a_module_has_the_value_of_the_same_script(
         chosen in proptest::sample::subsequence(&STATEMENTS[..], 0..STATEMENTS.len()).prop_shuffle(),
@@ -197,13 +197,13 @@ proptest! {
 }
 
 #[test]
-fn endless_loops_and_recursion_end_with_what_was_printed() {
+fn endless_loops_and_recursion_end_and_keep_the_output() {
     let ran = run("console.log('begin'); while (true) {}", SUMMER_MS);
     assert_eq!(ran.logs, "begin\n");
     assert_eq!(ran.error.unwrap(), ROUND);
     assert_eq!(error("function f() { return f() + 1 } f()"), DEEP);
     assert_eq!(value("function f(n) { return n ? f(n - 1) + 1 : 0 } f(4000)"), "4000");
-    // A limit is nothing that code can catch and go on.
+    // Code cannot catch the error of a limit and continue.
     assert_eq!(error("while (true) { try { while (true) {} } catch { } }"), ROUND);
     assert_eq!(error("const again = () => setTimeout(again, 1); again(); for (;;) {}"), ROUND);
 }
@@ -232,7 +232,7 @@ fn output_is_bounded() {
 }
 
 #[test]
-fn what_code_does_to_prototypes_does_not_reach_the_answer() {
+fn changed_prototypes_do_not_affect_the_answer() {
     let table = [
         "Object.prototype.toString = () => { throw 1 }; ({ a: 1 })",
         "Array.prototype.join = null; Array.prototype[Symbol.iterator] = null; ({ a: 1 })",
@@ -252,7 +252,7 @@ fn what_code_does_to_prototypes_does_not_reach_the_answer() {
 }
 
 #[test]
-fn a_call_becomes_an_item_and_what_the_model_is_told() {
+fn a_call_gives_an_item_and_text_for_the_model() {
     let invoke_for = |settings: &str, code: &str| {
         let arguments = json!({ "code": code }).to_string().into_bytes();
         let settings = settings.as_bytes().to_vec();
@@ -288,7 +288,7 @@ fn a_call_becomes_an_item_and_what_the_model_is_told() {
 }
 
 #[test]
-fn the_offer_says_what_it_runs_and_how_a_call_begins() {
+fn the_offer_names_the_language_and_the_first_item() {
     let offer = |settings: &str| CodeInterpreter::functions(settings.as_bytes().to_vec(), context());
     let clients = json!({"code": "", "container_id": "cntr_ab12", "outputs": null});
     for (settings, begin) in [

@@ -1,5 +1,5 @@
-//! Time as code sees it, and its timers. Nothing waits: when only timers are left, the clock goes on to the
-//! next of them, so that code with pauses ends as soon as it can.
+//! The clock and the timers of the code. Nothing really waits: when only timers are left, the clock
+//! is moved to the next timer, so that code with pauses ends as early as possible.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,10 +11,11 @@ use boa_engine::context::time::JsInstant;
 use boa_engine::object::builtins::JsFunction;
 use boa_engine::{Context, JsNativeError, JsResult, JsString, JsValue, NativeFunction};
 
-/// Timers that one call may have at a time.
+/// The largest number of pending timers.
 const TIMERS_MAX: usize = 10_000;
 
-/// Starts at the call's own moment and goes on with the machine's clock and over what timers wait for.
+/// A clock that starts at the time of the call. It advances with the machine's clock and by the
+/// skipped waits of timers.
 #[derive(Debug)]
 pub(crate) struct CallClock {
     epoch_ms: u64,
@@ -49,7 +50,7 @@ impl Clock for CallClock {
     }
 }
 
-/// What waits for its time.
+/// A callback that runs later.
 struct Timer {
     callback: JsFunction,
     arguments: Vec<JsValue>,
@@ -64,13 +65,13 @@ pub(crate) struct Timers {
 
 #[derive(Default)]
 struct State {
-    /// By the time they are due, then by age.
+    /// Ordered by due time, then by id.
     waiting: BTreeMap<(u64, u32), Timer>,
     last_id: u32,
 }
 
 impl Timers {
-    /// Puts `setTimeout` and `clearTimeout` into the global scope.
+    /// Defines `setTimeout` and `clearTimeout` in the global scope.
     pub(crate) fn install(context: &mut Context, clock: Rc<CallClock>) -> JsResult<Self> {
         let timers = Self { clock, state: Rc::default() };
         context.insert_data(timers.clone());
@@ -84,7 +85,7 @@ impl Timers {
         Ok(timers)
     }
 
-    /// Calls the timer that is due next, if there is any.
+    /// Runs the timer that is due next, if there is one.
     pub(crate) fn fire(&self, context: &mut Context) -> Option<JsResult<JsValue>> {
         let ((due_ms, _), timer) = self.state.borrow_mut().waiting.pop_first()?;
         self.clock.skip_to(due_ms);
@@ -112,7 +113,7 @@ fn set(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResult<Js
     let callback =
         callback.ok_or_else(|| JsNativeError::typ().with_message("setTimeout takes a function"))?;
     let delay_ms = match arguments.get(1) {
-        // A number that is none or below zero means at once; `as` saturates.
+        // NaN and negative numbers mean no delay; the cast saturates.
         Some(delay) => delay.to_number(context)?.max(0.0) as u64,
         None => 0,
     };

@@ -1,7 +1,7 @@
 //! The server tool `datetime`: the date and time in a time zone.
 //!
-//! The worked example of a tool: one function, one setting, one import. The
-//! time zone database is compiled in; a guest has no files to read one from.
+//! It is the worked example of a tool: one function, one setting, one import. The time zone
+//! database is compiled in, because a guest cannot read files.
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
 mod bindings {
@@ -28,7 +28,7 @@ const NAME: &str = "datetime";
 
 struct DateTime;
 
-/// What the client sets for the tool, and what the model passes: the same field.
+/// The client's settings and the model's arguments, which have the same field.
 #[derive(Deserialize)]
 struct Zone {
     timezone: Option<String>,
@@ -70,7 +70,7 @@ impl Guest for DateTime {
     }
 }
 
-/// The zone that the client chose for calls that name none.
+/// The zone that the client chose as the default.
 fn default_zone(settings: &[u8]) -> Result<String, ToolError> {
     let invalid = |message: &str| ToolError::InvalidSettings(message.to_owned());
     let zone = read(settings).map_err(|()| invalid("parameters.timezone must be a string"))?;
@@ -82,7 +82,7 @@ fn default_zone(settings: &[u8]) -> Result<String, ToolError> {
 
 fn tell(now_ms: u64, arguments: &[u8], default: String) -> Result<Output, ToolError> {
     let invalid = |message: &str| ToolError::InvalidArguments(message.to_owned());
-    // Models that have nothing to say send no arguments at all, or an empty name.
+    // Some models send no arguments at all, or an empty name.
     let asked = match arguments.trim_ascii() {
         b"" => default,
         arguments => match serde_json::from_slice::<Zone>(arguments) {
@@ -106,7 +106,7 @@ fn tell(now_ms: u64, arguments: &[u8], default: String) -> Result<Output, ToolEr
     })
 }
 
-/// The zone that the settings name, UTC if they do not.
+/// The zone in the settings; UTC when they have none.
 fn read(settings: &[u8]) -> Result<String, ()> {
     let settings = settings.trim_ascii();
     if matches!(settings, b"" | b"null") {

@@ -1,23 +1,22 @@
-//! A moment as seen in a time zone.
+//! A moment in a time zone.
 
 use jiff::civil::Weekday;
 use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, Zoned};
 
-/// What the tool tells.
+/// The values that the tool returns.
 pub(crate) struct Moment {
-    /// ISO 8601 with milliseconds and offset, `2026-11-21T09:00:00.000+01:00`.
+    /// ISO 8601 with milliseconds and offset: `2026-11-21T09:00:00.000+01:00`.
     pub(crate) datetime: String,
-    /// The zone as the database spells it.
+    /// The zone's name in the spelling of the database.
     pub(crate) timezone: String,
-    /// In English.
+    /// The English name of the day.
     pub(crate) weekday: &'static str,
 }
 
 impl Moment {
-    /// The moment `unix_ms`; `None` for a zone that is not in the database or a
-    /// time beyond the year 9999.
+    /// The moment `unix_ms` in `zone`. `None` for an unknown zone or a time after the year 9999.
     pub(crate) fn new(unix_ms: u64, zone: &str) -> Option<Self> {
         let zone = find(zone)?;
         let moment = Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?.to_zoned(zone.clone());
@@ -29,7 +28,7 @@ impl Moment {
     }
 }
 
-/// The zone's name as the database spells it.
+/// The zone's name in the spelling of the database.
 pub(crate) fn canonical_name(zone: &str) -> Option<String> {
     find(zone).map(|zone| zone.iana_name().unwrap_or("UTC").to_owned())
 }

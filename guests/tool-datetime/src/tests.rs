@@ -15,7 +15,7 @@ fn told(now_ms: u64, arguments: &str, settings: &str) -> Result<Output, ToolErro
 }
 
 #[test]
-fn tells_the_time_in_the_zone_asked_for() {
+fn the_time_is_in_the_requested_zone() {
     let cases = [
         ("{}", "{}", "2026-07-01T22:30:00.120+00:00", "UTC"),
         ("", "", "2026-07-01T22:30:00.120+00:00", "UTC"),
@@ -52,7 +52,7 @@ fn summer_time_ends_and_small_times_have_milliseconds() {
 }
 
 #[test]
-fn wrong_arguments_are_told_to_the_model() {
+fn wrong_arguments_give_a_message_for_the_model() {
     for arguments in
         [r#"{"timezone":"Mars/Olympus"}"#, r#"{"timezone":7}"#, "nonsense", r#"{"timezone":"../UTC"}"#]
     {

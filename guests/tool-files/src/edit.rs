@@ -1,11 +1,11 @@
-//! Changing a piece of a text.
+//! Replaces a piece of a text.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 
 use crate::shelf::FILE_BYTES_MAX;
 
-/// A piece of text and what comes in its place.
+/// A piece of text and its replacement.
 pub(crate) struct Edit<'a> {
     old: &'a str,
     new: &'a str,
@@ -28,11 +28,12 @@ impl<'a> Edit<'a> {
         Ok(Self { old, new, everywhere })
     }
 
-    /// The changed text and the number of places.
+    /// The changed text and the number of replacements.
     ///
     /// # Errors
     ///
-    /// The piece is not there, stands in several places though one is meant, or the text grows too long.
+    /// When the piece does not occur, occurs several times without `everywhere`, or the text becomes
+    /// too long.
     pub(crate) fn apply(&self, text: &str, arguments: &Fields) -> Result<(String, usize), ToolError> {
         let places = text.matches(self.old).count();
         match places {
@@ -45,7 +46,7 @@ impl<'a> Edit<'a> {
                 return Err(arguments.wrong("old_text", &takes));
             }
         }
-        // Before it is made: a short piece that stands everywhere may become a long one.
+        // Checked before the text is built: a short piece that occurs often may become a long one.
         let bytes = text.len() - places * self.old.len() + places.saturating_mul(self.new.len());
         if bytes > FILE_BYTES_MAX {
             return Err(ToolError::Failed(format!("A file has at most {FILE_BYTES_MAX} bytes.")));

@@ -1,5 +1,5 @@
-//! The server tool `files`: text files that last as long as the request. The model keeps plans and long texts
-//! there, reads them again and changes them piece by piece.
+//! The server tool `files`: text files that exist until the request ends. The model stores plans and
+//! long texts there, reads them again and changes them piece by piece.
 
 mod edit;
 mod offer;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use shelf::{Full, Keep, Shelf};
 
-/// What one call tells of a file, in characters.
+/// The longest content that one call returns, in characters.
 const TOLD_CHARS_MAX: usize = 100_000;
 
 struct Files;
@@ -34,7 +34,7 @@ impl Guest for Files {
     }
 }
 
-/// The bytes that the host keeps for this request.
+/// The host's storage for this request.
 struct Host;
 
 impl Keep for Host {
@@ -50,7 +50,7 @@ impl Keep for Host {
     }
 }
 
-/// Does what a function is for.
+/// Executes one function.
 fn act<K: Keep>(shelf: &mut Shelf<K>, function: &str, arguments: &Fields) -> Result<Output, ToolError> {
     match function {
         offer::LIST => Ok(list(shelf)),

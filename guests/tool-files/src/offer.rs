@@ -8,7 +8,7 @@ pub(crate) const READ: &str = "files_read";
 pub(crate) const WRITE: &str = "files_write";
 pub(crate) const EDIT: &str = "files_edit";
 
-/// What the model is offered, always the same.
+/// The functions that the model is offered. They are always the same.
 pub(crate) fn functions() -> Vec<Function> {
     let name = json!({ "type": "string", "description": "The file, such as notes/plan.md." });
     vec![

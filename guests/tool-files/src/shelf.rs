@@ -1,38 +1,38 @@
-//! The files of a request: each under its name, and one list of the names.
+//! The files of a request: one stored value per file, and one list of the names.
 //!
-//! Calls of one turn run side by side. Each file is a value of its own, so that calls about different files do
-//! not disturb each other; a name that two calls at the same moment keep out of the list comes back with the next
-//! write to its file, and can be read all the time.
+//! Calls of one turn run at the same time. Because each file is a value of its own, calls for
+//! different files do not interfere. Two simultaneous calls may lose a name from the list. The file
+//! can still be read, and the next write to it adds the name again.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{Fields, relative_path};
 
-/// Files of one request.
+/// The largest number of files in one request.
 pub(crate) const FILES_MAX: usize = 64;
-/// The longest file, in bytes; all together have the MiB of the host.
+/// The longest file, in bytes. All files together may use 1 MiB, the limit of the host's storage.
 pub(crate) const FILE_BYTES_MAX: usize = 512 * 1024;
-/// The longest name, in bytes: a key of the host's less the prefix.
+/// The longest name, in bytes: the host's limit for keys minus the prefix.
 const NAME_BYTES_MAX: usize = 120;
 const LIST: &str = "list";
 
-/// Bytes that outlive a call.
+/// Storage that keeps bytes between the calls of a request.
 pub(crate) trait Keep {
-    /// What is kept under this key.
+    /// The value stored under this key.
     fn get(&self, key: &str) -> Option<Vec<u8>>;
-    /// Keeps these bytes.
+    /// Stores a value.
     fn set(&mut self, key: &str, value: &[u8]) -> Result<(), Full>;
 }
 
-/// Why bytes were not kept.
+/// Why a value was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// There is no room.
+    /// There is no room left.
     Bytes,
-    /// The key is none.
+    /// The key is not valid.
     Key,
 }
 
-/// The files.
+/// The files of one request.
 pub(crate) struct Shelf<K> {
     keep: K,
 }
@@ -42,7 +42,7 @@ impl<K: Keep> Shelf<K> {
         Self { keep }
     }
 
-    /// Names of files, in the order in which they were made.
+    /// The names of the files, in the order in which they were created.
     pub(crate) fn names(&self) -> Vec<String> {
         let list = self.keep.get(LIST).and_then(|list| String::from_utf8(list).ok()).unwrap_or_default();
         list.lines().map(str::to_owned).collect()
@@ -52,11 +52,11 @@ impl<K: Keep> Shelf<K> {
         String::from_utf8(self.keep.get(&key(name))?).ok()
     }
 
-    /// Writes a whole file, and its name into the list if it is not there.
+    /// Writes a whole file and adds its name to the list if it is new.
     ///
     /// # Errors
     ///
-    /// There are too many files, or too much in them: nothing was written.
+    /// When there are too many files, or they are too large.
     pub(crate) fn write(&mut self, name: &str, content: &str) -> Result<(), ToolError> {
         if content.len() > FILE_BYTES_MAX {
             return Err(ToolError::Failed(format!("A file has at most {FILE_BYTES_MAX} bytes.")));
@@ -76,14 +76,14 @@ impl<K: Keep> Shelf<K> {
     }
 }
 
-/// The file that the arguments name.
+/// The file name in the arguments.
 pub(crate) fn name_of(arguments: &Fields) -> Result<&str, ToolError> {
     let name = arguments.text("filename")?.unwrap_or_default();
     relative_path(name, NAME_BYTES_MAX).map_err(|rule| arguments.wrong("filename", &rule))?;
     Ok(name)
 }
 
-/// A file's id: its name as a number, the same in every call.
+/// The id of a file: a hash of its name, the same in every call.
 pub(crate) fn id_of(name: &str) -> String {
     // FNV-1a, 64 bits.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::shelf::{FILE_BYTES_MAX, FILES_MAX, Full, Keep, Shelf};
 use super::{CallContext, Fields, Files, Guest, ToolError, act};
 
-/// What the host keeps, with its limits.
+/// A storage with the limits of the host.
 #[derive(Default)]
 struct Memory(BTreeMap<String, Vec<u8>>);
 
@@ -29,7 +29,7 @@ impl Keep for Memory {
     }
 }
 
-/// A conversation with the tool.
+/// A sequence of calls of the tool.
 struct Session(Shelf<Memory>);
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
         Self(Shelf::new(Memory::default()))
     }
 
-    /// What the model is told, and the item.
+    /// The text that the model gets, and the item.
     fn call(&mut self, function: &str, arguments: &Value) -> Result<(String, Value), String> {
         let arguments = Fields::arguments(arguments.to_string().as_bytes()).unwrap();
         match act(&mut self.0, function, &arguments) {
@@ -84,7 +84,7 @@ fn files_are_written_read_changed_and_listed() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_name() {
+fn wrong_arguments_are_named() {
     let mut session = Session::new();
     session.told("files_write", &write("a", "xx"));
     let edit = |old: Value, new: Value| json!({"filename": "a", "old_text": old, "new_text": new});
@@ -161,9 +161,9 @@ fn the_offer_is_always_the_same_and_says_which_operation_a_call_is() {
 }
 
 proptest! {
-    /// However calls follow each other, a file holds what was written last.
+    /// A file holds what was written last, for any sequence of calls.
     #[test]
-    fn what_was_written_is_read(calls in proptest::collection::vec(("[a-c]", "[xyz\\n]{0,8}", any::<bool>()), 1..30)) {
+    fn reading_returns_the_last_written_content(calls in proptest::collection::vec(("[a-c]", "[xyz\\n]{0,8}", any::<bool>()), 1..30)) {
         let mut session = Session::new();
         let mut expected: BTreeMap<String, String> = BTreeMap::new();
         for (name, text, edits) in calls {

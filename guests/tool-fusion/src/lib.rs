@@ -1,5 +1,5 @@
-//! The server tool `fusion`: a panel of models answers the same prompt at the same time, a judge compares the
-//! answers, and the calling model writes the final answer from that.
+//! The server tool `fusion`: a panel of models answers the same prompt at the same time, a judge
+//! compares the answers, and the calling model writes the final answer.
 
 mod analysis;
 mod panel;
@@ -45,7 +45,8 @@ impl Guest for Fusion {
     }
 }
 
-/// The settings of an entry, with the panel that they, the operator or the prices say.
+/// Reads the settings of an entry. The panel comes from the entry, from the operator's presets or
+/// from the prices of the catalog.
 fn read(settings: &[u8]) -> Result<Settings, ToolError> {
     Settings::read(&Fields::settings(settings)?, &config::settings(), &catalog::models())
 }
@@ -88,7 +89,7 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
             told.insert("analysis".to_owned(), analysis.clone());
             members.insert("analysis".to_owned(), analysis);
         }
-        // The answers are worth something without it.
+        // The answers are useful without an analysis.
         Err(analysis::Failed { reason, error }) => {
             members.insert("failure_reason".to_owned(), Value::from(reason));
             members.insert("error".to_owned(), Value::from(error));

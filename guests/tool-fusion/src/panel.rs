@@ -1,4 +1,4 @@
-//! The panel: what its models answered, and what is told of it.
+//! The panel: the answers of its models, and how they are rendered.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::model::Answer;
 use cofferdam_toolbox::bindings::cofferdam::plugin::types::ErrorKind;
@@ -8,19 +8,19 @@ use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
 
-/// The most of one answer that the judge and the calling model are told, in characters.
+/// The longest text of one answer for the judge and the calling model, in characters.
 const TOLD_CHARS_MAX: usize = 60_000;
-/// Sources of all answers together.
+/// The largest number of sources of all answers together.
 const SOURCES_MAX: usize = 100;
 
-/// What came of asking.
+/// The answers of a panel.
 #[derive(Debug)]
 pub(crate) struct Panel {
     /// Model and answer, in the order of the panel.
     pub(crate) responses: Vec<(String, String)>,
     /// Model and reason.
     failed: Vec<(String, String)>,
-    /// Pages that answers cite.
+    /// Pages that the answers cite.
     sources: Vec<Value>,
     reason: &'static str,
 }
@@ -65,7 +65,7 @@ impl Panel {
         }
     }
 
-    /// Members of the item.
+    /// The members of the output item.
     pub(crate) fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
         let responses: Vec<_> = self
@@ -83,7 +83,7 @@ impl Panel {
         members
     }
 
-    /// The same for a model, whose context has an end.
+    /// The members for a model, with long answers cut so that they fit into its context.
     pub(crate) fn told(&self) -> Map<String, Value> {
         let mut told = Map::new();
         let response = |(model, content): &(String, String)| {
@@ -102,7 +102,7 @@ impl Panel {
         self.failed.iter().map(|(model, error)| json!({ "model": model, "error": error })).collect()
     }
 
-    /// The output where nobody answered.
+    /// The output when no model of the panel answered.
     pub(crate) fn failed(&self) -> Output {
         const ERROR: &str = "No model of the panel answered.";
         let told = json!({
@@ -118,7 +118,7 @@ impl Panel {
     }
 }
 
-/// Why nobody answered, where all have the same reason.
+/// The reason why no model answered; a specific one if all models failed in the same way.
 fn reason(kinds: &[ErrorKind]) -> &'static str {
     let all = |wanted: ErrorKind| !kinds.is_empty() && kinds.iter().all(|kind| *kind == wanted);
     if all(ErrorKind::PaymentRequired) {

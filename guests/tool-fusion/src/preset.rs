@@ -1,17 +1,18 @@
-//! Which models a preset stands for: those the operator says, else by price.
+//! The models of a preset: chosen by the operator, otherwise by price.
 
 use serde_json::Value;
 
-/// Every preset, the best first (names.md 5).
+/// All presets, best first.
 pub(crate) const ALL: [&str; 3] = ["general-high", "general-budget", "general-fast"];
-/// The one of a request that names neither models nor preset.
+/// The preset of a request that names neither models nor a preset.
 pub(crate) const DEFAULT: &str = "general-high";
 
-/// Models of a panel that is chosen by price.
+/// How many models a panel has that is chosen by price.
 const CHOSEN: usize = 3;
 
-/// The models of a preset, at most `most`. The operator's stand in `presets` of `config`; without, the dearest
-/// three are `general-high` and the cheapest three the other two: how fast a model is, no catalog says.
+/// The models of a preset, at most `most`. The operator defines them in `presets` of `config`.
+/// Otherwise `general-high` has the three most expensive models, and the other two presets have the
+/// three cheapest: the catalog does not say how fast a model is.
 pub(crate) fn models(preset: &str, config: &[u8], catalog: &[u8], most: usize) -> Vec<String> {
     let config: Value = serde_json::from_slice(config).unwrap_or_default();
     let said = config.get("presets").and_then(|presets| presets.get(preset)).and_then(Value::as_array);
@@ -26,7 +27,7 @@ pub(crate) fn models(preset: &str, config: &[u8], catalog: &[u8], most: usize) -
     ranked
 }
 
-/// The models for responses, the cheapest first.
+/// The models for responses, cheapest first.
 fn ranked(catalog: &[u8]) -> Vec<String> {
     let models: Vec<Value> = serde_json::from_slice(catalog).unwrap_or_default();
     let mut priced: Vec<(f64, String)> = models.iter().filter_map(priced).collect();
@@ -34,7 +35,7 @@ fn ranked(catalog: &[u8]) -> Vec<String> {
     priced.into_iter().map(|(_, id)| id).collect()
 }
 
-/// A model with the price of its cheapest endpoint, input and output together.
+/// A model with the price of its cheapest endpoint, input and output added.
 fn priced(model: &Value) -> Option<(f64, String)> {
     if model.get("kind")? != "responses" {
         return None;
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_go_by_price_where_the_operator_is_silent() {
+    fn presets_go_by_price_by_default() {
         let of = |preset| models(preset, b"{}", &catalog(), 8);
         assert_eq!(of("general-high"), ["a/4", "a/3", "a/2"]);
         assert_eq!(of("general-budget"), ["a/1", "a/2", "a/3"]);
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_says_what_a_preset_is() {
+    fn the_operator_defines_presets() {
         let config = json!({"presets": {"general-fast": ["x/1", "x/2", 7]}}).to_string();
         assert_eq!(models("general-fast", config.as_bytes(), &catalog(), 8), ["x/1", "x/2"]);
         assert_eq!(models("general-fast", config.as_bytes(), &catalog(), 1), ["x/1"]);

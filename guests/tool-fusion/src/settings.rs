@@ -1,4 +1,4 @@
-//! What the client sets: `parameters` of the tool entry.
+//! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{Fields, Manner};
@@ -6,27 +6,28 @@ use cofferdam_toolbox::{Fields, Manner};
 use crate::NAME;
 use crate::preset;
 
-/// Models of a panel.
+/// The largest number of models in a panel.
 const MODELS_MAX: usize = 8;
-/// Steps of the panel's own tools when the client is silent, and at most (names.md 4.1).
+/// The default and the limit for the number of calls of the panel's own tools.
 const CALLS_DEFAULT: u32 = 4;
 const CALLS_MAX: u32 = 16;
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    /// Who is asked, each once, at least one.
+    /// The models of the panel: at least one, without duplicates.
     pub(crate) panel: Vec<String>,
-    /// How the panel is asked; its `model` is the judge.
+    /// The settings of the questions; `model` is the judge.
     pub(crate) manner: Manner,
 }
 
 impl Settings {
-    /// Reads the settings. `config` is the operator's, `catalog` the models of this host; both are JSON.
+    /// Reads the settings. `config` is the operator's configuration, `catalog` the models of this host;
+    /// both are JSON.
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields, config: &[u8], catalog: &[u8]) -> Result<Self, ToolError> {
         let chosen = fields.text("preset")?.map(|preset| named(fields, preset)).transpose()?;
         let panel = match fields.texts("analysis_models", MODELS_MAX)? {
@@ -53,7 +54,7 @@ fn named(fields: &Fields, preset: &str) -> Result<&'static str, ToolError> {
     known.ok_or_else(|| fields.wrong("preset", &format!("must be one of {}", preset::ALL.join(", "))))
 }
 
-/// Without repeats: the same answer twice is no second opinion.
+/// Removes duplicates: the same model twice is no second opinion.
 fn once(models: Vec<String>) -> Vec<String> {
     let mut panel: Vec<String> = Vec::with_capacity(models.len());
     for model in models {

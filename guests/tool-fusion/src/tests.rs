@@ -29,7 +29,7 @@ fn run(
 }
 
 #[test]
-fn answers_and_analysis_are_shown_and_told() {
+fn answers_and_analysis_go_to_the_model_and_the_client() {
     let entry = json!({"analysis_models": ["a/b", "c/d", "a/b"], "model": "j/k", "temperature": 1,
         "tools": [{"type": "service:datetime"}]});
     let (item, told, script) = run(&entry, &[Ok("Yes."), Ok("No.")], Ok(ANALYSIS));
@@ -55,7 +55,7 @@ fn answers_and_analysis_are_shown_and_told() {
 }
 
 #[test]
-fn a_panel_may_lose_members_and_the_judge() {
+fn failed_members_and_judges_are_reported() {
     let entry = json!({"analysis_models": ["a/b", "c/d"]});
     let (item, told, script) =
         run(&entry, &[Err(ErrorKind::Timeout), Ok("No.")], Err(ErrorKind::ProviderUnavailable));
@@ -69,7 +69,7 @@ fn a_panel_may_lose_members_and_the_judge() {
 }
 
 #[test]
-fn nobody_answers_is_a_failed_item_with_the_reason() {
+fn a_panel_without_answers_is_a_failed_item_with_the_reason() {
     let entry = json!({"analysis_models": ["a/b", "c/d"]});
     for (panel, reason) in [
         ([Err(ErrorKind::RateLimitExceeded), Err(ErrorKind::RateLimitExceeded)], "rate_limited"),

@@ -1,4 +1,4 @@
-//! What came back, for the model and for the output item.
+//! Renders the response for the model and for the output item.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::draft::Draft;
 use crate::settings::Settings;
 
-/// Headers that help a model to go on, in the order they are told.
+/// Headers that may be useful to a model, in the order in which they are rendered.
 const USEFUL: [&str; 12] = [
     "content-type",
     "location",
@@ -25,10 +25,10 @@ const USEFUL: [&str; 12] = [
     "x-ratelimit-remaining",
     "x-ratelimit-reset",
 ];
-/// Characters of one header that are told.
+/// The longest header value that is rendered, in characters.
 const HEADER_CHARS_MAX: usize = 500;
 
-/// The output of a request that was answered, whatever the status.
+/// The output for a response with any status.
 pub(crate) fn output(draft: &Draft, response: &Response, settings: &Settings) -> Output {
     let mut item = json!({
         "method": draft.request.method,
@@ -66,7 +66,7 @@ fn body(response: &Response, chars_max: usize) -> String {
     }
     let content_type = header(response, "content-type");
     let text: Cow<'_, str> = match Media::of(content_type, &response.body) {
-        // JSON is UTF-8 whatever the header says of it.
+        // JSON is always UTF-8, whatever the content type says.
         Media::Json => String::from_utf8_lossy(&response.body),
         Media::Html | Media::Text => decode(content_type, &response.body).into(),
         Media::Pdf => return binary("application/pdf", response),

@@ -1,6 +1,6 @@
-//! Where secrets are to be placed. The guest only says so; whether the name
-//! exists, is granted, and is bound to the host is the host's to decide, with one
-//! answer for all of it.
+//! The places of secrets in a request. The guest only names secrets. The host decides whether the
+//! secret exists, is granted and is bound to the host of the request, and gives the same error for
+//! all three cases.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{Injection, Placement};
@@ -10,18 +10,18 @@ use crate::headers::is_name;
 
 /// The start of a placeholder; `}}` ends it.
 const OPENING: &str = "{{secret:";
-/// Placeholders in one request (R2).
+/// The largest number of placeholders in one request (egress rule R2).
 const PLACEHOLDERS_MAX: usize = 4;
-/// Longest text before a secret.
+/// The longest text before a secret, in bytes.
 const PREFIX_BYTES_MAX: usize = 100;
-/// Longest name of a secret.
+/// The longest name of a secret, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The placeholders in the value of header `name`, as injections.
+/// The placeholders in the value of the header `name`, as injections.
 ///
 /// # Errors
 ///
-/// A placeholder without end or with a name that no secret has.
+/// When a placeholder has no end, or its name cannot be the name of a secret.
 pub(crate) fn placeholders(name: &str, value: &str) -> Result<Vec<Injection>, String> {
     let mut found: Vec<Injection> = Vec::new();
     for (start, _) in value.match_indices(OPENING) {
@@ -42,17 +42,17 @@ pub(crate) fn placeholders(name: &str, value: &str) -> Result<Vec<Injection>, St
     Ok(found)
 }
 
-/// Whether a text that is not the value of a header holds a placeholder: it
-/// would be sent as it stands, or refused by the host (R2).
+/// Whether a text other than a header value contains a placeholder. It would be sent unchanged, or
+/// the host would refuse the request (egress rule R2).
 pub(crate) fn holds_placeholder(text: &str) -> bool {
     text.contains(OPENING)
 }
 
-/// The argument `secret`: one secret in a header.
+/// Reads the argument `secret`: one secret in a header.
 ///
 /// # Errors
 ///
-/// A field of it is wrong.
+/// When one of its fields is wrong.
 pub(crate) fn secret(arguments: &Fields) -> Result<Option<Injection>, ToolError> {
     let Some(fields) = arguments.object("secret")? else { return Ok(None) };
     let text = |name: &str| match fields.get(name) {
@@ -84,7 +84,7 @@ pub(crate) fn secret(arguments: &Fields) -> Result<Option<Injection>, ToolError>
 ///
 /// # Errors
 ///
-/// Too many placeholders.
+/// When there are too many placeholders.
 pub(crate) fn check(injections: &[Injection]) -> Result<(), ToolError> {
     let placed = |injection: &&Injection| matches!(injection.placement, Placement::HeaderPlaceholder(_));
     if injections.iter().filter(placed).count() > PLACEHOLDERS_MAX {

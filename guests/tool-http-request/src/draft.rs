@@ -1,4 +1,4 @@
-//! A model's arguments as a request that the host can check and send.
+//! Turns the model's arguments into a request that the host can check and send.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
@@ -10,29 +10,29 @@ use crate::credentials;
 use crate::headers;
 use crate::settings::Settings;
 
-/// Longest body that is sent.
+/// The longest request body, in bytes.
 const SENT_BYTES_MAX: usize = 1024 * 1024;
-/// Longest body that is accepted.
+/// The longest response body that is accepted, in bytes.
 const ACCEPTED_BYTES_MAX: u32 = 4 * 1024 * 1024;
-/// The longest time for a request.
+/// The longest time for a request, in milliseconds.
 const TIMEOUT_MS: u32 = 30_000;
-/// Query parameters.
+/// The largest number of query parameters.
 const QUERY_MAX: usize = 100;
 
-/// A request, and what may be told of it afterwards.
+/// A request, and the form of its URL for the output item.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) request: Request,
-    /// The URL without query and fragment, where keys and personal data stand.
+    /// The URL without query and fragment, which may contain keys and personal data.
     pub(crate) shown_url: String,
 }
 
 impl Draft {
-    /// Reads the arguments under the client's settings.
+    /// Reads the arguments and applies the client's settings.
     ///
     /// # Errors
     ///
-    /// A field is wrong or not allowed; the model is told which.
+    /// When a field is wrong or not allowed; the message names it.
     pub(crate) fn read(arguments: &Fields, settings: &Settings) -> Result<Self, ToolError> {
         let method = method(arguments, settings)?;
         let url = url(arguments, settings)?;
@@ -54,7 +54,7 @@ impl Draft {
             headers: lines,
             body,
             injections,
-            // The answer may lead to a host that the client or the operator did not mean.
+            // A redirect could lead to a host that neither the client nor the operator intended.
             redirects: 0,
             body_bytes_max: ACCEPTED_BYTES_MAX,
             timeout_ms: TIMEOUT_MS,
@@ -124,7 +124,7 @@ fn body(arguments: &Fields, method: &str, lines: &mut Vec<(String, String)>) -> 
     Ok(body.into_bytes())
 }
 
-/// Models often write JSON into a string.
+/// Whether a text is a JSON object or array. Models often write JSON into a string.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text).is_ok()
 }

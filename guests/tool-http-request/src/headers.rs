@@ -1,4 +1,4 @@
-//! Headers that a model may write.
+//! The headers that a model may set.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Injection;
@@ -6,11 +6,11 @@ use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 
 use crate::credentials::placeholders;
 
-/// Headers of one request, and bytes of one value.
+/// The largest number of headers in one request, and the longest value in bytes.
 const HEADERS_MAX: usize = 50;
 const VALUE_BYTES_MAX: usize = 8 * 1024;
 
-/// What the HTTP library or the host writes, never a guest (R8, R15, R17).
+/// Headers that only the HTTP library or the host may set (egress rules R8, R15, R17).
 const RESERVED: [&str; 11] = [
     "connection",
     "content-length",
@@ -28,11 +28,11 @@ const RESERVED: [&str; 11] = [
 /// Header lines, and the secrets that their values name.
 pub(crate) type Lines = (Vec<(String, String)>, Vec<Injection>);
 
-/// The argument `headers`.
+/// Reads the argument `headers`.
 ///
 /// # Errors
 ///
-/// A name or a value cannot be sent; the message names it.
+/// When a name or a value cannot be sent; the message names the header.
 pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
     let (mut lines, mut injections): Lines = Default::default();
     let Some(fields) = arguments.object("headers")? else { return Ok((lines, injections)) };
@@ -57,7 +57,7 @@ pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
     Ok((lines, injections))
 }
 
-/// A lower-case token that is not reserved.
+/// Whether a name is a lower-case token and not reserved.
 pub(crate) fn is_name(name: &str) -> bool {
     let token =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);

@@ -1,6 +1,6 @@
-//! The server tool `http_request`: sends a request to an API that the operator
-//! granted. The host checks where it goes and adds credentials; this guest names
-//! secrets and never sees one.
+//! The server tool `http_request`: sends a request to an API that the operator granted. The host
+//! checks the destination and adds credentials. This guest names secrets and never sees their
+//! values.
 
 mod answer;
 mod credentials;

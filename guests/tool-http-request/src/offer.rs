@@ -1,4 +1,4 @@
-//! The function as the model sees it.
+//! The function that the model sees.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Function;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::NAME;
 use crate::settings::Settings;
 
-/// The function for these settings; the same settings give the same bytes.
+/// The function for these settings. The same settings give the same bytes.
 pub(crate) fn function(settings: &Settings) -> Function {
     let hosts = match &settings.hosts {
         Some(hosts) => format!(" Only these hosts: {}.", hosts.join(", ")),

@@ -1,25 +1,25 @@
-//! What the client may narrow: `parameters` of the tool entry.
+//! The client's settings (`parameters` of the tool entry), which can only narrow the grant.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use url::{Host, Url};
 
-/// Every method the host sends, in the order the model is told.
+/// Every method that the host sends, in the order in which the model sees them.
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
-/// Most entries of `allowed_hosts`.
+/// The largest number of entries in `allowed_hosts`.
 const HOSTS_MAX: usize = 100;
-/// `max_response_chars` when the client is silent, and at most.
+/// The default and the limit of `max_response_chars`.
 const RESPONSE_CHARS_DEFAULT: u32 = 50_000;
 const RESPONSE_CHARS_MAX: u32 = 400_000;
 
-/// Checked settings. None of them widens what the operator granted.
+/// Validated settings. None of them widens the operator's grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Upper case, in the order of [`METHODS`].
     pub(crate) methods: Vec<&'static str>,
-    /// Exact host names; `None` for all that the operator granted.
+    /// Exact host names; `None` when every granted host is allowed.
     pub(crate) hosts: Option<Vec<String>>,
-    /// Characters of a body that the model is told.
+    /// The longest response body that the model gets, in characters.
     pub(crate) response_chars_max: usize,
 }
 
@@ -28,7 +28,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         Ok(Self {
             methods: methods(fields)?,
@@ -39,7 +39,7 @@ impl Settings {
         })
     }
 
-    /// Whether the client lets the model reach this host.
+    /// Whether the client allows this host.
     pub(crate) fn allows_host(&self, host: &str) -> bool {
         self.hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|allowed| allowed == host))
     }
@@ -66,7 +66,7 @@ fn hosts(fields: &Fields) -> Result<Option<Vec<String>>, ToolError> {
     }
 }
 
-/// The canonical form of a host name, read by the same rules as URLs.
+/// The canonical form of a host name, parsed with the same library as URLs.
 fn host(text: &str) -> Option<String> {
     if text.contains(['/', ':', '@', '?', '#', '\\', '*', '%']) {
         return None;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Guest, HttpRequest, Output, Settings, ToolError, run};
 
-/// Gives one answer and keeps what was sent.
+/// Gives one scripted answer and records the requests.
 struct Script {
     answer: Result<Response, HttpError>,
     sent: Vec<Request>,
@@ -70,7 +70,7 @@ fn value<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_request_carries_what_the_model_wrote() {
+fn a_request_has_the_models_fields() {
     let request = sent(json!({
         "method": "post", "url": "https://API.test/v1/items?a=1#part",
         "query": { "q": "two words & more", "n": 5, "f": true, "none": null },
@@ -170,7 +170,7 @@ fn placeholders_become_injections_in_the_values_of_headers_only() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_named() {
+fn wrong_arguments_are_named() {
     let with = |field: &str, value: Value| {
         let mut arguments = json!({ "method": "POST", "url": "https://api.test/" });
         arguments[field] = value;
@@ -224,7 +224,7 @@ fn settings_narrow_methods_and_hosts() {
 }
 
 #[test]
-fn the_model_is_told_status_useful_headers_and_body() {
+fn the_model_gets_status_useful_headers_and_body() {
     let output = answered(Ok(response(429, "application/json", b"{\"error\":\"slow down\"}")), "{}").unwrap();
     assert!(output.for_model.starts_with("Status: 429\ncontent-type: application/json\nretry-after: 7\n"));
     assert!(

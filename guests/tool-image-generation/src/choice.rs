@@ -1,4 +1,4 @@
-//! Which model makes the pictures.
+//! Chooses the model that generates the image.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use crate::settings::Settings;
 
-/// What an endpoint says of itself that makes pictures.
+/// The ability of endpoints that generate images.
 const ABILITY: &str = "image_output";
 
-/// The model that the client names, else the one of the operator's `config`, else the first of the `catalog` that
-/// makes pictures. A client's own kind of tool names models of its usual provider, which may be nobody here: such a
-/// name counts if a model of the catalog ends in it.
+/// The model that the client names, otherwise the one in the operator's `config`, otherwise the first
+/// model of the `catalog` that generates images. A tool entry of the client's own type may name a
+/// model of the client's usual provider: such a name counts if a model of the catalog has it after
+/// its vendor prefix, and is ignored otherwise.
 ///
 /// # Errors
 ///
-/// There is none, or the name is nobody's.
+/// When there is no such model, or a named model is unknown.
 pub(crate) fn model(
     settings: &Settings,
     fields: &Fields,

@@ -1,5 +1,6 @@
-//! The server tool `image_generation`: a model that writes has another one make a picture. Which one that is, the
-//! request says, else the operator, else it is the first of the catalog that says it makes pictures.
+//! The server tool `image_generation`: a text model asks another model to generate an image. That
+//! model is chosen by the request, otherwise by the operator; otherwise it is the first model of the
+//! catalog that generates images.
 
 mod choice;
 mod picture;
@@ -21,7 +22,7 @@ use settings::Settings;
 const NAME: &str = "image_generation";
 /// The longest prompt, in characters.
 const PROMPT_CHARS_MAX: usize = 32_000;
-/// What the model is told of the words that came with a picture, in characters.
+/// The longest text from the image model that is passed on to the calling model, in characters.
 const TEXT_CHARS_MAX: usize = 2_000;
 
 struct ImageGeneration;
@@ -65,7 +66,7 @@ fn function(settings: &Settings) -> Function {
         "additionalProperties": false
     });
     if let Some(parameters) = parameters.as_object_mut().filter(|_| settings.is_clients) {
-        // Clients of the kind know these members from the beginning.
+        // Clients of this tool type require the member from the start of the item.
         parameters.insert("x-item".to_owned(), json!({ "result": null }));
     }
     Function {
@@ -75,7 +76,7 @@ fn function(settings: &Settings) -> Function {
     }
 }
 
-/// Has `model` make a picture, by way of `ask`.
+/// Asks `model` through `ask` to generate an image.
 fn make(
     arguments: &Fields,
     settings: &Settings,

@@ -1,19 +1,19 @@
-//! The picture in a model's answer.
+//! Finds the image in a model's answer.
 
 use serde::Deserialize;
 
-/// The longest picture, in bytes of base64. It stands in an item up to three times, and a tool's whole answer may
-/// have 32 MiB.
+/// The longest image, in bytes of base64. An item contains it up to three times, and the whole answer
+/// of a tool may have 32 MiB.
 pub(crate) const BASE64_BYTES_MAX: usize = 8 << 20;
 
-/// A picture.
+/// A generated image.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Picture {
     /// Its bytes, in base64.
     pub(crate) base64: String,
-    /// What they are.
+    /// The media type of the bytes.
     pub(crate) media_type: &'static str,
-    /// What the model made of the prompt, if it says.
+    /// The prompt that the model really used, if it reports one.
     pub(crate) revised_prompt: Option<String>,
 }
 
@@ -25,11 +25,11 @@ struct Item {
     revised_prompt: Option<String>,
 }
 
-/// The first picture of an answer's output items.
+/// The first image among the output items of an answer.
 ///
 /// # Errors
 ///
-/// There is none, or it is none.
+/// When there is no image, or it is not a valid one.
 pub(crate) fn find(output: &[u8]) -> Result<Picture, &'static str> {
     let items: Vec<Item> = serde_json::from_slice(output).unwrap_or_default();
     let mut pictures = items.into_iter().filter(|item| item.kind == "image_generation_call");
@@ -43,20 +43,21 @@ pub(crate) fn find(output: &[u8]) -> Result<Picture, &'static str> {
     if !base64.bytes().all(is_base64) {
         return Err("The model that was asked made something else than an image.");
     }
-    // Clients show what they are given, and a drawing with scripts in it is no picture.
+    // Clients display the image. An SVG with scripts must not pass as one, so only known bitmap
+    // formats are accepted.
     let media_type =
         media_type(&base64).ok_or("The model that was asked made something else than an image.")?;
     Ok(Picture { media_type, base64, revised_prompt })
 }
 
-/// What bytes that begin like this are, in base64: none for what is no picture of pixels.
+/// The media type of base64 data, from its first bytes; `None` unless it is a known bitmap format.
 fn media_type(base64: &str) -> Option<&'static str> {
     const KNOWN: [(usize, &str, &str); 5] = [
         (0, "iVBORw0KGgo", "image/png"),
         (0, "/9j/", "image/jpeg"),
         (0, "UklGR", "image/webp"),
         (0, "R0lGOD", "image/gif"),
-        // Behind the length of its first box.
+        // The first box begins with its length, which is skipped here.
         (5, "GZ0eXBhdmlm", "image/avif"),
     ];
     let begins =

@@ -1,29 +1,29 @@
-//! What a client sets for its pictures.
+//! The client's settings for its images.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use serde_json::{Map, Value};
 
-/// Settings that are no settings of the picture itself.
+/// Settings that do not describe the image itself.
 const OWN: [&str; 6] = ["type", "model", "action", "input_image_mask", "input_fidelity", "partial_images"];
-/// Settings of one picture.
+/// The largest number of settings for one image.
 const IMAGE_SETTINGS_MAX: usize = 32;
 
-/// The entry of a request's tools.
+/// Validated settings of a tool entry.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The model that the client names.
     pub(crate) model: Option<String>,
-    /// What goes to it as `image_config`.
+    /// The settings that are sent as `image_config`.
     pub(crate) image: Map<String, Value>,
-    /// The entry is one of the client's own kind, and calls are shown as such.
+    /// Whether the entry has the client's own tool type. Its calls are then shown with that type.
     pub(crate) is_clients: bool,
 }
 
 impl Settings {
     /// # Errors
     ///
-    /// A setting is of the wrong type, or asks for what nobody here does.
+    /// When a setting has the wrong type, or asks for something that is not available.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         let is_clients = fields.value("type").is_some();
         if fields.value("input_image_mask").is_some() {

@@ -84,7 +84,7 @@ fn a_picture_is_asked_for_and_shown_in_both_forms() {
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn failures_give_a_message() {
     let entry = json!({});
     let failure = Failure {
         kind: ErrorKind::ProviderOverloaded,

@@ -1,4 +1,5 @@
-//! Results of calls as text. Pictures and sound are named and left out: the loop tells models text.
+//! Renders the results of calls as text. Images and sound are left out and named, because models get
+//! tool results as text only.
 
 use cofferdam_toolbox::clip;
 use serde_json::{Map, Value};
@@ -8,7 +9,7 @@ use crate::rpc::printable;
 /// The longest text, in characters.
 const TEXT_CHARS_MAX: usize = 400_000;
 
-/// The text of a result: its parts, or its structured content where there are none.
+/// The text of a result: its parts, or its structured content when no part has text.
 pub(crate) fn text(result: &Map<String, Value>) -> String {
     let parts = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let told: Vec<String> = parts.iter().filter_map(part).collect();

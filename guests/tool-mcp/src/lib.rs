@@ -1,8 +1,9 @@
-//! The server tool `mcp`: remote servers of the Model Context Protocol over streamable HTTP. Each tool of a
-//! server is a function for the model.
+//! The server tool `mcp`: remote servers of the Model Context Protocol (MCP) over streamable HTTP.
+//! Each tool of a server becomes a function for the model.
 //!
-//! [`settings`] is the client's entry; [`session`] speaks the protocol on top of [`rpc`]; [`listing`] is what a
-//! server offers, kept for the request; [`names`] are the functions; [`content`] makes text of results.
+//! [`settings`] reads the client's entry; [`session`] speaks the protocol on top of [`rpc`];
+//! [`listing`] is the list of a server's tools, kept for the request; [`names`] makes the names of
+//! the functions; [`content`] renders results as text.
 
 mod content;
 mod listing;
@@ -26,9 +27,9 @@ use rpc::Trouble;
 use session::Session;
 use settings::Settings;
 
-/// The function that makes the item `mcp_list_tools`; the manifest names it.
+/// The function for the item `mcp_list_tools`; the manifest names it.
 const LIST_TOOLS: &str = "list_tools";
-/// The function that the host calls when the request is over; the manifest names it.
+/// The function that the host calls at the end of the request; the manifest names it.
 const END_SESSION: &str = "end_session";
 
 struct Mcp;
@@ -65,18 +66,18 @@ impl Guest for Mcp {
             return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
         };
         let called = call(&tool, &arguments, &settings, &mut listing.session, &mut Wire);
-        // A server may have begun another session.
+        // The server may have started another session during the call.
         keep(&settings, &listing)?;
         called
     }
 }
 
-/// Asks the server what it offers. A server that does not say is no fault of the request: the model goes on
-/// without its tools, and the client is told.
+/// Asks the server for its tools. A failure of the server does not fail the request: the model
+/// continues without the tools, and the client gets the error in the item.
 ///
 /// # Errors
 ///
-/// The request asks for a server or a secret that it cannot have here.
+/// When the request asks for a server or a secret that it may not use.
 fn listed(settings: &Settings, network: &mut impl Streaming) -> Result<Listing, ToolError> {
     match session::list(settings, network) {
         Ok((session, tools)) => Ok(Listing { session, tools, error: None }),
@@ -94,11 +95,11 @@ fn keep(settings: &Settings, listing: &Listing) -> Result<(), ToolError> {
     })
 }
 
-/// Calls a tool of the server. What goes wrong there is told to model and client.
+/// Calls a tool of the server. Errors of the server are passed on to the model and the client.
 ///
 /// # Errors
 ///
-/// The arguments are not of a tool.
+/// When the arguments are not a JSON object, or the host refuses the request.
 fn call(
     tool: &str,
     arguments: &[u8],
@@ -126,7 +127,7 @@ fn call(
     Ok(output(told, json!({ "output": text, "error": null })))
 }
 
-/// A call that came to nothing, by what its item says.
+/// The output of a failed call, with the error for its item.
 fn failed(error: Value, for_model: String) -> Output {
     output(for_model, json!({ "error": error, "output": null }))
 }

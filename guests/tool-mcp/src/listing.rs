@@ -1,5 +1,5 @@
-//! What a server offers: checked and cut to size when it is listed, kept for the request, told to model and
-//! client.
+//! The list of a server's tools: validated and limited when it is fetched, kept for the request, and
+//! rendered for the model and the client.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Function;
 use cofferdam_toolbox::clip;
@@ -10,7 +10,7 @@ use crate::rpc::Trouble;
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// The most tools of a server.
+/// The largest number of tools of one server.
 const TOOLS_MAX: usize = 128;
 /// The longest name of a tool, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -18,7 +18,7 @@ const NAME_BYTES_MAX: usize = 256;
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
 /// The longest schema, in bytes.
 const SCHEMA_BYTES_MAX: usize = 32 << 10;
-/// All tools of a server together, in bytes.
+/// The largest size of all tools of a server together, in bytes.
 const ALL_BYTES_MAX: usize = 400 << 10;
 
 /// A tool of a server.
@@ -30,21 +30,21 @@ pub(crate) struct Tool {
     annotations: Option<Map<String, Value>>,
 }
 
-/// A server as this request knows it.
+/// What this request has learned from one server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Listing {
     pub(crate) session: Session,
     pub(crate) tools: Vec<Tool>,
-    /// Why there are none.
+    /// Why the list could not be fetched.
     pub(crate) error: Option<String>,
 }
 
-/// Adds tools as a server lists them. One without name or schema, and one whose name is there already, is left
-/// out.
+/// Adds tools from a server's list. Tools without a valid name or schema are left out, and so are
+/// tools whose name is already present.
 ///
 /// # Errors
 ///
-/// They are more than a model could be told.
+/// When there are more tools than a model can be offered.
 pub(crate) fn add(tools: &mut Vec<Tool>, listed: &[Value]) -> Result<(), Trouble> {
     let fresh: Vec<Tool> = listed.iter().take(TOOLS_MAX + 1).filter_map(Tool::read).collect();
     for tool in fresh {
@@ -82,7 +82,7 @@ impl Tool {
         })
     }
 
-    /// As clients see it, and as it is kept.
+    /// The form for clients, which is also the stored form.
     fn json(&self) -> Value {
         json!({
             "name": self.name,
@@ -103,14 +103,14 @@ impl Tool {
         })
     }
 
-    /// Whether the server says that the tool changes nothing. It may lie.
+    /// Whether the server claims that the tool changes nothing. The claim cannot be trusted.
     pub(crate) fn is_read_only(&self) -> bool {
         let hint = self.annotations.as_ref().and_then(|annotations| annotations.get("readOnlyHint"));
         hint.and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// The schema that models are told. Some take none without `type` and `properties`, and a member for the
-    /// host in it would be the server's.
+    /// The schema for models. `type` and `properties` are added, because some models require them.
+    /// `x-item` is removed, because it is an instruction to the host and must not come from the server.
     fn parameters(&self) -> Map<String, Value> {
         let mut schema = self.schema.clone();
         schema.shift_remove("x-item");
@@ -123,7 +123,7 @@ impl Tool {
 }
 
 impl Listing {
-    /// What was kept.
+    /// Reads the stored form.
     pub(crate) fn read(json: &[u8]) -> Option<Self> {
         let kept: Value = serde_json::from_slice(json).ok()?;
         let text = |name: &str| kept.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -135,7 +135,7 @@ impl Listing {
         })
     }
 
-    /// What is to be kept.
+    /// The stored form.
     pub(crate) fn write(&self) -> Vec<u8> {
         let tools: Vec<Value> = self.tools.iter().map(Tool::json).collect();
         let kept = json!({
@@ -147,19 +147,19 @@ impl Listing {
         kept.to_string().into_bytes()
     }
 
-    /// The tools that the client allows, each with its function.
+    /// The tools that the client allows, each with the name of its function.
     fn allowed(&self, settings: &Settings) -> impl Iterator<Item = (String, &Tool)> {
         let tools: Vec<&Tool> = self.tools.iter().filter(|tool| settings.allows(tool)).collect();
         let names = names::of(&settings.label, tools.iter().map(|tool| tool.name.as_str()));
         names.into_iter().zip(tools)
     }
 
-    /// The tool behind a function.
+    /// The tool of a function.
     pub(crate) fn tool(&self, settings: &Settings, function: &str) -> Option<&Tool> {
         self.allowed(settings).find(|(name, _)| name == function).map(|(_, tool)| tool)
     }
 
-    /// The functions that models are offered, and what clients see of their calls.
+    /// The functions for models, with the items that clients see for their calls.
     pub(crate) fn functions(&self, settings: &Settings) -> Vec<Function> {
         let function = |(name, tool): (String, &Tool)| {
             let item = if settings.asks_for(tool) { "mcp_approval_request" } else { "mcp_call" };

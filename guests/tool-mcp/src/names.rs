@@ -1,14 +1,15 @@
-//! Names of functions: models take letters, digits and underscores, at most 64 of them, while servers call
-//! their tools what they like, and several servers may have tools of one name.
+//! Names of functions. Models accept letters, digits and underscores, at most 64 characters. Servers
+//! may name their tools freely, and several servers may have tools with the same name.
 
 use std::collections::BTreeSet;
 
 /// The longest name of a function.
 const NAME_BYTES_MAX: usize = 64;
-/// The most that a label takes of it.
+/// The longest part of the name that the label may use.
 const LABEL_BYTES_MAX: usize = 24;
 
-/// A function for each tool, in their order: `label__tool`. What would be one name for two tools is numbered.
+/// One function name per tool, in their order: `label__tool`. If two tools would get the same name, a
+/// number is added.
 pub(crate) fn of<'a>(label: &str, tools: impl Iterator<Item = &'a str>) -> Vec<String> {
     let label = plain(label, LABEL_BYTES_MAX);
     let mut taken = BTreeSet::new();
@@ -17,11 +18,11 @@ pub(crate) fn of<'a>(label: &str, tools: impl Iterator<Item = &'a str>) -> Vec<S
         let numbered = (2..).map(|number| {
             let end = format!("_{number}");
             let kept = whole.len().min(NAME_BYTES_MAX - end.len());
-            // Only ASCII.
+            // The name is ASCII, so every byte offset is a character boundary.
             format!("{}{end}", whole.get(..kept).unwrap_or_default())
         });
         let mut names = std::iter::once(whole.clone()).chain(numbered);
-        // The numbers have no end, so one is free.
+        // The sequence of numbers is endless, so a free name is always found.
         names.find(|name| taken.insert(name.clone())).unwrap_or(whole)
     };
     tools.map(name).collect()
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain_and_told_apart() {
+    fn names_are_plain_and_distinct() {
         let names = of("my server", ["get-weather", "get.weather", "get_weather", "größe"].into_iter());
         let expected = [
             "my_server__get_weather",

@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP: one message a request, its answer as JSON or as a stream of events.
+//! JSON-RPC over HTTP: one message per request, answered with JSON or with a stream of events.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -11,42 +11,42 @@ use crate::sse;
 
 /// The longest answer, in bytes.
 const BODY_BYTES_MAX: u32 = 8 * 1024 * 1024;
-/// The longest words of a server about an error that are passed on, in characters.
+/// The longest error message of a server that is passed on, in characters.
 const WORDS_CHARS_MAX: usize = 500;
 
-/// Why there is no result.
+/// Why a request has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// The request cannot be served here: the field of its entry, and what is wrong with it.
+    /// The request cannot be served: the field of the tool entry, and what is wrong with it.
     Request { field: &'static str, problem: &'static str },
-    /// The server's.
+    /// The server, or the connection to it, failed.
     Server(Fault),
 }
 
-/// What a server, or the way to it, did wrong.
+/// A failure of a server or of the connection to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) cause: Cause,
-    /// For client and model.
+    /// The message for the client and the model.
     pub(crate) words: String,
 }
 
-/// Where it went wrong, with a code as clients are told it.
+/// The layer that failed, with the code that clients get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// In the protocol: the server's own code, or that of an invalid answer.
+    /// JSON-RPC: the server's own code, or the code for an invalid answer.
     Protocol(i64),
-    /// In HTTP: the status, or the one a gateway would have.
+    /// HTTP: the response status, or the status that a gateway would return.
     Http(u16),
 }
 
-/// JSON-RPC's code for what is not of the protocol.
+/// JSON-RPC's code for an invalid message.
 const INVALID: i64 = -32600;
-/// What a gateway says of a server that it cannot reach.
+/// The status for a server that cannot be reached.
 const BAD_GATEWAY: u16 = 502;
 
 impl Trouble {
-    /// An answer that is not one of the protocol.
+    /// An answer that does not follow the protocol.
     pub(crate) fn invalid(words: impl Into<String>) -> Self {
         Self::Server(Fault { cause: Cause::Protocol(INVALID), words: words.into() })
     }
@@ -57,7 +57,7 @@ impl Trouble {
 }
 
 impl Fault {
-    /// The member `error` of an item, one of the forms that clients know.
+    /// The member `error` of an item, in one of the forms that clients support.
     pub(crate) fn json(&self) -> Value {
         match self.cause {
             Cause::Protocol(code) => {
@@ -68,28 +68,28 @@ impl Fault {
     }
 }
 
-/// What goes with every message of a session.
+/// What every message of a session carries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Envelope<'a> {
     pub(crate) settings: &'a Settings,
-    /// What the server has named the session.
+    /// The session id that the server gave.
     pub(crate) session: Option<&'a str>,
-    /// The protocol's version, once it is agreed on.
+    /// The protocol version, once it is negotiated.
     pub(crate) version: Option<&'a str>,
     pub(crate) timeout_ms: u32,
 }
 
-/// An answer: the result, and the session that the server begins with it.
+/// An answer: the result, and the session id if the server started a session with it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Map<String, Value>,
     pub(crate) session: Option<String>,
 }
 
-/// The session that a request was about is gone.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// It may be begun anew.
+    /// The server has ended the session. A new one may be started.
     SessionGone,
     Trouble(Trouble),
 }
@@ -100,8 +100,9 @@ impl From<Trouble> for Failed {
     }
 }
 
-/// An id that no other request of the session has. Calls of one turn run side by side, each in an instance of
-/// its own with no count in common, so the id is drawn: 53 bits, which every server's numbers hold.
+/// An id that no other request of the session has. Calls of one turn run at the same time in separate
+/// instances, which share no counter, so the id is random. It has 53 bits, because a server may
+/// store numbers as doubles.
 fn fresh_id() -> u64 {
     RandomState::new().build_hasher().finish() >> 11
 }
@@ -122,7 +123,7 @@ pub(crate) fn request(
         return Err(Failed::SessionGone);
     }
     let session = header(&response, "mcp-session-id").filter(|id| is_session(id)).map(str::to_owned);
-    // A server may explain a refusal in JSON-RPC.
+    // A server may explain an HTTP error in JSON-RPC, so the body is read whatever the status is.
     let found = messages(&response).into_iter().find(|message| answers(message, id));
     match found {
         Some(message) => Ok(Answer { result: result(message)?, session }),
@@ -130,7 +131,7 @@ pub(crate) fn request(
     }
 }
 
-/// Sends a message that has no answer.
+/// Sends a notification, which has no answer.
 pub(crate) fn notify(
     envelope: Envelope<'_>,
     method: &str,
@@ -141,30 +142,30 @@ pub(crate) fn notify(
     if (200..300).contains(&response.status) { Ok(()) } else { Err(no_answer(&response)) }
 }
 
-/// Ends the session. A server need not allow that, and nothing depends on it.
+/// Ends the session. The server may refuse this; nothing depends on it.
 pub(crate) fn end(envelope: Envelope<'_>, network: &mut impl Streaming) {
     if envelope.session.is_some() {
         network.send(&written(envelope, "DELETE", Vec::new())).ok();
     }
 }
 
-/// How far a stream was looked at, whose server need not end it once it has answered.
+/// How far an event stream has been read. The server may keep the stream open after its answer.
 #[derive(Default)]
 struct Arrived {
-    /// Where the first event begins that has not been looked at.
+    /// The offset of the first event that has not been read.
     read: usize,
-    /// How much has been searched for the end of an event.
+    /// The offset up to which the end of an event has been searched for.
     searched: usize,
 }
 
 impl Arrived {
-    /// Whether the answer is among the events that have come whole.
+    /// Whether the answer is among the complete events.
     fn has(&mut self, response: &Response, id: u64) -> bool {
         if !is_stream(response) {
             return false;
         }
         let body = &response.body;
-        // The end may have begun in the piece before.
+        // The end marker may have begun in the previous piece.
         let from = self.searched.saturating_sub(sse::END_BYTES_MAX).max(self.read);
         self.searched = body.len();
         let Some(end) = body.get(from..).and_then(sse::last_end) else { return false };
@@ -188,7 +189,7 @@ fn written(envelope: Envelope<'_>, method: &str, body: Vec<u8>) -> Request {
         headers,
         body,
         injections: Vec::new(),
-        // A body and a credential are for the server that the client named.
+        // The body and the credentials are meant only for the server that the client named.
         redirects: 0,
         body_bytes_max: BODY_BYTES_MAX,
         timeout_ms: envelope.timeout_ms,
@@ -213,7 +214,7 @@ fn unsent(error: HttpError) -> Trouble {
     }
 }
 
-/// Visible ASCII, as the protocol wants it.
+/// Whether a session id is visible ASCII, as the protocol requires, and not too long.
 fn is_session(id: &str) -> bool {
     (1..=1_024).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -223,7 +224,7 @@ fn is_stream(response: &Response) -> bool {
     content_type.starts_with("text/event-stream")
 }
 
-/// The messages of a body: one, a list of them, or a stream.
+/// The messages of a body: a single message, a list, or a stream.
 fn messages(response: &Response) -> Vec<Value> {
     let body = String::from_utf8_lossy(&response.body);
     if is_stream(response) {
@@ -233,7 +234,7 @@ fn messages(response: &Response) -> Vec<Value> {
     }
 }
 
-/// The messages in texts, each of which is one or a list of them.
+/// The messages in `texts`. Each text is a message or a list of messages.
 fn parsed(texts: Vec<String>) -> impl Iterator<Item = Value> {
     texts.into_iter().filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|message| match message {
         Value::Array(batch) => batch,
@@ -259,7 +260,7 @@ fn result(mut message: Value) -> Result<Map<String, Value>, Trouble> {
     }
 }
 
-/// Foreign words on one line and not endless.
+/// A server's text on one line and of limited length.
 pub(crate) fn printable(words: &str) -> String {
     let line: String = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     clip(line.trim(), WORDS_CHARS_MAX).text.to_owned()

@@ -1,4 +1,4 @@
-//! A session with a server: agreeing on the protocol, listing tools, calling them.
+//! A session with a server: negotiating the protocol, listing tools, calling them.
 
 use cofferdam_toolbox::Streaming;
 use serde_json::{Map, Value, json};
@@ -7,34 +7,35 @@ use crate::listing::{self, Tool};
 use crate::rpc::{self, Answer, Envelope, Failed, Trouble};
 use crate::settings::Settings;
 
-/// The version that is asked for, and those that are spoken.
+/// The protocol version that is requested, and the versions that are supported.
 const VERSION: &str = "2025-06-18";
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// The longest time for one step of the listing; all of it has to fit into the host's time for an offer.
+/// The longest time for one step of the listing. All steps together must fit into the time that the
+/// host allows for `functions`.
 const LISTING_TIMEOUT_MS: u32 = 8_000;
-/// The longest time for a call.
+/// The longest time for a call, in milliseconds.
 const CALL_TIMEOUT_MS: u32 = 120_000;
-/// The longest time for ending a session.
+/// The longest time for ending a session, in milliseconds.
 const ENDING_TIMEOUT_MS: u32 = 4_000;
-/// The most pages of a list of tools.
+/// The largest number of pages in a list of tools.
 const PAGES_MAX: u32 = 16;
 /// The longest cursor, in bytes.
 const CURSOR_BYTES_MAX: usize = 4_096;
 
-/// What is known of a session; nothing of a server that has none.
+/// A session; empty for a server without sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// What the server calls it.
+    /// The session id that the server gave.
     pub(crate) id: Option<String>,
-    /// The version that was agreed on.
+    /// The negotiated protocol version.
     pub(crate) version: Option<String>,
 }
 
-/// Begins a session and lists all tools. A session in which they are not listed is ended.
+/// Starts a session and lists all tools. If the listing fails, the session is ended.
 ///
 /// # Errors
 ///
-/// The server was not reached, or does not speak the protocol.
+/// When the server cannot be reached or does not follow the protocol.
 pub(crate) fn list(
     settings: &Settings,
     network: &mut impl Streaming,
@@ -94,7 +95,7 @@ impl Session {
         Err(Trouble::invalid(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
     }
 
-    /// Ends the session, if the server has begun one. Whether it does so changes nothing for anybody here.
+    /// Ends the session if the server has started one. A failure has no consequences.
     pub(crate) fn end(&self, settings: &Settings, network: &mut impl Streaming) {
         rpc::end(self.envelope(settings, ENDING_TIMEOUT_MS), network);
     }
@@ -114,12 +115,13 @@ impl Session {
         rpc::request(self.envelope(settings, timeout_ms), method, params, network)
     }
 
-    /// Calls a tool; its result. A server that has forgotten the session is asked in a new one, once: it says so
-    /// before it does anything.
+    /// Calls a tool and returns its result. If the server has lost the session, the call is repeated
+    /// once in a new session. This is safe, because such a server reports the loss before it executes
+    /// anything.
     ///
     /// # Errors
     ///
-    /// The server was not reached or reports an error of the protocol.
+    /// When the server cannot be reached or reports a protocol error.
     pub(crate) fn call(
         &mut self,
         tool: &str,

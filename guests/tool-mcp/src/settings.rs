@@ -1,4 +1,4 @@
-//! The client's entry: `server_label`, `server_url` and what goes with them, as OpenAI's interface has them.
+//! The client's tool entry: `server_label`, `server_url` and the other members, as in OpenAI's API.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
@@ -13,11 +13,11 @@ const LABEL_CHARS_MAX: usize = 256;
 const URL_BYTES_MAX: usize = 4_096;
 /// The longest value of a header, in bytes.
 const VALUE_BYTES_MAX: usize = 8_192;
-/// The most headers of a client's own.
+/// The largest number of headers that a client may set.
 const HEADERS_MAX: usize = 32;
-/// The most names of one list of tools.
+/// The largest number of names in one list of tools.
 const NAMES_MAX: usize = 512;
-/// Headers that are the protocol's.
+/// Headers that belong to HTTP or to the protocol.
 const RESERVED: [&str; 8] = [
     "accept",
     "connection",
@@ -29,38 +29,38 @@ const RESERVED: [&str; 8] = [
     "mcp-session-id",
 ];
 
-/// A checked entry.
+/// A validated entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) label: String,
     pub(crate) url: Url,
-    /// What the client has sent to the server, lower-case names; values may hold `{{secret:NAME}}`.
+    /// The headers that the client sets, with lower-case names. Values may contain `{{secret:NAME}}`.
     pub(crate) headers: Vec<(String, String)>,
     allowed: Option<Filter>,
     approval: Approval,
 }
 
-/// Some tools of a server.
+/// A selection of a server's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Filter {
     names: Option<Vec<String>>,
-    /// Only those that say that they only read, or only the others.
+    /// Only tools that claim to be read-only, or only the other tools.
     read_only: Option<bool>,
 }
 
-/// Whose calls the client has to approve.
+/// Which calls the client must approve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Approval {
     Always,
     Never,
-    /// Not those that are in `never` and not in `always`.
+    /// All except those that `never` selects and `always` does not.
     Some {
         always: Filter,
         never: Filter,
     },
 }
 
-/// The complaint that a field of the entry is wrong.
+/// The error for a wrong field of the entry.
 pub(crate) fn wrong(field: &str, problem: &str) -> ToolError {
     ToolError::InvalidSettings(format!("parameters.{field} {problem}"))
 }
@@ -70,7 +70,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A field is missing, wrong or not available here; the message names it.
+    /// When a field is missing, wrong or not available here; the message names it.
     pub(crate) fn read(json: &[u8]) -> Result<Self, ToolError> {
         let fields = Fields::settings(json)?;
         if fields.value("connector_id").is_some() {
@@ -92,21 +92,22 @@ impl Settings {
         })
     }
 
-    /// Where what is known of the server is kept.
+    /// The key under which the server's list of tools is stored.
     pub(crate) fn key(&self) -> String {
-        // The key is short, and the label need not be. FNV-1a: nobody gains by a collision in his own request.
+        // A label may be longer than a key, so it is hashed (FNV-1a). A collision harms only the request
+        // that contains both labels.
         let hash = self.label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         format!("server {hash:016x}")
     }
 
-    /// Whether the model may be offered a tool.
+    /// Whether the model may be offered this tool.
     pub(crate) fn allows(&self, tool: &Tool) -> bool {
         self.allowed.as_ref().is_none_or(|filter| filter.has(tool))
     }
 
-    /// Whether the client has to approve calls of a tool.
+    /// Whether the client must approve calls of this tool.
     pub(crate) fn asks_for(&self, tool: &Tool) -> bool {
         match &self.approval {
             Approval::Always => true,
@@ -122,13 +123,13 @@ impl Filter {
             && self.read_only.is_none_or(|wanted| wanted == tool.is_read_only())
     }
 
-    /// Like [`Self::has`], where a filter that says nothing has nothing.
+    /// Like [`Self::has`], but an empty filter selects no tool.
     fn names_something(&self, tool: &Tool) -> bool {
         *self != Self::default() && self.has(tool)
     }
 }
 
-/// An address that the host can check. Whether plain `http` is allowed is for it to say.
+/// Reads a URL that the host can check. The host decides whether plain `http` is allowed.
 fn url(fields: &Fields) -> Result<Url, ToolError> {
     let text = fields.required_text("server_url")?;
     let is_clean = text.len() <= URL_BYTES_MAX && !text.chars().any(|char| char.is_control() || char == '\\');
@@ -180,7 +181,7 @@ fn headers(fields: &Fields) -> Result<Vec<(String, String)>, ToolError> {
 
 fn approval(fields: &Fields) -> Result<Approval, ToolError> {
     match fields.value("require_approval") {
-        // As OpenAI has it: what nobody decided is for the client to approve.
+        // As in OpenAI's API: without a setting, the client approves every call.
         None => Ok(Approval::Always),
         Some(Value::String(word)) if word == "always" => Ok(Approval::Always),
         Some(Value::String(word)) if word == "never" => Ok(Approval::Never),
@@ -197,7 +198,7 @@ fn approval(fields: &Fields) -> Result<Approval, ToolError> {
     }
 }
 
-/// A list of names, or an object with `tool_names` and `read_only`.
+/// Reads a filter: a list of names, or an object with `tool_names` and `read_only`.
 fn filter(fields: &Fields, path: &str, value: &Value) -> Result<Filter, ToolError> {
     let names = |value: &Value| {
         let list = value.as_array().filter(|list| list.len() <= NAMES_MAX);

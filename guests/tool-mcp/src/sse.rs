@@ -1,20 +1,20 @@
-//! The data of server-sent events in a body that has come whole.
+//! Reads the data of server-sent events.
 
-/// The most events of one body.
+/// The largest number of events in one body.
 const EVENTS_MAX: usize = 4_096;
 
 /// The longest sequence that ends an event: two line breaks.
 pub(crate) const END_BYTES_MAX: usize = 4;
 
-/// Where the last event of these bytes ends that is there whole: behind its blank line.
+/// The offset after the last complete event, that is, after its blank line.
 pub(crate) fn last_end(bytes: &[u8]) -> Option<usize> {
     let ends: [&[u8]; 3] = [b"\n\n", b"\r\n\r\n", b"\r\r"];
     let last = |end: &[u8]| Some(bytes.windows(end.len()).rposition(|window| window == end)? + end.len());
     ends.into_iter().filter_map(last).max()
 }
 
-/// The `data` of each event, its lines joined. Other fields, comments and events beyond the limit are left out;
-/// so is nothing else, a last event without its blank line included.
+/// The `data` of each event, with its lines joined. Other fields, comments and events beyond the
+/// limit are left out. A last event without a blank line is included.
 pub(crate) fn data(body: &str) -> Vec<String> {
     let body = body.strip_prefix('\u{feff}').unwrap_or(body);
     let mut events = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn data(body: &str) -> Vec<String> {
     events
 }
 
-/// Lines that end with CR LF, LF or CR.
+/// Splits lines that end with CR LF, LF or CR.
 fn lines(body: &str) -> impl Iterator<Item = &str> {
     let mut rest = body;
     std::iter::from_fn(move || {
@@ -92,9 +92,9 @@ mod tests {
     }
 
     proptest! {
-        /// What is written as events comes back, whichever way lines end.
+        /// Events are read back as they were written, with every kind of line end.
         #[test]
-        fn what_is_sent_is_read(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
+        fn events_are_read_back(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
             let body: String = texts.iter().map(|text| format!("data: {text}{end}{end}")).collect();
             prop_assert_eq!(data(&body), texts);
         }

@@ -1,4 +1,4 @@
-//! The tool against scripted servers.
+//! Tests of the tool with scripted servers.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::listing::Listing;
 use super::settings::Settings;
 
-/// A server that says one thing after another.
+/// A server that gives scripted answers in order.
 #[derive(Default)]
 struct Server {
     answers: VecDeque<Result<Response, HttpError>>,
     asked: Vec<Request>,
-    /// Pieces of answers that nobody wanted any more.
+    /// The number of pieces of answers that were not read.
     unread: usize,
 }
 
@@ -36,7 +36,7 @@ impl Server {
         self.says(200, &[("content-type", "application/json")], &body.to_string())
     }
 
-    /// Agrees on the protocol.
+    /// Adds the answer to `initialize`.
     fn begins(self) -> Self {
         let result = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
         let headers = [("content-type", "application/json"), ("mcp-session-id", "s1")];
@@ -62,7 +62,7 @@ impl Network for Server {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
         self.asked.push(request.clone());
         let mut response = self.answers.pop_front().unwrap_or(Err(HttpError::Unreachable))?;
-        // The answer is to this request.
+        // The answer gets the id of this request.
         let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         if let Ok(text) = std::str::from_utf8(&response.body) {
             response.body = text.replace("\"@id\"", &asked["id"].to_string()).into_bytes();
@@ -71,7 +71,7 @@ impl Network for Server {
     }
 }
 
-/// Each answer comes in pieces of 16 bytes; those that were not read are counted.
+/// Each answer comes in pieces of 16 bytes. Pieces that were not read are counted.
 impl Streaming for Server {
     fn send_until(
         &mut self,
@@ -293,7 +293,7 @@ fn a_stream_is_read_until_the_answer_has_come() {
 }
 
 #[test]
-fn sessions_are_ended_once_they_are_of_no_use() {
+fn unused_sessions_are_ended() {
     let settings = settings(json!({"authorization": "t"})).unwrap();
     let mut server = Server::default().begins().json(&json!({}));
     assert!(listed(&mut server, &settings).error.is_some());
@@ -301,14 +301,14 @@ fn sessions_are_ended_once_they_are_of_no_use() {
     assert_eq!((server.asked[last].method.as_str(), last), ("DELETE", 3));
     assert_eq!(server.header(last, "mcp-session-id"), Some("s1"));
     assert_eq!(server.header(last, "authorization"), Some("Bearer t"));
-    // A server without sessions has nothing to end.
+    // A server without sessions has no session to end.
     let mut server = Server::default();
     super::Session::default().end(&settings, &mut server);
     assert!(server.asked.is_empty());
 }
 
 #[test]
-fn a_session_that_is_gone_is_begun_anew_once() {
+fn a_lost_session_is_restarted_once() {
     let answer =
         json!({"jsonrpc": "2.0", "id": "@id", "result": {"content": [{"type": "text", "text": "late"}]}});
     let mut server = Server::default().says(404, &[], "").begins().json(&answer);
@@ -319,7 +319,7 @@ fn a_session_that_is_gone_is_begun_anew_once() {
 }
 
 #[test]
-fn servers_that_misbehave_are_told_in_words() {
+fn misbehaving_servers_give_a_message() {
     let json = [("content-type", "application/json")];
     let error =
         json!({"jsonrpc": "2.0", "id": "@id", "error": {"code": -32602, "message": "bad\narguments"}})
@@ -386,7 +386,7 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
     assert!(told(Server::default().begins().lists(&json!({}), None)).contains("is not a list"));
     let old = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "1999-01-01"}});
     assert!(told(Server::default().json(&old)).contains("no version of the protocol"));
-    // What is no tool is left out.
+    // Entries that are not tools are left out.
     let odd = json!([7, {"name": "x"}, {"name": "", "inputSchema": {}}, {"name": "y", "inputSchema": []},
         {"name": "z", "inputSchema": {"x-item": {"type": "evil"}}}]);
     let listing = listed(&mut Server::default().begins().lists(&odd, None), &settings);
@@ -397,7 +397,7 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
 }
 
 #[test]
-fn what_the_host_does_not_allow_is_the_requests_fault() {
+fn denied_requests_are_errors_of_the_request() {
     let settings = settings(json!({})).unwrap();
     for (error, field) in [
         (HttpError::Denied, "parameters.server_url is at a host"),
@@ -411,7 +411,7 @@ fn what_the_host_does_not_allow_is_the_requests_fault() {
 }
 
 #[test]
-fn every_request_has_an_id_of_its_own() {
+fn every_request_has_its_own_id() {
     let settings = settings(json!({})).unwrap();
     let mut server =
         Server::default().begins().lists(&json!([tool("a")]), Some("more")).lists(&json!([tool("b")]), None);
@@ -460,7 +460,7 @@ fn json_like() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever a server says, nothing breaks and everything ends.
+    /// With arbitrary answers of a server, nothing panics and every operation ends.
     #[test]
     fn any_answers_are_taken_or_refused(answers in proptest::collection::vec((200u16..500, json_like(), any::<bool>()), 0..6), result in json_like()) {
         let script = |first: Server| answers.iter().fold(first, |server, (status, body, streamed)| {

@@ -1,5 +1,5 @@
-//! The server tool `experimental__search_models`: searches the catalog of this
-//! host by words, abilities, context length and price.
+//! The server tool `experimental__search_models`: searches the models of this host by words,
+//! abilities, context length and price.
 
 mod model;
 mod search;
@@ -17,12 +17,12 @@ use search::Search;
 
 /// The only function.
 const NAME: &str = "search_models";
-/// `parameters.max_results` when the client is silent, and at most.
+/// The default and the limit of `parameters.max_results`.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 20;
-/// Longest query that is repeated in the item, in characters.
+/// The longest query that the item repeats, in characters.
 const QUERY_CHARS_MAX: usize = 1_000;
-/// Longest arguments that are repeated in the item, in bytes.
+/// The longest arguments that the item repeats, in bytes.
 const ARGUMENTS_BYTES_MAX: usize = 4 * 1024;
 
 struct SearchModels;
@@ -89,7 +89,7 @@ impl Guest for SearchModels {
     }
 }
 
-/// `parameters.max_results`.
+/// The number of results: `parameters.max_results` or the default.
 fn results_max(settings: &[u8]) -> Result<usize, ToolError> {
     let settings = Fields::settings(settings)?;
     let results = settings.integer("max_results", 1..=RESULTS_MAX)?;

@@ -1,14 +1,14 @@
-//! A model as the catalog shows it.
+//! A model as the catalog describes it.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Characters of a description that the model is told.
+/// The longest description that the model gets, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// One entry of `GET /v1/models`; what it does not say is empty.
+/// One entry of `GET /v1/models`. Missing fields are empty.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Model {
     pub(crate) id: String,
@@ -24,7 +24,7 @@ pub(crate) struct Model {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// One place that serves it.
+/// One endpoint of the model.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Endpoint {
     #[serde(default)]
@@ -46,7 +46,7 @@ pub(crate) struct Pricing {
     pub(crate) output: f64,
 }
 
-/// Reads the catalog. An entry without the shape of a model is left out.
+/// Reads the catalog. Entries that do not have the form of a model are left out.
 pub(crate) fn read(json: &[u8]) -> Vec<Model> {
     let entries: Vec<Value> = serde_json::from_slice(json).unwrap_or_default();
     entries.into_iter().filter_map(|entry| serde_json::from_value(entry).ok()).collect()
@@ -59,13 +59,13 @@ impl Model {
         self.context_length.into_iter().chain(endpoints).max()
     }
 
-    /// The cheapest endpoint, by input and output together.
+    /// The price of the cheapest endpoint, by the sum of input and output.
     pub(crate) fn cheapest(&self) -> Option<Pricing> {
         let prices = self.endpoints.iter().map(|endpoint| endpoint.pricing);
         prices.min_by(|one, other| one.sum().total_cmp(&other.sum()))
     }
 
-    /// Everything that words are looked for in besides id and name, in lower case.
+    /// The text that is searched in addition to id, name and description, in lower case.
     pub(crate) fn words(&self) -> String {
         let mut text = self.kind.clone().unwrap_or_default();
         for endpoint in &self.endpoints {
@@ -79,7 +79,7 @@ impl Model {
         text.to_lowercase()
     }
 
-    /// What the asking model is told.
+    /// The description that the calling model gets.
     pub(crate) fn told(&self) -> Value {
         let supports: BTreeSet<_> = self.endpoints.iter().flat_map(|endpoint| &endpoint.supports).collect();
         let providers: BTreeSet<_> = self.endpoints.iter().map(|endpoint| &endpoint.provider).collect();

@@ -1,4 +1,4 @@
-//! What is looked for, and in which order it is told.
+//! The search: its arguments, and the order of its results.
 
 use std::cmp::Reverse;
 
@@ -7,13 +7,13 @@ use cofferdam_toolbox::{Fields, clip, grade, lower_words};
 
 use crate::model::Model;
 
-/// Longest query, in characters, and its words; more is not looked for.
+/// The longest query in characters, and its largest number of words. The rest is ignored.
 const QUERY_CHARS_MAX: usize = 1_000;
 const WORDS_MAX: usize = 32;
-/// Abilities that can be asked for.
+/// The largest number of abilities in one search.
 const SUPPORTS_MAX: usize = 16;
 
-/// Which model comes first.
+/// The order of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Relevance,
@@ -21,10 +21,10 @@ enum Sort {
     ContextLength,
 }
 
-/// The arguments of a call, checked.
+/// Validated arguments of a call.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// As the model wrote it, shortened.
+    /// The query as the model wrote it, cut to the limit.
     pub(crate) query: String,
     words: Vec<String>,
     supports: Vec<String>,
@@ -39,7 +39,7 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// A field is wrong; the model is told which.
+    /// When a field is wrong; the message names it for the model.
     pub(crate) fn read(arguments: &Fields) -> Result<Self, ToolError> {
         let query = clip(arguments.text("query")?.unwrap_or_default().trim(), QUERY_CHARS_MAX).text;
         let supports = arguments.texts("supports", SUPPORTS_MAX)?.unwrap_or_default();
@@ -60,8 +60,7 @@ impl Search {
         })
     }
 
-    /// The models that fit, the first to tell first; equals stay in the order of
-    /// the catalog.
+    /// The matching models, best first. Equal models keep the order of the catalog.
     pub(crate) fn run<'a>(&self, models: &'a [Model]) -> Vec<&'a Model> {
         let mut found: Vec<_> = models
             .iter()

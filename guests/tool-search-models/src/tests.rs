@@ -67,7 +67,7 @@ fn context_price_and_abilities_narrow_the_list() {
 }
 
 #[test]
-fn a_model_is_told_with_its_cheapest_price_and_all_abilities() {
+fn a_model_has_its_cheapest_price_and_all_abilities() {
     let told: Value = serde_json::from_str(&told(r#"{"query":"claude"}"#).for_model).unwrap();
     assert_eq!(
         told["models"][0],

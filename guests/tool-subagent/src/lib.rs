@@ -1,5 +1,6 @@
-//! The server tool `subagent`: a model hands a self-contained task to a worker, as a rule a cheaper one, and
-//! goes on with what came of it. A request may offer several workers, told apart by `name`.
+//! The server tool `subagent`: a model delegates a self-contained task to a worker, usually a cheaper
+//! model, and continues with the outcome. A request may offer several workers, distinguished by
+//! `name`.
 
 mod settings;
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use settings::Settings;
 
-/// What a worker is told when the client has no instructions for it.
+/// The worker's instructions when the client has none.
 const INSTRUCTIONS: &str = "You carry out one task that another model hands to you. Do exactly what it asks and \
     answer with the outcome alone, in the form it asks for. You cannot ask back.";
 
@@ -40,7 +41,7 @@ impl Guest for Subagent {
     }
 }
 
-/// The function as the model sees it; the same settings give the same bytes.
+/// The function that the model sees. The same settings give the same bytes.
 fn function(settings: &Settings) -> Function {
     let about = match &settings.manner.instructions {
         Some(instructions) => {
@@ -72,7 +73,7 @@ fn function(settings: &Settings) -> Function {
     }
 }
 
-/// Has the task done.
+/// Gives the task to the worker.
 fn delegate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -> Result<Output, ToolError> {
     let arguments = Fields::arguments(arguments)?;
     let (name, task) = (arguments.required_text("task_name")?, arguments.required_text("task_description")?);

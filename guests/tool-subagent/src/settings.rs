@@ -1,15 +1,15 @@
-//! What the client sets: `parameters` of the tool entry.
+//! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{Fields, Instance, Manner};
 
-/// The tool's type, and the function of a worker without a name.
+/// The tool's type, and the name of the function of a worker without a name.
 const TYPE: &str = "subagent";
-/// Steps of a worker's own tools when the client is silent, and at most (names.md 4.1).
+/// The default and the limit for the number of calls of a worker's own tools.
 const CALLS_DEFAULT: u32 = 10;
 const CALLS_MAX: u32 = 25;
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) instance: Instance,
@@ -21,7 +21,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         const INHERIT: &str = "inherit_functions";
         if fields.flag(INHERIT)?.unwrap_or(false) {

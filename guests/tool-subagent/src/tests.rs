@@ -22,7 +22,7 @@ fn item(output: &Output) -> Value {
 }
 
 #[test]
-fn an_outcome_is_told_and_shown() {
+fn an_outcome_goes_to_the_model_and_the_client() {
     let (output, asked) =
         run(&json!({"name": "Clerk", "model": "a/cheap", "tools": [{"type": "service:datetime"}]}), Ok("3"));
     let told: Value = serde_json::from_str(&output.for_model).unwrap();
@@ -38,7 +38,7 @@ fn an_outcome_is_told_and_shown() {
 }
 
 #[test]
-fn without_a_model_the_one_of_the_request_works() {
+fn without_a_model_the_model_of_the_request_is_asked() {
     let (output, asked) = run(&json!({"instructions": "Add."}), Ok("3"));
     assert!(asked.get("model").is_none());
     assert_eq!((&asked["instructions"], &item(&output)["model"]), (&json!("Add."), &json!("outer/model")));
@@ -55,7 +55,7 @@ fn no_outcome_is_a_failed_item_with_the_reason() {
 }
 
 #[test]
-fn workers_are_told_apart_by_their_functions() {
+fn workers_have_functions_of_their_own() {
     let name = |entry: &Value| function(&settings(entry).unwrap()).name;
     assert_eq!(name(&json!({})), "subagent");
     assert_eq!(name(&json!({"name": "Copy editor"})), "subagent_copy_editor");

@@ -1,16 +1,16 @@
-//! The tools that wait to be found.
+//! The deferred tools, which the model can find by a search.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What can be searched of one tool.
+/// The searchable parts of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deferred {
-    /// As the model calls it.
+    /// The name by which the model calls it.
     pub(crate) name: String,
     /// Empty when the client gave none.
     pub(crate) description: String,
-    /// Names and descriptions of its parameters, in lower case.
+    /// The names and descriptions of the parameters, in lower case.
     pub(crate) parameters: String,
 }
 
@@ -26,8 +26,8 @@ struct Schema {
     properties: Option<Map<String, Value>>,
 }
 
-/// Reads a JSON array of tool definitions. What has no name, or not the shape of
-/// one, cannot be loaded and is left out.
+/// Reads a JSON array of tool definitions. Entries without a name or of another form cannot be loaded
+/// and are left out.
 pub(crate) fn read(json: &[u8]) -> Vec<Deferred> {
     let definitions: Vec<Value> = serde_json::from_slice(json).unwrap_or_default();
     definitions.into_iter().filter_map(one).collect()

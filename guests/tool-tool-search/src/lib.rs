@@ -18,10 +18,10 @@ use query::Query;
 
 /// The only function, named like the tool.
 const NAME: &str = "tool_search";
-/// `parameters.max_results` when the client is silent, and at most.
+/// The default and the limit of `parameters.max_results`.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 50;
-/// How much of a description the model is told: the whole one comes with the tool.
+/// The longest description in a result, in characters. The loaded tool has the whole description.
 const TOLD_CHARS_MAX: usize = 200;
 
 struct ToolSearch;
@@ -74,15 +74,15 @@ impl Guest for ToolSearch {
     }
 }
 
-/// `parameters.max_results`.
+/// The number of results: `parameters.max_results` or the default.
 fn results_max(settings: &[u8]) -> Result<usize, ToolError> {
     let settings = Fields::settings(settings)?;
     let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
     Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
 }
 
-/// The best matches among the deferred tools (a JSON array), best first; equals
-/// stay in the client's order.
+/// The best matches among the deferred tools (a JSON array), best first. Equal matches keep the
+/// client's order.
 fn search(query: &str, deferred: &[u8], results_max: usize) -> Result<Vec<Deferred>, ToolError> {
     let query = Query::parse(query).map_err(ToolError::InvalidArguments)?;
     let mut scored: Vec<_> = deferred::read(deferred)

@@ -1,39 +1,40 @@
-//! What a model looks for: words, or a regular expression.
+//! A query: words, or a regular expression.
 
 use cofferdam_toolbox::{clip, grade, lower_words};
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::deferred::Deferred;
 
-/// Longest regular expression, in characters.
+/// The longest regular expression, in characters.
 const PATTERN_CHARS_MAX: usize = 200;
-/// Longest query of words, in characters; further ones are not looked for.
+/// The longest query of words in characters, and its largest number of words. The rest is ignored.
 const WORDS_CHARS_MAX: usize = 1_000;
 const WORDS_MAX: usize = 32;
-/// What a compiled expression may take: `(a{1000}){1000}` is short to write.
+/// The largest size of a compiled expression: `(a{1000}){1000}` is short but compiles to much.
 const COMPILED_BYTES_MAX: usize = 256 * 1024;
-/// Nesting of groups.
+/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 32;
-/// How much of one text is matched: the engine takes time in proportion to the
+/// The longest text that is matched, in characters. The time of the engine is proportional to the
 /// text times the expression.
 const MATCHED_CHARS_MAX: usize = 2_000;
 
-/// Characters that no plain words have. A point, a hyphen or a question mark do.
+/// Characters that plain words do not contain. Plain words may contain a dot, a hyphen or a question
+/// mark.
 const PATTERN_SIGNS: [char; 11] = ['\\', '^', '$', '|', '*', '+', '(', ')', '[', ']', '{'];
 
-/// A query that was understood.
+/// A parsed query.
 pub(crate) enum Query {
     Words(Vec<String>),
     Pattern(Regex),
 }
 
 impl Query {
-    /// Reads a query: with a sign of regular expressions in it it is one, else
-    /// its words are looked for. Letter case does not matter in either.
+    /// Reads a query. A query with a sign of regular expressions is one; otherwise its words are
+    /// searched for. Letter case never matters.
     ///
     /// # Errors
     ///
-    /// What is wrong, for the model.
+    /// What is wrong with the query, for the model.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if !query.contains(PATTERN_SIGNS) && !query.contains(".?") {
             let words = lower_words(clip(query, WORDS_CHARS_MAX).text, WORDS_MAX);
@@ -53,8 +54,8 @@ impl Query {
         built.map(Self::Pattern).map_err(|error| format!("query is not a regular expression: {error}"))
     }
 
-    /// How well a tool matches; zero is not at all. A name counts more than a
-    /// description, a whole word more than a part of one.
+    /// How well a tool matches; zero means that it does not match. A match in the name counts more
+    /// than one in the description, a whole word more than a part of one.
     pub(crate) fn score(&self, tool: &Deferred) -> u32 {
         match self {
             Self::Words(words) => score_of_words(words, tool),
@@ -71,7 +72,7 @@ impl Query {
 fn score_of_words(words: &[String], tool: &Deferred) -> u32 {
     let name = tool.name.to_lowercase();
     let description = tool.description.to_lowercase();
-    // Whole name, also with blanks where the name has underscores.
+    // The whole name, also when it is written with blanks instead of underscores.
     let named = lower_words(&name, WORDS_MAX) == words;
     let mut found = 0;
     let mut score = u32::from(named) * 100;
@@ -80,6 +81,6 @@ fn score_of_words(words: &[String], tool: &Deferred) -> u32 {
         found += u32::from(here > 0);
         score += here;
     }
-    // A tool with all the words comes before one with many times the same.
+    // A tool that contains all words comes before one that contains one word in many places.
     if found as usize == words.len() { score + 40 } else { score }
 }

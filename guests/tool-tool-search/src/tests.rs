@@ -53,7 +53,7 @@ fn patterns_are_regular_expressions_without_letter_case() {
 }
 
 #[test]
-fn a_malformed_or_absurd_pattern_is_told_to_the_model() {
+fn a_malformed_or_oversized_pattern_gives_a_message() {
     assert!(refused("github_[").contains("not a regular expression"));
     assert!(refused("(a{1000}){1000}{1000}").contains("not a regular expression"));
     assert!(refused(&"(".repeat(150)).contains("not a regular expression"));

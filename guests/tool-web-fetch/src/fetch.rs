@@ -1,4 +1,4 @@
-//! One fetch: from a URL to what the model is told.
+//! One fetch: from a URL to the text that the model gets.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{Request, Response};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
@@ -9,18 +9,18 @@ use url::Url;
 use crate::page::{self, Page};
 use crate::settings::Settings;
 
-/// Redirects that are followed.
+/// The largest number of redirects that are followed.
 const REDIRECTS_MAX: u8 = 5;
-/// Longest body.
+/// The longest body, in bytes.
 const BODY_BYTES_MAX: u32 = 8 * 1024 * 1024;
-/// The longest time for one answer.
+/// The longest time for one answer, in milliseconds.
 const TIMEOUT_MS: u32 = 20_000;
 
-/// The argument `url`, if the client's settings allow it.
+/// Reads the argument `url` and checks it against the client's settings.
 ///
 /// # Errors
 ///
-/// It is malformed or not allowed; the model is told.
+/// When it is malformed or not allowed; the message is for the model.
 pub(crate) fn url(arguments: &Fields, settings: &Settings) -> Result<Url, ToolError> {
     let mut url =
         web_address(arguments.required_text("url")?).map_err(|problem| arguments.wrong("url", problem))?;
@@ -32,20 +32,20 @@ pub(crate) fn url(arguments: &Fields, settings: &Settings) -> Result<Url, ToolEr
     }
 }
 
-/// Fetches and reads.
+/// Fetches a page and extracts its text.
 ///
 /// # Errors
 ///
-/// Nothing readable came back; the model is told why.
+/// When there is nothing readable; the message is for the model.
 pub(crate) fn run(url: Url, settings: &Settings, network: &mut impl Network) -> Result<Output, ToolError> {
     let (response, url) = follow(url, settings, network)?;
     let page = page::read(&response, &url, settings.content_chars_max).map_err(ToolError::Failed)?;
     Ok(output(&page, &response, &url))
 }
 
-/// The last answer of a chain of redirects, and its URL. Without rules about
-/// domains the host follows by itself; with them every hop has to pass before
-/// anything is sent there, since a URL can carry data away.
+/// The last answer of a chain of redirects, and its URL. Without domain rules the host follows
+/// redirects by itself. With domain rules every hop is checked before a request is sent to it,
+/// because a URL can carry data to another server.
 fn follow(url: Url, settings: &Settings, network: &mut impl Network) -> Result<(Response, Url), ToolError> {
     let failed = |message: &str| ToolError::Failed(message.to_owned());
     let redirects = if settings.domains.is_empty() { REDIRECTS_MAX } else { 0 };
@@ -71,7 +71,7 @@ fn follow(url: Url, settings: &Settings, network: &mut impl Network) -> Result<(
     Err(failed("The page redirects too often."))
 }
 
-/// Where an answer redirects to.
+/// The target of a redirect.
 fn location(response: &Response, url: &Url) -> Option<Url> {
     if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -116,8 +116,8 @@ fn output(page: &Page, response: &Response, url: &Url) -> Output {
     }
 }
 
-/// The frame around the text says what it is; the page cannot end it, since the
-/// model is told where it began and nothing of ours comes after but a note.
+/// The text for the model. The frame says that the rest is data. The page cannot end the frame: the
+/// frame comes first, and only a note of this tool follows the content.
 fn told(page: &Page, response: &Response, url: &Url) -> String {
     let title = page.title.as_deref().unwrap_or("(none)");
     let cut = if page.cut { "\n[The text goes on; this is as much as was asked for.]" } else { "" };

@@ -1,9 +1,9 @@
-//! A web page as readable text: title, headings, paragraphs, lists, tables,
-//! links and code as Markdown writes them.
+//! A web page as readable text in Markdown: title, headings, paragraphs, lists, tables, links and
+//! code.
 //!
-//! It works on the tokens of the page, not on a tree: one pass in time and memory
-//! proportional to the page, whatever the markup is. A tree of 100,000 nested
-//! elements would take the square of that to build, and a stack to walk.
+//! It works on the tokens of the page and not on a tree: one pass, with time and memory proportional
+//! to the page for every markup. With a tree, 100,000 nested elements would take quadratic time to
+//! build and a deep stack to walk.
 
 mod guard;
 mod render;
@@ -20,13 +20,12 @@ use crate::page::Page;
 use render::Renderer;
 use skip::Noise;
 
-/// How much is tokenized before it is asked whether there is enough text.
+/// How much is tokenized before the next check whether there is enough text.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// A page with less text than this has it where we take it for noise.
+/// If less text than this remains, the page is read again with navigation and the like.
 const TEXT_CHARS_MIN: usize = 200;
 
-/// Reads at most `chars_max` characters of text. `base` is the URL that links
-/// are relative to.
+/// Reads at most `chars_max` characters of text. Relative links are resolved with `base`.
 pub(crate) fn read(html: &str, base: &Url, chars_max: usize) -> Page {
     let html = guard::without_monsters(html);
     let page = render(&html, base, chars_max, Noise::Drop);
@@ -45,7 +44,7 @@ fn render(html: &str, base: &Url, chars_max: usize, noise: Noise) -> Page {
         let (chunk, next) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES.min(rest.len())));
         rest = next;
         input.push_back(StrTendril::from_slice(chunk));
-        // Nobody runs scripts here: the tokenizer never waits for one.
+        // Scripts are not executed, so the tokenizer never waits for one.
         let _done = tokenizer.feed(&input);
     }
     if !tokenizer.sink.is_full() {

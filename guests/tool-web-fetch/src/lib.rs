@@ -1,5 +1,5 @@
-//! The server tool `web_fetch`: fetches a page of the web and gives its text to
-//! the model. The host checks where it goes; this guest makes text of what comes.
+//! The server tool `web_fetch`: fetches a web page and gives its text to the model. The host checks
+//! the destination; this guest extracts the text.
 
 mod fetch;
 mod html;
@@ -20,7 +20,7 @@ use settings::Settings;
 
 /// The only function, named like the tool.
 const NAME: &str = "web_fetch";
-/// Where the fetches of a request are counted.
+/// The key in scratch under which the fetches of a request are counted.
 const USES: &str = "uses";
 
 struct WebFetch;
@@ -61,7 +61,7 @@ impl Guest for WebFetch {
             return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
         }
         let url = fetch::url(&Fields::arguments(&arguments)?, &settings)?;
-        // Counted before the request: a fetch that fails was one too.
+        // Counted before the request, so that failed fetches count too.
         let spent = uses::spend(scratch::get(USES).as_deref(), settings.uses_max)?;
         scratch::set(USES, &spent)
             .map_err(|_| ToolError::Failed("The fetch could not be counted.".to_owned()))?;

@@ -1,4 +1,4 @@
-//! The body of an answer as text.
+//! Extracts the text of a response body.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Response;
 use cofferdam_toolbox::{Media, clip, decode, header};
@@ -6,12 +6,12 @@ use url::Url;
 
 use crate::html;
 
-/// What there is to read.
+/// The text of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) title: Option<String>,
     pub(crate) text: String,
-    /// Whether more text followed.
+    /// Whether the text was cut.
     pub(crate) cut: bool,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Page {
 ///
 /// # Errors
 ///
-/// It is nothing that can be read; the model is told why.
+/// When the body cannot be read as text; the message is for the model.
 pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<Page, String> {
     let content_type = header(response, "content-type");
     match Media::of(content_type, &response.body) {

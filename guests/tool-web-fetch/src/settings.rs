@@ -1,22 +1,22 @@
-//! What the client may choose: `parameters` of the tool entry.
+//! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{DomainRules, Fields};
 
-/// Fetches of one request, at most and when the client is silent.
+/// The limit for the number of fetches in one request, which is also the default.
 const USES_MAX: u32 = 50;
-/// `max_content_tokens` when the client is silent, and at most.
+/// The default and the limit of `max_content_tokens`.
 const CONTENT_TOKENS_DEFAULT: u32 = 20_000;
 const CONTENT_TOKENS_MAX: u32 = 200_000;
-/// What a token is taken for, in characters.
+/// The assumed length of a token, in characters.
 const CHARS_PER_TOKEN: u32 = 4;
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Fetches in one request.
+    /// The largest number of fetches in one request.
     pub(crate) uses_max: u32,
-    /// Characters of one page's text.
+    /// The longest text of one page, in characters.
     pub(crate) content_chars_max: usize,
     pub(crate) domains: DomainRules,
 }
@@ -26,10 +26,10 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         check_engine(fields)?;
-        // Larger numbers are wishes like the others: capped, not refused.
+        // Larger numbers are reduced to the limit and not refused.
         let tokens = fields.integer("max_content_tokens", 1..=u32::MAX)?;
         let uses = fields.integer("max_uses", 1..=u32::MAX)?;
         let tokens = tokens.unwrap_or(CONTENT_TOKENS_DEFAULT).min(CONTENT_TOKENS_MAX);
@@ -41,8 +41,8 @@ impl Settings {
     }
 }
 
-/// Every engine that this host has is this one; the others are services it does
-/// not buy from.
+/// Checks `engine`. This tool is the only engine of the host. The other names are paid services that
+/// this host does not use.
 fn check_engine(fields: &Fields) -> Result<(), ToolError> {
     match fields.text("engine")? {
         None | Some("auto" | "native" | "openrouter" | "service") => Ok(()),

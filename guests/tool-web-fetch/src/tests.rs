@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Guest, Output, Settings, ToolError, WebFetch, fetch};
 
-/// A web of pages: each URL answers with what it was given.
+/// A scripted web: each URL gives the answer that was set for it.
 #[derive(Default)]
 struct Web {
     pages: Vec<(String, Result<Response, HttpError>)>,
@@ -63,7 +63,7 @@ fn failure(result: Result<Output, ToolError>) -> String {
 }
 
 #[test]
-fn a_page_is_told_with_status_title_and_final_url() {
+fn the_model_gets_status_title_and_final_url() {
     let url = "https://site.test/a?b=1";
     let moved = answer(
         "https://site.test/final",
@@ -144,7 +144,7 @@ fn rules_about_domains_hold_before_every_request() {
         assert!(failure(fetched(&mut web, url, rules)).starts_with("url"));
         assert!(web.sent.is_empty());
     }
-    // Should the host ever answer from elsewhere, its text is not told.
+    // If the host returned an answer from another domain, its text would not be passed on.
     let mut web = Web::default().with(start, html("https://evil.test/", "evil"));
     assert!(failure(fetched(&mut web, start, rules)).contains("redirects to"));
 }
@@ -164,7 +164,7 @@ fn redirects_in_a_circle_end() {
 }
 
 #[test]
-fn errors_of_the_network_are_told_in_a_sentence() {
+fn network_errors_give_a_message() {
     let url = "https://site.test/";
     let mut web = Web::default().with(url, Err(HttpError::TooLarge));
     assert_eq!(failure(fetched(&mut web, url, "{}")), "The answer is larger than this tool accepts.");
@@ -212,7 +212,7 @@ fn offers_one_function_with_the_same_bytes_each_time() {
 
 proptest! {
     #[test]
-    fn any_answer_is_told_within_bounds(
+    fn any_answer_is_rendered_within_bounds(
         content_type in prop::sample::select(vec!["text/html", "application/pdf", "text/plain", "application/json", "", "x"]),
         status in 200u16..600,
         location in "\\PC{0,20}",

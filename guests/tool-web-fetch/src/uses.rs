@@ -1,16 +1,16 @@
-//! How many fetches of a request are left. Kept as decimal digits in the scratch
-//! of the request.
+//! Counts the fetches of a request. The count is stored as decimal digits in the scratch of the
+//! request.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 
-/// What is to be kept after one more fetch.
+/// The count to store after one more fetch.
 ///
 /// # Errors
 ///
-/// There is none left; the model is told so.
+/// When the limit is reached; the message is for the model.
 pub(crate) fn spend(kept: Option<&[u8]>, uses_max: u32) -> Result<Vec<u8>, ToolError> {
     let read = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
-    // Nobody else writes there: what cannot be read counts as all used up.
+    // Only this tool writes the value. A value that cannot be read counts as the limit.
     let used = kept.map_or(0, |digits| read(digits).unwrap_or(u32::MAX));
     if used >= uses_max {
         let message =

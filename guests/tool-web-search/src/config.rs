@@ -1,16 +1,16 @@
-//! What the operator chooses: `[plugins.tool-web-search.config]`.
+//! The operator's configuration: `[plugins.tool-web-search.config]`.
 
 use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use url::Url;
 
-/// Pico-dollars of a dollar.
+/// Pico-dollars in one dollar.
 const PICO: f64 = 1e12;
-/// The dearest search, in dollars: more is a slip of the pen.
+/// The highest price of a search, in dollars. A higher value is most likely a typing error.
 const COST_MAX: f64 = 1_000.0;
 const KEYS: [&str; 3] = ["engine", "url", "cost_per_search"];
 
-/// A search engine whose protocol is known here.
+/// A search engine whose protocol this tool supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     /// A SearXNG instance, asked for JSON.
@@ -22,7 +22,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Its word in configuration and requests.
+    /// The name in the configuration and in requests.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::SearXng => "searxng",
@@ -32,13 +32,13 @@ impl Engine {
     }
 }
 
-/// Checked configuration.
+/// Validated configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) engine: Engine,
-    /// Where it is asked, without query.
+    /// The URL of the engine, without a query.
     pub(crate) url: Url,
-    /// The price of one search.
+    /// The price of one search, in pico-dollars.
     pub(crate) cost_pico: u64,
 }
 
@@ -47,7 +47,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// A key is missing, unknown or wrong; the message names it and is for the operator.
+    /// When a key is missing, unknown or wrong; the message names it and is for the operator.
     pub(crate) fn read(json: &[u8]) -> Result<Self, ToolError> {
         let fields = Fields::configuration(json)?;
         if let Some(unknown) = fields.names().find(|name| !KEYS.contains(name)) {
@@ -69,12 +69,12 @@ impl Config {
         if cost > COST_MAX {
             return Err(fields.wrong("cost_per_search", "must be at most 1000 dollars"));
         }
-        // In range: at most 10^15.
+        // The cast is safe: the value is at most 10^15.
         Ok(Self { engine, url, cost_pico: (cost * PICO).round() as u64 })
     }
 }
 
-/// A URL that the host can check. Plain `http` is for it to allow or not.
+/// Reads a URL that the host can check. The host decides whether plain `http` is allowed.
 fn address(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_plain = matches!(url.scheme(), "https" | "http")

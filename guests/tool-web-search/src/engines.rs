@@ -1,5 +1,5 @@
-//! The engines' protocols: how each is asked, and what its answers look like. Everything in an answer is
-//! foreign; what is not of the expected shape is left out.
+//! The protocols of the engines: their requests and answers. Answers are untrusted; parts that do not
+//! have the expected form are left out.
 
 mod brave;
 mod exa;
@@ -14,30 +14,30 @@ use crate::settings::Settings;
 
 /// The longest answer, in bytes.
 const BODY_BYTES_MAX: u32 = 4 * 1024 * 1024;
-/// The longest time for one answer.
+/// The longest time for one answer, in milliseconds.
 const TIMEOUT_MS: u32 = 20_000;
-/// The longest query with domains, in bytes; a longer one is asked without them.
+/// The longest query with domains, in bytes. A longer one is sent without the domains.
 const QUERY_BYTES_MAX: usize = 3_000;
-/// Results of an answer that are looked at.
+/// The largest number of results that are read from one answer.
 const RESULTS_READ_MAX: usize = 200;
 
-/// A result as the engine tells it.
+/// A result as the engine returned it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) url: String,
     pub(crate) title: String,
     /// Pieces of the page's text.
     pub(crate) texts: Vec<String>,
-    /// When it was published, in the engine's words.
+    /// The date of publication, in the engine's format.
     pub(crate) date: Option<String>,
 }
 
 /// Why there are no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nothing came back.
+    /// There was no response.
     Network(HttpError),
-    /// The engine does not do what it should; in words for the operator.
+    /// The engine did not work as expected; a message for the operator.
     Engine(String),
 }
 
@@ -56,7 +56,7 @@ impl Failure {
 ///
 /// # Errors
 ///
-/// It was not reached, or did not answer as documented.
+/// When the engine was not reached, or did not answer as documented.
 pub(crate) fn ask(
     query: &str,
     count: usize,
@@ -94,7 +94,7 @@ pub(crate) fn ask(
     Ok(list)
 }
 
-/// A request with a JSON answer.
+/// A request for a JSON answer.
 fn request(method: &str, url: String, headers: Vec<(String, String)>, body: Vec<u8>) -> Request {
     let mut all = vec![("accept".to_owned(), "application/json".to_owned())];
     all.extend(headers);
@@ -110,8 +110,8 @@ fn request(method: &str, url: String, headers: Vec<(String, String)>, body: Vec<
     }
 }
 
-/// The query with the domains as operators that most engines know. What an engine makes of them does not
-/// matter in the end: results are sifted here too.
+/// The query with domains as `site:` operators, which most engines support. The results are filtered
+/// here too, so an engine that ignores the operators does no harm.
 fn with_sites(query: &str, settings: &Settings) -> String {
     let (only, without) = settings.domains.lists();
     let mut out = query.to_owned();
@@ -127,22 +127,22 @@ fn with_sites(query: &str, settings: &Settings) -> String {
     if out.len() > QUERY_BYTES_MAX { query.to_owned() } else { out }
 }
 
-/// The objects of a list, as far as they are looked at.
+/// The first `RESULTS_READ_MAX` entries of a list.
 fn entries(list: Option<&Value>) -> Option<impl Iterator<Item = &Value>> {
     Some(list?.as_array()?.iter().take(RESULTS_READ_MAX))
 }
 
-/// A member that is text; empty otherwise.
+/// A string member; empty when absent.
 fn text(entry: &Value, name: &str) -> String {
     entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A member that is text and not blank.
+/// A string member that is not blank.
 fn filled(entry: &Value, name: &str) -> Option<String> {
     Some(text(entry, name)).filter(|text| !text.trim().is_empty())
 }
 
-/// Members of a list that are text.
+/// The strings in a list member.
 fn texts(entry: &Value, name: &str) -> Vec<String> {
     let list = entry.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Results that are told: to the model as numbered text, to the client as an item with sources and as
+//! Renders results: for the model as numbered text, for the client as an item with sources and as
 //! citations of the model's next text.
 
 use std::collections::BTreeSet;
@@ -18,10 +18,11 @@ const URL_BYTES_MAX: usize = 2_048;
 const TITLE_CHARS_MAX: usize = 300;
 /// The longest date, in characters.
 const DATE_CHARS_MAX: usize = 40;
-/// Characters of all texts of one search together: more would crowd out the conversation.
+/// The longest text of all results of one search together, in characters. More would leave too
+/// little of the context for the conversation.
 const ALL_CHARS_MAX: usize = 400_000;
 
-/// One result as it is told.
+/// One result in its final form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) url: String,
@@ -30,7 +31,8 @@ pub(crate) struct Found {
     pub(crate) date: Option<String>,
 }
 
-/// The first `count` results that have an address on the web, pass the client's rules and are not there yet.
+/// The first `count` results that have a web URL, pass the client's domain rules and are no
+/// duplicates.
 pub(crate) fn sift(raw: Vec<Raw>, count: usize, settings: &Settings) -> Vec<Found> {
     let mut known = BTreeSet::new();
     let mut chars_left = ALL_CHARS_MAX;
@@ -63,7 +65,7 @@ fn address(text: &str) -> Option<Url> {
     (matches!(url.scheme(), "https" | "http") && url.host_str().is_some()).then_some(url)
 }
 
-/// What a search comes to.
+/// The output of a search.
 pub(crate) fn output(query: &str, found: &[Found], cost_pico: u64) -> Output {
     let sources: Vec<Value> = found.iter().map(|found| json!({"type": "url", "url": found.url})).collect();
     let item =
@@ -76,7 +78,8 @@ pub(crate) fn output(query: &str, found: &[Found], cost_pico: u64) -> Output {
     }
 }
 
-/// The host knows where the model's text names the source and sets the indexes.
+/// The citation of a result. The host finds where the model's text names the source and sets the
+/// indexes.
 fn citation(found: &Found) -> Vec<u8> {
     let citation = json!({
         "type": "url_citation",

@@ -1,8 +1,9 @@
-//! The server tool `web_search`: asks the search engine that the operator has configured and tells the model
-//! what it found, with a citation for each result.
+//! The server tool `web_search`: asks the search engine that the operator configured, and gives the
+//! model the results with a citation for each.
 //!
-//! [`config`] is the operator's choice, [`settings`] the client's; [`engines`] speaks the engines' protocols;
-//! [`found`] makes text, item and citations of results; [`spent`] counts over the request.
+//! [`config`] is the operator's configuration, [`settings`] the client's; [`engines`] speaks the
+//! protocols of the engines; [`found`] renders results as text, item and citations; [`spent`] counts
+//! the searches of a request.
 
 mod config;
 mod engines;
@@ -28,9 +29,9 @@ use spent::Spent;
 
 /// The only function, named like the tool.
 const NAME: &str = "web_search";
-/// Where the searches of a request are counted.
+/// The key in scratch under which the searches of a request are counted.
 const SPENT: &str = "spent";
-/// The longest query, in characters; engines take less or as much.
+/// The longest query, in characters. Engines may have lower limits.
 const QUERY_CHARS_MAX: usize = 2_000;
 
 struct WebSearch;
@@ -58,7 +59,7 @@ impl Guest for WebSearch {
         let query = query(&Fields::arguments(&arguments)?)?;
         let spent = Spent::read(scratch::get(SPENT).as_deref());
         let room = spent.room(&settings)?;
-        // Counted before the request: a search that fails was one too.
+        // Counted before the request, so that failed searches count too.
         let spent = spent.search();
         keep(&spent)?;
         let found = search(&query, room, &settings, &config, &mut Wire)?;
@@ -67,7 +68,7 @@ impl Guest for WebSearch {
     }
 }
 
-/// The function. Items of the client's own type have an action from their beginning.
+/// The function. Items of the client's own tool type have an action from their start.
 fn function(is_clients_type: bool) -> Function {
     let mut parameters = json!({
         "type": "object",
@@ -95,7 +96,7 @@ fn query(arguments: &Fields) -> Result<String, ToolError> {
     Ok(clip(&words.join(" "), QUERY_CHARS_MAX).text.to_owned())
 }
 
-/// Asks the engine; at most `count` results that the client's rules let pass.
+/// Asks the engine and returns at most `count` results that pass the client's domain rules.
 fn search(
     query: &str,
     count: usize,
@@ -104,7 +105,7 @@ fn search(
     network: &mut impl Network,
 ) -> Result<Vec<found::Found>, ToolError> {
     let raw = engines::ask(query, count, settings, config, network).map_err(|failure| {
-        // The operator's to mend, mostly; nothing of the conversation is in it.
+        // Usually the operator must fix this. The message holds nothing of the conversation.
         if let Failure::Engine(told) = &failure {
             log::write(Level::Warn, told);
         }

@@ -1,11 +1,13 @@
-//! Snippets of engines as plain text. Some mark the words that were looked for, and escape the rest.
+//! Converts the snippets of engines to plain text. Some engines mark the query's words with tags and
+//! escape the rest.
 
 /// Tags that engines put around words.
 const TAGS: [&str; 10] = ["strong", "/strong", "b", "/b", "em", "/em", "span", "/span", "br", "br/"];
 /// The longest entity, in bytes.
 const ENTITY_BYTES_MAX: usize = 10;
 
-/// Text without such tags, with entities resolved and control characters gone; lines stay.
+/// The text without these tags and without control characters, with entities resolved. Line breaks
+/// are kept.
 pub(crate) fn text(marked: &str) -> String {
     let mut out = String::with_capacity(marked.len());
     let mut rest = marked;
@@ -21,12 +23,12 @@ pub(crate) fn text(marked: &str) -> String {
     out.trim().to_owned()
 }
 
-/// The same on one line.
+/// The same text on one line.
 pub(crate) fn line(marked: &str) -> String {
     text(marked).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands for the `<` at the start of `text`, and how many bytes it stands for.
+/// The replacement for the tag or `<` at the start of `text`, and the number of bytes it replaces.
 fn tag(text: &str) -> (String, usize) {
     let name = text.get(1..).unwrap_or_default();
     let known = TAGS.iter().find(|known| {
@@ -40,7 +42,7 @@ fn tag(text: &str) -> (String, usize) {
     }
 }
 
-/// What stands for the `&` at the start of `text`, and how many bytes it stands for.
+/// The replacement for the entity or `&` at the start of `text`, and the number of bytes it replaces.
 fn entity(text: &str) -> (String, usize) {
     let near = text.bytes().take(ENTITY_BYTES_MAX);
     let resolved = near.enumerate().find(|(_, byte)| *byte == b';').and_then(|(end, _)| {
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_entities_become_what_they_mean() {
+    fn tags_and_entities_are_resolved() {
         for (marked, plain) in [
             ("The <strong>Rust</strong> &amp; C&#43;&#x2B; book", "The Rust & C++ book"),
             ("1 < 2 and <T> stays, &unknown; too & so on", "1 < 2 and <T> stays, &unknown; too & so on"),

@@ -1,48 +1,48 @@
-//! What the client may choose: `parameters` of the tool entry, or the members of a tool of the client's own
-//! kind, which has its lists of domains in `filters`.
+//! The client's settings: `parameters` of the tool entry, or the members of a tool entry of the
+//! client's own type, which has its domain lists in `filters`.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 use cofferdam_toolbox::{DomainRules, Fields};
 
 use crate::config::{Config, Engine};
 
-/// Results of one search when the client is silent, and at most.
+/// The default and the limit for the number of results of one search.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 25;
-/// Results of all searches of a request when the client is silent.
+/// The default for the number of results of all searches of a request.
 const TOTAL_RESULTS_DEFAULT: u32 = 50;
-/// Searches of one request, at most and when the client is silent.
+/// The limit for the number of searches in one request, which is also the default.
 const USES_MAX: u32 = 50;
-/// Characters of one result's text when the client is silent, and at most.
+/// The default and the limit for the length of one result's text, in characters.
 const CHARS_DEFAULT: u32 = 2_500;
 const CHARS_MAX: u32 = 100_000;
-/// The longest word for a mode or a part of a place, in bytes.
+/// The longest value for a mode or a part of a location, in bytes.
 const WORD_BYTES_MAX: usize = 128;
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) results_max: usize,
     pub(crate) total_results_max: usize,
     pub(crate) uses_max: u32,
-    /// Characters of one result's text.
+    /// The longest text of one result, in characters.
     pub(crate) chars_max: usize,
     pub(crate) domains: DomainRules,
     pub(crate) place: Place,
-    /// How hard to search, in the engine's own words.
+    /// How thoroughly to search, in the engine's own terms.
     pub(crate) mode: Option<String>,
-    /// The tool was asked for by a type of the client's own.
+    /// Whether the tool entry has the client's own tool type.
     pub(crate) is_clients_type: bool,
 }
 
-/// About where the user is.
+/// The approximate location of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Two capital letters.
+    /// Two capital letters (ISO 3166-1 alpha-2).
     pub(crate) country: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) city: Option<String>,
-    /// IANA name.
+    /// The IANA name of the time zone.
     pub(crate) timezone: Option<String>,
 }
 
@@ -51,13 +51,13 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub(crate) fn read(json: &[u8], config: &Config) -> Result<Self, ToolError> {
         let fields = &Fields::settings(json)?;
         check_engine(fields, config.engine)?;
         let results = fields.integer("max_results", 1..=RESULTS_MAX)?.unwrap_or(RESULTS_DEFAULT);
         let total = fields.integer("max_total_results", 1..=u32::MAX)?.unwrap_or(TOTAL_RESULTS_DEFAULT);
-        // Larger numbers are wishes: capped, not refused.
+        // Larger numbers are reduced to the limit and not refused.
         let uses = fields.integer("max_uses", 1..=u32::MAX)?.unwrap_or(USES_MAX).min(USES_MAX);
         fields.object("x_search")?;
         Ok(Self {
@@ -73,7 +73,7 @@ impl Settings {
     }
 }
 
-/// The engine is the operator's; a client may name it or leave it open.
+/// Checks `engine`. The operator chooses the engine; a client may name it or leave it open.
 fn check_engine(fields: &Fields, engine: Engine) -> Result<(), ToolError> {
     match fields.text("engine")? {
         None | Some("auto") => Ok(()),
@@ -89,7 +89,7 @@ fn check_engine(fields: &Fields, engine: Engine) -> Result<(), ToolError> {
     }
 }
 
-/// `max_characters`, or what `search_context_size` stands for.
+/// The length of one result's text: `max_characters`, or the value for `search_context_size`.
 fn chars_max(fields: &Fields) -> Result<u32, ToolError> {
     let size = match fields.text("search_context_size")? {
         None => CHARS_DEFAULT,
@@ -101,7 +101,7 @@ fn chars_max(fields: &Fields) -> Result<u32, ToolError> {
     Ok(fields.integer("max_characters", 1..=CHARS_MAX)?.unwrap_or(size))
 }
 
-/// One list of domains to search in or to leave out, beside or inside `filters`.
+/// Reads the domain lists: allowed or excluded domains, at the top level or inside `filters`.
 fn domains(fields: &Fields) -> Result<DomainRules, ToolError> {
     let filters = &fields.nested("filters")?;
     let lists = [
@@ -139,7 +139,7 @@ fn place(location: &Fields) -> Result<Place, ToolError> {
     Ok(Place { country, region, city, timezone: word(location, "timezone")? })
 }
 
-/// A short text on one line; blank is absent.
+/// A short text on one line; blank counts as absent.
 fn word(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
     let Some(text) = fields.text(name)?.map(str::trim).filter(|text| !text.is_empty()) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! How many searches and results a request has had. Kept as `SEARCHES RESULTS` in its scratch.
+//! Counts the searches and results of a request. Stored as `SEARCHES RESULTS` in scratch.
 
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
 
@@ -12,7 +12,8 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Reads what was kept. Nobody else writes there: what cannot be read counts as all used up.
+    /// Reads the stored counts. Only this tool writes them. Counts that cannot be read are treated as
+    /// the limit.
     pub(crate) fn read(kept: Option<&[u8]>) -> Self {
         let Some(kept) = kept else { return Self::default() };
         let numbers = std::str::from_utf8(kept).ok().and_then(|text| text.split_once(' '));
@@ -22,16 +23,16 @@ impl Spent {
         numbers.and_then(read).unwrap_or(Self { searches: u32::MAX, results: usize::MAX })
     }
 
-    /// What is to be kept.
+    /// The form in which the counts are stored.
     pub(crate) fn write(self) -> Vec<u8> {
         format!("{} {}", self.searches, self.results).into_bytes()
     }
 
-    /// The most results of one more search.
+    /// The largest number of results for one more search.
     ///
     /// # Errors
     ///
-    /// There is none left; the model is told so.
+    /// When a limit is reached; the message is for the model.
     pub(crate) fn room(self, settings: &Settings) -> Result<usize, ToolError> {
         let all = |count: usize, what: &str| {
             let message =
@@ -47,12 +48,12 @@ impl Spent {
         }
     }
 
-    /// With one more search.
+    /// The counts after one more search.
     pub(crate) fn search(self) -> Self {
         Self { searches: self.searches.saturating_add(1), ..self }
     }
 
-    /// With more results.
+    /// The counts after `count` more results.
     pub(crate) fn results(self, count: usize) -> Self {
         Self { results: self.results.saturating_add(count), ..self }
     }

@@ -1,4 +1,4 @@
-//! The tool against scripted engines.
+//! Tests of the tool with scripted engines.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
@@ -15,7 +15,7 @@ const SEARXNG: &str = r#"{"engine":"searxng","url":"https://searx.test/search"}"
 const BRAVE: &str = r#"{"engine":"brave","cost_per_search":0.005}"#;
 const EXA: &str = r#"{"engine":"exa","url":"https://exa.test/search"}"#;
 
-/// An engine that says one thing.
+/// An engine with one scripted answer.
 struct Engine {
     answer: Result<(u16, Vec<u8>), HttpError>,
     asked: Vec<Request>,
@@ -212,7 +212,7 @@ fn exa_is_asked_as_documented_and_read() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_in_words() {
+fn failures_give_a_message() {
     let told = |engine: Engine| message(searched(&mut { engine }, EXA, &json!({})).unwrap_err());
     for (status, words) in [
         (401, "refused this host"),
@@ -305,7 +305,7 @@ fn json_like() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever an engine says, there are results within the limits or there is an error.
+    /// With arbitrary answers of an engine, there is an error or the results are within the limits.
     #[test]
     fn any_answer_is_taken_or_refused(status in 100u16..600, answer in json_like(), bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for configured in [SEARXNG, BRAVE, EXA] {

@@ -1,73 +1,72 @@
-//! Which domains a client lets a tool reach, `allowed_domains` and
-//! `blocked_domains`: narrower than the operator's grant, never wider.
+//! The domains that a client lets a tool reach: `allowed_domains` and `blocked_domains`. They
+//! can only narrow the operator's grant.
 
 use url::{Host, Url};
 
 use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
 use crate::fields::Fields;
 
-/// Most entries of one list.
+/// The largest number of entries in one list.
 const ENTRIES_MAX: usize = 100;
 
-/// One entry: a domain, and the paths below a prefix.
+/// One entry: a domain, and optionally a path prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     domain: String,
-    /// Segments of the prefix; none for every path.
+    /// The segments of the prefix; empty when every path matches.
     path: Vec<String>,
 }
 
-/// The lists of a tool's settings.
+/// The allowed and the blocked domains in a tool's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DomainRules {
-    /// Empty: every domain.
+    /// When empty, every domain is allowed.
     allowed: Vec<Entry>,
     blocked: Vec<Entry>,
 }
 
 impl DomainRules {
-    /// Reads `allowed_domains` and `blocked_domains`: lists of entries such as
-    /// `example.com` or `example.com/docs`. An entry means the domain and its
-    /// subdomains.
+    /// Reads `allowed_domains` and `blocked_domains`: lists of entries such as `example.com` or
+    /// `example.com/docs`. An entry covers the domain and its subdomains.
     ///
     /// # Errors
     ///
-    /// An entry is no domain: invalid settings.
+    /// Invalid settings, when an entry is not a domain.
     pub fn read(settings: &Fields) -> Result<Self, ToolError> {
         Self::read_lists(settings, "allowed_domains", "blocked_domains")
     }
 
-    /// The same from lists of these names.
+    /// Reads the same rules from fields with these names.
     ///
     /// # Errors
     ///
-    /// An entry is no domain: invalid settings.
+    /// Invalid settings, when an entry is not a domain.
     pub fn read_lists(settings: &Fields, allowed: &str, blocked: &str) -> Result<Self, ToolError> {
         Ok(Self { allowed: entries(settings, allowed)?, blocked: entries(settings, blocked)? })
     }
 
-    /// The entries of the allowed list and of the blocked one, as they are compared: `example.com/docs`.
+    /// The entries of the allowed and of the blocked list in normal form: `example.com/docs`.
     #[must_use]
     pub fn lists(&self) -> (Vec<String>, Vec<String>) {
         let written = |entries: &[Entry]| entries.iter().map(Entry::written).collect();
         (written(&self.allowed), written(&self.blocked))
     }
 
-    /// Whether every URL passes.
+    /// Whether there are no rules, so that every URL passes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allowed.is_empty() && self.blocked.is_empty()
     }
 
-    /// Whether this URL passes: on the allowed list, if there is one, and not on
-    /// the blocked one.
+    /// Whether this URL passes: the allowed list is empty or covers it, and the blocked list does not
+    /// cover it.
     #[must_use]
     pub fn pass(&self, url: &Url) -> bool {
         let Some(Host::Domain(domain)) = url.host() else { return self.is_empty() };
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         let on = |entries: &[Entry]| entries.iter().any(|entry| entry.covers(domain, url.path()));
-        // An encoded slash or letter may be another path for the server than for us:
-        // such a path is below no allowed prefix and below any blocked one.
+        // The server may decode an encoded slash or letter and see another path than this check. Such
+        // a path fails wherever an entry for its domain names a path, on either list.
         (self.allowed.is_empty() || on(&self.allowed))
             && !on(&self.blocked)
             && !(is_ambiguous(url.path()) && self.names_paths_of(domain))
@@ -96,7 +95,8 @@ impl Entry {
     }
 }
 
-/// Whether a character is encoded that could stand there as it is: `%70rivate` is `private` for the server.
+/// Whether the path encodes a character that needs no encoding: `%70rivate` is `private` for the
+/// server.
 fn is_ambiguous(path: &str) -> bool {
     let mut codes = path.split('%').skip(1).filter_map(|rest| u8::from_str_radix(rest.get(..2)?, 16).ok());
     codes.any(|byte| byte.is_ascii_graphic() && !br#""<>`{}#?"#.contains(&byte))
@@ -121,7 +121,7 @@ fn entry(text: &str) -> Option<Entry> {
     {
         return None;
     }
-    // Read by the same rules as the URLs it is compared with.
+    // Parsed with the same library as the URLs that it is compared with.
     let url = Url::parse(&format!("https://{domain}/{path}")).ok()?;
     let Some(Host::Domain(domain)) = url.host() else { return None };
     let domain = domain.strip_suffix('.').unwrap_or(domain);

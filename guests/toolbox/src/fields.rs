@@ -1,5 +1,5 @@
-//! Fields of a JSON object that somebody else wrote: the client's settings of a
-//! tool, or the arguments a model chose.
+//! Fields of a JSON object from an untrusted source: the client's settings of a tool, or the
+//! arguments that a model chose.
 
 use std::ops::RangeInclusive;
 
@@ -7,32 +7,32 @@ use serde_json::{Map, Value};
 
 use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
 
-/// An object whose fields are read one by one. `null` is the same as absent.
+/// An object whose fields are read one by one. `null` means the same as an absent field.
 #[derive(Debug)]
 pub struct Fields {
     map: Map<String, Value>,
-    /// Stands before a field's name in complaints.
+    /// Put before a field's name in error messages.
     prefix: String,
     complain: fn(String) -> ToolError,
 }
 
 impl Fields {
-    /// The `parameters` of a request's tool entry. Absent ones (no bytes, `null`)
+    /// Reads the `parameters` of a request's tool entry. Absent parameters (no bytes, or `null`)
     /// are an empty object.
     ///
     /// # Errors
     ///
-    /// The bytes are no JSON object: invalid settings.
+    /// Invalid settings, when the bytes are not a JSON object.
     pub fn settings(json: &[u8]) -> Result<Self, ToolError> {
         Self::read(json, "parameters.", ToolError::InvalidSettings)
             .ok_or_else(|| ToolError::InvalidSettings("parameters must be an object".to_owned()))
     }
 
-    /// The arguments of a call. Models that have nothing to say send no bytes.
+    /// Reads the arguments of a call. No bytes mean no arguments: some models send nothing.
     ///
     /// # Errors
     ///
-    /// The bytes are no JSON object: invalid arguments.
+    /// Invalid arguments, when the bytes are not a JSON object.
     pub fn arguments(json: &[u8]) -> Result<Self, ToolError> {
         Self::read(json, "", ToolError::InvalidArguments)
             .ok_or_else(|| ToolError::InvalidArguments("the arguments must be a JSON object".to_owned()))
@@ -47,21 +47,22 @@ impl Fields {
         Some(Self { map, prefix: prefix.to_owned(), complain })
     }
 
-    /// The operator's configuration of the plugin. What is wrong there is no fault of the request: it fails.
+    /// Reads the operator's configuration of the plugin. An error in it is not the client's fault, so
+    /// it makes the call fail instead of refusing the request.
     ///
     /// # Errors
     ///
-    /// The bytes are no JSON object.
+    /// When the bytes are not a JSON object.
     pub fn configuration(json: &[u8]) -> Result<Self, ToolError> {
         Self::read(json, "config.", ToolError::Failed)
             .ok_or_else(|| ToolError::Failed("config must be a table".to_owned()))
     }
 
-    /// An object inside, whose fields' names begin with its own in complaints; an empty one when absent.
+    /// A nested object; empty when absent. Error messages put its name before the names of its fields.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// When the field is not an object.
     pub fn nested(&self, name: &str) -> Result<Self, ToolError> {
         let map = self.object(name)?.cloned().unwrap_or_default();
         Ok(Self { map, prefix: format!("{}{name}.", self.prefix), complain: self.complain })
@@ -72,7 +73,7 @@ impl Fields {
         self.map.keys().map(String::as_str)
     }
 
-    /// The complaint that a field is wrong: its name and what it takes.
+    /// The error for a wrong field: its name and what it takes.
     #[must_use]
     pub fn wrong(&self, name: &str, takes: &str) -> ToolError {
         (self.complain)(format!("{}{name} {takes}", self.prefix))
@@ -83,17 +84,17 @@ impl Fields {
         self.map.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// A field of any type.
+    /// A field of any type, unless it is absent or null.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// A field that is text.
+    /// A string field.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// When the field is not a string.
     pub fn text(&self, name: &str) -> Result<Option<&str>, ToolError> {
         match self.value(name) {
             None => Ok(None),
@@ -102,25 +103,24 @@ impl Fields {
         }
     }
 
-    /// A field that is text, must be there and is not blank; white space around
-    /// it is dropped.
+    /// A string field that must be present and not blank. Surrounding white space is removed.
     ///
     /// # Errors
     ///
-    /// It is absent, blank or something else.
+    /// When the field is absent, blank or not a string.
     pub fn required_text(&self, name: &str) -> Result<&str, ToolError> {
         let text = self.text(name)?.map_or("", str::trim);
         if text.is_empty() { Err(self.wrong(name, "must be a string that is not empty")) } else { Ok(text) }
     }
 
-    /// A field that is a whole number of a range; `3.0` is one too.
+    /// A whole number within `range`. `3.0` counts as a whole number.
     ///
     /// # Errors
     ///
-    /// It is out of range or something else.
+    /// When the number is out of range, or the field is not a whole number.
     pub fn integer(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ToolError> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        // `as` cuts nothing off here: the number is whole and small.
+        // The cast loses nothing: the number is whole and at most 1e9.
         let small =
             |number: f64| (number.fract() == 0.0 && (0.0..=1e9).contains(&number)).then_some(number as u64);
         let whole = value.as_u64().or_else(|| value.as_f64().and_then(small));
@@ -133,11 +133,11 @@ impl Fields {
         }
     }
 
-    /// A field that is a number of at least zero.
+    /// A number of at least zero.
     ///
     /// # Errors
     ///
-    /// It is negative or something else.
+    /// When the number is negative, or the field is not a number.
     pub fn amount(&self, name: &str) -> Result<Option<f64>, ToolError> {
         match self.value(name) {
             None => Ok(None),
@@ -148,11 +148,11 @@ impl Fields {
         }
     }
 
-    /// A field that is a list of at most `count_max` texts, none of them blank.
+    /// A list of at most `count_max` strings, none of them blank.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// When the field is not such a list.
     pub fn texts(&self, name: &str, count_max: usize) -> Result<Option<Vec<&str>>, ToolError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let wrong = || self.wrong(name, &format!("must be a list of at most {count_max} strings"));
@@ -164,11 +164,11 @@ impl Fields {
         Ok(Some(items.iter().filter_map(Value::as_str).map(str::trim).collect()))
     }
 
-    /// A field that is true or false.
+    /// A Boolean field.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// When the field is not a Boolean.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, ToolError> {
         match self.value(name) {
             None => Ok(None),
@@ -177,11 +177,11 @@ impl Fields {
         }
     }
 
-    /// A field that is an object.
+    /// An object field.
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// When the field is not an object.
     pub fn object(&self, name: &str) -> Result<Option<&Map<String, Value>>, ToolError> {
         match self.value(name) {
             None => Ok(None),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_and_what_it_takes() {
+    fn errors_name_the_field_and_its_rule() {
         let fields = settings(r#"{"a":7,"b":0,"c":["x",""],"d":"x"}"#);
         assert_eq!(message(fields.text("a").unwrap_err()), "parameters.a must be a string");
         assert_eq!(

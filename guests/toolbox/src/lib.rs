@@ -1,11 +1,10 @@
-//! What server tools share: the bindings of the world `tool`, reading settings
-//! and arguments, rules about domains, what came back over HTTP as text, and
-//! asking models.
+//! Shared code of the server tools: the bindings of the world `tool`, readers for settings and
+//! arguments, domain rules, HTTP answers as text, and questions to models.
 //!
-//! Nothing here keeps state or decides by a tool's name.
+//! Nothing here keeps state, and nothing depends on the name of a tool.
 
-/// The world `tool` of `wit/`, generated once for all tools. A component imports
-/// only what its code calls, so that sharing costs no grant.
+/// The bindings of the world `tool` in `wit/`, generated once for all tools. A component imports
+/// only what its code calls, so the shared bindings do not add imports that need a grant.
 #[allow(unsafe_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
@@ -16,7 +15,7 @@ pub mod bindings {
     });
 }
 
-/// Makes a crate the component of the tool that this type is.
+/// Makes the crate a component that exports this type as its tool.
 #[macro_export]
 macro_rules! export_tool {
     ($tool:ident) => {

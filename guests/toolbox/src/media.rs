@@ -1,26 +1,27 @@
-//! What a body is, from its content type and its first bytes.
+//! The kind of a body, from its content type and its first bytes.
 
-/// Kinds of bodies that tools tell apart.
+/// The kinds of bodies that tools distinguish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media {
     /// A web page.
     Html,
     /// A PDF document.
     Pdf,
-    /// A JSON document, or lines of them.
+    /// A JSON document, or lines of JSON.
     Json,
     /// Any other text: plain, XML, CSV, source code.
     Text,
-    /// Anything else, by its media type.
+    /// Anything else, with its media type.
     Binary(String),
 }
 
-/// Bytes that are looked at.
+/// How many bytes of the body are examined.
 const SNIFFED_BYTES: usize = 1024;
 
 impl Media {
-    /// Tells what a body is. A PDF or a zero byte in what claims to be text is
-    /// believed over the header, and a body without content type is looked at.
+    /// Finds out what a body is. The bytes count more than the header in two cases: `%PDF-` at the
+    /// start is a PDF, and control bytes in a declared text make it binary. A body without a usable
+    /// content type is judged by its bytes.
     #[must_use]
     pub fn of(content_type: Option<&str>, body: &[u8]) -> Self {
         let head = body.get(..SNIFFED_BYTES).unwrap_or(body);
@@ -46,7 +47,7 @@ impl Media {
     }
 }
 
-/// The type without parameters, in lower case and at most 100 characters.
+/// The media type without parameters, in lower case and cut to 100 characters.
 fn essence(content_type: &str) -> String {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence.chars().filter(char::is_ascii_graphic).take(100).collect()
@@ -73,7 +74,8 @@ fn is_text(essence: &str) -> bool {
         || OTHERS.contains(&essence)
 }
 
-/// Control characters that no text has; UTF-16 with its mark is text.
+/// Whether the bytes contain control characters that text does not have. UTF-16 with a byte order
+/// mark counts as text.
 fn has_binary_bytes(head: &[u8]) -> bool {
     let utf_16 = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
     !utf_16 && head.iter().any(|byte| matches!(byte, 0..=8 | 14..=26 | 28..=31))
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_and_first_bytes_tell_the_kind() {
+    fn headers_and_first_bytes_give_the_kind() {
         let binary = |name: &str| Media::Binary(name.to_owned());
         let cases: [(Option<&str>, &[u8], Media); 16] = [
             (Some("text/html; charset=utf-8"), b"x", Media::Html),

@@ -1,4 +1,4 @@
-//! Asking models through the host: who is asked, with which settings, and what to say when there is no answer.
+//! Questions to models through the host: their settings, and the messages when there is no answer.
 
 use serde_json::{Map, Value, json};
 
@@ -8,30 +8,31 @@ use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
 use crate::fields::Fields;
 
-/// Longest list of a question's own tools.
+/// The largest number of tools that one question may have.
 const TOOLS_MAX: usize = 8;
-/// Longest name of an entry, in characters.
+/// The longest name of an entry, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Longest name of a function, in bytes.
+/// The longest name of a function, in bytes.
 const FUNCTION_BYTES_MAX: usize = 64;
-/// Types of tools that a client runs. A question has no client.
+/// Tool types that a client executes. A question has no client, so it cannot have such tools.
 const CLIENT_TOOLS: [&str; 7] =
     ["function", "custom", "namespace", "apply_patch", "local_shell", "shell", "computer_use_preview"];
 
-/// Asks models. Two implementations: the host, and the scripted answers of tests.
+/// Asks models. There are two implementations: the host, and scripted answers for tests.
 pub trait Models {
-    /// Asks one and waits.
+    /// Asks one model and waits for the answer.
     ///
     /// # Errors
     ///
-    /// There is no answer.
+    /// When there is no answer.
     fn ask(&mut self, request: &Value) -> Result<Answer, Failure>;
 
-    /// Asks several at the same time and waits for all; the results stand in the order of the requests.
+    /// Asks several models at the same time and waits for all. The results are in the order of the
+    /// requests.
     fn ask_all(&mut self, requests: &[Value]) -> Vec<Result<Answer, Failure>>;
 }
 
-/// The models that the host serves, at the cost of the request being served.
+/// The models of the host. Their cost is added to the request being served.
 #[derive(Debug)]
 pub struct Service;
 
@@ -46,12 +47,12 @@ impl Models for Service {
     }
 }
 
-/// How the models of one tool entry are asked: the parameters that such tools share.
+/// How one tool entry asks its models: the parameters that such tools have in common.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Manner {
     /// The model; absent means that of the request being served.
     pub model: Option<String>,
-    /// What it is told to be.
+    /// The system instructions of the question.
     pub instructions: Option<String>,
     temperature: Option<f64>,
     reasoning: Option<Value>,
@@ -62,13 +63,14 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// Reads `model`, `instructions`, `temperature`, `reasoning`, `max_completion_tokens`, `cache_control`,
-    /// `tools` and `max_tool_calls`, which is `calls_default` when absent and `calls_max` at most. `tool` is the
-    /// type that asks, which a question must not have among its own tools.
+    /// Reads `model`, `instructions`, `temperature`, `reasoning`, `max_completion_tokens`,
+    /// `cache_control`, `tools` and `max_tool_calls`. `max_tool_calls` is `calls_default` when absent
+    /// and at most `calls_max`. `tool` is the type of the tool that asks; a question must not have it
+    /// among its own tools, because it could then ask itself without end.
     ///
     /// # Errors
     ///
-    /// A field is wrong; the message names it.
+    /// When a field is wrong; the message names it.
     pub fn read(fields: &Fields, tool: &str, calls_default: u32, calls_max: u32) -> Result<Self, ToolError> {
         let temperature = fields.amount("temperature")?;
         if temperature.is_some_and(|temperature| temperature > 2.0) {
@@ -86,7 +88,7 @@ impl Manner {
         })
     }
 
-    /// A question to `model`, else to the one of the entry.
+    /// A question to `model`, or to the model of the entry when `model` is absent.
     #[must_use]
     pub fn question(&self, model: Option<&str>, input: Value) -> Map<String, Value> {
         let mut request = Map::new();
@@ -132,7 +134,7 @@ fn tools(fields: &Fields, own: &str) -> Result<Vec<Value>, ToolError> {
     Ok(tools.clone())
 }
 
-/// A text that is not blank where it is there.
+/// An optional string that must not be blank.
 fn filled(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
     match fields.text(name)?.map(str::trim) {
         Some("") => Err(fields.wrong(name, "must be a string that is not empty")),
@@ -140,21 +142,22 @@ fn filled(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
     }
 }
 
-/// One of several entries of the same tool, told apart by `name`.
+/// One of several entries of the same tool, distinguished by `name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// As the client wrote it; none for the only or default one.
+    /// The name as the client wrote it; absent for the only or default entry.
     pub name: Option<String>,
-    /// The function it offers.
+    /// The name of the function that this entry offers.
     pub function: String,
 }
 
 impl Instance {
-    /// Reads `name`; the function is called like the tool, with the name's letters and digits behind it.
+    /// Reads `name`. The function is named after the tool, followed by the letters and digits of the
+    /// entry's name.
     ///
     /// # Errors
     ///
-    /// No function can be called like that.
+    /// When no function name can be made of it.
     pub fn read(fields: &Fields, tool: &str) -> Result<Self, ToolError> {
         const NAME: &str = "name";
         let Some(name) = filled(fields, NAME)? else {
@@ -172,8 +175,8 @@ impl Instance {
         Ok(Self { name: Some(name), function })
     }
 
-    /// The schema of its function. Items of its calls say from their beginning on which entry they are of: the host
-    /// finds the function by that when a client sends them back.
+    /// The schema of the entry's function. Output items of its calls carry the entry's name from their
+    /// start. When a client sends such an item back, the host finds the function by that name.
     #[must_use]
     pub fn schema(&self, mut parameters: Value) -> Vec<u8> {
         if let (Some(name), Some(parameters)) = (&self.name, parameters.as_object_mut()) {
@@ -183,11 +186,11 @@ impl Instance {
     }
 }
 
-/// The text of an answer, or why there is none, for models and clients.
+/// The text of an answer, or a message for models and clients why there is none.
 ///
 /// # Errors
 ///
-/// The message.
+/// The message, when there is no answer or an empty one.
 pub fn text_of(answer: &Result<Answer, Failure>) -> Result<&str, String> {
     match answer {
         Ok(answer) if answer.text.trim().is_empty() => Err("The model gave an empty answer.".to_owned()),
@@ -196,7 +199,7 @@ pub fn text_of(answer: &Result<Answer, Failure>) -> Result<&str, String> {
     }
 }
 
-/// A failure in words: whose fault it is, and what the host or provider said.
+/// The message for a failure: whether the question was refused, and the text of the host or provider.
 fn sentence(failure: &Failure) -> String {
     let message = failure.message.trim();
     match failure.kind {
@@ -208,7 +211,7 @@ fn sentence(failure: &Failure) -> String {
     }
 }
 
-/// The output of a call that came to nothing: `members` of the item, `error` among them.
+/// The output of a failed call. `members` become fields of the item, together with `error`.
 #[must_use]
 pub fn failed(mut members: Map<String, Value>, error: &str) -> Output {
     members.insert("status".to_owned(), Value::from("failed"));
@@ -216,7 +219,8 @@ pub fn failed(mut members: Map<String, Value>, error: &str) -> Output {
     Output { for_model: json!({ "error": error }).to_string(), ..completed(members, String::new()) }
 }
 
-/// The output of a call that went well. The models asked are on the bill already.
+/// The output of a successful call. Its cost is zero, because the host has already charged the
+/// models that were asked.
 #[must_use]
 pub fn completed(members: Map<String, Value>, for_model: String) -> Output {
     Output {
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_what_the_entry_says_and_nothing_else() {
+    fn a_question_has_the_settings_of_the_entry_only() {
         let plain = Manner::read(&fields(&json!({})), "t", 3, 9).unwrap();
         assert_eq!(Value::Object(plain.question(None, json!("x"))), json!({"input": "x"}));
         let all = json!({
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_whose_fault_they_are() {
+    fn failures_name_their_cause() {
         let failure = |kind, message: &str| {
             Err(Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None })
         };

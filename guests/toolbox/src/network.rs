@@ -1,31 +1,31 @@
-//! The way out, and what to tell a model when it is closed.
+//! HTTP through the host, and the messages a model gets when a request fails.
 
 use url::{Host, Url};
 
 use crate::bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
 use crate::bindings::cofferdam::plugin::http_stream;
 
-/// Longest URL that is looked at.
+/// The longest URL that is accepted.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// Sends requests. Two implementations: the host, and the scripted answers of tests.
+/// Sends requests. There are two implementations: the host, and scripted answers for tests.
 pub trait Network {
     /// Sends one request and waits for the whole answer.
     ///
     /// # Errors
     ///
-    /// One of the closed set.
+    /// When the request fails, with one of the cases of the contract.
     fn send(&mut self, request: &Request) -> Result<Response, HttpError>;
 }
 
-/// Sends requests to servers that may not end their answers.
+/// Sends requests to servers that may keep their answers open.
 pub trait Streaming: Network {
-    /// Sends one request and reads the answer until `is_enough` of it has come, which is asked after each piece
-    /// with all that has.
+    /// Sends one request and reads the answer until `is_enough` returns true. `is_enough` is called
+    /// after each piece with everything received so far.
     ///
     /// # Errors
     ///
-    /// One of the closed set.
+    /// When the request fails, with one of the cases of the contract.
     fn send_until(
         &mut self,
         request: &Request,
@@ -33,7 +33,7 @@ pub trait Streaming: Network {
     ) -> Result<Response, HttpError>;
 }
 
-/// The host's network, behind its checks.
+/// The network of the host, which checks every request.
 #[derive(Debug)]
 pub struct Wire;
 
@@ -69,8 +69,8 @@ impl Streaming for Wire {
     }
 }
 
-/// What a model is told instead of an answer. Nothing in it depends on what
-/// other workspaces or interns have.
+/// The message that a model gets instead of an answer. It depends on the error only, so that it
+/// reveals nothing about the secrets of other workspaces or interns.
 #[must_use]
 pub fn sentence(error: HttpError) -> &'static str {
     match error {
@@ -95,19 +95,19 @@ pub fn sentence(error: HttpError) -> &'static str {
     }
 }
 
-/// The value of the first header of this lower-case name.
+/// The value of the first header with this name, which must be in lower case.
 #[must_use]
 pub fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
     let found = response.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
     found.map(|(_, value)| value.as_str())
 }
 
-/// Reads an absolute `https` URL as the host will: the same library, and none of
-/// what it would repair silently.
+/// Reads an absolute `https` URL with the same library as the host. Input that the library would
+/// silently repair is refused.
 ///
 /// # Errors
 ///
-/// What is wrong with it, for the model.
+/// What is wrong with the URL, for the model.
 pub fn web_address(text: &str) -> Result<Url, &'static str> {
     if text.len() > URL_BYTES_MAX {
         return Err("is longer than 8192 bytes");

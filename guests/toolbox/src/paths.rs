@@ -1,11 +1,12 @@
-//! Names of files that a model chose.
+//! File paths that a model chose.
 
-/// Checks that `path` names a file below some folder and nothing outside of it, on any system: slashes between
-/// names, no name that stands for a place, nothing that cannot be seen.
+/// Checks that `path` names a file below some folder and nothing outside of it, on any operating
+/// system: names are separated by slashes, no name is empty, `.` or `..`, and no character is
+/// invisible.
 ///
 /// # Errors
 ///
-/// What it has to be, to follow the name of the field.
+/// What the path has to be, as a text that follows the name of the field.
 pub fn relative_path(path: &str, bytes_max: usize) -> Result<(), String> {
     if path.is_empty() || path.len() > bytes_max {
         return Err(format!("must be a path of 1 to {bytes_max} bytes"));
@@ -24,7 +25,8 @@ pub fn relative_path(path: &str, bytes_max: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Marks that turn the direction of writing or take no room, by which one name can look like another.
+/// Characters that change the writing direction or have no width. With them one name can look like
+/// another.
 fn is_invisible(char: char) -> bool {
     matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -71,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_never_leaves(path in "[a./\\\\~: ]{0,12}") {
+        fn valid_paths_never_leave_the_folder(path in "[a./\\\\~: ]{0,12}") {
             if relative_path(&path, 100).is_ok() {
                 let mut depth = 0i32;
                 for name in path.split('/') {

@@ -1,4 +1,4 @@
-//! What the tests of several tools share.
+//! Shared code of the tests of several tools.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use crate::bindings::cofferdam::plugin::model::Answer;
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure, Usage};
 use crate::models::Models;
 
-/// The model that answers a question without one.
+/// The model that answers a question that names no model.
 pub const OUTER_MODEL: &str = "outer/model";
-/// The words of every failure.
+/// The message of every failure.
 pub const FAILURE: &str = "Down.";
 
-/// Models that answer as they are told, and keep what they were asked. Each answer cites `https://a.test`.
+/// Models with scripted answers; they record the questions. Each answer cites `https://a.test`.
 #[derive(Debug, Default)]
 pub struct Script {
     answers: VecDeque<Result<&'static str, ErrorKind>>,
     /// Every question so far.
     pub asked: Vec<Value>,
-    /// How many questions were asked together each time.
+    /// The number of questions in each call of `ask_all`.
     pub panels: Vec<usize>,
 }
 
 impl Script {
-    /// Answers one after the other; none are left for further questions.
+    /// Gives these answers in order. Further questions fail.
     #[must_use]
     pub fn new(answers: &[Result<&'static str, ErrorKind>]) -> Self {
         Self { answers: answers.iter().copied().collect(), ..Self::default() }

@@ -1,10 +1,10 @@
-//! Words of a search.
+//! Matching of words for searches.
 
-/// Shortest word that is looked for inside other words.
+/// The shortest word that may match as a part of another word, in characters.
 const PART_CHARS_MIN: usize = 3;
 
-/// The words of `text` in lower case: runs of letters and digits, each once, at
-/// most `count_max`.
+/// The words of `text` in lower case: runs of letters and digits, each word once, at most
+/// `count_max` words.
 #[must_use]
 pub fn lower_words(text: &str, count_max: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -21,8 +21,9 @@ pub fn lower_words(text: &str, count_max: usize) -> Vec<String> {
     words
 }
 
-/// How `word` stands in `text`, both in lower case: 2 as a whole word, 1 as a
-/// part of one, else 0. Short words are parts of too many others to count.
+/// How well `text` matches `word`, both in lower case: 2 when it contains the whole word, 1 when it
+/// contains it as a part of another word, otherwise 0. Words below the minimum length match only
+/// as a whole, because they are parts of too many other words.
 #[must_use]
 pub fn grade(text: &str, word: &str) -> u32 {
     if occurs_as_word(text, word) {
@@ -31,8 +32,8 @@ pub fn grade(text: &str, word: &str) -> u32 {
     u32::from(word.chars().count() >= PART_CHARS_MIN && text.contains(word))
 }
 
-/// Whether `word` stands in `text` between things that are no letters or digits.
-/// Both are in lower case.
+/// Whether `text` contains `word` between characters that are neither letters nor digits. Both
+/// are in lower case.
 fn occurs_as_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(start, _)| {
         let before = text.get(..start).and_then(|text| text.chars().next_back());
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_told_from_a_part_of_one() {
+    fn whole_words_score_higher_than_parts() {
         assert_eq!(grade("get_weather now", "weather"), 2);
         assert_eq!(grade("weathering", "weather"), 1);
         assert_eq!(grade("weathering weather", "weather"), 2);

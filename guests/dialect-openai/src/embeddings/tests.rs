@@ -81,7 +81,7 @@ fn an_error_inside_the_answer_is_translated() {
 
 proptest! {
     #[test]
-    fn any_body_is_survived(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
+    fn any_body_is_decoded_or_refused(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
         let _ = decode_embeddings(&body, Some(1));
         let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), Some(1));
         let _ = prepare_embeddings(&body, "m", &[], b"{}");
@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn a_providers_own_options_are_added_to_what_is_asked() {
+fn provider_options_are_added_to_the_request() {
     let options = br#"{"truncate":"END"}"#;
     let request = br#"{"model":"m","input":["a"]}"#;
     let body = prepare_embeddings(request, "up", &[], options).unwrap().body;

@@ -3,7 +3,7 @@ use proptest::prelude::{any, proptest};
 use super::{map_error, map_reported};
 use crate::failure::Kind;
 
-/// Status, body; what kind and what message they give.
+/// Status and body of an error answer, and the kind and message they must give.
 const CASES: &[(u16, &str, Kind, &str)] = &[
     (
         400,
@@ -118,7 +118,7 @@ const CASES: &[(u16, &str, Kind, &str)] = &[
 ];
 
 #[test]
-fn codes_types_prose_and_statuses_are_told_apart() {
+fn codes_types_prose_and_statuses_give_the_right_kind() {
     for (status, body, kind, message) in CASES {
         let failure = map_error(*status, &[], body.as_bytes());
         assert_eq!((failure.kind, &*failure.message), (*kind, *message), "{status} {body}");
@@ -126,7 +126,7 @@ fn codes_types_prose_and_statuses_are_told_apart() {
 }
 
 #[test]
-fn the_code_is_kept_when_it_is_one() {
+fn only_a_well_formed_code_is_kept() {
     let code = |body: &str| map_error(400, &[], body.as_bytes()).code;
     assert_eq!(code(r#"{"error":{"code":"a_b","type":"t"}}"#).as_deref(), Some("a_b"));
     assert_eq!(code(r#"{"error":{"code":400,"type":"t"}}"#).as_deref(), Some("t"));
@@ -149,7 +149,7 @@ fn errors_inside_an_answer_need_no_status() {
 }
 
 #[test]
-fn the_finer_wait_wins_and_dates_are_ignored() {
+fn the_wait_in_milliseconds_wins_and_dates_are_ignored() {
     let wait = |headers: &[(&str, &str)]| {
         let headers: Vec<_> =
             headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn reasoning_comes_down_to_an_effort() {
+fn reasoning_settings_give_an_effort() {
     let cases = [
         ("{}", None),
         (r#"{"summary":"auto"}"#, None),
@@ -78,7 +78,7 @@ fn text_without_escapes_is_borrowed() {
 }
 
 #[test]
-fn every_kind_of_part_is_told_apart() {
+fn every_kind_of_part_is_recognized() {
     let request = parse(
         r#"{"input":[{"type":"message","role":"user","content":[
             {"type":"input_image","image_url":"data:image/png;base64,AA","detail":"auto","cache_control":{"type":"ephemeral"}},
@@ -102,7 +102,7 @@ fn every_kind_of_part_is_told_apart() {
 }
 
 #[test]
-fn tools_and_choices_are_told_apart() {
+fn tools_and_choices_are_recognized() {
     let request = parse(
         r#"{"input":[],"tools":[
             {"type":"function","name":"f","parameters":{"type":"object"},"strict":null},
@@ -147,7 +147,7 @@ fn input_can_be_kept_raw() {
 }
 
 #[test]
-fn embedding_inputs_are_told_apart() {
+fn embedding_inputs_are_recognized() {
     let json = br#"{"model":"m","input":["a\n",[1,2],{"content":[{"type":"text","text":"t"},{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio"}]}],"dimensions":8}"#;
     let request = EmbeddingRequest::parse(json).unwrap();
     let [EmbeddingInput::Text(text), EmbeddingInput::Tokens(tokens), EmbeddingInput::Content(parts)] =

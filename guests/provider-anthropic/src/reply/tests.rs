@@ -5,7 +5,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use super::Reply;
 use crate::bindings::exports::cofferdam::plugin::generation::{Event, FinishReason, Frame};
 
-/// Frames of an SSE stream, as the host makes them: the test's own framer.
+/// Splits an SSE stream into frames, as the host does.
 #[derive(Default)]
 struct Framer {
     rest: Vec<u8>,
@@ -40,7 +40,7 @@ impl Framer {
     }
 }
 
-/// One line per event, in a form that reads well in a table.
+/// One line per event, in a form that is easy to read in a table.
 fn line(event: &Event) -> String {
     match event {
         Event::TextDelta(delta) => format!("text {:?}", delta.text),
@@ -85,7 +85,7 @@ fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("a fixture")
 }
 
-/// The events of a stream that arrives in these reads.
+/// The events of a stream that arrives in these network reads.
 fn streamed<'b>(reads: impl IntoIterator<Item = &'b [u8]>, summaries: bool) -> Vec<String> {
     let mut framer = Framer::default();
     let mut reply = Reply::new(true, summaries);
@@ -286,7 +286,7 @@ fn a_whole_body_gives_the_events_of_a_stream() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn malformed_answers_are_errors() {
     let failed = "error ErrorKind::ProviderUnavailable The provider failed.";
     let unreadable = "error ErrorKind::ProviderUnavailable The provider's answer could not be read.";
     assert_eq!(whole(&fixture("error.json")), [failed]);

@@ -19,7 +19,7 @@ fn user(text: &str) -> Value {
     json!({"type":"message","role":"user","content":[{"type":"input_text","text":text}]})
 }
 
-/// A request for "Hi" with these fields besides.
+/// A request for "Hi" with these additional fields.
 fn request(fields: Value) -> Value {
     let mut request = json!({"model":"anthropic/claude","stream":false,"input":[user("Hi")]});
     let (Some(all), Value::Object(fields)) = (request.as_object_mut(), fields) else { panic!("an object") };
@@ -36,7 +36,7 @@ fn body(request: &Value, target: &Target) -> Value {
     serde_json::from_slice(&upstream.body).expect("JSON")
 }
 
-/// The body's fields besides those every request for "Hi" has.
+/// The fields of the body that the plain request for "Hi" does not have.
 fn extra(fields: Value, target: &Target) -> Value {
     let mut body = body(&request(fields), target);
     let all = body.as_object_mut().expect("an object");
@@ -301,7 +301,7 @@ fn explicit_breakpoints_become_cache_marks() {
 }
 
 #[test]
-fn who_chooses_what_is_cached() {
+fn the_cache_mode_is_translated() {
     let ephemeral = json!({"type":"ephemeral"});
     let long = json!({"type":"ephemeral","ttl":"1h"});
     let cases = [
@@ -315,7 +315,7 @@ fn who_chooses_what_is_cached() {
     for (fields, expected) in cases {
         assert_eq!(body(&request(fields.clone()), &target("m")).get("cache_control"), expected, "{fields}");
     }
-    // A breakpoint is one whoever chooses besides, and comes before the other kind of mark.
+    // A breakpoint is a mark in every mode, and takes precedence over `cache_control`.
     let mut asked = request(json!({}));
     asked["input"][0]["content"][0]["prompt_cache_breakpoint"] = json!({"mode":"explicit","ttl":"30m"});
     asked["input"][0]["content"][0]["cache_control"] = ephemeral.clone();

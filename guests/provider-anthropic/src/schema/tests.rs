@@ -51,7 +51,7 @@ fn limits_the_provider_lacks_move_into_the_description() {
 }
 
 #[test]
-fn what_cannot_be_enforced_is_told() {
+fn unenforceable_schemas_go_into_the_system_prompt() {
     let mut deep = json!({"type":"string"});
     for _ in 0..100 {
         deep = json!({"type":"array","items":deep});

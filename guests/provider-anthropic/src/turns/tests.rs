@@ -173,9 +173,9 @@ fn custom_calls_of_other_dialects_stay_readable() {
     assert_eq!(turns(&input), expected);
 }
 
-/// A conversation that began where a client's tools are known goes on without a hole.
+/// A conversation that began at a provider with the client's tool types continues without a gap.
 #[test]
-fn calls_of_a_clients_tools_stay_readable() {
+fn calls_of_client_tools_stay_readable() {
     let input = json!([
         message("user", "Go."),
         {"type": "local_shell_call", "id": "l", "call_id": "a", "action": {"command": ["ls"]}},
@@ -238,7 +238,7 @@ fn parts_become_blocks() {
 }
 
 #[test]
-fn what_the_provider_cannot_be_sent_is_refused() {
+fn unsupported_parts_are_refused() {
     let user = |part: Value| json!([{"type":"message","role":"user","content":[part]}]);
     let cases = [
         json!([]),
@@ -291,7 +291,7 @@ fn reasoning_returns_to_its_place() {
     let expected = json!([
         turn("user", vec![text("q")]),
         turn("assistant", vec![thinking("s1"), text("let me"), tool_use("c", "f", json!({}))]),
-        // The second thought led to nothing and would be refused.
+        // Thinking that led to no output would be refused, so it is left out.
         turn("user", vec![result("c", "r"), text("more")])
     ]);
     assert_eq!(turns(&input), expected);
@@ -354,7 +354,7 @@ fn any_item() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What the provider insists on, for any history.
+    /// The provider's requirements, checked for arbitrary histories.
     #[test]
     fn turns_alternate_and_every_call_is_answered_next(items in proptest::collection::vec(any_item(), 0..16)) {
         let Ok(turns) = with(&Value::Array(items), |c| serde_json::to_value(&c.turns).expect("JSON")) else {

@@ -1,10 +1,10 @@
-//! Documents made for schemas, checked by a small validator.
+//! Tests of documents made for schemas, checked by a small validator.
 
 use serde_json::{Value, json};
 
 use super::{answer, calls, request};
 
-/// Whether `value` is valid; only the keywords these tests use.
+/// Whether `value` is valid. It checks only the keywords that these tests use.
 fn is_valid(value: &Value, schema: &Value, root: &Value) -> bool {
     let Some(fields) = schema.as_object() else { return schema != &json!(false) };
     fields.iter().all(|(keyword, rule)| keeps(value, keyword, rule, schema, root))
@@ -83,7 +83,7 @@ fn json_objects_are_objects() {
 }
 
 #[test]
-fn documents_take_what_the_message_says() {
+fn documents_use_values_of_the_message() {
     let schema = json!({
         "type": "object", "additionalProperties": false, "required": ["name", "age", "mood", "member"],
         "properties": {

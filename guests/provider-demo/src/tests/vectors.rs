@@ -1,4 +1,4 @@
-//! Vectors of `local/embed`.
+//! Tests of the vectors of `local/embed`.
 
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ fn text(role: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_smallest_request_gains_only_the_wish_for_usage() {
+fn the_smallest_request_gains_only_the_usage_option() {
     let request = format!(r#"{{"model":"m","stream":true,"input":[{}]}}"#, text("user", "hi"));
     let expected = r#"{"model":"up-1","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}"#;
     assert_eq!(sent_to(&target(&[]), &request), expected);
@@ -50,13 +50,13 @@ const EVERYTHING: &str = r#"{"model":"m","stream":false,"input":[],"instructions
     "tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":false},{"type":"function","name":"g"}]}"#;
 
 #[test]
-fn a_plain_server_gets_what_all_servers_know() {
+fn a_plain_server_gets_common_fields_only() {
     let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"be\nkind"}],"stream":false,"max_tokens":100,"temperature":0.5,"top_p":1,"frequency_penalty":1,"presence_penalty":2,"logprobs":true,"top_logprobs":3,"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},"strict":false}},{"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{}}}}],"tool_choice":"required","parallel_tool_calls":false,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"strict":true}},"reasoning_effort":"high","verbosity":"low","service_tier":"default","user":"u"}"#;
     assert_eq!(sent_to(&target(&[]), EVERYTHING), expected);
 }
 
 #[test]
-fn an_endpoint_gets_what_it_says_it_supports() {
+fn an_endpoint_gets_the_fields_it_supports() {
     let able = Target {
         max_output: 50,
         tier: "priority".into(),
@@ -75,7 +75,7 @@ fn an_endpoint_gets_what_it_says_it_supports() {
 }
 
 #[test]
-fn settings_beyond_the_dialects_words_come_down_to_them() {
+fn unsupported_settings_become_the_nearest_supported_ones() {
     let body = |fields: &str| sent_to(&target(&[]), &format!(r#"{{"stream":false,"input":[],{fields}}}"#));
     let cases = [
         (r#""reasoning":{"enabled":true}"#, r#""reasoning_effort":"medium"}"#),
@@ -117,8 +117,8 @@ fn marks_for_caches_go_to_servers_that_take_them() {
     assert_eq!(breakpoints, expected);
 }
 
-/// DeepSeek and Moonshot refuse calls whose reasoning is missing, and everybody else reasoning that they did
-/// not write (langchain and continue.dev have dozens of reports of either).
+/// DeepSeek and Moonshot refuse calls whose reasoning is missing. All other servers refuse
+/// reasoning that they did not write. Other clients have many bug reports about both.
 #[test]
 fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     let sealed = |model: &str| {
@@ -145,7 +145,7 @@ fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
         messages(&both),
         format!("{},{}", called("a", with), called("b", r#","reasoning_content":"""#))
     );
-    // Of another model, of no seal, and what led to no call.
+    // Reasoning of another model, without a seal, or without a call is not sent.
     assert_eq!(messages(&format!("{},{}", sealed("up-2"), call("a"))), called("a", ""));
     let plain = r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"So."}]}"#;
     assert_eq!(messages(&format!("{plain},{}", call("a"))), called("a", ""));
@@ -154,7 +154,7 @@ fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     assert_eq!(messages(&spoken), format!("{said},{}", called("a", "")));
 }
 
-/// Google signs the first of parallel calls only, and refuses it without the signature.
+/// Google signs only the first of several parallel calls, and refuses it without the signature.
 #[test]
 fn a_signature_goes_back_with_its_call() {
     let signature = r#"{"google":{"thought_signature":"c2ln"}}"#;
@@ -175,7 +175,7 @@ fn a_signature_goes_back_with_its_call() {
 }
 
 #[test]
-fn a_mark_of_the_whole_request_stands_on_the_last_block() {
+fn a_mark_of_the_request_is_put_on_the_last_block() {
     let items = format!("{},{},{}", text("system", "S"), text("user", "A"), text("assistant", "B"));
     let request = |items: &str| {
         format!(r#"{{"stream":false,"cache_control":{{"type":"ephemeral"}},"input":[{items}]}}"#)
@@ -341,7 +341,7 @@ fn tools_the_dialect_lacks_are_named() {
 
 proptest! {
     #[test]
-    fn any_request_is_survived(bytes in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-c0-9]{0,40}", kind in 0..5usize) {
+    fn any_request_is_translated_or_refused(bytes in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-c0-9]{0,40}", kind in 0..5usize) {
         let _ = prepare(&bytes, &target(&[]));
         let field = ["input", "tools", "text", "reasoning", "tool_choice"][kind];
         let _ = prepare(format!("{{\"{field}\":{json}}}").as_bytes(), &target(&[]));
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn what_goes_upstream_is_json(text in any::<String>()) {
+    fn the_upstream_body_is_json(text in any::<String>()) {
         let request = serde_json::json!({"instructions": text, "input": [
             {"type": "function_call", "call_id": text, "name": text, "arguments": text},
             {"type": "function_call_output", "call_id": text, "output": text}]});
@@ -360,7 +360,7 @@ proptest! {
 }
 
 #[test]
-fn a_providers_own_options_win_over_what_was_translated() {
+fn provider_options_override_translated_fields() {
     let options = br#"{"min_p":0.1,"temperature":0.2}"#;
     let target = Target { options: options.to_vec(), ..target(&[]) };
     let request =

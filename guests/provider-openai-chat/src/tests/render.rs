@@ -1,4 +1,4 @@
-//! Events as lines of text, so that expectations can be read.
+//! Renders events as lines of text, so that expected events are easy to read.
 
 use std::fmt::Write as _;
 

@@ -24,7 +24,7 @@ fn sent(request: &str) -> String {
     sent_to(&target(), request)
 }
 
-/// What becomes of the input items.
+/// The input items as they are sent upstream.
 fn items(items: &str) -> String {
     let body = sent(&format!(r#"{{"model":"m","stream":false,"input":[{items}]}}"#));
     let input = body.strip_prefix(r#"{"model":"up-1","input":["#).unwrap();
@@ -91,7 +91,7 @@ fn a_switch_and_a_budget_become_an_effort() {
 }
 
 #[test]
-fn breakpoints_of_every_kind_of_part_go_along() {
+fn breakpoints_of_every_kind_of_part_are_sent() {
     let mark = r#""prompt_cache_breakpoint":{"mode":"explicit","ttl":"30m"}"#;
     let parts = format!(
         r#"{{"type":"input_text","text":"t",{mark}}},{{"type":"input_image","image_url":"u",{mark}}},{{"type":"input_file","file_id":"f",{mark}}}"#
@@ -101,7 +101,7 @@ fn breakpoints_of_every_kind_of_part_go_along() {
 }
 
 #[test]
-fn tools_of_the_client_go_along() {
+fn client_tools_are_sent() {
     let tools = r#"{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"x"}},{"type":"namespace","name":"n","description":"d","tools":[{"type":"function","name":"g","parameters":null}]},{"type":"apply_patch"},{"type":"local_shell"},{"type":"shell"},{"type":"computer_use_preview","display_width":1,"display_height":2,"environment":"browser"},{"type":"web_search","search_context_size":"low"}"#;
     let request = format!(
         r#"{{"input":[],"tools":[{tools}],"tool_choice":{{"type":"allowed_tools","mode":"auto","tools":[{{"type":"function","name":"g"}}],"x":1}}}}"#
@@ -114,7 +114,7 @@ fn tools_of_the_client_go_along() {
 }
 
 #[test]
-fn what_the_dialect_lacks_is_named() {
+fn unsupported_tools_and_parts_are_named() {
     let cases = [
         (r#"{"input":[],"tools":[{"type":"service:web_search"}]}"#, "tools[0].type: "),
         (
@@ -200,7 +200,7 @@ fn only_reasoning_that_upstream_sealed_goes_back() {
 }
 
 #[test]
-fn reasoning_that_led_to_nothing_stays_behind() {
+fn reasoning_without_output_is_dropped() {
     let own = format!(
         r#"{{"type":"reasoning","id":"r","summary":[],"encrypted_content":"{}"}}"#,
         seal("rs_1", "p")
@@ -213,7 +213,7 @@ fn reasoning_that_led_to_nothing_stays_behind() {
 
 proptest! {
     #[test]
-    fn any_request_is_survived(bytes in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-c0-9]{0,40}", kind in 0..5usize) {
+    fn any_request_is_translated_or_refused(bytes in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-c0-9]{0,40}", kind in 0..5usize) {
         let _ = prepare(&bytes, &target());
         let field = ["input", "tools", "text", "reasoning", "tool_choice"][kind];
         let _ = prepare(format!("{{\"{field}\":{json}}}").as_bytes(), &target());
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn what_goes_upstream_is_json(text in any::<String>(), name in any::<String>()) {
+    fn the_upstream_body_is_json(text in any::<String>(), name in any::<String>()) {
         let request = serde_json::json!({"model": "m", "input": [{"type": "agent_message", "role": "user", name: text}]});
         let body = sent(&request.to_string());
         assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn a_providers_own_options_win_over_what_was_translated() {
+fn provider_options_override_translated_fields() {
     let options = br#"{"seed":7,"top_p":0.2}"#;
     let target = Target { options: options.to_vec(), ..target() };
     let expected = r#"{"model":"up-1","input":[],"stream":false,"store":false,"top_p":0.2,"seed":7}"#;

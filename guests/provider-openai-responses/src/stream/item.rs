@@ -1,11 +1,10 @@
-//! The output items of one answer: which there are, and what of each has been
-//! passed on. Events name their item by id and by place; some servers change
-//! the id between events, others give every item the same place, so an item is
-//! looked for by both.
+//! The output items of one answer, and what has been passed on of each. Events name their item by id
+//! and by index. Some servers change the id between events, others give every item the same index,
+//! so an item is looked up by both.
 
 use crate::reply::{PartBody, StreamEvent};
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
@@ -13,7 +12,7 @@ pub(super) enum Kind {
     Function,
     Custom,
     Image,
-    /// Anything else; handed on as it stands once it is complete.
+    /// Any other item. It is passed on unchanged once it is complete.
     Opaque,
 }
 
@@ -30,19 +29,19 @@ impl Kind {
     }
 }
 
-/// A text within an item; the numbers are upstream's indexes.
+/// A text within an item, with the index that the server gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(u64),
     Refusal(u64),
     Reasoning(u64),
     Summary(u64),
-    /// A call's arguments or input.
+    /// The arguments or the input of a call.
     Input,
 }
 
 impl Piece {
-    /// The kind of item that has such pieces; [`Kind::Function`] stands for custom calls too.
+    /// The kind of item that has such pieces. [`Kind::Function`] includes custom calls.
     pub(super) fn kind(self) -> Kind {
         match self {
             Piece::Text(_) | Piece::Refusal(_) => Kind::Message,
@@ -62,12 +61,12 @@ impl PartBody<'_> {
     }
 }
 
-/// How an event names its item.
+/// How an event names its item: by id, by index, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     id: &'a str,
     index: Option<u64>,
-    /// Stands in the list of all items of the terminal event.
+    /// Whether the item comes from the list in the terminal event.
     listed: bool,
 }
 
@@ -92,14 +91,14 @@ pub(super) struct Item {
     id: String,
     index: Option<u64>,
     done: bool,
-    /// The terminal event's list has named it.
+    /// Whether the list of the terminal event has contained the item.
     listed: bool,
     passed_on: Vec<Piece>,
-    /// Annotations passed on, by part.
+    /// The number of annotations passed on, by part.
     annotations: Vec<(u64, usize)>,
 }
 
-/// All items in the order of their first event.
+/// All items, in the order of their first event.
 #[derive(Debug, Default)]
 pub(super) struct Items(Vec<Item>);
 
@@ -117,8 +116,8 @@ impl Items {
         self.0.len() - 1
     }
 
-    /// The item that a delta or the like belongs to. One that names neither id
-    /// nor place belongs to the last item.
+    /// The item that a delta or a similar event belongs to. An event with neither id nor index
+    /// belongs to the last item that fits.
     pub(super) fn find(&self, place: Place<'_>, fits: impl Fn(&Item) -> bool) -> Option<usize> {
         let fits = |item: &Item| !item.done && fits(item);
         if let Some(at) = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(&fits)) {
@@ -141,9 +140,9 @@ impl Items {
         self.0.iter().rposition(|item| same(item) && anonymous(item))
     }
 
-    /// The item of which upstream now states the whole. The list of the terminal
-    /// event may number its items otherwise than the stream did: an item of the
-    /// same kind that the list has not named yet is then the one meant.
+    /// The item whose whole content the server now sends. The list of the terminal event may use
+    /// other indexes than the stream. Then the item is the first one of the same kind that the
+    /// list has not contained yet.
     pub(super) fn find_whole(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
         let is_kind = |item: &Item| item.kind == kind;
         let known = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(is_kind));
@@ -165,7 +164,7 @@ impl Items {
         self.0.iter().rposition(|item| item.id == place.id)
     }
 
-    /// A number for the item that no other has.
+    /// A number that no other item has.
     pub(super) fn key(&self, at: usize) -> u32 {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
@@ -174,7 +173,7 @@ impl Items {
         self.0.get(at).map_or(Kind::Opaque, |item| item.kind)
     }
 
-    /// Notes that a piece is passed on; false when some of it was before.
+    /// Records that a piece is passed on. Returns false if a part of it was passed on before.
     pub(super) fn mark(&mut self, at: usize, piece: Piece) -> bool {
         let Some(item) = self.0.get_mut(at) else { return false };
         let new = !item.passed_on.contains(&piece);
@@ -184,18 +183,18 @@ impl Items {
         new
     }
 
-    /// Whether any piece like this one was passed on, wherever it stood.
+    /// Whether a piece of the same kind was passed on, at any index.
     pub(super) fn has_like(&self, at: usize, piece: Piece) -> bool {
         let like = |other: &Piece| std::mem::discriminant(other) == std::mem::discriminant(&piece);
         self.0.get(at).is_some_and(|item| item.passed_on.iter().any(like))
     }
 
-    /// Notes that an item is complete; false when it was before.
+    /// Records that an item is complete. Returns false if it was complete before.
     pub(super) fn finish(&mut self, at: usize) -> bool {
         self.0.get_mut(at).is_some_and(|item| !std::mem::replace(&mut item.done, true))
     }
 
-    /// How many annotations of a part were passed on.
+    /// How many annotations of a part have been passed on.
     pub(super) fn annotations(&self, at: usize, part: u64) -> usize {
         let counts = self.0.get(at).map(|item| item.annotations.as_slice()).unwrap_or_default();
         counts.iter().find(|(index, _)| *index == part).map_or(0, |(_, count)| *count)

@@ -1,17 +1,17 @@
-//! The auto router: a band of prices, and in it the place that fits how hard the
-//! request looks.
+//! The auto router: a price band, and within it the position that fits the estimated difficulty of the
+//! request.
 
 use super::band::Band;
 use super::difficulty::difficulty;
 use super::fit::{Doubt, Fitting};
 use super::{Ordered, Question};
 
-/// A model's place in the order; smaller is better.
+/// A model's position in the order; smaller is better.
 struct Place {
     doubt: Doubt,
-    /// How far outside of the band; none inside, and inside is always better.
+    /// The distance from the band; `None` inside, which is always better.
     outside: Option<f64>,
-    /// How far from where the difficulty points.
+    /// The distance from the position that the difficulty selects.
     off: f64,
     index: usize,
 }
@@ -29,7 +29,7 @@ pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usiz
         })
         .collect();
     places.sort_unstable_by(|one, other| {
-        // A band is no ceiling: with nothing in it, what is nearest to it.
+        // The band is not a hard limit: if no model is inside, the nearest one is used.
         let outside = |place: &Place| place.outside.map_or(-1.0, |distance| distance);
         one.doubt
             .cmp(&other.doubt)

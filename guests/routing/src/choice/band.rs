@@ -1,9 +1,9 @@
-//! Price bands: what a choice may cost, in places among all models by price.
+//! Price bands: the price range of a choice, as positions among all models ordered by price.
 
 use crate::settings::{Fields, Malformed};
 
-/// Places by price, from `low` up to but not including `high`; the last band
-/// holds the dearest model too.
+/// A range of positions by price, from `low` up to but not including `high`. The last band includes
+/// the dearest model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Band {
     pub(super) low: f64,
@@ -18,12 +18,12 @@ const TIERS: [(&str, Band); 5] = [
     ("max", Band { low: 0.8, high: 1.0 }),
 ];
 
-/// Without any cost setting: about low, with some room for hard requests.
+/// The band without any cost setting: low prices, with some room for difficult requests.
 const UNSET: Band = Band { low: 0.0, high: 0.3 };
 
 impl Band {
-    /// By `cost_tier`, else by the deprecated `cost_quality_tradeoff`: 0 is the
-    /// best model, 10 the cheapest.
+    /// Reads `cost_tier`, otherwise the deprecated `cost_quality_tradeoff`, where 0 is the best model
+    /// and 10 the cheapest.
     pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
         let tier = fields.word("cost_tier", &TIERS.map(|(name, _)| name))?;
         let tradeoff = fields.number("cost_quality_tradeoff", 0.0..=10.0)?;
@@ -38,7 +38,7 @@ impl Band {
         })
     }
 
-    /// How far outside a place is; `None` inside.
+    /// The distance of a position from the band; `None` inside.
     pub(super) fn outside(self, rank: f64) -> Option<f64> {
         if rank < self.low {
             return Some(self.low - rank);
@@ -47,7 +47,7 @@ impl Band {
         (!inside).then_some(rank - self.high)
     }
 
-    /// The place for a difficulty from 0 to 1.
+    /// The position in the band for a difficulty from 0 to 1.
     pub(super) fn at(self, difficulty: f64) -> f64 {
         self.low + (self.high - self.low) * difficulty
     }

@@ -1,22 +1,22 @@
-//! Whether a model can carry the request, and how surely.
+//! Whether a model can carry the request, and how certain that is.
 
 use super::Model;
 use crate::endpoint::Request;
 use crate::preferences::Preferences;
 
-/// The request's needs against the models.
+/// Compares the request's needs with the models.
 pub(super) struct Fitting<'a> {
     request: &'a Request,
     preferences: &'a Preferences,
     models: &'a [Model],
 }
 
-/// Doubts about a model, fewer first.
+/// Doubts about a model. Fewer doubts sort first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Doubt {
-    /// Even its cheapest endpoint is dearer than `provider.max_price`.
+    /// Even the cheapest endpoint costs more than `provider.max_price`.
     too_dear: bool,
-    /// It does not state whether it can do what the request needs.
+    /// The model does not state whether it can do what the request needs.
     silent: bool,
 }
 
@@ -25,7 +25,8 @@ impl<'a> Fitting<'a> {
         Self { request, preferences, models }
     }
 
-    /// Unknown lengths and unstated abilities are given the benefit of the doubt.
+    /// Whether a model can carry the request. Unknown lengths and unstated abilities count as
+    /// sufficient.
     pub(super) fn fits(&self, index: usize) -> bool {
         let Some(model) = self.models.get(index) else { return false };
         let long_enough = |limit: u32, wanted: u32| limit == 0 || wanted <= limit;
@@ -37,7 +38,7 @@ impl<'a> Fitting<'a> {
             && self.request.needs.iter().all(able)
     }
 
-    /// What stands against a model that fits.
+    /// The doubts about a model that fits.
     pub(super) fn doubt(&self, model: &Model) -> Doubt {
         let price = &model.price;
         Doubt {

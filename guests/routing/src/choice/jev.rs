@@ -1,5 +1,5 @@
-//! The router among models that the client lists: the whole span of their
-//! prices is open, and difficulty alone points into it.
+//! The router `jev` among models that the client lists: the difficulty selects a position in the whole
+//! range of their prices.
 
 use super::difficulty::difficulty;
 use super::fit::Fitting;

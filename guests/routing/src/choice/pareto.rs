@@ -1,4 +1,4 @@
-//! The Pareto router: the cheapest model among those that code well enough.
+//! The Pareto router: the cheapest model among those with a sufficient coding score.
 
 use super::fit::Fitting;
 use super::scores::Scores;
@@ -6,17 +6,17 @@ use super::{Model, NoChoice, Ordered, Question};
 use crate::settings::{Fields, Malformed};
 use crate::sort::total;
 
-/// Its settings.
+/// The settings of the router.
 #[derive(Debug, PartialEq)]
 pub(super) struct Pareto {
     class: Class,
-    /// Dollars per million tokens, measured as `source` says.
+    /// Dollars per million tokens, computed as `source` says.
     max_price: Option<f64>,
     source: PriceSource,
 }
 
-/// Thirds of the scores. A minimum names the class it lies in, and is not a
-/// score that a model has to reach.
+/// The thirds of the range of scores. A minimum score selects the class it lies in; a model need not
+/// reach the score itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Low,
@@ -24,12 +24,12 @@ enum Class {
     High,
 }
 
-/// What of a price is compared.
+/// Which price is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PriceSource {
-    /// That of input.
+    /// The price of input.
     Prompt,
-    /// Three parts of input and one of output, a common mix.
+    /// Three parts of input and one part of output, a common mix.
     WeightedAverage,
 }
 
@@ -52,8 +52,7 @@ impl Class {
         }
     }
 
-    /// How far another class is from the wanted one: stronger classes before
-    /// weaker ones.
+    /// The distance of another class from the wanted one. Stronger classes come before weaker ones.
     fn distance(self, other: Self) -> u8 {
         let (wanted, other) = (self as u8, other as u8);
         if other >= wanted { other - wanted } else { 3 + wanted - other }
@@ -94,7 +93,7 @@ pub(super) fn order(
         if pareto.max_price.is_some_and(|limit| price > limit) {
             continue;
         }
-        // Behind all others, models of which nothing is known.
+        // Models without a score come after all others.
         let score = scores.get(index).copied().flatten();
         let distance = score.map_or(u8::MAX, |score| pareto.class.distance(Class::of(score)));
         places.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));

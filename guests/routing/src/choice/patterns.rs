@@ -1,5 +1,5 @@
-//! Patterns of model ids: `*` stands for any characters, anywhere. Letters of
-//! either case are alike, so that an exclusion is not lost on a capital.
+//! Patterns of model ids: `*` stands for any characters, at any position. Matching ignores the case of
+//! ASCII letters, so that an exclusion also applies to ids with capital letters.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ pub(super) struct Patterns {
     globs: Vec<Glob>,
 }
 
-/// What stands between the stars of one pattern, in order.
+/// A pattern with stars: the parts between the stars, in order.
 #[derive(Debug)]
 struct Glob {
-    /// Before the first star.
+    /// The part before the first star.
     head: String,
-    /// Between stars, none empty.
+    /// The parts between stars that are not empty.
     middle: Vec<String>,
-    /// After the last star.
+    /// The part after the last star.
     tail: String,
-    /// Bytes of all of it: the shortest id that can match.
+    /// The length of all parts in bytes, which is the shortest id that can match.
     least: usize,
-    /// What of it any id that matches must have.
+    /// The byte pairs that every matching id must contain.
     pairs: Pairs,
 }
 
@@ -44,8 +44,8 @@ impl Patterns {
         self.exact.is_empty() && self.globs.is_empty()
     }
 
-    /// For each id whether one of them matches. Pattern by pattern, because a
-    /// thousand ids stay close to the processor and a thousand patterns do not.
+    /// For each id, whether one of the patterns matches. The loop goes pattern by pattern, because a
+    /// thousand ids fit into the processor's cache and a thousand patterns do not.
     pub(super) fn matches(&self, ids: &LowerIds) -> Vec<bool> {
         let mut matched: Vec<bool> = ids.iter().map(|id| self.exact.contains(id)).collect();
         for glob in &self.globs {
@@ -57,15 +57,15 @@ impl Patterns {
     }
 }
 
-/// Model ids in lower case, side by side.
+/// Model ids in lower case, stored next to each other.
 pub(super) struct LowerIds {
     text: String,
     ends: Vec<usize>,
     pairs: Vec<Pairs>,
 }
 
-/// Which pairs of neighbouring bytes a text has, hashed into 128 bits: most
-/// texts that are not in another are told so without looking for them.
+/// The pairs of neighbouring bytes in a text, hashed into 128 bits. With them most texts that are not
+/// contained in another one are excluded without a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Pairs(u128);
 
@@ -82,7 +82,7 @@ impl Pairs {
         Self(self.0 | other.0)
     }
 
-    /// False when it lacks one of the other's pairs for certain.
+    /// False when `self` certainly lacks a pair of `other`.
     fn may_hold(self, other: Self) -> bool {
         other.0 & !self.0 == 0
     }
@@ -122,13 +122,14 @@ impl Glob {
         })
     }
 
-    /// Linear in the id for each part: the leftmost place of a part is always
-    /// the best one, so there is nothing to go back to.
+    /// Linear in the id for each part: the leftmost match of a part is always the best one, so no
+    /// backtracking is needed.
     fn matches(&self, id: &str, pairs: Pairs) -> bool {
         if id.len() < self.least || !pairs.may_hold(self.pairs) {
             return false;
         }
-        // Whole characters on both sides, so bytes find what characters would.
+        // Patterns and ids are valid UTF-8, so matching bytes gives the same result as matching
+        // characters.
         let Some(rest) = id.as_bytes().strip_prefix(self.head.as_bytes()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.tail.as_bytes()) else { return false };
         self.middle.iter().all(|part| {
@@ -139,8 +140,8 @@ impl Glob {
     }
 }
 
-/// What follows the first place of `part`. Ids are so short that preparing a
-/// search, as `str::find` does, costs more than looking.
+/// The text after the first occurrence of `part`. Ids are so short that the setup of `str::find` costs
+/// more than a simple search.
 fn after_first<'a>(text: &'a [u8], part: &[u8]) -> Option<&'a [u8]> {
     let (first, others) = part.split_first()?;
     let mut rest = text;
@@ -185,7 +186,7 @@ mod tests {
             ("v?ndor/*", "vendor/name", false),
         ];
         for (pattern, id, expected) in cases {
-            // Beside another id, which no pattern but stars alone matches.
+            // Next to another id, which only patterns of nothing but stars match.
             let ids = LowerIds::new(["#", id, "#"].into_iter());
             let other = pattern.bytes().all(|byte| byte == b'*') && !pattern.is_empty();
             let matched = Patterns::new([pattern].into_iter()).matches(&ids);

@@ -1,22 +1,22 @@
-//! The routers a client can name, and what they are called.
+//! The routers that a client can name, and their slugs.
 
-/// A router that stands where a model's name is expected.
+/// A router that is named in place of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Router {
-    /// By price band and an estimate of difficulty.
+    /// Chooses by price band and estimated difficulty.
     Auto,
     /// The same, without pinning.
     AutoBeta,
-    /// Among models the client lists, by an estimate of difficulty alone.
+    /// Chooses among models that the client lists, by estimated difficulty alone.
     Jev,
-    /// The cheapest model of a class of coding ability.
+    /// Chooses the cheapest model of a class of coding ability.
     Pareto,
-    /// The cheapest or the dearest of a few.
+    /// Chooses the cheapest or the dearest of a few models.
     Switchyard,
 }
 
-/// Every slug, without the vendor. The first of a router is its name in
-/// OpenRouter's catalog, the others are what people write.
+/// Every slug, without the vendor. The first slug of a router is its name in OpenRouter's catalog; the
+/// others are common spellings.
 const SLUGS: [(&str, Router); 9] = [
     ("auto", Router::Auto),
     ("auto-beta", Router::AutoBeta),
@@ -30,7 +30,7 @@ const SLUGS: [(&str, Router); 9] = [
 ];
 
 impl Router {
-    /// The router of a slug without its vendor.
+    /// The router for a slug without its vendor.
     #[must_use]
     pub fn named(slug: &str) -> Option<Self> {
         SLUGS.iter().find(|(known, _)| *known == slug).map(|(_, router)| *router)
@@ -41,7 +41,7 @@ impl Router {
         SLUGS.iter().map(|(slug, _)| *slug)
     }
 
-    /// The id of the plugin entry that holds its settings. It reads no other's.
+    /// The id of the plugin entry that holds its settings. A router ignores the entries of others.
     #[must_use]
     pub fn plugin(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Router {
         }
     }
 
-    /// The word for `service_metadata.strategy`.
+    /// The value for `service_metadata.strategy`.
     pub(super) fn strategy(self) -> &'static str {
         match self {
             Self::Pareto => "pareto",

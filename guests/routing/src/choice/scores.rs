@@ -1,4 +1,4 @@
-//! Coding scores, which no catalog has: the operator may state them in
+//! Coding scores. Catalogs do not have them; the operator may state them in
 //! `[plugins.router-auto.config]` as `coding_scores = { "vendor/name*" = 0.8 }`.
 
 use super::Model;
@@ -9,11 +9,11 @@ use crate::settings::{Fields, Malformed};
 pub(super) struct Scores(Vec<(Patterns, f64)>);
 
 impl Scores {
-    /// Reads the operator's settings, longer patterns first: what is said of
-    /// fewer models counts for these more.
+    /// Reads the operator's configuration. Exact ids come first, then longer patterns: the more
+    /// specific entry wins.
     ///
     /// # Errors
-    /// The first score that is no number from 0 to 1.
+    /// The first score that is not a number from 0 to 1.
     pub(super) fn read(operator: &[u8]) -> Result<Self, Malformed> {
         let settings = Fields::parse(operator, "plugins.router-auto.config")?;
         let scores = settings.object("coding_scores")?.unwrap_or_default();
@@ -26,8 +26,8 @@ impl Scores {
         Ok(Self(names.into_iter().map(score).collect::<Result<_, _>>()?))
     }
 
-    /// Each model's score. Where the operator states none at all, the place by
-    /// price stands in: dearer models are the better coders, mostly.
+    /// The score of each model. If the operator states no scores at all, the position by price is
+    /// used instead, because dearer models usually code better.
     pub(super) fn of(&self, models: &[Model]) -> Vec<Option<f64>> {
         if self.0.is_empty() {
             return models.iter().map(|model| Some(model.rank())).collect();

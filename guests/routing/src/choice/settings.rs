@@ -9,14 +9,14 @@ use super::switchyard::Algorithm;
 use super::{Malformed, Model};
 use crate::settings::Fields;
 
-/// Patterns of one list.
+/// The largest number of patterns in one list.
 const PATTERNS_MAX: usize = 1024;
-/// Characters of one pattern.
+/// The longest pattern, in characters.
 const PATTERN_CHARS_MAX: usize = 1024;
-/// Characters of all patterns of an entry together.
+/// The longest text of all patterns of an entry together, in characters.
 const ALL_CHARS_MAX: usize = 65_536;
 
-/// What an entry says, or what holds without one.
+/// The settings of an entry, or the defaults.
 #[derive(Debug)]
 pub(super) struct Settings {
     allow: Patterns,
@@ -24,13 +24,13 @@ pub(super) struct Settings {
     pub(super) rule: Rule,
 }
 
-/// By what a router chooses.
+/// The rule by which a router chooses.
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// Price band and difficulty.
+    /// By price band and difficulty.
     Auto {
         budget: Band,
-        /// Keep the model that the last assistant message names.
+        /// Whether to keep the model that the last assistant message names.
         pin_model: bool,
     },
     Jev,
@@ -39,11 +39,11 @@ pub(super) enum Rule {
 }
 
 impl Settings {
-    /// Reads the entry of `router`. One that is switched off, or belongs to
-    /// another router, counts as none.
+    /// Reads the entry of `router`. An entry that is disabled or belongs to another router is
+    /// ignored.
     ///
     /// # Errors
-    /// The first field that does not fit, by its path.
+    /// The first invalid field, by its path.
     pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Malformed> {
         let plugin = router.plugin();
         let mut fields = Fields::parse(json, plugin)?;
@@ -56,7 +56,7 @@ impl Settings {
             Router::Auto | Router::AutoBeta => {
                 (lists.read(&["allowed_models"])?, lists.read(&["excluded_models"])?)
             }
-            // The two names of the first list add up.
+            // Both names of the list are accepted, and their patterns are added up.
             Router::Jev => (lists.read(&["models", "allowed_models"])?, lists.read(&["excluded_models"])?),
             Router::Pareto | Router::Switchyard => (Patterns::default(), Patterns::default()),
         };
@@ -73,8 +73,8 @@ impl Settings {
         Ok(Self { allow, exclude, rule })
     }
 
-    /// The models that the restrictions leave. An exclusion always wins; an
-    /// empty list restricts nothing.
+    /// The models that the restrictions allow. An exclusion always wins. An empty list restricts
+    /// nothing.
     pub(super) fn allowed(&self, models: &[Model]) -> Vec<usize> {
         if self.allow.is_empty() && self.exclude.is_empty() {
             return (0..models.len()).collect();
@@ -89,14 +89,14 @@ impl Settings {
     }
 }
 
-/// The pattern lists of one entry, which share a budget of characters.
+/// The pattern lists of one entry, which share a limit of characters.
 struct Lists<'a> {
     fields: &'a Fields,
     chars: usize,
 }
 
 impl Lists<'_> {
-    /// The patterns of several fields as one list.
+    /// Reads the patterns of several fields as one list.
     fn read(&mut self, names: &[&str]) -> Result<Patterns, Malformed> {
         let mut all = Vec::new();
         for name in names {
@@ -114,7 +114,7 @@ impl Lists<'_> {
         Ok(Patterns::new(all.into_iter()))
     }
 
-    /// Takes the pattern's characters from the budget; the error is the rule it breaks.
+    /// Counts the pattern's characters. The error is the rule that the pattern breaks.
     fn count(&mut self, pattern: &str) -> Result<(), String> {
         let chars = pattern.chars().count();
         self.chars += chars;

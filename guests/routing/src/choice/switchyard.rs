@@ -1,6 +1,6 @@
-//! The switchyard router: between an efficient and a capable model of a few.
-//! Where its namesake asks a judge model how hard the task is, the local
-//! estimate answers; nothing but counts is known of earlier tool results.
+//! The switchyard router: chooses between an efficient and a capable model of a few. The original asks
+//! a judge model how difficult the task is; here the local estimate is used. Of earlier tool results
+//! only counts are known.
 
 use super::difficulty::difficulty;
 use super::fit::Fitting;
@@ -8,20 +8,20 @@ use super::{Ordered, Question, by_price, last_model};
 use crate::random::Random;
 use crate::settings::{Fields, Malformed};
 
-/// `algorithm`
+/// The setting `algorithm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     /// By difficulty: `capability`, the default, `stage` and `auto`.
     Difficulty,
     /// By difficulty, but a conversation keeps its model.
     Composite,
-    /// Any of them.
+    /// A random model.
     Random,
-    /// The order they came in.
+    /// The order in which the models were named.
     Passthrough,
 }
 
-/// From here on the capable model is worth its price.
+/// From this difficulty on the capable model is chosen.
 const HARD: f64 = 0.4;
 
 impl Algorithm {
@@ -52,7 +52,7 @@ pub(super) fn order(
     };
     let mut models =
         if algorithm == Algorithm::Passthrough { left.to_vec() } else { by_price(question.models, left) };
-    // The chosen one first; doubts weigh more than the choice.
+    // The chosen model comes first, unless another one has fewer doubts.
     models.sort_by_key(|index| {
         let doubt = question.models.get(*index).map(|model| fitting.doubt(model));
         (doubt, Some(*index) != first && first.is_some())
@@ -68,8 +68,8 @@ fn by_difficulty(question: &Question<'_>, left: &[usize], algorithm: Algorithm) 
     let difficulty = difficulty(question.request, question.facts);
     let priced = by_price(question.models, left);
     let top = priced.len().saturating_sub(1);
-    // The ends of a short list; of a whole catalog, neither the cheapest nor the
-    // dearest there is.
+    // With a short list these are its ends. With a whole catalog they are neither the cheapest nor the
+    // dearest model.
     let (place, which) = match difficulty >= HARD {
         true => ((top * 4).div_ceil(5), "capable"),
         false => (top / 5, "efficient"),

@@ -1,4 +1,4 @@
-//! Choices as tables: models are named, and an expected order is their names.
+//! Tests of choices as tables: an expected order is a list of model names.
 
 mod properties;
 mod restrictions;
@@ -8,12 +8,12 @@ use super::{Choice, Facts, Model, NoChoice, Question, Router, choose};
 use crate::endpoint::{Price, Request};
 use crate::tests::summary as plain_request;
 
-/// Eleven models from free to dear, `v/0` to `v/10`, at price ranks 0 to 1.
+/// Eleven models from free to expensive, `v/0` to `v/10`, at price ranks from 0 to 1.
 fn catalog() -> Vec<Model> {
     (0..=10).map(|place| model(&format!("v/{place}"), f64::from(place))).collect()
 }
 
-/// A model of which nothing is stated but its price, from 0 to 10.
+/// A model that states only its price, from 0 to 10.
 fn model(id: &str, price: f64) -> Model {
     Model {
         id: id.into(),
@@ -35,7 +35,7 @@ fn request() -> Request {
     Request { chosen: true, ..plain_request("{}") }
 }
 
-/// A request that looks as hard as can be.
+/// A request with the highest estimated difficulty.
 fn hard() -> (Request, Facts) {
     let mut request = request();
     request.needs = ["tools", "structured_output", "reasoning"].map(str::to_owned).into();
@@ -51,7 +51,7 @@ fn hard() -> (Request, Facts) {
     (request, facts)
 }
 
-/// A question that is changed where a test needs it.
+/// A question that a test can change.
 struct Asked {
     router: Router,
     request: Request,

@@ -1,4 +1,4 @@
-//! Which endpoints come before which: health, fit, speed, tier, session.
+//! Tests of the order of classes: health, fit, speed, tier, session.
 
 use super::{Candidate, Request, candidate, names, summary, with};
 
@@ -58,7 +58,7 @@ fn endpoints_that_cannot_carry_the_request_come_last() {
 }
 
 #[test]
-fn what_one_model_cannot_do_is_left_to_the_next() {
+fn an_unable_model_comes_after_the_next_model() {
     let second = |provider, price| with(provider, price, |c| c.model_rank = 1);
     let mut request = summary("{}");
     (request.models, request.needs) = (2, vec!["images".into()]);
@@ -66,12 +66,12 @@ fn what_one_model_cannot_do_is_left_to_the_next() {
     let broken = with("broken", 1.0, |c| c.statistics.ejected = true);
     let short = with("short", 1.0, |c| c.context_length = 1);
     let candidates = [blind, broken, short, second("next", 5.0)];
-    // A rough count is no reason to leave the model that the client wants.
+    // A rough count is not a reason to switch to another model than the client's first choice.
     assert_eq!(names(&request, &candidates), "short next blind broken");
 }
 
 #[test]
-fn exacto_trusts_what_was_seen_often() {
+fn exacto_prefers_endpoints_with_many_requests() {
     let seen = |provider, requests, failures| {
         let mut endpoint = candidate(provider, 1.0);
         (endpoint.statistics.requests, endpoint.statistics.failures) = (requests, failures);
@@ -149,14 +149,14 @@ fn a_session_moves_when_it_must() {
     assert_eq!(sticky(|c| c.supports = vec!["images".into()], "{}", needs_tools), "new warm");
     assert_eq!(sticky(|c| c.context_length = 9, "{}", nothing), "new warm");
     assert_eq!(sticky(|c| c.statistics.ejected = true, "{}", nothing), "new warm");
-    // A tier is a price: it is chosen by the request, not by the one before.
+    // A tier decides the price, so the request chooses it, not the session.
     assert_eq!(sticky(|c| c.tier = "priority".into(), "{}", nothing), "new warm");
     let slow: fn(&mut Candidate) = |c| c.statistics.latency_ms.p50 = 9000.0;
     assert_eq!(sticky(slow, r#"{"preferred_max_latency":1}"#, nothing), "warm new");
 }
 
 #[test]
-fn a_credential_of_ones_own_comes_first() {
+fn endpoints_with_an_own_credential_come_first() {
     let candidates = [candidate("shared", 0.0), with("own", 50.0, |c| c.byok = true)];
     assert_eq!(names(&summary("{}"), &candidates), "own shared");
     assert_eq!(names(&summary(r#"{"sort":"price"}"#), &candidates), "shared own");

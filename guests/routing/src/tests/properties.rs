@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! Properties of orders that hold for every input.
 
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop, proptest};
@@ -36,7 +36,7 @@ fn endpoint() -> impl Strategy<Value = Candidate> {
     )
 }
 
-/// Objects whose fields are often right and sometimes anything.
+/// Objects whose fields are often valid and sometimes arbitrary.
 fn preferences() -> impl Strategy<Value = Vec<u8>> {
     let value = text(&[
         "true",

@@ -1,5 +1,4 @@
-//! Whether drawn orders have the distribution they are meant to have. Seeds are
-//! fixed, so these are tests of the code and not of luck.
+//! Tests of the distribution of drawn orders. Seeds are fixed, so the tests do not depend on chance.
 
 use super::{candidate, summary};
 use crate::{Candidate, route};
@@ -14,8 +13,8 @@ fn priced(prices: &[f64]) -> Vec<Candidate> {
     prices.iter().map(|price| candidate("p", *price)).collect()
 }
 
-/// Pearson's statistic of how often each outcome came against its probability.
-/// Outcomes of probability zero must not come at all.
+/// Pearson's statistic of the counts of outcomes against their probabilities. Outcomes of probability
+/// zero must not occur.
 fn chi_square(counts: &[u32], probabilities: &[f64]) -> f64 {
     let draws: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let terms = counts.iter().zip(probabilities).map(|(count, probability)| {
@@ -43,7 +42,7 @@ fn first_places_follow_the_inverse_square_of_price() {
             counts[order(&candidates, seed)[0] as usize] += 1;
         }
         let statistic = chi_square(&counts, &shares);
-        // Beyond this by chance once in a million with up to 19 degrees of freedom.
+        // Exceeded by chance once in a million, with up to 19 degrees of freedom.
         let limit = if prices.len() < 5 { 30.7 } else { 60.0 };
         assert!(statistic < limit, "{prices:?} gave {counts:?}: {statistic}");
     }
@@ -62,7 +61,7 @@ fn whole_orders_are_drawn_as_if_one_after_the_other() {
         let drawn: Vec<usize> = order(&candidates, seed).iter().map(|index| *index as usize).collect();
         counts[orders.iter().position(|order| *order == drawn[..]).unwrap()] += 1;
     }
-    // Once in a million with 5 degrees of freedom.
+    // Exceeded by chance once in a million, with 5 degrees of freedom.
     let statistic = chi_square(&counts, &probabilities);
     assert!(statistic < 35.9, "{counts:?} for {probabilities:?}: {statistic}");
 }
@@ -85,7 +84,7 @@ fn odd_prices_have_sensible_shares() {
         let statistic = chi_square(&counts, shares);
         assert!(statistic < 24.0, "{prices:?} gave {counts:?}: {statistic}");
     }
-    // Behind free endpoints the paid ones are drawn among themselves.
+    // After free endpoints, the paid ones are drawn among themselves.
     let candidates = priced(&[0.0, 1.0, 3.0]);
     let second = (0..DRAWS).filter(|seed| order(&candidates, *seed)[1] == 1).count() as u32;
     let statistic = chi_square(&[second, DRAWS as u32 - second], &[0.9, 0.1]);
@@ -93,7 +92,7 @@ fn odd_prices_have_sensible_shares() {
 }
 
 #[test]
-fn a_sort_by_speed_measures_what_is_new_with_a_small_share_of_requests() {
+fn a_sort_by_speed_tries_unmeasured_endpoints_with_a_small_share() {
     let measured = |provider: &str, latency_ms: f64| {
         let mut candidate = candidate(provider, 1.0);
         candidate.statistics.latency_ms.p50 = latency_ms;
@@ -117,7 +116,7 @@ fn a_sort_by_speed_measures_what_is_new_with_a_small_share_of_requests() {
             assert_eq!(order.len(), 5);
             firsts[order[0] as usize] += 1;
         }
-        // One in twenty together, within five times the deviation of so many draws.
+        // One in twenty for both together, within five standard deviations.
         let new = firsts[2] + firsts[3];
         assert!((845..=1_155).contains(&new) && firsts[2].abs_diff(firsts[3]) < 160, "{firsts:?}");
         assert_eq!((firsts[1], firsts[4]), (0, 0), "{firsts:?}");

@@ -1,21 +1,20 @@
-//! What is taken out of a page before it is tokenized: tags so large that no
-//! author wrote them. The tokenizer compares every attribute of a tag with every
-//! other, so that one tag of a megabyte would take minutes.
+//! Removes very large tags from a page before it is tokenized. The tokenizer compares every attribute
+//! of a tag with every other one, so a tag of one megabyte would take minutes.
 
 use std::borrow::Cow;
 
-/// Longest tag that is read. What is longer is a picture in an attribute, state
-/// of a script, or an attack.
+/// The longest tag that is kept, in bytes. A longer one contains an image, the state of a script, or
+/// is an attack.
 const TAG_BYTES_MAX: usize = 64 * 1024;
-/// Most places in a tag where an attribute could begin.
+/// The largest number of positions in a tag where an attribute could begin.
 const SEPARATORS_MAX: usize = 1_000;
 
-/// The page without tags that are too large. Text inside scripts that looks like
-/// such a tag goes too; nobody reads it.
+/// The page without tags that are too large. Text inside scripts that looks like such a tag is
+/// removed too; scripts are not read.
 pub(crate) fn without_monsters(html: &str) -> Cow<'_, str> {
     let bytes = html.as_bytes();
     let mut kept = String::new();
-    // Where the part begins that is not copied yet, and where to look on.
+    // The start of the part that is not copied yet, and the position where the search continues.
     let (mut copied, mut at) = (0, 0);
     while let Some(start) = find(bytes, at, b'<') {
         at = start + 1;
@@ -36,8 +35,8 @@ pub(crate) fn without_monsters(html: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// The end of the tag that begins before `at`, and its separators. A `>` inside
-/// quotes ends it too: then the rest is read as text, and is no tag.
+/// The end of the tag that begins before `at`, and the number of its separators. A `>` inside
+/// quotes ends the tag too. The remainder is then read as text.
 fn scan(bytes: &[u8], at: usize) -> (usize, usize) {
     let mut separators = 0;
     for (offset, byte) in bytes.get(at..).unwrap_or_default().iter().enumerate() {
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_people_are_left_alone() {
+    fn ordinary_pages_are_unchanged() {
         for page in ["", "<", "a < b", "<p class='x'>text</p>", "<p", "1 <2 <3", "<p title='a>b'>", "ä<ö>"]
         {
             assert!(matches!(without_monsters(page), Cow::Borrowed(same) if same == page), "{page}");
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_too_large_go_and_what_follows_stays() {
+    fn oversized_tags_are_removed_and_the_rest_is_kept() {
         let long = format!("<p>a</p><img src='data:{}'>ü<p>b</p>", "A".repeat(TAG_BYTES_MAX));
         assert_eq!(without_monsters(&long), "<p>a</p>ü<p>b</p>");
         let many = format!("<p {}>b</p>", "a ".repeat(SEPARATORS_MAX));

@@ -1,4 +1,4 @@
-//! Tokens of a page, one after the other, as text.
+//! Renders the tokens of a page as text, one after the other.
 
 use std::cell::RefCell;
 
@@ -10,11 +10,11 @@ use url::Url;
 use super::skip::{Noise, Skip, Verdict, attribute, is_void};
 use crate::page::Page;
 
-/// Characters of a title.
+/// The longest title, in characters.
 const TITLE_CHARS_MAX: usize = 300;
-/// Longest target of a link that is shown, in bytes.
+/// The longest link target that is shown, in bytes.
 const LINK_BYTES_MAX: usize = 1_000;
-/// Nested lists whose numbers are kept; deeper ones share the last.
+/// The deepest nesting of lists with numbers of their own. Deeper lists continue the last one.
 const LISTS_MAX: usize = 32;
 
 /// The sink of the tokenizer, which calls it through a shared reference.
@@ -27,20 +27,20 @@ struct State {
     title: Option<String>,
     in_title: bool,
     skip: Option<Skip>,
-    /// Open `pre` elements.
+    /// The number of open `pre` elements.
     preformatted: u32,
-    /// The next line break is the one after `<pre>`, which does not count.
+    /// Whether the next text follows `<pre>` directly. A line break there does not count.
     pre_begins: bool,
-    /// Open lists: the number of the next item, none for bullets.
+    /// The open lists: the number of the next item, or `None` for bullets.
     lists: Vec<Option<u32>>,
     link: Option<Link>,
-    /// Cells of the row so far.
+    /// The number of cells in the current row.
     cells: u32,
 }
 
 struct Link {
     target: String,
-    /// Whether its bracket was opened: a link without text is none.
+    /// Whether the opening bracket was written. A link without text is not written at all.
     written: bool,
 }
 
@@ -61,7 +61,7 @@ impl Renderer {
         }))
     }
 
-    /// Whether there is as much text as may be.
+    /// Whether the limit of characters is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.0.borrow().writer.is_full()
     }
@@ -113,7 +113,7 @@ impl State {
             self.writer.space();
             return;
         }
-        // The space before the first word of a link stands before its bracket.
+        // The space before the first word of a link goes before its bracket.
         let opened = self.open_link(text.starts_with(char::is_whitespace));
         self.writer.flow(if opened { text.trim_start() } else { text });
     }
@@ -123,7 +123,7 @@ impl State {
             TagKind::StartTag => self.start(tag),
             TagKind::EndTag => self.end(tag),
         }
-        // What follows certain start tags is no markup, even inside a skip.
+        // The content of some elements is not markup, even when the element is skipped.
         match (tag.kind, &*tag.name) {
             (TagKind::StartTag, "script") => TokenSinkResult::RawData(ScriptData),
             (TagKind::StartTag, "style" | "iframe" | "noembed" | "noframes" | "xmp") => {
@@ -143,7 +143,7 @@ impl State {
             self.skip = None;
         }
         if let Some(skip) = Skip::begun_by(tag, self.noise) {
-            // A block that is left out still parts what is around it.
+            // An omitted block still separates the text before it from the text after it.
             self.block();
             self.skip = Some(skip);
             return;
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Begins a block; a link does not reach across.
+    /// Starts a new block. A link ends at a block.
     fn block(&mut self) {
         if self.preformatted > 0 {
             return;
@@ -255,7 +255,7 @@ impl State {
             return;
         }
         let href = attribute(tag, "href").unwrap_or_default().trim();
-        // A place on the same page, and what no tool can open, is no link to tell.
+        // A link within the page is of no use to a model, nor is one that no tool can open.
         if href.is_empty() || href.starts_with('#') || href.len() > LINK_BYTES_MAX {
             return;
         }
@@ -266,7 +266,7 @@ impl State {
             .filter(|link| link.target.len() <= LINK_BYTES_MAX);
     }
 
-    /// Opens the bracket of a link when its first word comes; whether it did.
+    /// Writes the opening bracket of a link before its first word. Returns whether it did.
     fn open_link(&mut self, spaced: bool) -> bool {
         let Some(link) = self.link.as_mut().filter(|link| !link.written) else { return false };
         link.written = true;

@@ -1,10 +1,10 @@
-//! What of a page is no content: elements that are never text, that are hidden,
-//! and that only lead elsewhere.
+//! The parts of a page that are not content: elements that never contain text, hidden elements, and
+//! elements that only lead to other pages.
 
 use html5ever::LocalName;
 use html5ever::tokenizer::Tag;
 
-/// Whether navigation and the like is dropped.
+/// Whether navigation and similar elements are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noise {
     Drop,
@@ -15,25 +15,25 @@ pub(crate) enum Noise {
 #[derive(Debug)]
 pub(crate) struct Skip {
     name: LocalName,
-    /// Elements of this name that are open, this one among them.
+    /// The number of open elements with this name, including this one.
     open: u32,
-    /// Containers opened inside, for elements whose end tag may be left out.
+    /// The number of containers opened inside, for elements with an optional end tag.
     containers: u32,
 }
 
-/// What a tag means for a skip.
+/// What a tag means for the skipped element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Still inside.
+    /// The tag is inside the skipped element.
     Inside,
-    /// The skip ends, and the tag with it.
+    /// The skipped element ends with this tag.
     Over,
-    /// The skip ended before this tag, which is content again.
+    /// The skipped element ended before this tag. The tag is content.
     Before,
 }
 
 impl Skip {
-    /// The skip that a start tag begins, if it is no content.
+    /// Starts a skip if the element of this start tag is not content.
     pub(crate) fn begun_by(tag: &Tag, noise: Noise) -> Option<Self> {
         let name: &str = &tag.name;
         let skipped = !is_void(name)
@@ -43,7 +43,7 @@ impl Skip {
         skipped.then(|| Self { name: tag.name.clone(), open: 1, containers: 0 })
     }
 
-    /// What a start tag inside means.
+    /// Handles a start tag inside.
     pub(crate) fn start(&mut self, tag: &Tag) -> Verdict {
         let name: &str = &tag.name;
         let ends_itself = has_optional_end(&self.name);
@@ -53,7 +53,7 @@ impl Skip {
             }
             self.open = self.open.saturating_add(1);
         } else if name == "main" && !is_never_text(&self.name) {
-            // A navigation without end must not swallow the page.
+            // A navigation without an end tag must not hide the whole page.
             return Verdict::Before;
         } else if ends_itself && is_container(name) {
             if &*self.name == "p" {
@@ -64,7 +64,7 @@ impl Skip {
         Verdict::Inside
     }
 
-    /// What an end tag inside means.
+    /// Handles an end tag inside.
     pub(crate) fn end(&mut self, name: &LocalName) -> Verdict {
         if *name == self.name {
             self.open -= 1;
@@ -80,7 +80,7 @@ impl Skip {
     }
 }
 
-/// Elements without end tag.
+/// Whether elements with this name have no end tag.
 pub(crate) fn is_void(name: &str) -> bool {
     matches!(
         name,
@@ -138,8 +138,9 @@ fn leads_elsewhere(name: &str, tag: &Tag) -> bool {
         })
 }
 
-/// What people do not see, a model should not be told: it is a usual place for
-/// instructions to models. A whole page that is hidden waits for its script.
+/// Whether an element is hidden. Text that people do not see must not reach a model, because it is a
+/// common place for prompt injections. `html` and `body` are exempt: pages hide them until their
+/// script has run.
 fn is_hidden(tag: &Tag) -> bool {
     if matches!(&*tag.name, "html" | "body") {
         return false;
@@ -166,8 +167,8 @@ pub(crate) fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
     tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
 }
 
-/// Elements that end without an end tag, at the next of their kind or with what
-/// holds them.
+/// Whether elements with this name may end without an end tag: at the next element of their kind, or
+/// with their container.
 fn has_optional_end(name: &str) -> bool {
     matches!(name, "p" | "li" | "dt" | "dd" | "option" | "tr" | "td" | "th" | "thead" | "tbody" | "tfoot")
 }

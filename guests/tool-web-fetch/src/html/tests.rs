@@ -13,7 +13,7 @@ fn text(html: &str) -> String {
 }
 
 #[test]
-fn an_article_reads_like_one() {
+fn an_article_becomes_the_expected_markdown() {
     let page = page(include_str!("../../fixtures/article.html"));
     assert_eq!(page.title.as_deref(), Some("Ten facts & a half | Site"));
     assert_eq!(page.text, include_str!("../../fixtures/article.md").trim_end());
@@ -21,7 +21,7 @@ fn an_article_reads_like_one() {
 }
 
 #[test]
-fn blocks_and_inline_elements_are_told_apart() {
+fn blocks_and_inline_elements_are_separated() {
     for (html, expected) in [
         ("one <b>two</b>, three", "one two, three"),
         ("a<br>b<br/>c", "a\nb\nc"),
@@ -94,7 +94,7 @@ fn scripts_and_hidden_text_never_show() {
     }
 }
 
-/// What the dropped element leaves between its neighbours.
+/// The text between the neighbours of a dropped element.
 fn separator(html: &str) -> &'static str {
     if html.starts_with("<title") { " " } else { "\n\n" }
 }
@@ -127,7 +127,7 @@ fn text_is_cut_where_it_was_asked_to_be() {
 
 #[test]
 fn hostile_markup_takes_linear_time_and_no_stack() {
-    // The sandbox's own tests repeat some of these in megabytes.
+    // The tests of the sandbox repeat some of these with megabytes.
     let many = 10_000;
     for html in [
         "<div>".repeat(100_000),

@@ -1,5 +1,5 @@
-//! Brave: `GET /res/v1/web/search`, its key in `X-Subscription-Token`. A query has at most 400 characters and 50
-//! words, an answer at most 20 results.
+//! Brave: `GET /res/v1/web/search` with the key in `X-Subscription-Token`. A query may have at most
+//! 400 characters and 50 words, an answer at most 20 results.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
 use cofferdam_toolbox::clip;
@@ -17,7 +17,7 @@ pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url)
     let with_sites = with_sites(query, settings);
     let query = if fits(&with_sites) { with_sites } else { shortened(query) };
     let mut url = url.clone();
-    // What the client's rules take away later is asked for too.
+    // The client's domain rules may remove results, so more are requested.
     let count = if settings.domains.is_empty() { count.min(RESULTS_MAX) } else { RESULTS_MAX };
     url.query_pairs_mut()
         .append_pair("q", &query)
@@ -40,7 +40,7 @@ fn shortened(query: &str) -> String {
     clip(&words.join(" "), QUERY_CHARS_MAX).text.to_owned()
 }
 
-/// The place in headers. One that no header can carry is left out.
+/// The headers for the user's location. Values that a header cannot carry are left out.
 fn headers(place: &Place) -> Vec<(String, String)> {
     let parts = [
         ("x-loc-country", &place.country),
@@ -56,7 +56,7 @@ fn headers(place: &Place) -> Vec<(String, String)> {
 }
 
 pub(super) fn results(answer: &Value) -> Option<Vec<Raw>> {
-    // Nothing found is an answer without `web`.
+    // Without results, the answer has no member `web`.
     let Some(web) = answer.get("web") else { return answer.is_object().then(Vec::new) };
     let result = |entry: &Value| {
         let mut found: Vec<String> = filled(entry, "description").into_iter().collect();

@@ -1,4 +1,4 @@
-//! Exa: `POST /search` with contents, its key in `x-api-key`.
+//! Exa: `POST /search` with contents, and with the key in `x-api-key`.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! SearXNG: `GET /search?q=...&format=json`. The instance must have the format `json` switched on.
+//! SearXNG: `GET /search?q=...&format=json`. The format `json` must be enabled in the instance.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
 use serde_json::Value;
@@ -7,7 +7,8 @@ use url::Url;
 use super::{Raw, entries, filled, text, with_sites};
 use crate::settings::Settings;
 
-/// It has no count: a page has what its engines gave.
+/// Builds a request. SearXNG has no parameter for the number of results: a page has all results of
+/// its engines.
 pub(super) fn request(query: &str, settings: &Settings, url: &Url) -> Request {
     let mut url = url.clone();
     url.query_pairs_mut().append_pair("q", &with_sites(query, settings)).append_pair("format", "json");

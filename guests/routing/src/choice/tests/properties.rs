@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! Properties of choices that hold for every input.
 
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, proptest};
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn more_of_anything_never_looks_easier(one in facts(), field in 0..6, more in any::<u32>()) {
+    fn higher_counts_never_lower_the_difficulty(one in facts(), field in 0..6, more in any::<u32>()) {
         prop_assume!(!one.math_share.is_nan());
         let mut other = one.clone();
         match field {

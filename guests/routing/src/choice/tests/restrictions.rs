@@ -1,4 +1,4 @@
-//! What may be chosen at all.
+//! Tests of the restrictions on models.
 
 use super::{NoChoice, asked, model, with};
 
@@ -10,7 +10,7 @@ fn patterns_allow_and_exclude() {
         (r#"{"allowed_models":["V/1*"]}"#, Some("1 10")),
         (r#"{"allowed_models":[]}"#, Some("0 1 2 3 4")),
         (r#"{"allowed_models":null,"excluded_models":["v/0","v/2"]}"#, Some("1 3 4 5 6")),
-        // Exclusion wins, also over an exact allowance.
+        // An exclusion wins over an exact allowance.
         (r#"{"allowed_models":["v/1","v/2"],"excluded_models":["*1"]}"#, Some("2")),
         (r#"{"allowed_models":["v/1"],"excluded_models":["V/*"]}"#, None),
         (r#"{"allowed_models":["w/*"]}"#, None),
@@ -117,7 +117,7 @@ fn models_that_cannot_carry_the_request_are_left_out() {
     ];
     (asked.request.input_tokens, asked.request.max_output_tokens) = (1000, Some(100));
     asked.request.needs = vec!["images".into()];
-    // What is stated counts more than the price band.
+    // A stated ability counts more than the price band.
     assert_eq!(asked.names(), "able silent");
     asked.request.needs.push("audio".into());
     assert_eq!(asked.names(), "silent");
@@ -137,7 +137,7 @@ fn the_free_suffix_leaves_free_models() {
 }
 
 #[test]
-fn provider_preferences_have_a_say() {
+fn provider_preferences_restrict_models() {
     let mut asked = asked("auto", r#"{"cost_tier":"max"}"#);
     asked.request.preferences = br#"{"max_price":{"prompt":"4.5"}}"#.to_vec();
     assert_eq!(asked.names(), "4 3 2 1 0");

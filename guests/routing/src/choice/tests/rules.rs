@@ -1,10 +1,10 @@
-//! How each router chooses among what is left.
+//! Tests of the rule of each router.
 
 use super::{asked, hard, model};
 
 #[test]
 fn cost_tiers_are_bands_and_difficulty_points_into_them() {
-    // Price ranks are tenths: each band of a fifth holds two models, the last three.
+    // Price ranks are tenths: each band of a fifth holds two models, the last one three.
     let cases = [
         ("{}", "0", "2"),
         (r#"{"cost_tier":"low"}"#, "0", "1"),
@@ -41,7 +41,7 @@ fn a_pinned_or_remembered_model_is_kept_while_it_may_be() {
     assert!(asked.choose().unwrap().reason.ends_with("the conversation stays with its model"));
     asked.settings = r#"{"pin_model":true,"excluded_models":["v/9"]}"#.into();
     assert_eq!(asked.first(), "0");
-    // Only by wish, and only where the router has the wish.
+    // Only on request, and only for a router with this setting.
     asked.settings = "{}".into();
     assert_eq!(asked.first(), "0");
     asked.router = super::Router::AutoBeta;
@@ -74,7 +74,7 @@ fn pareto_takes_the_cheapest_of_a_class() {
         (r#"{"min_coding_score":0.8}"#, "{}", "7 8 9 10 4"),
         (r#"{"min_coding_score":0.5}"#, "{}", "4 5 6 7 8"),
         (r#"{"min_coding_score":0}"#, "{}", "0 1 2 3 4"),
-        // Output costs three times the input here, their average one and a half times.
+        // Output costs three times as much as input here, and the weighted average one and a half times.
         (r#"{"max_price":"5"}"#, "{}", "0 1 2 3"),
         (r#"{"max_price":5,"price_source":"prompt"}"#, "{}", "4 5 0 1 2"),
         (r#"{"max_price":0}"#, "{}", "0"),
@@ -142,7 +142,7 @@ fn switchyard_chooses_among_the_models_named_beside_it() {
     assert_eq!(asked.names(), "9 3", "the client's order");
     asked.beside = vec!["v/none".into()];
     assert_eq!(asked.choose(), Err(super::NoChoice::NothingLeft));
-    // For the others they are fallbacks.
+    // For the other routers they are fallbacks.
     let mut auto = self::asked("auto", "{}");
     auto.beside = vec!["v/9".into()];
     assert_eq!(auto.first(), "0");

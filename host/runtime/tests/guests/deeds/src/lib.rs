@@ -1,17 +1,17 @@
-//! Bad deeds that any guest of the tests can do when told to.
+//! Harmful actions that a test can ask any of these guests to take.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Survives a call if, wrongly, the instance does.
+/// Keeps its value after a call if the instance is, wrongly, reused.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// How often this instance was called, this time included.
+/// How often this instance was called, including the current call.
 pub fn calls() -> u32 {
     CALLS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Does what `deed` says and returns if it is nothing bad, or if it survived.
+/// Takes the action that `deed` names. Returns if it is harmless, or if the sandbox did not stop it.
 pub fn commit(deed: &str, write: impl Fn(&str)) {
     match deed {
         "loop" => spin(),
@@ -34,7 +34,7 @@ pub fn commit(deed: &str, write: impl Fn(&str)) {
     }
 }
 
-/// Burns the processor for some time, then goes on.
+/// Uses processor time, then returns.
 pub fn burn(rounds: u32) {
     let mut sum = 0u32;
     for round in 0..rounds {

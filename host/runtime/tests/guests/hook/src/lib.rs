@@ -1,4 +1,4 @@
-//! A hook in both phases that does what its settings say.
+//! A hook for both phases. Its settings select what it does.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../../../../wit", world: "hook" });

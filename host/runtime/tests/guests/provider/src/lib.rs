@@ -1,4 +1,4 @@
-//! A provider that does what the target's model, or the frame's name, says.
+//! A provider. The target's model or the name of a frame selects what it does.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../../../../wit", world: "provider" });

@@ -1,4 +1,4 @@
-//! A router and model router that does what `requested`, or the slug, says.
+//! A router and model router. `requested` or the slug selects what it does.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../../../../wit", world: "model-router" });

@@ -1,4 +1,4 @@
-//! A tool whose functions are named after what they do.
+//! A tool. The name of the called function selects what it does.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../../../../wit", world: "tool" });
