@@ -13,6 +13,10 @@ default:
 run *arguments:
     cargo run --release -- {{arguments}}
 
+# The program that is shipped and measured, in target/dist. The link alone takes about ten minutes.
+dist:
+    cargo build --profile dist --locked
+
 # All Rust tests of the host and of the whole program.
 test:
     cargo test --workspace
