@@ -80,6 +80,18 @@ async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     upstream.reply(script::chat("paid for"));
     assert_eq!(paid.post("/responses", &question()).await.output_text(), "paid for");
     host.until_logged("the disk has room again");
+
+    // What a client has stored and must not stay can still be taken away.
+    reload(&host, &(FULL.to_owned() + &model(&upstream)), 2).await;
+    assert_eq!(put(&open, "b").await.status, 503);
+    let deleted = open.request(Method::DELETE, "/vault/secrets/a").send().await.unwrap();
+    assert!(deleted.status().is_success(), "{}", deleted.status());
+    let leaked = command(&host, "key create --workspace default");
+    let path = format!("/keys/{}", leaked["id"].as_str().unwrap());
+    let revoked = provisioning.request(Method::DELETE, &path).send().await.unwrap();
+    assert!(revoked.status().is_success(), "{}", revoked.status());
+    let refused = Client::with_key(&host, leaked["key"].as_str().unwrap()).get("/models").await;
+    assert_eq!(refused.status, 401);
     let host = host.restart();
     assert_eq!(command(&host, "credits show paid")["spent"], 10);
 }
