@@ -15,7 +15,7 @@ mod responses;
 mod streaming;
 
 #[cfg(test)]
-mod names;
+mod fields;
 
 #[cfg(test)]
 mod fallback;
@@ -77,7 +77,7 @@ mod vault;
 mod vault_commands;
 
 #[cfg(test)]
-mod complaints;
+mod gateway_faults;
 
 #[cfg(test)]
 mod docs;

@@ -1,4 +1,4 @@
-//! Conversations stay with the endpoint that has them in its cache (names.md 6).
+//! Conversations stay with the endpoint that has them in its cache.
 
 use super::METADATA;
 use crate::kit::client::Client;

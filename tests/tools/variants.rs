@@ -1,4 +1,4 @@
-//! All 28 variants of tools (names.md 4.1): which are offered to a model, and what a request with another is told.
+//! All 28 variants of server tools: which are offered to a model, and the error for any other type.
 
 use super::script::answer;
 use crate::kit::client::Client;

@@ -1,0 +1,9 @@
+//! Faults that users of other gateways report. Each test reproduces the situation in which those
+//! gateways fail.
+
+mod credit;
+mod estimates;
+mod leaving;
+mod limits;
+mod money;
+mod routing;

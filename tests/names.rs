@@ -1,8 +1,0 @@
-//! Names that the API leaves open: how a client's field reaches providers and other receivers.
-
-mod broadcast;
-mod debug;
-mod dialects;
-mod object;
-mod prompts;
-mod truncation;
