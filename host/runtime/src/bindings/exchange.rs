@@ -1,4 +1,4 @@
-//! The type behind the resource `http-stream.exchange`, which the generated code refers to: an answer
+//! The type of the resource `http-stream.exchange`, which the generated code refers to: an answer
 //! whose body is read in chunks.
 
 use std::future::Future;

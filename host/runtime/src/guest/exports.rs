@@ -1,5 +1,5 @@
-//! The exports of a live guest that were looked up, and the parameters and answers of those that are
-//! called without the generated bindings.
+//! The exports of a live guest that were looked up, and the parameters and answers of those that
+//! are called without the generated bindings.
 
 use wasmtime::component::TypedFunc;
 
