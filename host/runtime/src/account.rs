@@ -301,8 +301,8 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::context::Owner;
     use crate::fairness::ToolQueues;
+    use crate::owner::Owner;
 
     const LONG: Duration = Duration::from_secs(3600);
 

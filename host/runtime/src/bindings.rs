@@ -4,6 +4,8 @@
 
 #![expect(missing_docs, reason = "generated from wit/, documented there")]
 
+pub(crate) mod exchange;
+
 wasmtime::component::bindgen!({
     path: "../../wit",
     inline: "
@@ -45,6 +47,6 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
-    with: { "cofferdam:plugin/http-stream.exchange": crate::services::HttpExchange },
+    with: { "cofferdam:plugin/http-stream.exchange": crate::bindings::exchange::HttpExchange },
     additional_derives: [PartialEq],
 });

@@ -18,6 +18,8 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use crate::hex::hex;
+
 /// Limits of the cache.
 const BOUNDS: CacheLimits =
     CacheLimits { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
@@ -271,12 +273,6 @@ fn check_owner(metadata: &fs::Metadata) -> Result<(), CacheError> {
         return Err(CacheError::Writable(metadata.mode() & 0o7777));
     }
     Ok(())
-}
-
-/// Lower-case hexadecimal digits of `bytes`.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// A [`Hasher`] over SHA-256, for the hash of the engine's settings: unlike the default hasher, it

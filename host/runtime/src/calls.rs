@@ -9,20 +9,10 @@ mod tool;
 
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower, TypedFunc};
 
-use crate::bindings::exports::cofferdam::plugin::{generation, routing};
-use crate::instance::{Instance, LiveInstance};
+use crate::guest::exports::Exports;
+use crate::guest::live::LiveInstance;
+use crate::instance::Instance;
 use crate::plugin::{Compiled, Functions};
-
-/// The exports of one instance that were looked up. Cached because a look-up compares types, which
-/// costs as much as a short call.
-#[derive(Default)]
-pub(crate) struct Exports {
-    routing: Option<routing::Guest>,
-    generation: Option<generation::Guest>,
-    prepare: Option<TypedFunc<provider::Prepare<'static>, provider::PrepareAnswer>>,
-    prepare_embeddings: Option<TypedFunc<provider::Prepare<'static>, provider::EmbeddingsAnswer>>,
-    decode_embeddings: Option<TypedFunc<provider::Decode<'static>, provider::VectorsAnswer>>,
-}
 
 /// Looks up a function with borrowed parameters, see [`Functions`].
 fn borrowing<P, R>(

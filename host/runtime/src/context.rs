@@ -1,36 +1,16 @@
-//! The caller on whose behalf a guest runs: [`Owner`] and [`CallContext`].
+//! The caller on whose behalf a guest runs, and the pseudonym of its workspace.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
-use crate::cache::hex;
-use crate::instance::CLOCK_GRAIN_MS;
+use crate::clock::CLOCK_GRAIN_MS;
+use crate::hex::hex;
+use crate::owner::Owner;
 
 /// Length of a pseudonym in bytes; it is written as hexadecimal digits.
 const PSEUDONYM_BYTES: usize = 16;
-
-/// Decides which idle instances may serve a call. An opaque id: the API key that pays for the call,
-/// or anything narrower. An instance never serves two owners.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner(Arc<str>);
-
-impl Owner {
-    /// The owner with this id.
-    #[must_use]
-    pub fn new(id: &str) -> Self {
-        Self(Arc::from(id))
-    }
-}
-
-/// Lets maps be searched by the id.
-impl Borrow<str> for Owner {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
 
 /// The caller on whose behalf a guest runs, and the time.
 #[derive(Debug, Clone)]

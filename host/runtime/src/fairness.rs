@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::context::Owner;
+use crate::owner::Owner;
 
 /// The share of the capacity from which on it counts as nearly full: seven eighths.
 const NEARLY_ALL: (usize, usize) = (7, 8);

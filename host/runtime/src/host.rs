@@ -5,15 +5,16 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use wasmtime::Engine;
 
 use crate::account::Turns;
 use crate::cache::Cache;
-use crate::context::Owner;
 use crate::engine::{Sandbox, Ticker};
 use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
-use crate::instance::LiveInstance;
+use crate::guest::live::LiveInstance;
+use crate::owner::Owner;
+use crate::permits::{Claim, InstancePermits, InstanceSlot};
 use crate::warm::Warm;
 
 /// Sets an owner's share of the permits: the number of streams divided by this. While few permits
@@ -60,30 +61,6 @@ pub struct Gauges {
     pub saturated: u64,
 }
 
-/// Room for one instance, idle or in use. Given back on drop.
-pub(crate) struct InstanceSlot {
-    _permit: OwnedSemaphorePermit,
-    live: Arc<AtomicUsize>,
-}
-
-/// How many permits for instances are taken, and the rule that limits each owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InstancePermits {
-    /// Permits that are taken.
-    pub taken: usize,
-    /// Permits that the owner in question holds.
-    pub held: usize,
-    /// The rule that refuses more permits to an owner.
-    pub fairness: Fairness,
-}
-
-/// A permit to use an instance. There are as many as instances. A holder that gave its instance
-/// back for a while always gets one again: if necessary, an idle instance is ended.
-pub(crate) struct Claim {
-    _permit: OwnedSemaphorePermit,
-    _held: Option<OwnerPermit>,
-}
-
 impl Host {
     pub(crate) fn new(
         sandbox: Sandbox,
@@ -116,7 +93,7 @@ impl Host {
     /// Takes a permit if one is free. Never waits: that is the caller's decision.
     pub(crate) fn take_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let permit = Arc::clone(&self.claims).try_acquire_owned().ok()?;
-        Some(Claim { _permit: permit, _held: owner.map(|owner| OwnerPermit::new(&self.holders, owner)) })
+        Some(Claim::new(permit, owner.map(|owner| OwnerPermit::new(&self.holders, owner))))
     }
 
     /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
@@ -149,8 +126,7 @@ impl Host {
                 Err(_) => return None,
             }
         };
-        self.live.fetch_add(1, Ordering::Relaxed);
-        Some(InstanceSlot { _permit: permit, live: Arc::clone(&self.live) })
+        Some(InstanceSlot::new(permit, &self.live))
     }
 
     /// A unique number for a plugin.
@@ -171,11 +147,5 @@ impl Host {
             pooled: self.pooled,
             saturated: self.saturated.load(Ordering::Relaxed),
         }
-    }
-}
-
-impl Drop for InstanceSlot {
-    fn drop(&mut self) {
-        self.live.fetch_sub(1, Ordering::Relaxed);
     }
 }

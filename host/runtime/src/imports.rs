@@ -21,7 +21,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 use crate::bindings::cofferdam::plugin;
 use crate::grant::Grant;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use crate::manifest::Import;
 
 /// The linker of one plugin: WASI without any access, log, config, the granted imports, and the

@@ -3,36 +3,27 @@
 //! never called again. After a successful call the instance may wait for the next call of the same
 //! owner, see [`crate::warm`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use wasmtime::component::{self, ResourceTable};
-use wasmtime::{Store, Trap};
-use wasmtime_wasi::{
-    HostMonotonicClock, HostWallClock, I32Exit, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView,
-};
+use wasmtime::Trap;
+use wasmtime_wasi::I32Exit;
 
 use crate::account::{CallBudget, CallCut, CpuAccount};
-use crate::bindings::cofferdam::plugin::log::Level;
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
-use crate::calls::Exports;
-use crate::context::{Alias, CallContext, Owner};
+use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::fairness::InLine;
-use crate::host::{Claim, InstanceSlot};
-use crate::limits::Limiter;
-use crate::logs::{GuestLog, GuestOutput};
+use crate::guest::live::LiveInstance;
+use crate::guest::{self, HOST_CALLS_MAX};
+use crate::logs::GuestLog;
 use crate::manifest::Import;
-use crate::plugin::{Compiled, Plugin, Profile};
-use crate::room::{Room, room_for};
+use crate::owner::Owner;
+use crate::permits::Claim;
+use crate::plugin::{Compiled, Plugin};
+use crate::room::room_for;
 use crate::services::Services;
 
-/// Host calls within one call of a guest, without those of WASI.
-const HOST_CALLS_MAX: u32 = 10_000;
-/// Number of handles that a guest may hold.
-const HANDLES_MAX: usize = 1_024;
-/// Length limit of one read of random bytes through WASI.
-const WASI_RANDOM_BYTES_MAX: u64 = 64 * 1024;
 /// Output limit while an instance is created, in bytes.
 const START_OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// All calls of one use of an instance together may take this many times the processor time of one
@@ -45,140 +36,6 @@ const WALL_GRACE: Duration = Duration::from_secs(2);
 /// Wall-clock limit of a call that may wait for hosts and models. The request's own deadline is
 /// shorter.
 const WALL_WAITING: Duration = Duration::from_secs(600);
-/// Clocks are rounded down to this many milliseconds: a precise clock would help timing attacks.
-pub(crate) const CLOCK_GRAIN_MS: u64 = 10;
-
-/// Number of uses after which an instance is replaced, so that small leaks of a guest do not
-/// accumulate.
-const USES_MAX: u32 = 1_000;
-/// Largest size of an instance that is kept. An instance that grew for an unusual request would
-/// hold that memory while idle.
-const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// The host's state for one instance.
-pub(crate) struct GuestState {
-    pub(crate) plugin: Arc<Profile>,
-    pub(crate) services: Services,
-    pub(crate) log: GuestLog,
-    pub(crate) clock: GuestClock,
-    pub(crate) asks: u32,
-    pub(crate) requests: u32,
-    pub(crate) account: Arc<CpuAccount>,
-    limiter: Limiter,
-    host_calls_left: u32,
-    wasi: WasiCtx,
-    table: ResourceTable,
-}
-
-impl GuestState {
-    /// Counts one host call. An exceeded budget becomes a trap.
-    pub(crate) fn enter_host(&mut self) -> wasmtime::Result<()> {
-        match self.host_calls_left.checked_sub(1) {
-            Some(left) => {
-                self.host_calls_left = left;
-                Ok(())
-            }
-            None => {
-                self.account.deny_host_call();
-                Err(wasmtime::Error::msg("the budget of host calls is spent"))
-            }
-        }
-    }
-}
-
-impl GuestState {
-    /// The resources that the guest holds handles to.
-    pub(crate) fn table(&mut self) -> &mut ResourceTable {
-        &mut self.table
-    }
-}
-
-impl WasiView for GuestState {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
-    }
-}
-
-/// The clock of a guest: the request's time plus the time since then. Clones show the same time.
-#[derive(Clone)]
-pub(crate) struct GuestClock {
-    set: Arc<Mutex<Set>>,
-    /// Start of the monotonic clock. It continues when the instance serves another request, because
-    /// a monotonic clock must never go back.
-    made: Instant,
-}
-
-/// The time that a clock was set to, and when it was set.
-#[derive(Clone, Copy)]
-struct Set {
-    now_ms: u64,
-    at: Instant,
-}
-
-impl GuestClock {
-    fn new(now_ms: u64) -> Self {
-        let at = Instant::now();
-        Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at }
-    }
-
-    /// Sets the clock to another request's time.
-    fn set(&self, now_ms: u64) {
-        *self.lock() = Set { now_ms, at: Instant::now() };
-    }
-
-    /// Unix time in milliseconds, rounded down to [`CLOCK_GRAIN_MS`].
-    pub(crate) fn now_ms(&self) -> u64 {
-        let set = *self.lock();
-        coarse(set.now_ms.saturating_add(milliseconds(set.at.elapsed())))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Set> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl HostWallClock for GuestClock {
-    fn resolution(&self) -> Duration {
-        Duration::from_millis(CLOCK_GRAIN_MS)
-    }
-
-    fn now(&self) -> Duration {
-        Duration::from_millis(self.now_ms())
-    }
-}
-
-impl HostMonotonicClock for GuestClock {
-    fn resolution(&self) -> u64 {
-        CLOCK_GRAIN_MS * 1_000_000
-    }
-
-    fn now(&self) -> u64 {
-        coarse(milliseconds(self.made.elapsed())) * 1_000_000
-    }
-}
-
-fn coarse(ms: u64) -> u64 {
-    ms - ms % CLOCK_GRAIN_MS
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A live guest, in use or idle. Fields are dropped in order: the store must be dropped before the
-/// slot is free.
-pub(crate) struct LiveInstance {
-    pub(crate) store: Store<GuestState>,
-    pub(crate) handle: component::Instance,
-    /// The exports that were looked up so far.
-    pub(crate) exports: Exports,
-    account: Arc<CpuAccount>,
-    alias: Alias,
-    uses: u32,
-    /// Additional memory for a long request.
-    room: Option<Room>,
-    _slot: InstanceSlot,
-}
 
 /// An instance in use, for one call or one attempt at a provider.
 pub(crate) struct Instance {
@@ -269,22 +126,12 @@ impl Instance {
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
         let account = Arc::new(CpuAccount::new(Arc::clone(&plugin.host.turns), total, line));
-        let mut store = store(plugin, context, services, &account);
+        let mut store = guest::store(&plugin.host.engine, plugin.profile(), context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
-        let (exports, alias) = (Exports::default(), Alias::default());
-        Ok(Box::new(LiveInstance {
-            store,
-            handle,
-            exports,
-            account,
-            alias,
-            uses: 0,
-            room: None,
-            _slot: slot,
-        }))
+        Ok(Box::new(LiveInstance::new(store, handle, account, slot)))
     }
 
     fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<LiveInstance>, claim: Claim) -> Self {
@@ -367,29 +214,6 @@ impl Instance {
     }
 }
 
-impl LiveInstance {
-    /// Whether this use leaves nothing behind except in the guest's own memory: no open handle,
-    /// nothing that was refused, and a memory of ordinary size.
-    fn is_clean(&self) -> bool {
-        let state = self.store.data();
-        state.table.is_empty()
-            && self.account.cut().is_none()
-            && state.limiter.bytes() <= KEPT_BYTES_MAX
-            && self.uses < USES_MAX
-            && self.room.is_none()
-    }
-
-    /// Resets the host's state for another call.
-    fn renew(&mut self, context: &CallContext) {
-        self.account.renew();
-        let state = self.store.data_mut();
-        state.services = Services::default();
-        state.log.turn_to(Arc::clone(&context.request_id));
-        state.clock.set(context.now_ms);
-        (state.asks, state.requests) = (0, 0);
-    }
-}
-
 /// Counts and returns the error that no instance is free.
 fn saturated(plugin: &Plugin) -> CallError {
     plugin.host.count_saturated();
@@ -405,52 +229,6 @@ fn budget_of(plugin: &Plugin) -> CallBudget {
         cpu.saturating_mul(WALL_BUDGETS).saturating_add(WALL_GRACE)
     };
     CallBudget { cpu, wall }
-}
-
-fn store(
-    plugin: &Arc<Plugin>,
-    context: &CallContext,
-    services: Services,
-    account: &Arc<CpuAccount>,
-) -> Store<GuestState> {
-    let log = GuestLog::new(Arc::clone(plugin.profile()), Arc::clone(&context.request_id));
-    let clock = GuestClock::new(context.now_ms);
-    let mut table = ResourceTable::new();
-    table.set_max_capacity(HANDLES_MAX);
-    let state = GuestState {
-        wasi: wasi(&log, &clock),
-        plugin: Arc::clone(plugin.profile()),
-        services: services.within(plugin.grant()),
-        log,
-        clock,
-        asks: 0,
-        requests: 0,
-        account: Arc::clone(account),
-        limiter: Limiter::new(Arc::clone(account), plugin.grant().memory_bytes),
-        host_calls_left: HOST_CALLS_MAX,
-        table,
-    };
-    let mut store = Store::new(&plugin.host.engine, state);
-    store.limiter(|state| &mut state.limiter);
-    store.set_max_component_handles(HANDLES_MAX);
-    let account = Arc::clone(account);
-    store.epoch_deadline_callback(move |_| Ok(account.tick()));
-    store
-}
-
-/// WASI without any access: no files, environment, arguments or network.
-fn wasi(log: &GuestLog, clock: &GuestClock) -> WasiCtx {
-    let output = |level| GuestOutput { log: log.clone(), level };
-    WasiCtxBuilder::new()
-        .stdout(output(Level::Info))
-        .stderr(output(Level::Warn))
-        .wall_clock(clock.clone())
-        .monotonic_clock(clock.clone())
-        .max_random_size(WASI_RANDOM_BYTES_MAX)
-        .allow_tcp(false)
-        .allow_udp(false)
-        .allow_ip_name_lookup(false)
-        .build()
 }
 
 /// Counts a finished call and classifies its failure. The failed function and the guest's last

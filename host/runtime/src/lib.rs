@@ -6,47 +6,79 @@
 //! provider keeps its [`ProviderInstance`] from `prepare` to the last event. Instances of routers
 //! and providers may also serve later calls of the same [`Owner`]; an instance never serves two
 //! owners.
+//!
+//! The modules are listed from loading and calling plugins down to what they share. Each module
+//! imports only modules below it.
 
 #![warn(missing_docs)]
 
-mod account;
-mod bindings;
-mod cache;
-mod calls;
-mod context;
-mod contract;
-mod counters;
-mod engine;
-mod error;
-mod fairness;
-mod grant;
-mod host;
-mod imports;
-mod injection;
-mod instance;
-mod limits;
-mod logs;
-pub mod manifest;
-mod plugin;
 mod registry;
-mod room;
-mod schedule;
-pub mod services;
+
+mod calls;
+mod instance;
+
+mod plugin;
+
+mod imports;
+
+mod host;
+
+mod engine;
 mod warm;
+
+mod cache;
+
+mod guest;
+
+mod logs;
+mod profile;
+
+mod limits;
+mod room;
+
+mod account;
+mod permits;
+
+mod fairness;
+
+mod context;
+
+mod clock;
+mod owner;
+
+pub mod services;
+
+mod contract;
+mod grant;
+
+pub mod manifest;
+
+mod injection;
+
 pub mod wire;
+
+mod bindings;
+
+mod counters;
+
+mod error;
+mod hex;
+mod schedule;
 
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
-pub use context::{CallContext, Owner};
+pub use context::CallContext;
 pub use counters::{CounterValues, Counters};
 pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
 };
 pub use fairness::{Fairness, Holders};
 pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant, SecretSource};
-pub use host::{Gauges, InstancePermits};
+pub use host::Gauges;
 pub use injection::{InjectionError, InjectionRule, InjectionTarget, WrittenInjection, is_injectable_header};
 pub use manifest::{Asked, Manifest, PluginKind};
+pub use owner::Owner;
+pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
 pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
 pub use schedule::tune;

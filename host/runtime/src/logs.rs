@@ -11,7 +11,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
-use crate::plugin::Profile;
+use crate::profile::Profile;
 
 /// Lines per call. Further lines are counted and dropped.
 pub(crate) const LOG_LINES_MAX: u32 = 64;

@@ -11,10 +11,11 @@ use crate::contract::{Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
 use crate::grant::{Denial, Grant, Joined};
+use crate::guest::GuestState;
 use crate::host::Host;
 use crate::imports;
-use crate::instance::GuestState;
 use crate::manifest::{Import, Manifest, PluginKind};
+use crate::profile::Profile;
 
 /// One installed plugin.
 pub struct Plugin {
@@ -33,14 +34,6 @@ pub struct Plugin {
     /// Held while compiling: other callers wait for the result instead of compiling again.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, CompileFailed>>,
-}
-
-/// The parts of a plugin that its instances use. Idle instances hold this instead of the plugin, so
-/// that dropping the plugin can end them.
-pub(crate) struct Profile {
-    pub(crate) grant: Grant,
-    pub(crate) manifest: Manifest,
-    pub(crate) counters: Counters,
 }
 
 /// The parts of a new [`Plugin`].
@@ -402,12 +395,6 @@ impl Plugin {
 impl Drop for Plugin {
     fn drop(&mut self) {
         self.host.warm.forget(self.number);
-    }
-}
-
-impl Profile {
-    pub(crate) fn name(&self) -> &str {
-        &self.manifest.name
     }
 }
 

@@ -2,9 +2,9 @@
 //! with the operator's grants. Nothing is compiled here.
 
 mod folder;
+mod source;
 mod unique;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,17 +12,22 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::cache::{Cache, hex};
+use crate::cache::Cache;
 use crate::contract::{self, Finding};
 use crate::engine::{Sandbox, Ticker};
-use crate::error::{LoadError, ManifestError, StartError};
+use crate::error::{LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
-use crate::host::{Gauges, Host, InstancePermits};
+use crate::hex::hex;
+use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
+use crate::permits::InstancePermits;
 use crate::plugin::{Plugin, PluginParts};
 use crate::warm::Warm;
 
 pub use folder::read_plugin_dir;
+pub use source::PluginSource;
+
+use source::checked_manifest;
 
 /// Settings of the runtime.
 #[derive(Debug, Clone)]
@@ -40,22 +45,6 @@ pub struct RuntimeConfig {
 #[derive(Clone)]
 pub struct Runtime {
     host: Arc<Host>,
-}
-
-/// A plugin before it is checked.
-#[derive(Debug, Clone)]
-pub struct PluginSource {
-    /// The manifest's text.
-    pub manifest: String,
-    /// The component's bytes.
-    pub component: Cow<'static, [u8]>,
-    /// The name of the manifest's file without `.toml`. It must be the name in the manifest.
-    pub name: String,
-    /// Names the manifest in messages: its path, or `embedded`.
-    pub origin: String,
-    /// Whether the plugin is part of the program. Another plugin may take its name only if the
-    /// operator allows it.
-    pub is_built_in: bool,
 }
 
 /// The installed plugins by name. Clones share them.
@@ -234,20 +223,4 @@ fn choose(
         tracing::warn!(plugin, "`replaces` is set, and no plugin of the folder has this name");
     }
     Ok(chosen)
-}
-
-fn checked_manifest(source: &PluginSource) -> Result<Manifest, LoadError> {
-    let blame = |error| LoadError::Manifest { origin: source.origin.clone(), error };
-    let manifest = Manifest::parse(&source.manifest).map_err(blame)?;
-    check_name(&manifest, &source.name).map_err(blame)?;
-    Ok(manifest)
-}
-
-/// Checks that the manifest's name is the name of its file.
-fn check_name(manifest: &Manifest, file: &str) -> Result<(), ManifestError> {
-    if manifest.name == file {
-        return Ok(());
-    }
-    let message = format!("`name` is \"{}\", but the file is named \"{file}\"", manifest.name);
-    Err(ManifestError { line: 1, message })
 }

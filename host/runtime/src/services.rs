@@ -3,16 +3,13 @@
 //! if it were not granted.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::grant::Grant;
 use crate::manifest::Import;
 use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, ScratchError, ToolCallError};
 
-/// The future that a capability's method returns. Boxed to keep the traits object safe.
-pub type Opening<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use crate::bindings::exchange::{HttpBody, HttpExchange, Opening};
 
 /// The HTTP capability, implemented with the egress crate.
 pub trait HttpDoor: Send + Sync {
@@ -33,40 +30,6 @@ pub trait HttpDoor: Send + Sync {
         grant: &'a Grant,
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpExchange, HttpError>>;
-}
-
-/// An answer whose body has not been read.
-pub struct HttpExchange {
-    /// HTTP status code.
-    pub status: u16,
-    /// The headers that the guest may read.
-    pub headers: Vec<(String, String)>,
-    /// The body, read in chunks.
-    pub body: Box<dyn HttpBody>,
-}
-
-impl From<HttpResponse> for HttpExchange {
-    /// Makes an exchange from an answer that was already read.
-    fn from(response: HttpResponse) -> Self {
-        let HttpResponse { status, headers, body, .. } = response;
-        Self { status, headers, body: Box::new(Whole(body)) }
-    }
-}
-
-/// A body that was already read.
-struct Whole(Vec<u8>);
-
-impl HttpBody for Whole {
-    fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>> {
-        let piece = std::mem::take(&mut self.0);
-        Box::pin(std::future::ready(Ok(piece)))
-    }
-}
-
-/// A body that is read in chunks. Dropping it closes its connection.
-pub trait HttpBody: Send {
-    /// The next chunk; empty at the end.
-    fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>>;
 }
 
 /// A question of a guest to a model.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::context::Owner;
+use crate::owner::Owner;
 
 /// Longest idle time. Content of the last call stays in the instance's memory for that long.
 const IDLE_MAX: Duration = Duration::from_secs(10);

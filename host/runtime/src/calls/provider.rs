@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use wasmtime::component::{ResourceAny, TypedFunc};
 
-use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::bindings::exports::cofferdam::plugin::generation;
 use crate::calls::answers::{
     Broken, check_events, check_prepared, check_upstream, check_vectors, event_bytes,
@@ -13,8 +12,10 @@ use crate::calls::answers::{
 use crate::calls::{borrowing, cached, indices};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::host::Claim;
-use crate::instance::{Instance, LiveInstance};
+use crate::guest::exports::{Decode, Prepare};
+use crate::guest::live::LiveInstance;
+use crate::instance::Instance;
+use crate::permits::Claim;
 use crate::plugin::Plugin;
 use crate::wire::{
     EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
@@ -36,12 +37,6 @@ const EVENTS_FREE: usize = 4_096;
 const BYTES_PER_EVENT: usize = 16;
 /// Length limit of an error's body in bytes, as in `wit/provider.wit`.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-
-pub(super) type Prepare<'a> = (&'a [u8], &'a Target, &'a GuestContext);
-pub(super) type PrepareAnswer = (Result<Prepared, Failure>,);
-pub(super) type EmbeddingsAnswer = (Result<PreparedEmbeddings, EmbeddingFailure>,);
-pub(super) type Decode<'a> = (&'a ResponseHead, &'a [u8]);
-pub(super) type VectorsAnswer = (Result<Embeddings, Failure>,);
 
 /// One attempt at a provider. After a [`CallError`], or if the future of a call was dropped, it is
 /// dead: every later call returns an error.

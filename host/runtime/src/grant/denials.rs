@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use cofferdam_store::{HostName, SecretName};
 
-use super::OperatorGrant;
+use super::operator::OperatorGrant;
 use crate::manifest::{Asked, Import, Manifest};
 
 /// Stands for every host in manifests and configurations.

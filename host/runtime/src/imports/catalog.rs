@@ -1,7 +1,7 @@
 //! `catalog`: the models that this host serves.
 
 use crate::bindings::cofferdam::plugin::catalog::Host;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn models(&mut self) -> wasmtime::Result<Vec<u8>> {

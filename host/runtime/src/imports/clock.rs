@@ -1,7 +1,7 @@
 //! `clock`: the request's time plus the time since, rounded down.
 
 use crate::bindings::cofferdam::plugin::clock::Host;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn now_ms(&mut self) -> wasmtime::Result<u64> {

@@ -1,7 +1,7 @@
 //! `deferred-tools`: functions whose loading the client deferred, for the tool that searches them.
 
 use crate::bindings::cofferdam::plugin::deferred_tools::Host;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn all(&mut self) -> wasmtime::Result<Vec<u8>> {

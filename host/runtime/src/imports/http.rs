@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::http::{Host, HttpError, Request, Response};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use crate::services::HttpDoor;
 
 /// Requests within one instance's life, which is one call: only hooks and tools import this.

@@ -4,7 +4,7 @@
 use wasmtime::component::Resource;
 
 use crate::bindings::cofferdam::plugin::http_stream::{Host, HostExchange, HttpError, Request};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use crate::services::HttpExchange;
 
 impl Host for GuestState {

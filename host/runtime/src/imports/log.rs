@@ -1,7 +1,7 @@
 //! `log`: lines into the operator's log, under the quota of the call.
 
 use crate::bindings::cofferdam::plugin::log::{Host, Level};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn write(&mut self, level: Level, message: String) -> wasmtime::Result<()> {

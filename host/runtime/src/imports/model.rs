@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::model::{Answer, Host};
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use crate::services::{Ask, QUESTION_DEPTH_MAX, Question};
 
 /// Questions within one instance's life, which is one call.

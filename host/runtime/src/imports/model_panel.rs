@@ -4,7 +4,7 @@
 use crate::bindings::cofferdam::plugin::model::Answer;
 use crate::bindings::cofferdam::plugin::model_panel::Host;
 use crate::bindings::cofferdam::plugin::types::Failure;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use futures_util::future::join_all;
 
 impl Host for GuestState {

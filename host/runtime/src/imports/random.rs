@@ -1,7 +1,7 @@
 //! `random`: bytes from the system's generator.
 
 use crate::bindings::cofferdam::plugin::random::Host;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 /// Length limit of one call in bytes, as in `wit/random.wit`. More is a trap.
 const BYTES_MAX: u32 = 4_096;

@@ -1,7 +1,7 @@
 //! `request`: the request being served, for plugins that may read it.
 
 use crate::bindings::cofferdam::plugin::request::Host;
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn transcript(&mut self) -> wasmtime::Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! `scratch`: values that are kept until the request ends.
 
 use crate::bindings::cofferdam::plugin::scratch::{Host, ScratchError};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 
 impl Host for GuestState {
     fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {

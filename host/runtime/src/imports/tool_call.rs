@@ -2,7 +2,7 @@
 //! tools may ask models.
 
 use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
-use crate::instance::GuestState;
+use crate::guest::GuestState;
 use crate::services::{QUESTION_DEPTH_MAX, ToolCall};
 
 /// Calls within one instance's life, which is one call of the hook. HTTP requests of the hook count

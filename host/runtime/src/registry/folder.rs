@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{PluginSource, check_name};
+use super::source::{PluginSource, check_name};
 use crate::contract::COMPONENT_BYTES_MAX;
 use crate::error::{Distrust, LoadError};
 use crate::manifest::Manifest;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::PluginSource;
+use super::source::PluginSource;
 use crate::error::LoadError;
 use crate::manifest::Manifest;
 

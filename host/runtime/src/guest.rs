@@ -1,0 +1,116 @@
+//! A live guest on the host's side: the state that its imports use, and the store that holds it.
+
+pub(crate) mod exports;
+pub(crate) mod live;
+
+use std::sync::Arc;
+
+use wasmtime::component::ResourceTable;
+use wasmtime::{Engine, Store};
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use crate::account::CpuAccount;
+use crate::bindings::cofferdam::plugin::log::Level;
+use crate::clock::GuestClock;
+use crate::context::CallContext;
+use crate::limits::Limiter;
+use crate::logs::{GuestLog, GuestOutput};
+use crate::profile::Profile;
+use crate::services::Services;
+
+/// Host calls within one call of a guest, without those of WASI.
+pub(crate) const HOST_CALLS_MAX: u32 = 10_000;
+/// Number of handles that a guest may hold.
+const HANDLES_MAX: usize = 1_024;
+/// Length limit of one read of random bytes through WASI.
+const WASI_RANDOM_BYTES_MAX: u64 = 64 * 1024;
+
+/// The host's state for one instance.
+pub(crate) struct GuestState {
+    pub(crate) plugin: Arc<Profile>,
+    pub(crate) services: Services,
+    pub(crate) log: GuestLog,
+    pub(crate) clock: GuestClock,
+    pub(crate) asks: u32,
+    pub(crate) requests: u32,
+    pub(crate) account: Arc<CpuAccount>,
+    pub(crate) limiter: Limiter,
+    pub(crate) host_calls_left: u32,
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl GuestState {
+    /// Counts one host call. An exceeded budget becomes a trap.
+    pub(crate) fn enter_host(&mut self) -> wasmtime::Result<()> {
+        match self.host_calls_left.checked_sub(1) {
+            Some(left) => {
+                self.host_calls_left = left;
+                Ok(())
+            }
+            None => {
+                self.account.deny_host_call();
+                Err(wasmtime::Error::msg("the budget of host calls is spent"))
+            }
+        }
+    }
+
+    /// The resources that the guest holds handles to.
+    pub(crate) fn table(&mut self) -> &mut ResourceTable {
+        &mut self.table
+    }
+}
+
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// The store of a new instance, with the limits of its plugin.
+pub(crate) fn store(
+    engine: &Engine,
+    plugin: &Arc<Profile>,
+    context: &CallContext,
+    services: Services,
+    account: &Arc<CpuAccount>,
+) -> Store<GuestState> {
+    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
+    let clock = GuestClock::new(context.now_ms);
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(HANDLES_MAX);
+    let state = GuestState {
+        wasi: wasi(&log, &clock),
+        plugin: Arc::clone(plugin),
+        services: services.within(&plugin.grant),
+        log,
+        clock,
+        asks: 0,
+        requests: 0,
+        account: Arc::clone(account),
+        limiter: Limiter::new(Arc::clone(account), plugin.grant.memory_bytes),
+        host_calls_left: HOST_CALLS_MAX,
+        table,
+    };
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_max_component_handles(HANDLES_MAX);
+    let account = Arc::clone(account);
+    store.epoch_deadline_callback(move |_| Ok(account.tick()));
+    store
+}
+
+/// WASI without any access: no files, environment, arguments or network.
+fn wasi(log: &GuestLog, clock: &GuestClock) -> WasiCtx {
+    let output = |level| GuestOutput { log: log.clone(), level };
+    WasiCtxBuilder::new()
+        .stdout(output(Level::Info))
+        .stderr(output(Level::Warn))
+        .wall_clock(clock.clone())
+        .monotonic_clock(clock.clone())
+        .max_random_size(WASI_RANDOM_BYTES_MAX)
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .build()
+}
