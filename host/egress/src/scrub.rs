@@ -80,12 +80,11 @@ impl ScrubSet {
         let labelled = |(name, value): (&str, Bytes)| Needle { label: label(name), value };
         let values: Vec<Needle> = values.into_iter().take(VALUES_MAX).map(labelled).collect();
         let mut heads = Zeroizing::new(Vec::with_capacity(Spelling::ALL_MAX * values.len()));
-        for (needle, Needle { value, .. }) in values.iter().enumerate() {
-            if value.len() >= VALUE_BYTES_MIN {
-                spelling::each_head(value, |spelling, bytes| {
-                    heads.push(SpellingHead { bytes, needle, spelling })
-                });
-            }
+        let long = values.iter().enumerate().filter(|(_, needle)| needle.value.len() >= VALUE_BYTES_MIN);
+        for (needle, Needle { value, .. }) in long {
+            spelling::each_head(value, |spelling, bytes| {
+                heads.push(SpellingHead { bytes, needle, spelling });
+            });
         }
         Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
     }
