@@ -1,13 +1,13 @@
 //! Credit, reservations and usage reports, as the rest of the program uses them.
 
-use super::Store;
+use super::{Reservation, Store};
 use crate::audit::Actor;
 use crate::changes::{Intent, WriteBatch};
 use crate::database::KEYS;
-use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{Balance, KeySpend, Ledger, Reservation, ReservationRefused};
+use crate::ledger::{Balance, KeySpend, Ledger, ReservationRefused};
+use crate::lookup::{LookupError, RecordKind};
 use crate::pending::{Pending, QueuePermit};
 use crate::records::Workspace;
 use crate::rows;
