@@ -129,7 +129,7 @@ fn preamble(view: &VaultSnapshot, now_ms: u64) -> Result<(Header, Preamble), Vau
     Ok((header, preamble))
 }
 
-/// The unfinished file of a backup. Deleted when dropped before [`Draft::publish`].
+/// The unfinished file of a backup. Deleted when dropped before [`BackupFile::publish`].
 struct BackupFile {
     path: PathBuf,
     file: Option<File>,

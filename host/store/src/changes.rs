@@ -1,6 +1,6 @@
 //! The mutations of the store, and the rules for each of them.
 //!
-//! The writer's thread applies mutations one after another to a write batch ([`Draft`]) with the
+//! The writer's thread applies mutations one after another to a write batch ([`WriteBatch`]) with the
 //! next directory. Each mutation checks everything before it changes the batch, so a refused
 //! mutation leaves nothing in the commit of its group.
 

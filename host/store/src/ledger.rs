@@ -55,7 +55,7 @@ pub enum ReservationRefused {
         limit_pico: u64,
         /// When the window ends, Unix milliseconds; `None` for the limit of all time.
         resets_at_ms: Option<u64>,
-        /// As for [`Refused::Credit`].
+        /// As for [`ReservationRefused::Credit`].
         is_busy: bool,
     },
     /// The writer's queue has no room for another usage row, or the store no longer writes.

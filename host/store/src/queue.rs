@@ -107,7 +107,7 @@ impl WriteQueue {
     }
 
     /// Adds a usage row without waiting, even beyond the limit: the request is over, and the number
-    /// of rows is limited by [`Queue::has_room`] where requests begin.
+    /// of rows is limited by [`WriteQueue::has_room`] where requests begin.
     pub(crate) fn push_usage(&self, settled: SettledUsage) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.closed {

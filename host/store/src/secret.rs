@@ -1,5 +1,6 @@
 //! What a secret consists of: its name, hosts, value and fingerprint; and [`Secret`], bytes that are
-//! never shown, copied or compared by accident.
+//! never shown, copied or compared by accident. Names, hosts and values are parsed once, into types
+//! that cannot hold invalid ones.
 //!
 //! [`Secret`] has no `Display`, `Clone`, `Serialize` or `Eq`, and its `Debug` prints nothing of the
 //! content. [`Secret::expose`] is the only way to read the bytes, so that a search for that word

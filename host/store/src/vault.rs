@@ -1,8 +1,8 @@
 //! The vault: secrets bound to exact host names. Each workspace and each intern has a vault, and
 //! the operator has one.
 //!
-//! Names, hosts and values are parsed once, into types that cannot hold invalid ones. Their rows
-//! are in `stored` and `crate::rows`, their mutations in `crate::changes`.
+//! Names, hosts and values are the types of `crate::secret`. The rows of secrets are in `stored` and
+//! `head`, their keys in `keys`, their mutations in `crate::changes`.
 
 mod access;
 mod damage;

@@ -55,7 +55,7 @@ impl Funds {
     /// no part can reduce its pledge by what it spent between the call and the reservation.
     ///
     /// # Errors
-    /// [`Refused`] when too little is left beside what this request and others have spent and
+    /// [`ReservationRefused`] when too little is left beside what this request and others have spent and
     /// reserved.
     pub fn pledge(
         &self,

@@ -23,7 +23,7 @@ impl Store {
     /// Reads memory only. Nothing is reserved if neither the workspace nor the key has a limit.
     ///
     /// # Errors
-    /// [`Refused`]: the limit that does not allow the request.
+    /// [`ReservationRefused`]: the limit that does not allow the request.
     pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, ReservationRefused> {
         Reservation::open(self, row, estimate_pico)
     }

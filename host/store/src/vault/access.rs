@@ -255,7 +255,7 @@ impl VaultSnapshot {
         value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
     }
 
-    /// Like [`View::decrypt`], but does not count or log damage.
+    /// Like [`VaultSnapshot::decrypt`], but does not count or log damage.
     pub(crate) fn opened(
         &self,
         vault: VaultId,
