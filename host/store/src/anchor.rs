@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+use crate::digest::{DIGEST_BYTES, Digest, same};
+use crate::seal::StoreKeys;
 
 const MAGIC: &[u8; 8] = b"cofanch1";
 const SLOT_SPACING: u64 = 4096;

@@ -5,16 +5,20 @@
 //! or the content of a request.
 
 mod action;
+mod finding;
+mod guests;
+mod release;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
 use crate::hex;
-use crate::log::{LogRow, UsageDigest};
-use crate::seal::{Digest, StoreKeys};
 use crate::token::KeyId;
-use crate::vault::VaultFinding;
 
 pub use action::{AuditAction, CopiedSecret};
+pub use finding::{VaultFinding, VaultPart};
+pub use guests::{Reflection, RefusedRequest, RequestRefusal};
+pub use release::{Purpose, ReleaseRefusal};
 
 /// The origin of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -68,94 +72,5 @@ impl AuditRecord {
     /// Whether sequence numbers may be missing before this record.
     pub(crate) fn accepts_rollback(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.action, AuditAction::RollbackAccepted { .. }))
-    }
-}
-
-/// The result of checking the whole chain.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AuditSummary {
-    /// Number of records that are valid.
-    pub records: u64,
-    /// Number of usage rows that these records cover.
-    pub usage_rows: u64,
-    /// Sequence number of the first record that is not valid, if any.
-    pub broken_at: Option<u64>,
-}
-
-/// Checks the chain from its beginning. `rows` are the stored bytes, each record before its usage
-/// rows.
-pub(crate) fn verify<E>(
-    keys: &StoreKeys,
-    expected_head: &Digest,
-    rows: impl Iterator<Item = Result<LogRow, E>>,
-) -> Result<AuditSummary, E> {
-    let mut chain = Chain::default();
-    let mut holds = true;
-    for row in rows {
-        let ((seq, index), bytes) = row?;
-        holds = if index == 0 { chain.record(keys, seq, &bytes) } else { chain.usage(seq, index, &bytes) };
-        if !holds {
-            break;
-        }
-    }
-    holds = holds && chain.settle();
-    let broken_at = match holds {
-        true => (chain.head != *expected_head).then_some(chain.last + 1),
-        false => Some(chain.broken_at),
-    };
-    Ok(AuditSummary { records: chain.records, usage_rows: chain.usage_rows, broken_at })
-}
-
-/// State of the check.
-#[derive(Default)]
-struct Chain {
-    head: Digest,
-    last: u64,
-    records: u64,
-    usage_rows: u64,
-    /// The last record, until all its usage rows were seen.
-    open: Option<(AuditRecord, UsageDigest)>,
-    broken_at: u64,
-}
-
-impl Chain {
-    fn record(&mut self, keys: &StoreKeys, seq: u64, bytes: &[u8]) -> bool {
-        if !self.settle() {
-            return false;
-        }
-        self.broken_at = seq;
-        let Some(record) = crate::rows::decode_body::<AuditRecord>(bytes) else { return false };
-        let follows = seq == self.last + 1 || (seq > self.last && record.accepts_rollback());
-        if record.seq != seq || record.previous != self.head || !follows {
-            return false;
-        }
-        self.head = keys.audit_head(&self.head, bytes);
-        self.last = seq;
-        self.open = Some((record, UsageDigest::default()));
-        true
-    }
-
-    fn usage(&mut self, seq: u64, index: u32, bytes: &[u8]) -> bool {
-        self.broken_at = seq;
-        let Some((record, digest)) = self.open.as_mut().filter(|(record, _)| record.seq == seq) else {
-            return false;
-        };
-        digest.add(bytes);
-        // Values come in the order of their keys, so a gap in the index means that a value is
-        // missing.
-        digest.values() == index as usize && digest.rows() <= record.usage_rows
-    }
-
-    /// Whether the usage rows of the last record are complete and match its digest.
-    fn settle(&mut self) -> bool {
-        let Some((record, digest)) = self.open.take() else { return true };
-        self.broken_at = record.seq;
-        let found = digest.finish();
-        let holds = found == (record.usage_rows, record.usage_digest);
-        if holds {
-            self.records += 1;
-            self.usage_rows += record.usage_rows as u64;
-        }
-        holds
     }
 }

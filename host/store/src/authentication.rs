@@ -2,10 +2,11 @@
 //! secret.
 
 use crate::clock::Clock;
+use crate::digest::{Digest, same};
 use crate::directory::Directory;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::records::{ApiKey, KeyKind, MemberRole};
-use crate::seal::{Digest, StoreKeys, same};
+use crate::seal::StoreKeys;
 use crate::token::{KeyId, Token};
 
 /// Compared against when no key has the token's id, so that an unknown id takes as long as a wrong

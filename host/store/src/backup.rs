@@ -19,14 +19,17 @@ use rustix::io::Errno;
 use crate::audit::AuditRecord;
 use crate::check::{Verification, check};
 use crate::database::KEYS;
+use crate::digest::Digest;
+use crate::digest::same;
 use crate::error::{Error, OpenError};
+use crate::header::{self, Header};
 use crate::hex;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
-use crate::root_key::RootKeyId;
-use crate::rows::{self, Header, Marker};
-use crate::seal::{KeyRecord, StoreKeys, WrapKey, same};
+use crate::root_key::{RootKeyId, WrapKey};
+use crate::rows::{self, Marker};
+use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 use crate::vault::VaultSnapshot;
 
 /// Indexes of keyspaces in [`crate::database::KEYSPACES`].
@@ -126,7 +129,7 @@ fn preamble(view: &VaultSnapshot, now_ms: u64) -> Result<(Header, Preamble), Vau
     Ok((header, preamble))
 }
 
-/// The unfinished file of a backup. Deleted when dropped before [`Draft::publish`].
+/// The unfinished file of a backup. Deleted when dropped before [`BackupFile::publish`].
 struct BackupFile {
     path: PathBuf,
     file: Option<File>,
@@ -210,7 +213,7 @@ pub(crate) struct Sealed {
     pub(crate) preamble: Preamble,
     pub(crate) header: Header,
     pub(crate) rows: u64,
-    digest: crate::seal::Digest,
+    digest: Digest,
     pub(crate) keys: Arc<StoreKeys>,
 }
 
@@ -231,7 +234,7 @@ impl Sealed {
                 BackupPart::Row { keyspace: IN_KEYS, key, value } if key == rows::HEADER => {
                     header = Some(value)
                 }
-                BackupPart::Row { keyspace: IN_KEYS, key, value } if key == rows::STORE_KEYS => {
+                BackupPart::Row { keyspace: IN_KEYS, key, value } if key == STORE_KEYS => {
                     record = Some(value)
                 }
                 BackupPart::Row { .. } => {}
@@ -244,7 +247,7 @@ impl Sealed {
         else {
             return Err(unusable("a part without which nothing can be read is missing"));
         };
-        let header = crate::open::read_header(&header_row)?;
+        let header = header::read_header(&header_row)?;
         let by = choose(&header)?;
         let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
         let record: Option<KeyRecord> = rows::decode_unchecked(&record);

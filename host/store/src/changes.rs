@@ -1,6 +1,6 @@
 //! The mutations of the store, and the rules for each of them.
 //!
-//! The writer's thread applies mutations one after another to a write batch ([`Draft`]) with the
+//! The writer's thread applies mutations one after another to a write batch ([`WriteBatch`]) with the
 //! next directory. Each mutation checks everything before it changes the batch, so a refused
 //! mutation leaves nothing in the commit of its group.
 
@@ -18,13 +18,14 @@ use secrets::Vaults;
 
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
-pub(crate) use money::Intent;
+pub(crate) use money::{Intent, SettledUsage};
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::database::{Commit, KEYS};
-use crate::directory::{Directory, LookupError, RecordKind};
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
 use crate::rows;

@@ -1,18 +1,19 @@
 //! Check of the whole store: every secret, the head of every vault, the rows of `keys`, the audit
 //! chain.
 
+pub(crate) mod chain;
 mod sums;
 
-use crate::audit::{self, AuditSummary};
 use crate::database::{KEYS, META};
+use crate::digest::Digest;
 use crate::error::Error;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, Marker, RowKind, SetHash};
-use crate::seal::Digest;
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
+pub use chain::AuditSummary;
 pub(crate) use sums::check_sums;
 
 /// Indexes of keyspaces in [`crate::database::KEYSPACES`].
@@ -166,7 +167,7 @@ impl Checker<'_, '_, '_> {
             let place = log::place(&key).filter(|_| log::is_until(&key, seq))?;
             Some(Ok((place, value.to_vec())))
         });
-        let summary = audit::verify(self.view.keys(), &head, rows)?;
+        let summary = chain::verify(self.view.keys(), &head, rows)?;
         if let Some(broken) = summary.broken_at {
             self.problem(format!("the audit log breaks at record {broken}"));
         }

@@ -6,9 +6,7 @@
 //! fsync the state of the disk is unknown, and a retry could acknowledge a change that is lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-use arc_swap::ArcSwap;
+use std::sync::atomic::Ordering;
 
 use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::AuditEntry;
@@ -16,80 +14,16 @@ use crate::changes::WriteBatch;
 use crate::clock::Clock;
 use crate::database::{Commit, CommitHead};
 use crate::directory::Directory;
-use crate::error::Error;
+use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::queue::{Rows, Settle, WriteQueue};
 use crate::space::DiskSpace;
 use crate::vault::VaultReader;
 
-/// A commit that takes longer than this counts as stalled.
-const STALL_MS: u64 = 10_000;
 /// Largest number of mutations in one commit.
 const GROUP_JOBS_MAX: usize = 512;
 /// Bytes of values after which a commit accepts no further mutation. A single copy of 100 secrets
 /// can have 26 MB.
 const GROUP_VALUE_BYTES: usize = 8 * 1024 * 1024;
-
-const RUNNING: u8 = 0;
-const FAILED: u8 = 1;
-const CLOSED: u8 = 2;
-
-/// The part of the writer's state that other threads read.
-pub(crate) struct PublishedState {
-    pub(crate) directory: ArcSwap<Directory>,
-    tip: ArcSwap<CommitHead>,
-    state: AtomicU8,
-    /// Monotonic time at which the commit in progress began; 0 between commits.
-    busy_since_ms: AtomicU64,
-    clock: Clock,
-}
-
-impl PublishedState {
-    pub(crate) fn new(directory: Arc<Directory>, tip: CommitHead, clock: Clock) -> PublishedState {
-        PublishedState {
-            directory: ArcSwap::new(directory),
-            tip: ArcSwap::from_pointee(tip),
-            state: AtomicU8::new(RUNNING),
-            busy_since_ms: AtomicU64::new(0),
-            clock,
-        }
-    }
-
-    pub(crate) fn tip(&self) -> CommitHead {
-        **self.tip.load()
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        self.state.load(Ordering::Acquire) == RUNNING
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.state.load(Ordering::Acquire) == FAILED
-    }
-
-    /// The error for a change when the writer does not run.
-    pub(crate) fn refusal(&self) -> Error {
-        if self.has_failed() { Error::NotWritable } else { Error::Closed }
-    }
-
-    /// Duration of the commit in progress; `None` between commits.
-    pub(crate) fn busy_for_ms(&self) -> Option<u64> {
-        let since_ms = self.busy_since_ms.load(Ordering::Acquire);
-        (since_ms != 0).then(|| self.clock.monotonic_ms().saturating_sub(since_ms))
-    }
-
-    /// Duration of the commit in progress, once it has taken ten seconds. For the watchdog.
-    pub(crate) fn stalled_for_ms(&self) -> Option<u64> {
-        self.busy_for_ms().filter(|busy_ms| *busy_ms >= STALL_MS)
-    }
-
-    fn busy(&self) {
-        self.busy_since_ms.store(self.clock.monotonic_ms().max(1), Ordering::Release);
-    }
-
-    fn idle(&self) {
-        self.busy_since_ms.store(0, Ordering::Release);
-    }
-}
 
 /// The state of the writer's thread.
 pub(crate) struct CommitWriter {
@@ -193,28 +127,5 @@ impl Drop for FailOnDrop {
             tracing::error!("the writer ended unexpectedly; the store takes no more writes");
         }
         self.queue.abandon();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::rows::SetHash;
-
-    #[test]
-    fn a_commit_that_takes_ten_seconds_is_stalled() {
-        let clock = Clock::manual();
-        let tip = CommitHead { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
-        let shared = PublishedState::new(Arc::default(), tip, clock.clone());
-        assert_eq!(shared.busy_for_ms(), None);
-        shared.busy();
-        clock.advance(Duration::from_millis(STALL_MS - 1));
-        assert_eq!((shared.busy_for_ms(), shared.stalled_for_ms()), (Some(STALL_MS - 1), None));
-        clock.advance(Duration::from_millis(1));
-        assert_eq!(shared.stalled_for_ms(), Some(STALL_MS));
-        shared.idle();
-        assert_eq!(shared.stalled_for_ms(), None);
     }
 }

@@ -8,11 +8,12 @@ use std::path::Path;
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
 use crate::audit::{AuditEntry, AuditRecord};
+use crate::digest::Digest;
 use crate::error::OpenError;
-use crate::log::{self, UsageDigest};
+use crate::log;
 use crate::rows::{self, Marker, SetHash};
-use crate::seal::{Digest, StoreKeys};
-use crate::usage::{UsageRow, block};
+use crate::seal::StoreKeys;
+use crate::usage::{UsageDigest, UsageRow, block};
 use crate::versions;
 
 /// The keyspaces, in the order in which markers are reported.

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::directory::LookupError;
+use crate::lookup::LookupError;
 use crate::name::Name;
+use crate::quota::QuotaExceeded;
 use crate::root_key::{RootKeyError, RootKeyId};
-use crate::vault::QuotaExceeded;
 
 /// Why a mutation or a read of a running store failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,15 +7,18 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::anchor::{self, Found, SLOT_BYTES, Slot};
+use crate::anchor::{self, AnchorContent, AnchorSlot, SLOT_BYTES};
 use crate::audit::AuditRecord;
-use crate::backup::format::{self, FormatError, Part, Writer};
-use crate::ids::{InternId, StoreId};
+use crate::backup::format::{self, BackupPart, BackupWriter, FormatError};
+use crate::digest::DIGEST_BYTES;
+use crate::header::Header;
+use crate::ids::{InternId, StoreId, VaultId};
 use crate::records::{Intern, Member, Workspace};
-use crate::rows::{self, Header, StoredKey};
-use crate::seal::{DIGEST_BYTES, KeyRecord, StoreKeys};
+use crate::rows::{self, StoredKey};
+use crate::seal::{KeyRecord, StoreKeys};
+use crate::secret::SecretName;
 use crate::usage::{UsageRow, block};
-use crate::vault::{Head, SecretName, Stored, VaultId, stored};
+use crate::vault::{Stored, VaultHead, stored};
 
 fn keys() -> StoreKeys {
     StoreKeys::random(StoreId::random().unwrap()).unwrap()
@@ -57,7 +60,7 @@ pub fn secret_row(data: &[u8]) {
         assert_eq!(row.split_last_chunk::<DIGEST_BYTES>().unwrap().0, data);
         assert!(Stored::decode(&keys, vault, name, &row).is_some_and(|again| again == stored));
     }
-    assert!(Head::decode(&keys, vault, data).is_none(), "a MAC was guessed");
+    assert!(VaultHead::decode(&keys, vault, data).is_none(), "a MAC was guessed");
 }
 
 /// The key of a row: whatever can be decoded is encoded the same way.
@@ -80,10 +83,10 @@ pub fn anchor(data: &[u8]) {
     let keys = keys();
     let Some((head, rest)) = data.split_first_chunk::<DIGEST_BYTES>() else { return };
     let Some((seq, changes)) = rest.split_first_chunk::<8>() else { return };
-    let older = Slot { seq: u64::from_be_bytes(*seq) >> 1, head: *head };
-    let newer = Slot { seq: older.seq + 1, head: head.map(|byte| !byte) };
+    let older = AnchorSlot { seq: u64::from_be_bytes(*seq) >> 1, head: *head };
+    let newer = AnchorSlot { seq: older.seq + 1, head: head.map(|byte| !byte) };
     let whole = [older, newer].map(|slot| <[u8; SLOT_BYTES]>::try_from(anchor::encode(&keys, slot)).unwrap());
-    assert_eq!(anchor::newest(&keys, &whole), Found::Slot(newer));
+    assert_eq!(anchor::newest(&keys, &whole), AnchorContent::Slot(newer));
     let mut torn = whole;
     for change in changes.chunks_exact(2) {
         let slot = &mut torn[usize::from(change[0] >> 7)];
@@ -95,8 +98,8 @@ pub fn anchor(data: &[u8]) {
         [false, false] => None,
     };
     match (anchor::newest(&keys, &torn), expected) {
-        (Found::Slot(found), Some(expected)) => assert_eq!(found, expected),
-        (Found::Nothing | Found::OtherStore, None) => {}
+        (AnchorContent::Slot(found), Some(expected)) => assert_eq!(found, expected),
+        (AnchorContent::Nothing | AnchorContent::OtherStore, None) => {}
         (found, expected) => panic!("{found:?} in place of {expected:?}"),
     }
 }
@@ -104,7 +107,7 @@ pub fn anchor(data: &[u8]) {
 /// A backup: lengths are bounded, frames are in order, and a valid one is written the same way
 /// again.
 pub fn backup(data: &[u8]) {
-    fn parts(data: &[u8]) -> Result<Vec<Part>, FormatError> {
+    fn parts(data: &[u8]) -> Result<Vec<BackupPart>, FormatError> {
         let mut parts = Vec::new();
         format::read(data, |part| {
             parts.push(part);
@@ -113,14 +116,14 @@ pub fn backup(data: &[u8]) {
         Ok(parts)
     }
     let Ok(read) = parts(data) else { return };
-    let Some((Part::Preamble(preamble), rest)) = read.split_first() else { panic!("no preamble") };
-    let mut writer = Writer::begin(Vec::new(), preamble).unwrap();
+    let Some((BackupPart::Preamble(preamble), rest)) = read.split_first() else { panic!("no preamble") };
+    let mut writer = BackupWriter::begin(Vec::new(), preamble).unwrap();
     let mut mac = None;
     for part in rest {
         match part {
-            Part::Row { keyspace, key, value } => writer.row(*keyspace, key, value).unwrap(),
-            Part::End(end) => mac = Some(end.mac),
-            Part::Preamble(_) => panic!("two preambles"),
+            BackupPart::Row { keyspace, key, value } => writer.row(*keyspace, key, value).unwrap(),
+            BackupPart::End(end) => mac = Some(end.mac),
+            BackupPart::Preamble(_) => panic!("two preambles"),
         }
     }
     let written = writer.end(|_, _| mac.expect("an end")).unwrap();
@@ -128,9 +131,9 @@ pub fn backup(data: &[u8]) {
     assert_eq!(rows_of(&again), rows_of(&read));
 }
 
-fn rows_of(parts: &[Part]) -> impl PartialEq + Debug + use<'_> {
+fn rows_of(parts: &[BackupPart]) -> impl PartialEq + Debug + use<'_> {
     let rows = parts.iter().filter_map(|part| match part {
-        Part::Row { keyspace, key, value } => Some((*keyspace, key, value)),
+        BackupPart::Row { keyspace, key, value } => Some((*keyspace, key, value)),
         _ => None,
     });
     rows.collect::<Vec<_>>()

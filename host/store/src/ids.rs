@@ -1,4 +1,5 @@
-//! Ids of stored entities: newtypes over UUIDs, written with hyphens and in lower case.
+//! Ids of stored entities: newtypes over UUIDs, written with hyphens and in lower case; and the id
+//! of a vault, which is that of its owner.
 //!
 //! Each kind of id is its own type, so that the id of a workspace cannot be passed where the id of
 //! an intern is expected.
@@ -145,6 +146,79 @@ impl FromStr for InternId {
 
     fn from_str(text: &str) -> Result<InternId, IdError> {
         parse(text).map(InternId)
+    }
+}
+
+/// Identifies a vault by its owner.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum VaultId {
+    /// The vault of a workspace.
+    Workspace(WorkspaceId),
+    /// The vault of an intern.
+    Intern(InternId),
+    /// The vault of the operator, with provider keys. Clients have no access to it.
+    Operator,
+}
+
+/// Length of an encoded vault id: one byte for its kind, 16 for the UUID of its owner.
+pub(crate) const VAULT_ID_BYTES: usize = 17;
+
+impl VaultId {
+    /// The byte for the kind, which is the same in row keys and associated data.
+    pub(crate) fn kind(self) -> u8 {
+        match self {
+            VaultId::Workspace(_) => b'w',
+            VaultId::Intern(_) => b'i',
+            VaultId::Operator => b'o',
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; VAULT_ID_BYTES] {
+        let owner = match &self {
+            VaultId::Workspace(id) => *id.as_bytes(),
+            VaultId::Intern(id) => *id.as_bytes(),
+            VaultId::Operator => [0; 16],
+        };
+        let mut bytes = [self.kind(); VAULT_ID_BYTES];
+        if let Some(rest) = bytes.last_chunk_mut() {
+            *rest = owner;
+        }
+        bytes
+    }
+
+    /// The reverse of [`VaultId::to_bytes`]; `None` for other bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<VaultId> {
+        let (kind, owner) = bytes.split_first()?;
+        let owner: [u8; 16] = owner.try_into().ok()?;
+        match kind {
+            b'w' => Some(VaultId::Workspace(WorkspaceId::from_bytes(owner))),
+            b'i' => Some(VaultId::Intern(InternId::from_bytes(owner))),
+            b'o' if owner == [0; 16] => Some(VaultId::Operator),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for VaultId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VaultId::Workspace(id) => write!(f, "workspace/{id}"),
+            VaultId::Intern(id) => write!(f, "intern/{id}"),
+            VaultId::Operator => f.write_str("operator"),
+        }
+    }
+}
+
+impl FromStr for VaultId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<VaultId, IdError> {
+        match text.split_once('/') {
+            Some(("workspace", id)) => id.parse().map(VaultId::Workspace),
+            Some(("intern", id)) => id.parse().map(VaultId::Intern),
+            None if text == "operator" => Ok(VaultId::Operator),
+            _ => Err(IdError),
+        }
     }
 }
 

@@ -6,35 +6,32 @@
 //! same sums.
 
 mod accounts;
-mod funds;
-mod reservation;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::changes::SettledUsage;
 use crate::clock::Clock;
-use crate::commit::PublishedState;
 use crate::error::QueueFull;
 use crate::ids::WorkspaceId;
-use crate::queue::{SettledUsage, WriteQueue};
+use crate::published::PublishedState;
+use crate::queue::WriteQueue;
 use crate::records::{ApiKey, Credit};
 use crate::spend::{SpendLimits, SpendWindow, WindowSpend};
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
-use accounts::HeldAmount;
-pub(crate) use accounts::{Accounts, KeySpent, Terms, WorkspaceSpent};
-pub use funds::{Funds, Pledge};
-pub use reservation::Reservation;
+use accounts::Terms;
+pub(crate) use accounts::{Accounts, HeldAmount};
 
 /// The accounts a request spends from: the workspace pays, and the key can have limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Spender {
-    workspace: WorkspaceId,
-    key: KeyId,
+pub(crate) struct Spender {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) key: KeyId,
 }
 
 impl Spender {
-    fn of(row: &UsageRow) -> Spender {
+    pub(crate) fn of(row: &UsageRow) -> Spender {
         Spender { workspace: row.workspace, key: row.key }
     }
 }
@@ -58,7 +55,7 @@ pub enum ReservationRefused {
         limit_pico: u64,
         /// When the window ends, Unix milliseconds; `None` for the limit of all time.
         resets_at_ms: Option<u64>,
-        /// As for [`Refused::Credit`].
+        /// As for [`ReservationRefused::Credit`].
         is_busy: bool,
     },
     /// The writer's queue has no room for another usage row, or the store no longer writes.
@@ -152,7 +149,7 @@ impl Ledger {
     /// Raises a request's reservation to at least `estimate_pico` more than it has used. If less is
     /// left and nothing else runs on the account, reserves what is left. Returns the whole
     /// reservation; `None` for a spender without limits.
-    fn hold(
+    pub(crate) fn hold(
         &self,
         spender: Spender,
         held: HeldAmount,
@@ -167,18 +164,18 @@ impl Ledger {
     }
 
     /// Raises a reservation without a check, for money that is spent already.
-    fn hold_more(&self, spender: Spender, pico: u64) {
+    pub(crate) fn hold_more(&self, spender: Spender, pico: u64) {
         self.accounts().hold_more(spender, pico);
     }
 
-    fn release(&self, spender: Spender, held: u64) {
+    pub(crate) fn release(&self, spender: Spender, held: u64) {
         if held > 0 {
             self.accounts().release(spender, held);
         }
     }
 
     /// Charges a row with the current time as its date and hands it to the writer.
-    fn settle(&self, mut row: UsageRow, held: u64, has_intent: bool) -> Result<(), QueueFull> {
+    pub(crate) fn settle(&self, mut row: UsageRow, held: u64, has_intent: bool) -> Result<(), QueueFull> {
         let mut accounts = self.accounts();
         // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();

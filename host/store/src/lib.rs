@@ -10,89 +10,124 @@
 //! - A mutation that was acknowledged is durable and has an audit record (`commit`).
 //! - A store that is older or newer than its anchor file is not opened (`anchor`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
+//!
+//! The modules are listed from [`Store`], which the rest of the program uses, down to what they share.
+//! Each module imports only modules below it.
 
 #![warn(missing_docs)]
 
-mod anchor;
-mod audit;
-mod authentication;
-mod backup;
-mod changes;
-mod check;
-mod clock;
-mod commit;
-mod database;
-mod directory;
-mod dollars;
-mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
-mod guests;
-mod hex;
-mod ids;
-mod journal;
-mod ledger;
-mod lock;
-mod log;
-mod name;
-mod open;
-mod operation;
-mod pending;
-mod queue;
-mod records;
-mod root_key;
-mod rows;
 #[cfg(test)]
 mod scratch;
-mod seal;
-mod secret;
-mod space;
-mod spend;
+
 mod store;
-mod text;
-mod token;
-mod usage;
+
+mod open;
+
+mod backup;
+
+mod check;
+mod ledger;
+
+mod commit;
+
+mod queue;
+
+mod pending;
+
+mod published;
+
+mod changes;
+
+mod authentication;
 mod vault;
+
+mod directory;
+mod operation;
+
+mod journal;
+mod lock;
+
+mod anchor;
+mod database;
+mod space;
+
+mod log;
 mod versions;
 
-pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
+mod audit;
+mod usage;
+
+mod header;
+
+mod rows;
+
+mod seal;
+
+mod error;
+
+mod lookup;
+mod quota;
+mod records;
+mod root_key;
+
+mod spend;
+mod token;
+
+mod secret;
+
+mod clock;
+mod digest;
+mod dollars;
+mod hex;
+mod ids;
+mod name;
+mod text;
+
+pub use audit::{
+    Actor, AuditAction, AuditEntry, AuditRecord, CopiedSecret, Purpose, Reflection, RefusedRequest,
+    ReleaseRefusal, RequestRefusal, VaultFinding, VaultPart,
+};
 pub use authentication::{AuthenticationError, Principal};
 pub use backup::{BackupSummary, RestoreSummary};
 pub use changes::{
     KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
     WorkspaceDeleted,
 };
-pub use check::Verification;
+pub use check::{AuditSummary, Verification};
 pub use clock::Clock;
-pub use directory::{Directory, LookupError, RecordKind};
+pub use directory::Directory;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
-pub use guests::{Reflection, RefusedRequest, RequestRefusal};
-pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
-pub use ledger::{Balance, Funds, KeySpend, Pledge, Reservation, ReservationRefused};
+pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
+pub use ledger::{Balance, KeySpend, ReservationRefused};
 pub use lock::{DirectoryLock, LockError};
+pub use lookup::{LookupError, RecordKind};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
 pub use pending::{Pending, QueuePermit};
+pub use quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, MemberRole, RoleError, Workspace};
 pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };
-pub use secret::Secret;
+pub use secret::{
+    Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts, HostsError, Secret, SecretMetadata,
+    SecretName, SecretNameError, SecretValue, SecretValueError,
+};
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens,
-    RootRotation, Store, StoreStatus,
+    APPROVAL_PROOF_DIGITS, Funds, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
+    RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{
     UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
 };
 pub use vault::{
-    EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release,
-    ReleaseError, ReleaseRefusal, ReleaseScope, SecretMetadata, SecretName, SecretNameError, SecretPage,
-    SecretValue, SecretValueError, VaultFinding, VaultId, VaultPart, VaultQuota, VaultReport,
+    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope,
+    SecretPage, VaultReport,
 };

@@ -7,12 +7,10 @@
 use std::ops::Bound;
 
 use fjall::Keyspace;
-use sha2::{Digest as _, Sha256};
 
 use crate::audit::AuditRecord;
 use crate::error::Error;
 use crate::rows;
-use crate::seal::Digest;
 use crate::usage::{UsageRow, block};
 
 const COMMIT: u8 = b'L';
@@ -98,38 +96,6 @@ pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, 
         }
     }
     Ok(found)
-}
-
-/// The digest over the usage rows of one commit, which is in its audit record.
-#[derive(Default)]
-pub(crate) struct UsageDigest {
-    values: usize,
-    rows: usize,
-    hash: Sha256,
-}
-
-impl UsageDigest {
-    pub(crate) fn add(&mut self, value: &[u8]) {
-        self.values += 1;
-        self.rows = self.rows.saturating_add(block::count(value));
-        self.hash.update((value.len() as u64).to_be_bytes());
-        self.hash.update(value);
-    }
-
-    /// Number of values added.
-    pub(crate) fn values(&self) -> usize {
-        self.values
-    }
-
-    /// Number of rows in these values.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of rows, and their digest.
-    pub(crate) fn finish(self) -> (usize, Digest) {
-        (self.rows, self.hash.finalize().into())
-    }
 }
 
 #[cfg(test)]

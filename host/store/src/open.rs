@@ -16,7 +16,7 @@ use rule::{Evidence, NO_ANCHOR, judge};
 use unlock::{Given, Unlocked, unlock};
 
 pub(crate) use restore::restore;
-pub(crate) use unlock::{Sources, read_header};
+pub(crate) use unlock::Sources;
 
 use crate::anchor::{Anchor, AnchorContent, AnchorSlot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
@@ -25,11 +25,12 @@ use crate::clock::Clock;
 use crate::database::{CommitHead, Database, KEYS};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
+use crate::header::Header;
 use crate::journal;
 use crate::ledger::Accounts;
 use crate::log;
 use crate::root_key::RootKeyMaterial;
-use crate::rows::{self, Header, RowKind, SetHash};
+use crate::rows::{self, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{self, VaultHead, VaultReader};
 

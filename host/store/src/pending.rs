@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::commit::PublishedState;
 use crate::error::Error;
+use crate::published::PublishedState;
 
 /// A permit for one mutation in the writer's queue. If it is dropped unused, the next waiting
 /// caller gets it.

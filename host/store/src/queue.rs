@@ -9,10 +9,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditEntry;
-use crate::changes::WriteBatch;
+use crate::changes::{SettledUsage, WriteBatch};
 use crate::error::{Error, QueueFull};
 use crate::pending::QueuePermit;
-use crate::usage::UsageRow;
 
 /// Largest number of waiting mutations. Further callers wait for a permit. Each mutation may hold a
 /// value of 262,144 bytes.
@@ -38,14 +37,6 @@ const GATHER_DELAY: Duration = Duration::from_millis(1);
 pub(crate) type Mutation = Box<dyn FnOnce(&mut WriteBatch) -> Settle + Send>;
 /// Answers the caller: `true` after the commit became durable, `false` after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
-
-/// A usage row that was handed over.
-pub(crate) struct SettledUsage {
-    pub(crate) row: UsageRow,
-    /// Whether an intent of the request may be in the store. It is deleted together with the commit
-    /// of the row.
-    pub(crate) has_intent: bool,
-}
 
 /// Everything that is committed without a waiting caller: usage rows and audit entries of releases.
 #[derive(Default)]
@@ -116,7 +107,7 @@ impl WriteQueue {
     }
 
     /// Adds a usage row without waiting, even beyond the limit: the request is over, and the number
-    /// of rows is limited by [`Queue::has_room`] where requests begin.
+    /// of rows is limited by [`WriteQueue::has_room`] where requests begin.
     pub(crate) fn push_usage(&self, settled: SettledUsage) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.closed {

@@ -6,6 +6,7 @@
 
 mod material;
 mod source;
+mod wrap_key;
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,9 +21,9 @@ use zeroize::Zeroizing;
 pub use material::RootKeyMaterial;
 pub(crate) use source::write_file;
 pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError, Variable};
+pub(crate) use wrap_key::{WrapKey, WrapKeys};
 
 use crate::hex;
-use crate::seal::WrapKey;
 use crate::secret::Secret;
 
 pub(crate) const ROOT_KEY_BYTES: usize = 32;

@@ -8,17 +8,15 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::{DIGEST_BYTES, Digest, same};
 use crate::hex;
-use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::ids::{InternId, MemberId, VAULT_ID_BYTES, VaultId, WorkspaceId};
 use crate::records::ApiKey;
-use crate::root_key::{RootKeyId, RootKeyRecord};
-use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::token::KeyId;
-use crate::vault::{VAULT_ID_BYTES, VaultId};
 
 pub(crate) const MARKER: &[u8] = b"seq";
 pub(crate) const HEADER: &[u8] = b"header";
-pub(crate) const STORE_KEYS: &[u8] = b"kstore";
 const WORKSPACE: u8 = b'w';
 const MEMBER: u8 = b'm';
 const INTERN: u8 = b'i';
@@ -30,64 +28,6 @@ const DAY_TOTALS: u8 = b'D';
 const INTENT: u8 = b'N';
 
 const ROW_VERSION: u8 = 1;
-/// First field of a header: distinguishes this store from other databases of the same engine.
-const MAGIC: &str = "cofferdam store";
-/// The format this program writes, and the newest one it reads.
-pub(crate) const SCHEMA: u32 = 1;
-
-/// The facts that are needed before any key is available. Not encrypted.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Header {
-    magic: String,
-    pub(crate) store: StoreId,
-    pub(crate) schema_major: u32,
-    schema_minor: u32,
-    pub(crate) min_reader: u32,
-    pub(crate) created_at_ms: u64,
-    pub(crate) root: RootKeyRecord,
-    /// The recovery key, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) recovery: Option<RootKeyRecord>,
-    /// The next root key, while key records are being wrapped under it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) next_root: Option<RootKeyRecord>,
-    /// The previous root key, so that an error can say that a rotation replaced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) previous_root: Option<RootKeyId>,
-    /// Whether key records may still have wrappings by keys that are no longer in use.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) untidy: bool,
-    /// When the current rotation of vault keys began, Unix milliseconds; `None` when there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) key_rotation_since_ms: Option<u64>,
-    /// When the first retired vault key may be deleted, Unix milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) retired_keys_due_ms: Option<u64>,
-}
-
-impl Header {
-    pub(crate) fn new(store: StoreId, root: RootKeyRecord, created_at_ms: u64) -> Header {
-        Header {
-            magic: MAGIC.to_owned(),
-            store,
-            schema_major: SCHEMA,
-            schema_minor: 0,
-            min_reader: SCHEMA,
-            created_at_ms,
-            root,
-            recovery: None,
-            next_root: None,
-            previous_root: None,
-            untidy: false,
-            key_rotation_since_ms: None,
-            retired_keys_due_ms: None,
-        }
-    }
-
-    pub(crate) fn is_ours(&self) -> bool {
-        self.magic == MAGIC
-    }
-}
 
 /// An API key with the proof of its secret, see [`StoreKeys::token_proof`].
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -313,6 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ids::StoreId;
 
     fn keys() -> StoreKeys {
         StoreKeys::random(StoreId::random().unwrap()).unwrap()

@@ -10,13 +10,15 @@ use crate::audit::Actor;
 use crate::changes::{KeyOwner, NewKey, NewWorkspace};
 use crate::clock::Clock;
 use crate::error::{Error, OpenError};
+use crate::ids::VaultId;
 use crate::lock::DirectoryLock;
 use crate::name::Name;
 use crate::records::Workspace;
 use crate::root_key::RootKeySource;
+use crate::secret::{Hosts, SecretMetadata, SecretValue};
 use crate::spend::SpendLimits;
 use crate::store::{IssuedKey, OpenOptions, Store};
-use crate::vault::{Hosts, NewSecret, SecretMetadata, SecretValue, VaultId};
+use crate::vault::NewSecret;
 
 pub(crate) struct ScratchDirectory {
     folder: TempDir,

@@ -14,19 +14,16 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
 use crate::hex;
 use crate::ids::{StoreId, WorkspaceId};
-use crate::root_key::RootKeyId;
-use crate::rows::STORE_KEYS;
+use crate::root_key::{RootKeyId, WrapKey, WrapKeys};
 
-/// Length of every key, MAC and digest.
-pub(crate) const DIGEST_BYTES: usize = 32;
-pub(crate) type Digest = [u8; DIGEST_BYTES];
-
+/// Row key of the record of the store's own keys, which its wrappings are bound to.
+pub(crate) const STORE_KEYS: &[u8] = b"kstore";
 /// Version of the record of the store's own keys, which is the row [`STORE_KEYS`].
 const RECORD_VERSION: u32 = 1;
 const NONCE_BYTES: usize = 24;
@@ -53,43 +50,6 @@ impl KeyRecord {
     /// Ids of the wrapping keys that open this record.
     pub(crate) fn wrapped_by(&self) -> impl Iterator<Item = RootKeyId> {
         self.wrappings.iter().map(|wrapping| wrapping.by)
-    }
-}
-
-/// A key that wraps key records, derived from a root key or from the recovery key. It has that
-/// key's id.
-#[derive(Clone)]
-pub(crate) struct WrapKey {
-    id: RootKeyId,
-    key: Zeroizing<Digest>,
-}
-
-impl WrapKey {
-    pub(crate) fn new(id: RootKeyId, key: Zeroizing<Digest>) -> WrapKey {
-        WrapKey { id, key }
-    }
-
-    pub(crate) fn id(&self) -> RootKeyId {
-        self.id
-    }
-}
-
-/// The keys that every new key record is wrapped under.
-#[derive(Clone, Default)]
-pub(crate) struct WrapKeys {
-    /// The root key. `None` when the store was opened with the recovery key.
-    pub(crate) root: Option<WrapKey>,
-    /// The next root key, during its rotation.
-    pub(crate) next: Option<WrapKey>,
-    /// The recovery key, if the store has one.
-    pub(crate) recovery: Option<WrapKey>,
-    /// The next recovery key, while it is being introduced.
-    pub(crate) next_recovery: Option<WrapKey>,
-}
-
-impl WrapKeys {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &WrapKey> {
-        [&self.root, &self.next, &self.recovery, &self.next_recovery].into_iter().flatten()
     }
 }
 
@@ -306,11 +266,6 @@ impl StoreKeys {
     pub(crate) fn audit_head(&self, previous: &Digest, record: &[u8]) -> Digest {
         mac(&self.audit, "audit/v1", &[self.store.as_bytes(), previous, record])
     }
-}
-
-/// Comparison in constant time.
-pub(crate) fn same(left: &Digest, right: &Digest) -> bool {
-    left.ct_eq(right).into()
 }
 
 fn mac(key: &Digest, domain: &str, parts: &[&[u8]]) -> Digest {

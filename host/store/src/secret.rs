@@ -1,12 +1,26 @@
-//! `Secret`: bytes that are never shown, copied or compared by accident.
+//! What a secret consists of: its name, hosts, value and fingerprint; and [`Secret`], bytes that are
+//! never shown, copied or compared by accident. Names, hosts and values are parsed once, into types
+//! that cannot hold invalid ones.
 //!
-//! The type has no `Display`, `Clone`, `Serialize` or `Eq`, and its `Debug` prints nothing of the
+//! [`Secret`] has no `Display`, `Clone`, `Serialize` or `Eq`, and its `Debug` prints nothing of the
 //! content. [`Secret::expose`] is the only way to read the bytes, so that a search for that word
 //! finds every place that reads a secret value.
+
+mod fingerprint;
+mod host_name;
+mod metadata;
+mod name;
+mod value;
 
 use std::fmt;
 
 use zeroize::Zeroizing;
+
+pub use fingerprint::{Fingerprint, FingerprintPrefix};
+pub use host_name::{HostName, HostNameError, Hosts, HostsError};
+pub use metadata::SecretMetadata;
+pub use name::{SecretName, SecretNameError};
+pub use value::{SecretValue, SecretValueError};
 
 /// Secret bytes, wiped when dropped.
 pub struct Secret(Zeroizing<Vec<u8>>);

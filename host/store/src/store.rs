@@ -3,12 +3,14 @@
 mod approvals;
 mod backup;
 mod conversations;
+mod funds;
 mod guests;
 mod key_records;
 mod keys;
 mod log;
 mod money;
 mod orphans;
+mod reservation;
 mod secrets;
 mod status;
 mod vault_keys;
@@ -28,28 +30,32 @@ use crate::changes::{
     MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
 };
 use crate::clock::Clock;
-use crate::commit::{CommitWriter, PublishedState};
+use crate::commit::CommitWriter;
 use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
+use crate::header::Header;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::ledger::Ledger;
 use crate::lock::DirectoryLock;
 use crate::open::{self, OpenedStore, Sources};
 use crate::pending::{self, Pending, QueuePermit};
+use crate::published::PublishedState;
 use crate::queue::{Settle, WriteQueue};
+use crate::quota::{Quotas, VaultQuota};
 use crate::records::{Intern, Member, MemberRole, Workspace};
 use crate::root_key::RootKeySource;
-use crate::rows::Header;
 use crate::seal::StoreKeys;
 use crate::space::DiskSpace;
-use crate::vault::{Damage, Quotas, VaultQuota, VaultReader};
+use crate::vault::{Damage, VaultReader};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
+pub use funds::{Funds, Pledge};
 pub use key_records::{RecoveryKey, RootRotation};
 pub use keys::IssuedKey;
 pub use log::RefusedTokens;
 pub use orphans::OrphansRemoved;
+pub use reservation::Reservation;
 pub use status::StoreStatus;
 pub use vault_keys::KeyRotation;
 

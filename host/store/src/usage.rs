@@ -1,6 +1,8 @@
 //! Usage rows: one per request, with counts and names, never content.
 
 pub(crate) mod block;
+mod digest;
+mod spent;
 mod totals;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::WorkspaceId;
 use crate::token::KeyId;
 
+pub(crate) use digest::UsageDigest;
+pub(crate) use spent::{KeySpent, WorkspaceSpent};
 pub(crate) use totals::{Cell, DAYS_KEPT, Report};
 pub use totals::{UsageBy, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals};
 

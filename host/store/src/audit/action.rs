@@ -4,17 +4,15 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::guests::{Reflection, RefusedRequest};
-use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use super::{Purpose, Reflection, RefusedRequest, ReleaseRefusal, VaultPart};
+use crate::ids::{InternId, MemberId, StoreId, VaultId, WorkspaceId};
 use crate::name::Name;
 use crate::records::{KeyKind, MemberRole};
 use crate::root_key::RootKeyId;
+use crate::secret::{FingerprintPrefix, HostName, SecretMetadata, SecretName};
 use crate::spend::SpendLimits;
 use crate::text;
 use crate::token::KeyId;
-use crate::vault::{
-    FingerprintPrefix, HostName, Purpose, ReleaseRefusal, SecretMetadata, SecretName, VaultId, VaultPart,
-};
 
 /// What was done, with its details.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]

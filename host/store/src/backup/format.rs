@@ -15,10 +15,10 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::digest::{DIGEST_BYTES, Digest};
 use crate::hex;
 use crate::ids::StoreId;
 use crate::root_key::RootKeyId;
-use crate::seal::{DIGEST_BYTES, Digest};
 
 const MAGIC: &[u8; 8] = b"cofbkup1";
 const PREAMBLE: u8 = b'P';

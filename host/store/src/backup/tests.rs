@@ -3,10 +3,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::audit::Actor;
+use crate::ids::VaultId;
 use crate::root_key::RootKeySource;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
-use crate::vault::VaultId;
 
 /// A store with secrets in two vaults, and a client's token.
 fn filled() -> (ScratchDirectory, Store, VaultId, String) {

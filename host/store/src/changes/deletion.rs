@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use super::{OWNER, WriteBatch};
 use crate::audit::{Actor, AuditAction};
-use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
-use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::ids::{InternId, MemberId, VaultId, WorkspaceId};
+use crate::lookup::{LookupError, RecordKind};
 use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::{self, StoredKey};
-use crate::vault::VaultId;
 
 /// Result of deleting a member.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -8,9 +8,10 @@ use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::database::KEYS;
 use crate::error::Error;
-use crate::root_key::RootKeyRecord;
-use crate::rows::{self, Header};
-use crate::seal::{KeyRecord, WrapKey, WrapKeys};
+use crate::header::Header;
+use crate::root_key::{RootKeyRecord, WrapKey, WrapKeys};
+use crate::rows;
+use crate::seal::{KeyRecord, STORE_KEYS};
 
 impl WriteBatch {
     /// The header as it is in this write batch.
@@ -62,7 +63,7 @@ impl WriteBatch {
         }
         self.check_wrapped(key)?;
         let under = WrapKeys { root: Some(key.clone()), next: None, ..WrapKeys::clone(&wrap_keys) };
-        self.put_row(rows::STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
+        self.put_row(STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
         let from = before.root.id;
         let action = AuditAction::RootRotated { from, to: to.id };
         let header = self.change_header(action, |header| {
@@ -96,7 +97,7 @@ impl WriteBatch {
         self.check_wrapped(key)?;
         let under =
             WrapKeys { recovery: Some(key.clone()), next_recovery: None, ..WrapKeys::clone(&wrap_keys) };
-        self.put_row(rows::STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
+        self.put_row(STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
         let action = AuditAction::RecoveryKeyMade { id: record.id };
         let header = self.change_header(action, |header| header.recovery = Some(record))?;
         self.view.keys().set_wrap_keys(under);

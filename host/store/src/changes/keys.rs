@@ -2,9 +2,9 @@
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::records::{ApiKey, KeyKind};
 use crate::rows::{self, StoredKey};

@@ -9,12 +9,10 @@ use crate::audit::{Actor, AuditAction};
 use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{KeySpent, WorkspaceSpent};
-use crate::queue::SettledUsage;
 use crate::records::{Credit, Workspace};
 use crate::rows;
 use crate::token::KeyId;
-use crate::usage::{Cell, UsageKind, UsageOutcome, UsageRow, UsageTotals};
+use crate::usage::{Cell, KeySpent, UsageKind, UsageOutcome, UsageRow, UsageTotals, WorkspaceSpent};
 
 /// Largest number of old daily totals that one commit removes.
 const DROPPED_MAX: usize = 10_000;
@@ -70,6 +68,14 @@ impl Intent {
             ..UsageRow::begun(self.request_id, self.workspace, self.key, self.kind, self.streamed)
         }
     }
+}
+
+/// A usage row that was handed over.
+pub(crate) struct SettledUsage {
+    pub(crate) row: UsageRow,
+    /// Whether an intent of the request may be in the store. It is deleted together with the commit
+    /// of the row.
+    pub(crate) has_intent: bool,
 }
 
 impl WriteBatch {

@@ -13,15 +13,14 @@ use chance::{Fresh, RandomPool};
 use zeroize::Zeroizing;
 
 use super::WriteBatch;
-use crate::audit::{Actor, AuditAction, CopiedSecret};
+use crate::audit::{Actor, AuditAction, CopiedSecret, VaultPart};
 use crate::database::{RowChanges, VaultRows};
 use crate::error::Error;
-use crate::ids::{InternId, WorkspaceId};
+use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::quota::VaultSize;
 use crate::rows;
-use crate::vault::{
-    Hosts, NewSecret, SecretMetadata, SecretName, Stored, VaultHead, VaultId, VaultKeys, VaultPart,
-    VaultSize, VaultSnapshot, head_key, secret_key,
-};
+use crate::secret::{Hosts, SecretMetadata, SecretName};
+use crate::vault::{NewSecret, Stored, VaultHead, VaultKeys, VaultSnapshot, head_key, secret_key};
 
 /// The changes of the vaults in one write batch.
 #[derive(Default)]

@@ -7,13 +7,12 @@ use crate::database::KEYS;
 use crate::dollars::Dollars;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{KeySpent, WorkspaceSpent};
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows;
 use crate::spend::UsageDay;
 use crate::token::KeyId;
-use crate::usage::{Cell, UsageTotals, block};
+use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent, block};
 use crate::vault::VaultSnapshot;
 
 /// Adds up all usage rows of the view in the order in which they were written, and notes each

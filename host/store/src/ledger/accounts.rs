@@ -3,41 +3,11 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::{ReservationRefused, Spender};
 use crate::ids::WorkspaceId;
-use crate::spend::{SpendLimits, SpendWindow, Spent};
+use crate::spend::{SpendLimits, SpendWindow};
 use crate::token::KeyId;
-use crate::usage::UsageRow;
-
-/// Stored spend of a workspace.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
-pub(crate) struct WorkspaceSpent {
-    pub(crate) charged_pico: u64,
-    pub(crate) byok_pico: u64,
-}
-
-impl WorkspaceSpent {
-    pub(crate) fn add(&mut self, row: &UsageRow) {
-        self.charged_pico = self.charged_pico.saturating_add(row.cost_pico);
-        self.byok_pico = self.byok_pico.saturating_add(row.byok_pico);
-    }
-}
-
-/// Stored spend of a key.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
-pub(crate) struct KeySpent {
-    pub(crate) charged: Spent,
-    pub(crate) byok: Spent,
-}
-
-impl KeySpent {
-    pub(crate) fn add(&mut self, row: &UsageRow) {
-        self.charged.add(row.at_ms, row.cost_pico);
-        self.byok.add(row.at_ms, row.byok_pico);
-    }
-}
+use crate::usage::{KeySpent, UsageRow, WorkspaceSpent};
 
 /// The limits of a spender.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +20,13 @@ pub(crate) struct Terms {
 
 /// The reservation of one request, pico-dollars.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HeldAmount {
+pub(crate) struct HeldAmount {
     /// The whole reservation.
-    pub(super) own: u64,
+    pub(crate) own: u64,
     /// What the request has spent, plus what its parts in progress may still spend.
-    pub(super) used: u64,
+    pub(crate) used: u64,
     /// Whether a part of the request is in progress and may spend less than it reserved.
-    pub(super) has_parts: bool,
+    pub(crate) has_parts: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

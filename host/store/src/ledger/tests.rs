@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::pending;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on};
 use crate::spend::{DAY_MS, UsageDay};
-use crate::store::Store;
+use crate::store::{Funds, Pledge, Reservation, Store};
 use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageTotals};
 
 const OPERATOR: Actor = Actor::Operator;

@@ -13,11 +13,12 @@ use crate::changes::{NewWorkspace, WriteBatch};
 use crate::clock::Clock;
 use crate::database::{Commit, CommitHead, Database};
 use crate::error::{Error, OpenError};
+use crate::header::Header;
 use crate::ids::StoreId;
 use crate::name::Name;
-use crate::root_key::{RootKeyMaterial, RootKeySource};
-use crate::rows::{self, Header, SetHash};
-use crate::seal::{KeyRecord, StoreKeys, WrapKeys};
+use crate::root_key::{RootKeyMaterial, RootKeySource, WrapKeys};
+use crate::rows::{self, SetHash};
+use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 use crate::vault::VaultReader;
 
 /// Builds a store in `store.new` and renames it at the end, so that an interrupted start leaves no
@@ -80,7 +81,7 @@ pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: AnchorSlot) -> Resu
 fn first_commit(access: &VaultReader, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {
     let mut draft = WriteBatch::new(access.view(), Arc::default(), header.created_at_ms);
     draft.put_row(rows::HEADER.to_vec(), header);
-    draft.put_row(rows::STORE_KEYS.to_vec(), record);
+    draft.put_row(STORE_KEYS.to_vec(), record);
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
     #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
     let name = Name::parse("default").expect("`default` is a name");

@@ -2,9 +2,10 @@
 
 use crate::database::{Database, KEYS};
 use crate::error::OpenError;
-use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, RootKeySource};
-use crate::rows::{self, Header, SCHEMA};
-use crate::seal::{KeyRecord, StoreKeys, WrapKey};
+use crate::header::{Header, read_header};
+use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, RootKeySource, WrapKey};
+use crate::rows;
+use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 
 /// The configured sources of root keys.
 pub(crate) struct Sources<'a> {
@@ -31,7 +32,7 @@ pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, Open
     let header = read_header(&header_row)?;
     let (by, rotate_to) = given.choose(&header)?;
     let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
-    let record = database.keys.get(rows::STORE_KEYS)?;
+    let record = database.keys.get(STORE_KEYS)?;
     let keys = record
         .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
         .and_then(|record| StoreKeys::open(header.store, &record, &by, recovery))
@@ -41,17 +42,6 @@ pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, Open
         return Err(OpenError::damaged("its header was changed"));
     }
     Ok(Unlocked { header, keys, rotate_to })
-}
-
-/// Parses a header and checks its format. Its MAC is not verified yet.
-pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
-    let header: Header = rows::decode_unchecked(row)
-        .filter(Header::is_ours)
-        .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
-    if header.min_reader > SCHEMA {
-        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
-    }
-    Ok(header)
 }
 
 /// The content of all sources, each read once: a file descriptor can be read only once.

@@ -2,9 +2,8 @@
 //! kill of the process may lose those of the last second.
 
 use super::Store;
-use crate::audit::{Actor, AuditAction, AuditEntry};
+use crate::audit::{Actor, AuditAction, AuditEntry, Reflection, RefusedRequest};
 use crate::error::QueueFull;
-use crate::guests::{Reflection, RefusedRequest};
 
 impl Store {
     /// Records that a guest's request was refused.

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::{IMPLIED_KEY_NEXT, Store};
 use crate::error::Error;
+use crate::header::Header;
 use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::{
-    RootKey, RootKeyError, RootKeyId, RootKeyMaterial, RootKeyRecord, RootKeySource, write_file,
+    RootKey, RootKeyError, RootKeyId, RootKeyMaterial, RootKeyRecord, RootKeySource, WrapKey, write_file,
 };
-use crate::rows::{self, Header};
-use crate::seal::{KeyRecord, WrapKey};
+use crate::rows;
+use crate::seal::KeyRecord;
 use crate::secret::Secret;
 
 /// Number of key records in one commit. Small in tests, so that a few vaults take several commits.

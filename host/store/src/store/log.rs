@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::Store;
-use crate::audit::{self, Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
+use crate::audit::{Actor, AuditAction, AuditEntry, AuditRecord};
+use crate::check::{AuditSummary, chain};
 use crate::error::{Error, QueueFull};
 use crate::log;
 use crate::token::KeyId;
@@ -56,6 +57,6 @@ impl Store {
         let log = self.database()?.log;
         // Later commits are left out, because their head is another one.
         let tip = self.0.shared.tip();
-        audit::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
+        chain::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
     }
 }

@@ -1,13 +1,13 @@
 //! Credit, reservations and usage reports, as the rest of the program uses them.
 
-use super::Store;
+use super::{Reservation, Store};
 use crate::audit::Actor;
 use crate::changes::{Intent, WriteBatch};
 use crate::database::KEYS;
-use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{Balance, KeySpend, Ledger, Reservation, ReservationRefused};
+use crate::ledger::{Balance, KeySpend, Ledger, ReservationRefused};
+use crate::lookup::{LookupError, RecordKind};
 use crate::pending::{Pending, QueuePermit};
 use crate::records::Workspace;
 use crate::rows;
@@ -23,7 +23,7 @@ impl Store {
     /// Reads memory only. Nothing is reserved if neither the workspace nor the key has a limit.
     ///
     /// # Errors
-    /// [`Refused`]: the limit that does not allow the request.
+    /// [`ReservationRefused`]: the limit that does not allow the request.
     pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, ReservationRefused> {
         Reservation::open(self, row, estimate_pico)
     }

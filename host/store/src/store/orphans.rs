@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use super::Store;
 use crate::audit::Actor;
 use crate::error::Error;
+use crate::ids::VaultId;
 use crate::operation::{Progress, VaultError, tell};
-use crate::vault::VaultId;
 
 /// Result of removing vaults without an owner.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -2,15 +2,17 @@
 //! calling thread, see the last commit, and never wait for the writer.
 
 use super::Store;
-use crate::audit::{Actor, AuditEntry};
+use crate::audit::{Actor, AuditEntry, Purpose};
 use crate::error::{Error, QueueFull};
-use crate::ids::{InternId, WorkspaceId};
+use crate::ids::{InternId, VaultId, WorkspaceId};
 use crate::operation::{Progress, VaultError};
 use crate::pending::{Pending, QueuePermit};
-use crate::vault::release::{self, Decision, Request};
+use crate::secret::{HostName, SecretMetadata, SecretName};
 use crate::vault::{
-    EffectiveSecret, HostName, NewSecret, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
-    SecretName, SecretPage, VaultId, VaultReport, VaultSnapshot, list, verify,
+    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage, VaultReport, VaultSnapshot,
+    list,
+    release::{self, Decision, Request},
+    verify,
 };
 
 impl Store {

@@ -5,16 +5,17 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::audit::{self, AuditRecord, AuditSummary};
+use crate::audit::AuditRecord;
 use crate::changes::{KeyChange, KeyOwner, NewKey};
-use crate::directory::LookupError;
+use crate::check::{AuditSummary, chain};
 use crate::ledger::ReservationRefused;
 use crate::log;
+use crate::lookup::LookupError;
 use crate::records::KeyKind;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
-use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
+use crate::usage::{UsageDigest, UsageKind, UsageOutcome, UsageRow, block};
 
 const OPERATOR: Actor = Actor::Operator;
 
@@ -376,7 +377,7 @@ fn usage_rows_of_earlier_versions_are_read_and_verified() {
 
     // The commit as earlier versions wrote it: one value per row, in JSON.
     let database = Database::open(&scratch.path("store")).unwrap();
-    let mut digest = log::UsageDigest::default();
+    let mut digest = UsageDigest::default();
     for (place, row) in (0..).zip(rows.iter().rev()) {
         let value = crate::rows::encode_body(row);
         digest.add(&value);
@@ -389,7 +390,7 @@ fn usage_rows_of_earlier_versions_are_read_and_verified() {
     let record = crate::rows::encode_body(&record);
     database.log.insert(log::audit_key(2), record.clone()).unwrap();
     let head = keys.audit_head(&keys.audit_head(&[0; 32], &crate::rows::encode_body(&first)), &record);
-    let summary = audit::verify(&keys, &head, log::rows_until(&database.log, 2)).unwrap();
+    let summary = chain::verify(&keys, &head, log::rows_until(&database.log, 2)).unwrap();
     assert_eq!(summary, AuditSummary { records: 2, usage_rows: 3, broken_at: None });
 }
 

@@ -4,10 +4,12 @@
 use super::Store;
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::ids::WorkspaceId;
+use crate::header::Header;
+use crate::ids::{VaultId, WorkspaceId};
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows;
-use crate::vault::{LegacySecret, SecretName, VaultId};
+use crate::secret::SecretName;
+use crate::vault::LegacySecret;
 
 /// Number of secrets in one commit: with the longest values 8 MiB. Small in tests, so that a few
 /// secrets take several commits.
@@ -39,7 +41,7 @@ impl Store {
             Some(since_ms) => since_ms,
             None => {
                 let now_ms = self.0.clock.now_ms();
-                let begin = move |header: &mut rows::Header| header.key_rotation_since_ms = Some(now_ms);
+                let begin = move |header: &mut Header| header.key_rotation_since_ms = Some(now_ms);
                 let header =
                     self.submit(move |draft| draft.change_header(AuditAction::KeyRotationBegun, begin))?;
                 self.set_header(header);
@@ -53,7 +55,7 @@ impl Store {
             self.rotate_keys_of(*vault, since_ms, &mut done, progress)?;
         }
         done.keys_deleted = self.retire_keys_of(&vaults, progress)?;
-        let end = |header: &mut rows::Header| header.key_rotation_since_ms = None;
+        let end = |header: &mut Header| header.key_rotation_since_ms = None;
         let header = self.submit(move |draft| draft.change_header(AuditAction::KeyRotationEnded, end))?;
         self.set_header(header);
         Ok(done)

@@ -7,15 +7,20 @@ use std::sync::Arc;
 use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
-use super::stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of};
-use super::{Damage, Quotas, SecretName, VaultHead, VaultId, VaultKeys, VaultPart, VaultSize};
+use super::{
+    Damage, VaultHead, VaultKeys,
+    stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of},
+};
+use crate::audit::VaultPart;
 use crate::database::{Database, KEYS};
-use crate::directory::{LookupError, RecordKind};
 use crate::error::Error;
-use crate::ids::InternId;
+use crate::ids::{InternId, VaultId};
+use crate::lookup::{LookupError, RecordKind};
+use crate::quota::{Quotas, VaultSize};
 use crate::records::Intern;
 use crate::rows;
 use crate::seal::{KeyRecord, StoreKeys};
+use crate::secret::SecretName;
 
 /// Everything that reading and checking needs.
 #[derive(Clone)]
@@ -250,7 +255,7 @@ impl VaultSnapshot {
         value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
     }
 
-    /// Like [`View::decrypt`], but does not count or log damage.
+    /// Like [`VaultSnapshot::decrypt`], but does not count or log damage.
     pub(crate) fn opened(
         &self,
         vault: VaultId,

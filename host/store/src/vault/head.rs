@@ -5,10 +5,12 @@
 //! no longer match the head. The heads in turn are covered by the marker of `meta`.
 
 use super::stored::head_key;
-use super::{VaultId, VaultSize};
 use crate::database::META;
+use crate::digest::Digest;
+use crate::ids::VaultId;
+use crate::quota::VaultSize;
 use crate::rows::{self, SetHash};
-use crate::seal::{Digest, StoreKeys};
+use crate::seal::StoreKeys;
 
 /// Version of a head written by earlier programs, without the number of bytes.
 const WITHOUT_BYTES: u8 = 1;

@@ -14,10 +14,12 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::{Fingerprint, VaultId};
+use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
+use crate::ids::VaultId;
 use crate::rows;
-use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
+use crate::seal::{KeyRecord, StoreKeys};
+use crate::secret::Fingerprint;
 
 const FORMAT: u8 = 1;
 pub(crate) const NONCE_BYTES: usize = 24;

@@ -7,10 +7,10 @@ use std::iter::{Peekable, from_fn};
 
 use fjall::Slice;
 
-use super::access::VaultSnapshot;
-use super::{EffectiveScope, EffectiveSecret, SecretMetadata, SecretName, SecretPage, VaultId};
+use super::{EffectiveScope, EffectiveSecret, SecretPage, access::VaultSnapshot};
 use crate::error::Error;
-use crate::ids::InternId;
+use crate::ids::{InternId, VaultId};
+use crate::secret::{SecretMetadata, SecretName};
 
 /// Lists secrets of a vault by name. A vault whose intern does not exist is an error, not an empty
 /// list.

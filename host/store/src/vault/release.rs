@@ -2,14 +2,11 @@
 //! decrypts, and makes the audit entry. Nothing is cached: a deleted or replaced secret counts from
 //! the next call on.
 
-use serde::{Deserialize, Serialize};
-
-use super::access::VaultSnapshot;
-use super::{FingerprintPrefix, HostName, SecretName, Stored, VaultId};
-use crate::audit::{Actor, AuditAction, AuditEntry};
+use super::{Stored, access::VaultSnapshot};
+use crate::audit::{Actor, AuditAction, AuditEntry, Purpose, ReleaseRefusal};
 use crate::error::Error;
-use crate::ids::{InternId, WorkspaceId};
-use crate::secret::Secret;
+use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::secret::{FingerprintPrefix, HostName, Secret, SecretName};
 
 /// Whose secrets are searched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,15 +18,6 @@ pub enum ReleaseScope {
     /// An intern's vault, then its workspace's. If the intern has a secret of the name, it counts
     /// even if it is not bound to the host.
     Intern(InternId),
-}
-
-/// What a value is released for. Both fields are recorded in the audit log.
-#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
-pub struct Purpose {
-    /// Name of the provider or tool.
-    pub used_by: String,
-    /// Id of the request it works for.
-    pub request_id: String,
 }
 
 /// A value released for one host. Has no `Debug`, `Clone` or `Eq`; wiped when dropped.
@@ -88,20 +76,6 @@ impl From<Error> for ReleaseError {
             error => ReleaseError::Store(error),
         }
     }
-}
-
-/// Why nothing was released, for the audit log.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReleaseRefusal {
-    /// There is no secret of this name.
-    Unknown,
-    /// The secret has no hosts.
-    Unbound,
-    /// The secret is bound to other hosts.
-    OtherHost,
-    /// A row that is needed is damaged.
-    Damaged,
 }
 
 /// The audit entry, and the outcome.

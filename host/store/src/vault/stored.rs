@@ -8,10 +8,11 @@
 
 use std::ops::RangeInclusive;
 
-use super::{
-    Fingerprint, HostName, Hosts, SEALED_BYTES, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId,
-};
-use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+use super::SEALED_BYTES;
+use crate::digest::{DIGEST_BYTES, Digest, same};
+use crate::ids::{VAULT_ID_BYTES, VaultId};
+use crate::seal::StoreKeys;
+use crate::secret::{Fingerprint, HostName, Hosts, SecretMetadata, SecretName};
 
 /// First byte of a secret's row key: the version of the row key and of its rows.
 const SECRET: u8 = 1;

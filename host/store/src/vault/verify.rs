@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::access::VaultSnapshot;
-use super::stored::name_in;
-use super::{SecretName, Stored, VaultFinding, VaultHead, VaultId, VaultKeys, VaultPart};
+use super::{Stored, VaultHead, VaultKeys, access::VaultSnapshot, stored::name_in};
+use crate::audit::{VaultFinding, VaultPart};
 use crate::error::Error;
+use crate::ids::VaultId;
 use crate::operation::{Progress, VaultError, tell};
+use crate::secret::SecretName;
 
 /// Number of findings that are listed; further ones are only counted.
 const NAMED_MAX: usize = 1_000;

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{Stored, VaultHead, VaultId, head_key, name_in, vault_of_head};
+use crate::ids::VaultId;
+use crate::vault::{Stored, VaultHead, head_key, name_in, vault_of_head};
 
 impl WriteBatch {
     /// Makes every vault consistent: drops rows whose MAC does not match, and recomputes heads that

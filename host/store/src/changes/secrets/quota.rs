@@ -2,8 +2,9 @@
 
 use super::{Staged, Vaults, WriteBatch};
 use crate::error::Error;
-use crate::ids::WorkspaceId;
-use crate::vault::{QuotaScope, VaultId, VaultSize, VaultSnapshot, check_quota};
+use crate::ids::{VaultId, WorkspaceId};
+use crate::quota::{self, QuotaScope, VaultSize};
+use crate::vault::VaultSnapshot;
 
 impl WriteBatch {
     /// Checks that these versions of secrets keep the vault, and its workspace with all interns,
@@ -25,9 +26,9 @@ impl WriteBatch {
         let changed = |before: VaultSize| (before, before.plus(come).minus(gone));
         let quota = self.view.quotas().quota();
         let sizes = changed(self.vaults.size(&self.view, vault)?);
-        check_quota(quota, QuotaScope::Vault, vault, sizes)?;
+        quota::check(quota, QuotaScope::Vault, vault, sizes)?;
         let sums = changed(self.sum(workspace)?);
-        check_quota(quota, QuotaScope::Workspace, VaultId::Workspace(workspace), sums)?;
+        quota::check(quota, QuotaScope::Workspace, VaultId::Workspace(workspace), sums)?;
         Ok(Some((workspace, sums.1)))
     }
 

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use super::{Staged, Vaults, Weighed, WriteBatch, Written};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{LegacySecret, SecretName, VaultId, VaultSnapshot, secret_key};
+use crate::ids::VaultId;
+use crate::secret::SecretName;
+use crate::vault::{LegacySecret, VaultSnapshot, secret_key};
 
 /// Result of retiring and deleting keys of one vault.
 pub(crate) struct KeysChecked {

@@ -1,10 +1,11 @@
 use super::*;
 use crate::audit::{Actor, AuditAction};
 use crate::error::OpenError;
+use crate::ids::VaultId;
 use crate::root_key::{PassphraseSource, RootKeySource};
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, put, stop_at};
+use crate::seal::STORE_KEYS;
 use crate::store::{OpenOptions, StoreStatus};
-use crate::vault::VaultId;
 
 const VAULTS: usize = 5;
 
@@ -36,7 +37,7 @@ fn assert_whole(store: &Store, vaults: &[VaultId]) {
 /// Ids of the keys that open each key record. The store's own record is the first.
 fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
     let view = store.access().unwrap().view();
-    let mut rows = vec![rows::STORE_KEYS.to_vec()];
+    let mut rows = vec![STORE_KEYS.to_vec()];
     rows.extend(view.vault_records(None, usize::MAX).unwrap());
     let record = |row: &Vec<u8>| -> KeyRecord {
         let value = view.key_row(row).unwrap().unwrap();

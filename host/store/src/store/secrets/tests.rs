@@ -12,7 +12,8 @@ use super::*;
 use crate::audit::AuditAction;
 use crate::changes::NewIntern;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, name, new_secret as new, put};
-use crate::vault::{EffectiveScope, Hosts, LegacySecret, SecretValue};
+use crate::secret::{Hosts, SecretValue};
+use crate::vault::{EffectiveScope, LegacySecret};
 
 const OPERATOR: Actor = Actor::Operator;
 const PATIENCE: Duration = Duration::from_secs(60);

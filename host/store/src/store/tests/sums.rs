@@ -1,9 +1,8 @@
 //! Detection of stored sums that differ from the sums of the usage rows.
 
 use super::*;
-use crate::ledger::{KeySpent, WorkspaceSpent};
 use crate::rows;
-use crate::usage::{Cell, UsageTotals};
+use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent};
 
 const DOLLAR: u64 = 1_000_000_000_000;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::*;
 use crate::root_key::RootKeySource;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, new_secret, put, stop_at};
+use crate::secret::SecretValue;
 use crate::store::OpenOptions;
-use crate::vault::SecretValue;
 
 const SECRETS: usize = 7;
 

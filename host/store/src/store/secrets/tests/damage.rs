@@ -1,10 +1,11 @@
 //! Rows that were changed from outside are detected and named, and other secrets are not affected.
 
 use super::*;
+use crate::audit::{VaultFinding, VaultPart};
 use crate::database::Database;
 use crate::rows;
 use crate::scratch::stop_at;
-use crate::vault::{VaultFinding, VaultPart, head_key, secret_key};
+use crate::vault::{head_key, secret_key};
 
 /// Changes the database of a closed store.
 fn tamper(scratch: &ScratchDirectory, store: Store, change: impl FnOnce(&Database)) -> Store {

@@ -1,8 +1,8 @@
 //! Quotas of vaults and workspaces.
 
 use super::*;
+use crate::quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota, VaultSize};
 use crate::scratch::try_put;
-use crate::vault::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota, VaultSize};
 
 /// Bytes of the hosts of every secret in these tests.
 const HOST_BYTES: u64 = "api.example.com".len() as u64 + "b.example".len() as u64;

@@ -1,8 +1,8 @@
 //! The ledger entry of one request, from before its first dispatch to its usage row.
 
-use super::{Funds, HeldAmount, Ledger, ReservationRefused, Spender};
+use super::{Funds, Store};
 use crate::error::Error;
-use crate::store::Store;
+use crate::ledger::{HeldAmount, Ledger, ReservationRefused, Spender};
 use crate::usage::{UsageOutcome, UsageRow};
 
 /// A request that may spend, and its usage row.

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Purpose;
+use crate::secret::{FingerprintPrefix, HostName, SecretName};
 use crate::text;
-use crate::vault::{FingerprintPrefix, HostName, Purpose, SecretName};
 
 /// An outbound request that was refused before any secret was released for it. Path, query and
 /// content are not recorded.

@@ -35,7 +35,7 @@ pub struct HostNameError;
 impl HostName {
     /// A name from a stored row, which was parsed before it was stored. The caller must check the
     /// row's MAC.
-    pub(super) fn from_row(name: &str) -> HostName {
+    pub(crate) fn from_row(name: &str) -> HostName {
         HostName(name.into())
     }
 
@@ -141,7 +141,7 @@ impl Hosts {
     }
 
     /// The hosts of a stored row. The caller must check the row's MAC.
-    pub(super) fn from_row(names: Vec<HostName>) -> Hosts {
+    pub(crate) fn from_row(names: Vec<HostName>) -> Hosts {
         Hosts(names.into())
     }
 

@@ -7,11 +7,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{HeldAmount, ReservationRefused, Spender};
+use super::Store;
 use crate::changes::{Intent, WriteBatch};
 use crate::error::Error;
+use crate::ledger::{HeldAmount, ReservationRefused, Spender};
 use crate::records::Credit;
-use crate::store::Store;
 use crate::usage::UsageRow;
 
 /// The reservation of a request with a limit. Clones share one reservation.
@@ -42,7 +42,7 @@ struct FundsState {
 
 impl Funds {
     pub(super) fn new(store: &Store, row: &UsageRow, held: u64) -> Funds {
-        let intent = Intent::of(row, store.ledger().clock.now_ms());
+        let intent = Intent::of(row, store.0.clock.now_ms());
         let state = FundsState { held, pledged: 0, intent, covered: None, has_intent: false, is_over: false };
         Funds { store: store.clone(), spender: Spender::of(row), state: Arc::new(Mutex::new(state)) }
     }
@@ -55,7 +55,7 @@ impl Funds {
     /// no part can reduce its pledge by what it spent between the call and the reservation.
     ///
     /// # Errors
-    /// [`Refused`] when too little is left beside what this request and others have spent and
+    /// [`ReservationRefused`] when too little is left beside what this request and others have spent and
     /// reserved.
     pub fn pledge(
         &self,

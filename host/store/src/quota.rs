@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::VaultId;
-use crate::ids::WorkspaceId;
+use crate::ids::{VaultId, WorkspaceId};
 
 /// A workspace with all its interns may hold this many times the quota of one vault.
 const WORKSPACE_FACTOR: u64 = 10;

@@ -1,0 +1,100 @@
+//! What the writer's thread publishes for all other threads: the directory and the head of the last
+//! commit, and whether it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::clock::Clock;
+use crate::database::CommitHead;
+use crate::directory::Directory;
+use crate::error::Error;
+
+/// A commit that takes longer than this counts as stalled.
+const STALL_MS: u64 = 10_000;
+
+pub(crate) const RUNNING: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+
+/// The part of the writer's state that other threads read.
+pub(crate) struct PublishedState {
+    pub(crate) directory: ArcSwap<Directory>,
+    pub(crate) tip: ArcSwap<CommitHead>,
+    pub(crate) state: AtomicU8,
+    /// Monotonic time at which the commit in progress began; 0 between commits.
+    busy_since_ms: AtomicU64,
+    clock: Clock,
+}
+
+impl PublishedState {
+    pub(crate) fn new(directory: Arc<Directory>, tip: CommitHead, clock: Clock) -> PublishedState {
+        PublishedState {
+            directory: ArcSwap::new(directory),
+            tip: ArcSwap::from_pointee(tip),
+            state: AtomicU8::new(RUNNING),
+            busy_since_ms: AtomicU64::new(0),
+            clock,
+        }
+    }
+
+    pub(crate) fn tip(&self) -> CommitHead {
+        **self.tip.load()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RUNNING
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == FAILED
+    }
+
+    /// The error for a change when the writer does not run.
+    pub(crate) fn refusal(&self) -> Error {
+        if self.has_failed() { Error::NotWritable } else { Error::Closed }
+    }
+
+    /// Duration of the commit in progress; `None` between commits.
+    pub(crate) fn busy_for_ms(&self) -> Option<u64> {
+        let since_ms = self.busy_since_ms.load(Ordering::Acquire);
+        (since_ms != 0).then(|| self.clock.monotonic_ms().saturating_sub(since_ms))
+    }
+
+    /// Duration of the commit in progress, once it has taken ten seconds. For the watchdog.
+    pub(crate) fn stalled_for_ms(&self) -> Option<u64> {
+        self.busy_for_ms().filter(|busy_ms| *busy_ms >= STALL_MS)
+    }
+
+    pub(crate) fn busy(&self) {
+        self.busy_since_ms.store(self.clock.monotonic_ms().max(1), Ordering::Release);
+    }
+
+    pub(crate) fn idle(&self) {
+        self.busy_since_ms.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rows::SetHash;
+
+    #[test]
+    fn a_commit_that_takes_ten_seconds_is_stalled() {
+        let clock = Clock::manual();
+        let tip = CommitHead { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+        let shared = PublishedState::new(Arc::default(), tip, clock.clone());
+        assert_eq!(shared.busy_for_ms(), None);
+        shared.busy();
+        clock.advance(Duration::from_millis(STALL_MS - 1));
+        assert_eq!((shared.busy_for_ms(), shared.stalled_for_ms()), (Some(STALL_MS - 1), None));
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(shared.stalled_for_ms(), Some(STALL_MS));
+        shared.idle();
+        assert_eq!(shared.stalled_for_ms(), None);
+    }
+}
