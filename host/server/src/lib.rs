@@ -30,7 +30,7 @@ mod access;
 mod app;
 mod body;
 
-// From the configuration to the parts of a running host.
+// From options and configuration to the parts of a running host.
 mod grants;
 mod start;
 

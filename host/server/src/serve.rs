@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, SharedServices};
+
 use check::check;
 use greeting::Greeting;
 use reload::{FixedSettings, Reload, Signals};
