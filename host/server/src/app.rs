@@ -14,9 +14,9 @@ use tokio::sync::{Notify, Semaphore};
 use crate::body::BodyMemory;
 use crate::facts::{self, Facts, Serving};
 use crate::grants::GrantEditor;
+use crate::limits::rate;
+use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
-use crate::rate;
-use crate::refusals::Refusals;
 use crate::wiring::{LiveConfig, SharedServices};
 
 /// Vault pages that are read at the same time. A read takes microseconds unless the disk hangs.

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
-use crate::admission::Limited;
+use crate::limits::admission::Limited;
 use crate::reply::Fault;
 
 /// The maximum length of the body of a response or embedding request, in bytes.

@@ -24,11 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::answer::ResponseBody;
 use crate::handle::HEADERS_BYTES_MAX;
+use crate::limits::rate::ClientNetwork;
 use crate::metrics::Metrics;
-use crate::rate::ClientNetwork;
-use crate::stall::{OpenAnswers, Stalling};
+use crate::peer::Peer;
+use crate::reply::answer::ResponseBody;
+use crate::stall::Stalling;
 
 /// A request head must arrive completely within this time. It also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,16 +51,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The shortest time between two log lines about refused connections.
 const REFUSED_LINE_EVERY: Duration = Duration::from_secs(60);
-
-/// The client's end of a connection.
-#[derive(Clone)]
-pub(crate) struct Peer {
-    pub(crate) address: IpAddr,
-    /// Requests on this connection that are not answered completely.
-    pub(crate) running: Arc<AtomicUsize>,
-    /// Responses that are being sent on this connection.
-    pub(crate) answers: Arc<OpenAnswers>,
-}
 
 /// The permit of an open connection. Dropping it frees the permit and the connection's entry for
 /// its address.

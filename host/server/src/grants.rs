@@ -12,12 +12,12 @@ use cofferdam_runtime::{Asked, Manifest, Plugins, Runtime};
 use cofferdam_store::{HostName, SecretName};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::cli::{Options, Serve};
 use crate::command::{Became, CommandError, CommandOutcome, GrantCommand, granted, shown};
 use crate::config::edit::{self, Additions};
 use crate::config::{Config, ConfigError, Environment};
 use crate::facts;
 use crate::failure::Failure;
+use crate::options::{Options, Serve};
 use crate::wiring;
 
 /// Finds and checks the configuration of a process, for `plugin grant`.

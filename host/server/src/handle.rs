@@ -6,7 +6,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::limits::rate::TooOften;
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
@@ -14,14 +13,15 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 
-use crate::answer::ResponseBody;
 use crate::api;
 use crate::app::App;
-use crate::connection::Peer;
+use crate::call::Call;
 use crate::forwarded;
-use crate::rate::{ClientNetwork, failures_quota};
-use crate::record::RequestRecord;
-use crate::reply::{Fault, FieldError, VaultFault};
+use crate::limits::rate::{ClientNetwork, failures_quota};
+use crate::peer::Peer;
+use crate::reply::answer::ResponseBody;
+use crate::reply::record::RequestRecord;
+use crate::reply::{Fault, FieldError, VaultFault, too_often};
 use crate::route::{Label, NoRoute, Route};
 use crate::telemetry::within_polls;
 use crate::{access, auth, body};
@@ -36,24 +36,6 @@ pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long a refused client may pause while the rest of its body is discarded.
 const REST_IDLE: Duration = Duration::from_secs(1);
-
-/// One authenticated request.
-pub(crate) struct Call<'r> {
-    pub(crate) app: &'r Arc<App>,
-    pub(crate) principal: Principal,
-    pub(crate) head: &'r Parts,
-    pub(crate) record: &'r mut RequestRecord,
-}
-
-impl Call<'_> {
-    /// Checks the key again: it may have been revoked, or its workspace deleted, since the head
-    /// arrived.
-    pub(crate) fn is_key_live(&self) -> bool {
-        let directory = self.app.store.directory();
-        let key = directory.key(self.principal.key_id());
-        key.is_some_and(|key| key.revoked_at_ms.is_none() && !key.disabled)
-    }
-}
 
 /// Answers one request. Always returns a response: faults and panics become error documents.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
@@ -267,11 +249,6 @@ fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
         _ if in_vault => Fault::InvalidVaultKey,
         _ => Fault::InvalidKey,
     }
-}
-
-/// The refusal of a vault request that exceeds its rate limit.
-pub(crate) fn too_often(too_often: TooOften) -> Fault {
-    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s })
 }
 
 /// Removes the body of the response to a `HEAD` request and keeps the length that `GET` would have.

@@ -1,57 +1,59 @@
-//! The HTTP server, the command line and the configuration. The modules are grouped below in the
-//! order in which a reader meets them.
-
-// The program and its command line.
-pub mod cli;
-pub mod failure;
-mod greeting;
-mod reload;
-mod serve;
-mod start;
-mod upkeep;
-mod watchdog;
-
-// Commands of operators.
-mod admin;
-pub mod command;
-mod facts;
-mod grants;
-
-// Requests of clients.
-mod access;
-mod admission;
-mod api;
-mod auth;
-mod body;
-mod connection;
-mod forwarded;
-mod handle;
-mod rate;
-mod refusals;
-mod route;
-mod stall;
-
-// Responses, and their log lines and metrics.
-mod answer;
-mod metrics;
-mod record;
-mod reply;
-
-// The parts of a running host.
-mod advice;
-mod app;
-mod cache;
-mod compile;
-pub mod config;
-mod defaults;
-mod operator_secrets;
-mod plugins;
-mod wiring;
+//! The HTTP server, the command line and the configuration.
+//!
+//! The modules are listed from the command line and the path of a request down to what they share.
+//! Each module imports only modules below it; a test reads the imports.
 
 #[cfg(fuzzing)]
 #[doc(hidden)]
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
+
+// The command line, the running host, and where a command runs.
+pub mod cli;
+
+mod serve;
+
+mod execute;
+
+mod admin;
+
+// The path of a request.
+mod connection;
+mod handle;
+
+mod api;
+mod auth;
+mod call;
+mod forwarded;
+
+mod access;
+mod app;
+mod body;
+
+// From options and configuration to the parts of a running host.
+mod grants;
+mod start;
+
+pub mod failure;
+pub mod options;
+mod wiring;
+
+// Commands of operators.
+pub mod command;
+mod facts;
+
+// Responses, with their log lines and metrics, and limits of clients.
+mod reply;
+
+mod limits;
+mod metrics;
+mod peer;
+mod route;
+mod stall;
+
+// What all of them share.
+pub mod config;
+
 pub mod hygiene;
 pub mod telemetry;
 mod timestamp;

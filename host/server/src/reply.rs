@@ -1,6 +1,8 @@
 //! The one table that maps faults to status, error type and message, and the JSON error document
 //! around them. Messages are fixed texts; internal causes go only to the log, with the request id.
 
+pub(crate) mod answer;
+pub(crate) mod record;
 mod vault;
 
 use std::borrow::Cow;
@@ -12,10 +14,10 @@ use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::admission::Limited;
-use crate::answer::ResponseBody;
+use crate::limits::admission::Limited;
 
-pub(crate) use vault::{FieldError, VaultFault};
+use answer::ResponseBody;
+pub(crate) use vault::{FieldError, VaultFault, too_often};
 
 /// `Retry-After` when no better estimate exists.
 const RETRY_AFTER_S: u64 = 1;

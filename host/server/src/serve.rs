@@ -3,6 +3,13 @@
 //! admin listener stays open until the last request has ended, so that health checks and metrics
 //! work during the drain.
 
+mod check;
+mod compile;
+mod greeting;
+mod reload;
+mod upkeep;
+mod watchdog;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,32 +17,28 @@ use std::time::Duration;
 
 use cofferdam_engine::{Memory, ShutdownSender};
 use cofferdam_store::Clock;
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::advice;
 use crate::app::{Addresses, App};
-use crate::cli::{Options, Serve};
-use crate::compile;
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
 use crate::forwarded;
 use crate::grants::GrantEditor;
-use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
 use crate::metrics::Metrics;
-use crate::operator_secrets::{self, Looked};
-use crate::reload::{FixedSettings, Reload, Signals};
+use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
-use crate::upkeep;
-use crate::watchdog;
 use crate::wiring::{self, SharedServices};
+
+use check::check;
+use greeting::Greeting;
+use reload::{FixedSettings, Reload, Signals};
 
 const ADMIN_CONNECTIONS: usize = 64;
 /// For how long running requests may go on after the store has stopped writing.
@@ -82,14 +85,6 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     ended
 }
 
-impl Serve {
-    /// Options of the command line take precedence over the configuration file.
-    pub(crate) fn apply(&self, config: &mut Config) {
-        config.server.listen = self.listen.unwrap_or(config.server.listen);
-        config.server.admin = self.admin.unwrap_or(config.server.admin);
-    }
-}
-
 /// Raises the limit of open files: each connection is an open file, and its request to a provider
 /// may be another.
 fn make_room(config: &Config) {
@@ -101,43 +96,6 @@ fn make_room(config: &Config) {
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
     }
-}
-
-fn check(
-    options: &Options,
-    arguments: &Serve,
-    config: &Config,
-    environment: &Environment,
-) -> Result<(), Failure> {
-    let runtime = runtime(config, &options.data)?;
-    let folder = arguments.plugins.as_deref();
-    let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
-    advice::warn_of_origins(config);
-    let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
-    let secrets = check_secrets(options, config);
-    if options.json {
-        let checked = json!({"ok": true, "models": models, "plugins": plugins, "operator_secrets": secrets});
-        return write_out(&format!("{checked}\n"));
-    }
-    let secrets = secrets.map(|secrets| format!("The operator's secrets: {secrets}.\n")).unwrap_or_default();
-    write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n{secrets}"))
-}
-
-/// For `--check`: which of the operator's secrets named by the configuration are stored. `None` if
-/// it names none. A missing secret is reported but is no error of the configuration.
-fn check_secrets(options: &Options, config: &Config) -> Option<String> {
-    if !operator_secrets::are_wanted(config) {
-        return None;
-    }
-    Some(match operator_secrets::look(options, config) {
-        Ok(Looked::NoStore) => "not checked: no store".to_owned(),
-        Ok(Looked::Missing(missing)) if missing.is_empty() => "all stored".to_owned(),
-        Ok(Looked::Missing(missing)) => {
-            let commands: Vec<String> = missing.iter().map(|it| format!("`{}`", it.command())).collect();
-            format!("missing, store them with {}", commands.join(" and "))
-        }
-        Err(error) => format!("not checked: {error}"),
-    })
 }
 
 /// The time limits of a shutdown.

@@ -1,6 +1,8 @@
 //! Steps shared by `serve` and by commands that open the store themselves: lock, store, sandbox,
 //! standard output.
 
+mod cache;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +10,6 @@ use std::time::{Duration, Instant};
 use cofferdam_runtime::{Runtime, RuntimeConfig};
 use cofferdam_store::{Clock, DirectoryLock, LockError, OpenError, OpenOptions, Store};
 
-use crate::cache;
 use crate::config::Config;
 use crate::failure::Failure;
 

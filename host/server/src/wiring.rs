@@ -1,8 +1,12 @@
 //! Builds the parts that answer requests from a checked configuration and loaded plugins. They are
 //! built as a whole at start and at each reload, and never changed afterwards.
 
+pub(crate) mod advice;
 mod broadcast;
+mod defaults;
 mod hosted;
+pub(crate) mod operator_secrets;
+mod plugins;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +29,6 @@ use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 use crate::config::{
     self, Config, ConfigError, ConfigSpan, DataCollection, Environment, KeySource, Of, Problem,
 };
-use crate::{advice, defaults, operator_secrets, plugins};
 
 /// Everything that a reload replaces.
 pub(crate) struct LiveConfig {

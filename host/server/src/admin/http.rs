@@ -10,10 +10,10 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::endpoints;
-use crate::answer::ResponseBody;
 use crate::app::App;
-use crate::connection::Peer;
 use crate::metrics::{Text, escape};
+use crate::peer::Peer;
+use crate::reply::answer::ResponseBody;
 
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
     peer.running.fetch_add(1, Ordering::Relaxed);

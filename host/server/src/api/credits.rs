@@ -4,8 +4,8 @@ use cofferdam_engine::cost::Amount;
 use http::Response;
 use serde::Serialize;
 
-use crate::answer::ResponseBody;
-use crate::handle::Call;
+use crate::call::Call;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, document};
 
 #[derive(Serialize)]

@@ -8,10 +8,10 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::media::{self, ContentType};
-use crate::admission::Admitted;
-use crate::answer::ResponseBody;
 use crate::body::{self, BODY_BYTES_MAX, Share};
-use crate::handle::Call;
+use crate::call::Call;
+use crate::limits::admission::Admitted;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, json_response};
 
 /// The headers that ask for routing metadata, each with the response field that will hold it. The

@@ -5,8 +5,8 @@ use http::Response;
 use serde::Serialize;
 
 use super::spending::{SpendingMembers, label};
-use crate::answer::ResponseBody;
-use crate::handle::Call;
+use crate::call::Call;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, document};
 use crate::timestamp::timestamp;
 

@@ -17,9 +17,9 @@ use input::{CreateKeyBody, Patch};
 use super::inference::plain_body;
 use super::query::{PageWindow, flag};
 use crate::access::{manages, manages_intern, manages_member};
-use crate::answer::ResponseBody;
-use crate::handle::Call;
-use crate::rate::key_changes_quota;
+use crate::call::Call;
+use crate::limits::rate::key_changes_quota;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, FieldError, document};
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.

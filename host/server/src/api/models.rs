@@ -4,8 +4,8 @@ use cofferdam_engine::Refusal;
 use cofferdam_engine::catalog::Catalog;
 use http::{Response, StatusCode};
 
-use crate::answer::ResponseBody;
-use crate::handle::Call;
+use crate::call::Call;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, json_response};
 
 pub(crate) fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {

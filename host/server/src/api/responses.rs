@@ -6,9 +6,9 @@ use http::Response;
 use hyper::body::Incoming;
 
 use super::inference;
-use crate::answer::ResponseBody;
-use crate::handle::Call;
+use crate::call::Call;
 use crate::reply::Fault;
+use crate::reply::answer::ResponseBody;
 
 pub(crate) async fn create(
     call: &mut Call<'_>,

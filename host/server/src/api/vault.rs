@@ -18,9 +18,9 @@ use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
 use work::CommitDeadline;
 
 use super::query::PageWindow;
-use crate::answer::ResponseBody;
 use crate::body;
-use crate::handle::Call;
+use crate::call::Call;
+use crate::reply::answer::ResponseBody;
 use crate::reply::{Fault, FieldError, VaultFault, document};
 use crate::route::{VaultRoute, decode};
 

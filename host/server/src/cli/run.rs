@@ -1,29 +1,19 @@
-//! Decides where a command runs. The process that holds the lock of the store carries it out: this
-//! process if it gets the lock, else the running host, over the socket in the data directory. A
-//! command is sent at most once.
+//! Carries out the command line: starts the host, or runs a command and prints its outcome.
 
-use std::io::IsTerminal;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
-use cofferdam_engine::Memory;
-use cofferdam_store::{DirectoryLock, LockError, Store};
+use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
 use super::prepare::prepare;
-use super::{Action, Cli, Options};
-use crate::admin::socket::{self, SendError};
-use crate::command::{
-    AuditFilter, Command, CommandOutcome, PluginCommand, Progress, StoreAccess, VaultCommand, carry_out,
-    restored,
-};
-use crate::config::{Config, Environment};
-use crate::facts::{self, Facts};
+use super::{Action, Cli};
+use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
+use crate::config::Config;
+use crate::execute::{execute, teller};
 use crate::failure::Failure;
-use crate::grants::GrantEditor;
-use crate::start::{PATIENCE, acquire, ask, open, open_options, pause, runtime, write_out};
-use crate::{serve, wiring};
+use crate::options::{Options, Serve};
+use crate::serve;
+use crate::start::{acquire, open_options, write_out};
 
 /// Carries out the command line.
 ///
@@ -33,7 +23,7 @@ use crate::{serve, wiring};
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { options, action } = cli;
     match action {
-        None => serve::run(&options, &super::Serve::default()),
+        None => serve::run(&options, &Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),
         Some(Action::Command(mut command)) => {
             prepare(&mut command)?;
@@ -53,116 +43,6 @@ fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
     } else {
         write_out(&outcome.text)
     }
-}
-
-/// The progress line on a terminal; erased when dropped.
-struct ProgressLine {
-    shown: bool,
-}
-
-impl ProgressLine {
-    fn show(&mut self, text: &str) {
-        self.shown = true;
-        ask(&format!("\r{text}\x1b[K"));
-    }
-}
-
-impl Drop for ProgressLine {
-    fn drop(&mut self) {
-        if self.shown {
-            ask("\r\x1b[K");
-        }
-    }
-}
-
-/// Shows progress on one line of the terminal that is overwritten each time. Shows nothing when
-/// standard error is not a terminal or JSON was asked for.
-fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + use<> {
-    let wanted = !options.json && std::io::stderr().is_terminal();
-    let mut line = ProgressLine { shown: false };
-    move |what, done, of| {
-        if wanted && !what.is_empty() {
-            let of = if of == 0 { String::new() } else { format!(" of {of}") };
-            line.show(&format!("{done}{of} {what}"));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Carries out a command in this process or in the running host.
-pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
-    let access = command.access();
-    if access != StoreAccess::Writes && !options.data.join("lock").exists() {
-        // Without a lock file no host runs. A command that only reads must not create the data
-        // directory, which taking the lock would do.
-        match access {
-            StoreAccess::Nothing => return describe(options, command),
-            _ if !Store::exists(&options.data)? => return Err(no_store(options)),
-            _ => {}
-        }
-    }
-    let progress = &mut teller(options);
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let held = match DirectoryLock::acquire(&options.data) {
-            Ok(_) if access == StoreAccess::Nothing => return describe(options, command),
-            Ok(lock) => return in_process(options, command, lock, progress),
-            Err(error @ LockError::Held { .. }) => error,
-            Err(error) => return Err(error.into()),
-        };
-        match socket::send(&options.data, command, progress) {
-            Ok(outcome) => return Ok(outcome?),
-            Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
-            Err(SendError::NotListening) if Instant::now() < end => pause(),
-            Err(SendError::NotListening) => return Err(held.into()),
-        }
-    }
-}
-
-fn in_process(
-    options: &Options,
-    command: &Command,
-    lock: DirectoryLock,
-    progress: &mut Progress<'_>,
-) -> Result<CommandOutcome, Failure> {
-    let exists = Store::exists(&options.data)?;
-    if !exists && command.access() == StoreAccess::Reads {
-        return Err(no_store(options));
-    }
-    let config = Config::load(options.config.as_deref(), &options.data)?;
-    // This process holds the lock, so an existing socket is a leftover.
-    if socket::remove(&options.data).is_ok() {
-        tracing::debug!("removed the socket of a host that ended without doing so");
-    }
-    let store = open(&config, lock, None)?;
-    if !exists {
-        ask(&format!("made a store in {}\n", full_path(&options.data).display()));
-    }
-    let outcome = carry_out(command, Some(&store), &Facts::default(), progress);
-    store.close();
-    Ok(outcome?)
-}
-
-fn no_store(options: &Options) -> Failure {
-    Failure::NoStore(full_path(&options.data))
-}
-
-fn full_path(data: &Path) -> PathBuf {
-    std::path::absolute(data).unwrap_or_else(|_| data.to_owned())
-}
-
-/// Answers commands that need only the configuration and plugins.
-fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
-    let config = Config::load(options.config.as_deref(), &options.data)?;
-    let runtime = runtime(&config, &options.data)?;
-    let folder = command.plugin_folder();
-    if let Command::Plugin(PluginCommand::Grant(grant)) = command {
-        return GrantEditor::alone(options, folder, runtime).carry_out(grant);
-    }
-    let environment = Environment::offline();
-    let services = wiring::services(&config, folder, &runtime, &environment, &Memory::default(), 0)?;
-    let facts = facts::of(&services.catalog, &services.plugins);
-    Ok(carry_out(command, None, &facts, &mut teller(options))?)
 }
 
 /// Creates a store from a backup. It runs in this process, since there is no store yet that a host

@@ -10,7 +10,7 @@ use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind, Failure};
 use cofferdam_store::{QuotaExceeded, QuotaMeasure, QuotaScope};
 
 use super::{Fault, FieldError, VaultFault};
-use crate::admission::Limited;
+use crate::limits::admission::Limited;
 
 #[path = "../../../../tests/docs/generated.rs"]
 mod generated;

@@ -3,8 +3,8 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
+use super::answer::ResponseBody;
 use super::{Fault, FieldError, VaultFault};
-use crate::answer::ResponseBody;
 
 fn body(response: Response<ResponseBody>) -> Value {
     serde_json::from_slice(response.body().bytes().unwrap()).unwrap()

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use cofferdam_engine::limits::rate::TooOften;
 use cofferdam_store::{QuotaExceeded, QuotaScope};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::FaultLine;
+use super::{Fault, FaultLine};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VaultFault {
@@ -121,4 +122,9 @@ impl VaultFault {
             _ => None,
         }
     }
+}
+
+/// The refusal of a vault request that exceeds its rate limit.
+pub(crate) fn too_often(too_often: TooOften) -> Fault {
+    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s })
 }

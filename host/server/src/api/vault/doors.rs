@@ -1,7 +1,7 @@
 //! Access for fuzz targets to the parsers of vault requests.
 
 use super::input::{self, Put};
-use crate::api::query::Window;
+use crate::api::query::PageWindow;
 
 pub(crate) fn put(body: &[u8]) -> bool {
     Put::parse(body).is_ok()
@@ -17,5 +17,5 @@ pub(crate) fn names(body: &[u8]) -> Option<Vec<String>> {
 }
 
 pub(crate) fn window(query: &str) -> Option<(usize, usize)> {
-    Window::parse(query).ok().map(|window| (window.offset, window.limit))
+    PageWindow::parse(query).ok().map(|window| (window.offset, window.limit))
 }

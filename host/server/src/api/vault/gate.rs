@@ -7,9 +7,9 @@ use http::header::HOST;
 use http::{HeaderMap, Method, Uri};
 
 use crate::access::{self, Whose};
-use crate::handle::{Call, too_often};
-use crate::rate::vault_quota;
-use crate::reply::{Fault, FieldError, VaultFault};
+use crate::call::Call;
+use crate::limits::rate::vault_quota;
+use crate::reply::{Fault, FieldError, VaultFault, too_often};
 use crate::route::{Label, VaultRoute, decode};
 
 /// The path segment of copying, which may also be the name of a secret.

@@ -12,9 +12,9 @@ use cofferdam_store::KeyId;
 use http::{Method, Request, Version};
 use uuid::Uuid;
 
-use crate::admission::RateLimitHeaders;
-use crate::connection::Peer;
+use crate::limits::admission::RateLimitHeaders;
 use crate::metrics::Metrics;
+use crate::peer::Peer;
 use crate::route::Label;
 use crate::stall::Handed;
 use crate::telemetry::within;

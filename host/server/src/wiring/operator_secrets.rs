@@ -4,15 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cofferdam_store::{
-    DirectoryLock, Error as StoreError, HostName, LockError, ReleaseScope, SecretName, Store,
-};
+use cofferdam_store::{Error as StoreError, HostName, ReleaseScope, SecretName, Store};
 
-use crate::cli::{Options, execute};
-use crate::command::{Command, SecretCommand, SecretScope};
 use crate::config::{Config, KeySource};
-use crate::failure::Failure;
-use crate::start::open;
 
 /// The hosts for which each secret must be stored.
 type SecretHosts = BTreeMap<SecretName, BTreeSet<HostName>>;
@@ -23,13 +17,6 @@ pub(crate) struct Missing {
     hosts: BTreeSet<HostName>,
 }
 
-/// The result of looking for the secrets in the store.
-pub(crate) enum Looked {
-    /// Missing secrets; may be empty.
-    Missing(Vec<Missing>),
-    NoStore,
-}
-
 impl Missing {
     /// The command that stores the secret.
     pub(crate) fn command(&self) -> String {
@@ -37,7 +24,7 @@ impl Missing {
         format!("cofferdam secret put {} --operator{hosts}", self.name)
     }
 
-    fn warn(&self) {
+    pub(crate) fn warn(&self) {
         tracing::warn!(
             secret = %self.name,
             command = self.command(),
@@ -53,36 +40,6 @@ pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
         Ok(missing) => missing.iter().for_each(Missing::warn),
         Err(error) => tracing::warn!(%error, "the operator's secrets could not be looked at"),
     }
-}
-
-/// Looks for the secrets in the store of a data directory. If a host holds the store, the host is
-/// asked.
-///
-/// # Errors
-///
-/// The store cannot be opened, or the host does not answer.
-pub(crate) fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
-    if !options.data.join("store").exists() {
-        return Ok(Looked::NoStore);
-    }
-    let missing = match DirectoryLock::acquire(&options.data) {
-        Ok(lock) => {
-            let store = open(config, lock, None)?;
-            let missing = missing(config, |name, host| is_stored(&store, name, host));
-            store.close();
-            missing.map_err(|error| Failure::Command(error.into()))?
-        }
-        Err(LockError::Held { .. }) => {
-            let stored = listed(options)?;
-            let is_listed = |name: &SecretName, host: &HostName| {
-                Ok(stored.contains(&(name.to_string(), host.to_string())))
-            };
-            missing(config, is_listed).map_err(|error| Failure::Command(error.into()))?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    missing.iter().for_each(Missing::warn);
-    Ok(Looked::Missing(missing))
 }
 
 /// Whether the configuration names any secret of the operator's vault.
@@ -105,7 +62,8 @@ fn wanted(config: &Config) -> SecretHosts {
     wanted
 }
 
-fn missing(
+/// The secrets that the configuration names and the store lacks, according to `is_stored`.
+pub(crate) fn missing(
     config: &Config,
     is_stored: impl Fn(&SecretName, &HostName) -> Result<bool, StoreError>,
 ) -> Result<Vec<Missing>, StoreError> {
@@ -121,20 +79,6 @@ fn missing(
     Ok(missing)
 }
 
-fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, StoreError> {
+pub(crate) fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, StoreError> {
     store.is_releasable(ReleaseScope::Operator, name, host)
-}
-
-/// Name and host of each secret in the operator's vault, from the running host.
-fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
-    let scope = SecretScope { workspace: None, intern: None, operator: true };
-    let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;
-    let mut listed = BTreeSet::new();
-    for secret in outcome.document.as_array().into_iter().flatten() {
-        let name = secret["name"].as_str().unwrap_or_default();
-        for host in secret["hosts"].as_array().into_iter().flatten().filter_map(|host| host.as_str()) {
-            listed.insert((name.to_owned(), host.to_owned()));
-        }
-    }
-    Ok(listed)
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::compile;
 use crate::app::{Addresses, App};
-use crate::cli::{Options, Serve};
-use crate::compile;
 use crate::config::{Config, LimitsConfig, ServerConfig, VaultConfig};
 use crate::failure::Failure;
+use crate::options::{Options, Serve};
 use crate::start::set_limits;
 use crate::wiring::{self, LiveConfig, SharedServices};
 

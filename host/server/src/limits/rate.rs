@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use cofferdam_engine::limits::rate::{Quota, RateLimit};
 use cofferdam_store::{Clock, KeyId};
 
-use crate::admission::Admission;
+use super::admission::Admission;
 
 /// The minimum burst of vault requests, however small the quota is.
 const VAULT_AT_ONCE_MIN: u64 = 20;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use cofferdam_engine::EventStream;
 use http_body::{Frame, SizeHint};
 
-use crate::record::RequestRecord;
+use super::record::RequestRecord;
 use crate::telemetry::within;
 
 /// The content, and the log record of the request.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cofferdam_store::{AuthenticationError, Clock, RefusedTokens};
 
-use crate::rate::ClientNetwork;
+use super::rate::ClientNetwork;
 
 /// How long refusals are collected before they are written.
 const PERIOD_MS: u64 = 60_000;

@@ -1,0 +1,27 @@
+//! One authenticated request, as every endpoint gets it.
+
+use std::sync::Arc;
+
+use cofferdam_store::Principal;
+use http::request::Parts;
+
+use crate::app::App;
+use crate::reply::record::RequestRecord;
+
+/// One authenticated request.
+pub(crate) struct Call<'r> {
+    pub(crate) app: &'r Arc<App>,
+    pub(crate) principal: Principal,
+    pub(crate) head: &'r Parts,
+    pub(crate) record: &'r mut RequestRecord,
+}
+
+impl Call<'_> {
+    /// Checks the key again: it may have been revoked, or its workspace deleted, since the head
+    /// arrived.
+    pub(crate) fn is_key_live(&self) -> bool {
+        let directory = self.app.store.directory();
+        let key = directory.key(self.principal.key_id());
+        key.is_some_and(|key| key.revoked_at_ms.is_none() && !key.disabled)
+    }
+}

@@ -1,0 +1,110 @@
+//! `serve --check`: checks configuration and plugins, and looks for the operator's secrets in the
+//! store.
+
+use std::collections::BTreeSet;
+
+use cofferdam_engine::Memory;
+use cofferdam_store::{DirectoryLock, HostName, LockError, SecretName};
+use serde_json::json;
+
+use crate::command::{Command, SecretCommand, SecretScope};
+use crate::config::{Config, Environment};
+use crate::execute::execute;
+use crate::failure::Failure;
+use crate::options::{Options, Serve};
+use crate::start::{open, runtime, write_out};
+use crate::wiring::operator_secrets::{Missing, are_wanted, is_stored, missing};
+use crate::wiring::{self, advice};
+
+/// Checks configuration and plugins, and prints what was found.
+///
+/// # Errors
+///
+/// The configuration cannot be served.
+pub(super) fn check(
+    options: &Options,
+    arguments: &Serve,
+    config: &Config,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let runtime = runtime(config, &options.data)?;
+    let folder = arguments.plugins.as_deref();
+    let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
+    advice::warn_of_origins(config);
+    let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
+    let secrets = check_secrets(options, config);
+    if options.json {
+        let checked = json!({"ok": true, "models": models, "plugins": plugins, "operator_secrets": secrets});
+        return write_out(&format!("{checked}\n"));
+    }
+    let secrets = secrets.map(|secrets| format!("The operator's secrets: {secrets}.\n")).unwrap_or_default();
+    write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n{secrets}"))
+}
+
+/// For `--check`: which of the operator's secrets named by the configuration are stored. `None` if
+/// it names none. A missing secret is reported but is no error of the configuration.
+fn check_secrets(options: &Options, config: &Config) -> Option<String> {
+    if !are_wanted(config) {
+        return None;
+    }
+    Some(match look(options, config) {
+        Ok(Looked::NoStore) => "not checked: no store".to_owned(),
+        Ok(Looked::Missing(missing)) if missing.is_empty() => "all stored".to_owned(),
+        Ok(Looked::Missing(missing)) => {
+            let commands: Vec<String> = missing.iter().map(|it| format!("`{}`", it.command())).collect();
+            format!("missing, store them with {}", commands.join(" and "))
+        }
+        Err(error) => format!("not checked: {error}"),
+    })
+}
+
+/// The result of looking for the secrets in the store.
+enum Looked {
+    /// Missing secrets; may be empty.
+    Missing(Vec<Missing>),
+    NoStore,
+}
+
+/// Looks for the secrets in the store of a data directory. If a host holds the store, the host is
+/// asked.
+///
+/// # Errors
+///
+/// The store cannot be opened, or the host does not answer.
+fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
+    if !options.data.join("store").exists() {
+        return Ok(Looked::NoStore);
+    }
+    let missing = match DirectoryLock::acquire(&options.data) {
+        Ok(lock) => {
+            let store = open(config, lock, None)?;
+            let missing = missing(config, |name, host| is_stored(&store, name, host));
+            store.close();
+            missing.map_err(|error| Failure::Command(error.into()))?
+        }
+        Err(LockError::Held { .. }) => {
+            let stored = listed(options)?;
+            let is_listed = |name: &SecretName, host: &HostName| {
+                Ok(stored.contains(&(name.to_string(), host.to_string())))
+            };
+            missing(config, is_listed).map_err(|error| Failure::Command(error.into()))?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    missing.iter().for_each(Missing::warn);
+    Ok(Looked::Missing(missing))
+}
+
+/// Name and host of each secret in the operator's vault, from the running host.
+fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
+    let scope = SecretScope { workspace: None, intern: None, operator: true };
+    let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;
+    let mut listed = BTreeSet::new();
+    for secret in outcome.document.as_array().into_iter().flatten() {
+        let name = secret["name"].as_str().unwrap_or_default();
+        for host in secret["hosts"].as_array().into_iter().flatten().filter_map(|host| host.as_str()) {
+            listed.insert((name.to_owned(), host.to_owned()));
+        }
+    }
+    Ok(listed)
+}
