@@ -13,21 +13,9 @@ fn modules_import_only_modules_below_them() {
         let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
         let root = Root::read(&src.join("lib.rs"));
         assert!(root.modules.len() > 5, "{name}: no list of modules was found");
-        let mut seen = 0;
-        for file in sources(&src) {
-            let path = file.strip_prefix(&src).unwrap();
-            let module = path.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-            let Some(own) = root.position(module) else { continue };
-            for imported in imports(&code(&file)) {
-                let Some(other) = root.position(root.home_of(&imported)) else {
-                    assert!(!root.defines(&imported), "{name}: {path:?} imports {imported} from the root");
-                    continue;
-                };
-                seen += usize::from(own != other);
-                assert!(own <= other, "{name}: {path:?} imports {imported}, which stands above {module}");
-            }
-        }
-        assert!(seen > 20, "{name}: only {seen} imports were found");
+        let files = sources(&src);
+        let imports: usize = files.iter().map(|file| root.check(name, &src, file)).sum();
+        assert!(imports > 20, "{name}: only {imports} imports were found");
     }
 }
 
@@ -53,14 +41,29 @@ impl Root {
                 ["pub", "use", path @ ..] => {
                     let path = path.concat();
                     let (module, names) = path.split_once("::").unwrap();
-                    for name in identifiers(names) {
-                        exported.insert(name.to_owned(), module.to_owned());
-                    }
+                    exported.extend(identifiers(names).map(|name| (name.to_owned(), module.to_owned())));
                 }
                 _ => {}
             }
         }
         Self { modules, exported, code }
+    }
+
+    /// The number of other modules that a file imports, all of which stand below its own.
+    fn check(&self, name: &str, src: &Path, file: &Path) -> usize {
+        let path = file.strip_prefix(src).unwrap();
+        let module = path.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        let Some(own) = self.position(module) else { return 0 };
+        let mut others = 0;
+        for imported in imports(&code(file)) {
+            let Some(other) = self.position(self.home_of(&imported)) else {
+                assert!(!self.defines(&imported), "{name}: {path:?} imports {imported} from the root");
+                continue;
+            };
+            others += usize::from(own != other);
+            assert!(own <= other, "{name}: {path:?} imports {imported}, which stands above {module}");
+        }
+        others
     }
 
     fn position(&self, module: &str) -> Option<usize> {
