@@ -1,8 +1,8 @@
 //! The mutations of the store, and the rules for each of them.
 //!
-//! The writer's thread applies mutations one after another to a write batch ([`WriteBatch`]) with the
-//! next directory. Each mutation checks everything before it changes the batch, so a refused
-//! mutation leaves nothing in the commit of its group.
+//! The writer's thread applies mutations one after another to a [`WriteBatch`], which has the next
+//! directory. Each mutation checks everything before it changes the batch, so a refused mutation
+//! leaves nothing in the commit of its group.
 
 mod deletion;
 mod key_records;

@@ -11,8 +11,8 @@
 //! - A store that is older or newer than its anchor file is not opened (`anchor`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
 //!
-//! The modules are listed from [`Store`], which the rest of the program uses, down to what they share.
-//! Each module imports only modules below it.
+//! The modules are listed from [`Store`], which the rest of the program uses, down to what they
+//! share. Each module imports only modules below it.
 
 #![warn(missing_docs)]
 

@@ -55,8 +55,8 @@ impl Funds {
     /// no part can reduce its pledge by what it spent between the call and the reservation.
     ///
     /// # Errors
-    /// [`ReservationRefused`] when too little is left beside what this request and others have spent and
-    /// reserved.
+    /// [`ReservationRefused`] when too little is left beside what this request and others have
+    /// spent and reserved.
     pub fn pledge(
         &self,
         spent_pico: impl FnOnce() -> u64,

@@ -1,3 +1,4 @@
+mod audit_log;
 mod old_keys;
 mod sums;
 
@@ -5,17 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::audit::AuditRecord;
 use crate::changes::{KeyChange, KeyOwner, NewKey};
-use crate::check::{AuditSummary, chain};
 use crate::ledger::ReservationRefused;
-use crate::log;
 use crate::lookup::LookupError;
 use crate::records::KeyKind;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
-use crate::usage::{UsageDigest, UsageKind, UsageOutcome, UsageRow, block};
+use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 const OPERATOR: Actor = Actor::Operator;
 
@@ -264,134 +262,6 @@ fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
     let new = NewIntern { workspace: second, name: name("j"), created_by: Some(member) };
     assert!(matches!(store.create_intern(OPERATOR, new), Err(Error::OtherWorkspace { .. })));
     assert_eq!((shown(&store), store.status().seq), (before, seq));
-}
-
-#[test]
-fn the_audit_chain_has_every_change_and_no_secret() {
-    let scratch = ScratchDirectory::new();
-    let store = scratch.open();
-    create_workspace(&store, "second");
-    let issued = issue_key(&store);
-    store.revoke_key(Actor::Key(issued.key.id), issued.key.id).unwrap();
-    let records = store.audit_records(0, 100).unwrap();
-    assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    let text = serde_json::to_string(&records).unwrap();
-    for word in ["store_created", "workspace_created", "member_created", "key_issued", "key_revoked"] {
-        assert!(text.contains(word), "{word} in {text}");
-    }
-    assert!(!text.contains(token(&issued).split('_').nth(2).unwrap()));
-    assert_eq!(store.audit_records(3, 100).unwrap(), records[3..]);
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 4, usage_rows: 0, broken_at: None });
-    store.close();
-    assert!(matches!(store.verify_audit(), Err(Error::Closed)));
-
-    // With an edited record in the middle, the store opens, and the check says where the chain is
-    // broken.
-    let database = Database::open(&scratch.path("store")).unwrap();
-    let row = database.log.get(log::audit_key(2)).unwrap().unwrap();
-    let edited = String::from_utf8(row.to_vec()).unwrap().replace("second", "secund");
-    database.log.insert(log::audit_key(2), edited).unwrap();
-    drop(database);
-    let store = scratch.open();
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 2, usage_rows: 0, broken_at: Some(3) });
-}
-
-#[test]
-fn usage_rows_are_written_without_waiting_and_survive_closing() {
-    let scratch = ScratchDirectory::new();
-    let store = scratch.open();
-    for request in ["a", "b", "c"] {
-        record_usage(&store, usage_row(&store, request));
-    }
-    store.flush().unwrap();
-    let ids = |store: &Store, limit| -> Vec<String> {
-        store.usage_rows(limit).unwrap().into_iter().map(|row| row.request_id).collect()
-    };
-    assert_eq!(ids(&store, 10), ["c", "b", "a"]);
-    assert_eq!(ids(&store, 1), ["c"]);
-    record_usage(&store, usage_row(&store, "d"));
-    let row = usage_row(&store, "e");
-    store.close();
-    assert_eq!(store.reserve(row, 0).unwrap_err(), ReservationRefused::NoRoom);
-    let store = scratch.open();
-    assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
-    assert_eq!(store.verify_audit().unwrap().broken_at, None);
-}
-
-#[test]
-fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
-    let scratch = ScratchDirectory::new();
-    let store = scratch.open();
-    // Enough rows for three values.
-    let requests = 2 * block::ROWS_MAX + 1;
-    for request in 0..requests {
-        record_usage(&store, usage_row(&store, &request.to_string()));
-    }
-    store.flush().unwrap();
-    create_workspace(&store, "after");
-    let whole = AuditSummary { records: 3, usage_rows: requests as u64, broken_at: None };
-    let newest: Vec<_> = store.usage_rows(requests).unwrap().into_iter().map(|row| row.request_id).collect();
-    assert_eq!(newest, (0..requests).rev().map(|request| request.to_string()).collect::<Vec<_>>());
-    assert_eq!(store.usage_rows(3).unwrap().len(), 3);
-    assert_eq!(store.verify_audit().unwrap(), whole);
-    store.close();
-    let write = |place, value: Option<Vec<u8>>| {
-        let log = Database::open(&scratch.path("store")).unwrap().log;
-        let key = log::usage_key(2, place);
-        let before = log.get(&key).unwrap().map(|value| value.to_vec());
-        match value {
-            Some(value) => log.insert(key, value).unwrap(),
-            None => log.remove(key).unwrap(),
-        }
-        before
-    };
-    let row = write(1, None).unwrap();
-    write(1, Some(row.clone()));
-    let mut rows = block::decode(&row).unwrap();
-    rows[5].outcome = UsageOutcome::Cancelled;
-    let edited = block::encode(&rows);
-    let shorter = block::encode(&rows[1..]);
-    for (place, value) in [(1, Some(edited)), (1, Some(shorter)), (1, None), (2, None), (3, Some(row))] {
-        let before = write(place, value);
-        let store = scratch.open();
-        let broken = AuditSummary { records: 1, usage_rows: 0, broken_at: Some(2) };
-        assert_eq!(store.verify_audit().unwrap(), broken, "place {place}");
-        store.close();
-        write(place, before);
-    }
-    assert_eq!(scratch.open().verify_audit().unwrap(), whole);
-}
-
-#[test]
-fn usage_rows_of_earlier_versions_are_read_and_verified() {
-    let scratch = ScratchDirectory::new();
-    let store = scratch.open();
-    for request in ["a", "b", "c"] {
-        record_usage(&store, usage_row(&store, request));
-    }
-    store.flush().unwrap();
-    let keys = store.0.keys.clone();
-    let rows = store.usage_rows(10).unwrap();
-    let first = store.audit_records(0, 1).unwrap().remove(0);
-    store.close();
-
-    // The commit as earlier versions wrote it: one value per row, in JSON.
-    let database = Database::open(&scratch.path("store")).unwrap();
-    let mut digest = UsageDigest::default();
-    for (place, row) in (0..).zip(rows.iter().rev()) {
-        let value = crate::rows::encode_body(row);
-        digest.add(&value);
-        database.log.insert(log::usage_key(2, place), value).unwrap();
-    }
-    assert_eq!(log::usage_rows(&database.log, 10).unwrap(), rows);
-    let mut record: AuditRecord =
-        crate::rows::decode_body(&database.log.get(log::audit_key(2)).unwrap().unwrap()).unwrap();
-    (record.usage_rows, record.usage_digest) = digest.finish();
-    let record = crate::rows::encode_body(&record);
-    database.log.insert(log::audit_key(2), record.clone()).unwrap();
-    let head = keys.audit_head(&keys.audit_head(&[0; 32], &crate::rows::encode_body(&first)), &record);
-    let summary = chain::verify(&keys, &head, log::rows_until(&database.log, 2)).unwrap();
-    assert_eq!(summary, AuditSummary { records: 2, usage_rows: 3, broken_at: None });
 }
 
 #[test]
