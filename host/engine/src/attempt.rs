@@ -92,7 +92,7 @@ impl Trial for ResponseAttempt<'_> {
 
     /// Tries `endpoint` until its first content, or its whole answer if the request is not
     /// streamed.
-    async fn run(&self, endpoint: &Endpoint, pace: &mut Deadline) -> Result<Begun, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, deadline: &mut Deadline) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
@@ -119,7 +119,7 @@ impl Trial for ResponseAttempt<'_> {
         if let Some(echo) = self.echo {
             echo.note(&upstream.body, used.as_ref());
         }
-        match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
             Ok(begun) => Ok(Begun { used, told, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
@@ -152,7 +152,7 @@ impl ResponseAttempt<'_> {
         endpoint: &Endpoint,
         upstream: UpstreamRequest,
         used: Option<&UsedCredential>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
@@ -161,19 +161,19 @@ impl ResponseAttempt<'_> {
         // While the provider is waited for, the instance of a stateless guest may serve another call of
         // the same owner.
         instance.pause();
-        let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
+        let reply = send(self.egress, self.timeouts, endpoint, upstream, used, deadline).await?;
         instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = asked_for_stream && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, used, pace).await);
+            return Err(map_error(&mut instance, &head, reply, used, deadline).await);
         }
         let framing = streamed.then(|| framing_of(manifest));
         let reading = UpstreamReading::open(instance, head, reply.body, framing).await;
         let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
-        self.first_events(endpoint, reading, status.as_u16(), begin_by, pace).await
+        self.first_events(endpoint, reading, status.as_u16(), begin_by, deadline).await
     }
 
     async fn first_events(
@@ -182,13 +182,13 @@ impl ResponseAttempt<'_> {
         mut reading: Box<UpstreamReading>,
         status: u16,
         begin_by: Instant,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
         let mut held_bytes = 0;
         // For a stream this function returns at the first content, so an error in here comes before
         // it. A whole answer counts as begun as soon as its head is here.
-        let begun = !pace.is_streamed();
+        let begun = !deadline.is_streamed();
         loop {
             let limit = if reading.awaits_first_event() {
                 begin_by.saturating_duration_since(Instant::now())
@@ -196,21 +196,21 @@ impl ResponseAttempt<'_> {
                 self.timeouts.idle
             };
             let more = reading
-                .next(pace, limit)
+                .next(deadline, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
             self.check(endpoint, &more)
                 .map_err(|failed| AttemptFailure { status: Some(status), ..failed })?;
             let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
-            let mut verdict = verdict_for(&more, pace.is_streamed());
-            if pace.is_held() {
+            let mut verdict = verdict_for(&more, deadline.is_streamed());
+            if deadline.is_held() {
                 held_bytes += held::add(&mut events, more);
             } else {
                 events.extend(more);
             }
             // Without a stream nothing was sent to the client before the end: even after the first
             // content a failure lets another endpoint answer.
-            if ended && !pace.is_streamed() {
+            if ended && !deadline.is_streamed() {
                 verdict = verdict_for(&events, false);
             }
             // An answer that is too long to be held back is refused later, where it is assembled.
@@ -219,7 +219,7 @@ impl ResponseAttempt<'_> {
                 Beginning::Failed(failure) => {
                     return Err(AttemptFailure::in_band(failure, Some(status)));
                 }
-                Beginning::Answered if pace.is_streamed() || is_over => {
+                Beginning::Answered if deadline.is_streamed() || is_over => {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None, told: None, is_empty: false });
                 }
@@ -278,7 +278,7 @@ pub(crate) async fn send(
     endpoint: &Endpoint,
     upstream: UpstreamRequest,
     used: Option<&UsedCredential>,
-    pace: &mut Deadline,
+    deadline: &mut Deadline,
 ) -> Result<Reply, AttemptFailure> {
     let provider = &endpoint.provider;
     let Some(origin) = &provider.origin else {
@@ -306,8 +306,8 @@ pub(crate) async fn send(
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let attendance = Arc::clone(pace.attendance());
-    let sent = pace.during(egress.send_marked(outgoing, attendance.sent()), head).await;
+    let attendance = Arc::clone(deadline.attendance());
+    let sent = deadline.during(egress.send_marked(outgoing, attendance.sent()), head).await;
     let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
     answered.map_err(|error| {
         if error.is_connect() {
@@ -372,7 +372,7 @@ pub(crate) async fn map_error(
     head: &ResponseHead,
     reply: Reply,
     used: Option<&UsedCredential>,
-    pace: &mut Deadline,
+    deadline: &mut Deadline,
 ) -> AttemptFailure {
     let status = reply.status;
     if status.as_u16() < 400 {
@@ -381,7 +381,7 @@ pub(crate) async fn map_error(
         return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
     }
     // If the body does not arrive, the status alone decides.
-    let mut body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    let mut body = deadline.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
     if let Some(used) = used {
         used.credential.cover(&mut body);
     }

@@ -83,37 +83,27 @@ impl Engine {
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
         let field = options.metadata_field;
-        let mut trail = self.trail(&request, field.is_some());
+        let mut trace = self.trace(&request, field.is_some());
         let credentials =
             Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
-        let route = RouteInputs {
-            router: &self.router,
-            credentials,
-            context: &context,
-            summary: summary(&request, &models),
-            allow_fallbacks: request.provider.allow_fallbacks,
-            remembered: None,
-            eject: self.parts.eject,
-            now_ms: self.parts.memory.clock.monotonic_ms(),
-            seed: random_seed(),
-        };
-        let bill = Arc::default();
+        let route = self.embedding_route(&request, &models, credentials, &context);
+        let account = Arc::default();
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let mut entry =
-            LedgerEntry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
-        let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
-        let order = order.map_err(|refusal| trail.beside(refusal, field))?;
+            LedgerEntry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &account)?;
+        let order = route.order(routing::candidates(&models, |_| true), &mut trace).await;
+        let order = order.map_err(|refusal| trace.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        let mut pace = Deadline::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
+        let mut deadline = Deadline::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
         let Order { endpoints, byok } = &order;
         // Embeddings have no output tokens.
         let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
         let turn = TurnEstimate { endpoints, byok, tokens };
-        if let Err(refusal) = entry.reserve(turn, &mut pace).await {
+        if let Err(refusal) = entry.reserve(turn, &mut deadline).await {
             entry.refuse();
-            return Err(pace.final_refusal(trail.beside(refusal, field)));
+            return Err(deadline.final_refusal(trace.beside(refusal, field)));
         }
         let attempting = EmbeddingAttempt {
             engine: self,
@@ -135,15 +125,16 @@ impl Engine {
             may_be_empty: true,
             memory: &self.parts.memory,
         };
-        let mut notes = AttemptNotes { entry: &mut entry, trail: &mut trail };
-        let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
-        trail.ended(pace.since_dispatch());
-        let won = won.map_err(|failures| pace.final_refusal(trail.beside(failures.refusal(&trail), field)));
+        let mut notes = AttemptNotes { entry: &mut entry, trace: &mut trace };
+        let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut deadline)).await;
+        trace.ended(deadline.since_dispatch());
+        let won =
+            won.map_err(|failures| deadline.final_refusal(trace.beside(failures.refusal(&trace), field)));
         match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 assume(&mut entry, &mut vectors, candidates.input_tokens);
-                let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
-                let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
+                let cost = settle(&mut entry, endpoint, &vectors, trace.is_byok);
+                let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trace: &trace };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
@@ -157,15 +148,36 @@ impl Engine {
 }
 
 impl Engine {
+    /// What the router is asked about a request for embeddings.
+    fn embedding_route<'a>(
+        &'a self,
+        request: &'a EmbeddingsRequest,
+        models: &[Arc<Model>],
+        credentials: Credentials<'a>,
+        context: &'a CallContext,
+    ) -> RouteInputs<'a> {
+        RouteInputs {
+            router: &self.router,
+            credentials,
+            context,
+            summary: summary(request, models),
+            allow_fallbacks: request.provider.allow_fallbacks,
+            remembered: None,
+            eject: self.parts.eject,
+            now_ms: self.parts.memory.clock.monotonic_ms(),
+            seed: random_seed(),
+        }
+    }
+
     /// The routing trace of a request that was not routed yet. `is_told`: the client gets it as
     /// routing metadata.
-    fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> RoutingTrace {
-        let mut trail = RoutingTrace::new(&request.model, self.parts.region.as_deref());
+    fn trace(&self, request: &EmbeddingsRequest, is_told: bool) -> RoutingTrace {
+        let mut trace = RoutingTrace::new(&request.model, self.parts.region.as_deref());
         if is_told {
-            trail.params = params(&request.provider.json, None);
-            trail.preferences = request.provider.clone();
+            trace.params = params(&request.provider.json, None);
+            trace.preferences = request.provider.clone();
         }
-        trail
+        trace
     }
 }
 
@@ -192,7 +204,7 @@ struct EmbeddingAttempt<'a> {
 impl Trial for EmbeddingAttempt<'_> {
     type Answer = Vectors;
 
-    async fn run(&self, endpoint: &Endpoint, pace: &mut Deadline) -> Result<Vectors, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, deadline: &mut Deadline) -> Result<Vectors, AttemptFailure> {
         let call = |error| AttemptFailure::call(&error);
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
@@ -214,7 +226,7 @@ impl Trial for EmbeddingAttempt<'_> {
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
         let used = self.credentials.release(&endpoint.provider, self.order.is_byok(endpoint)).await?;
-        match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
             Ok((vectors, status)) => Ok(Vectors { vectors, status: Some(status), used }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
@@ -228,18 +240,18 @@ impl EmbeddingAttempt<'_> {
         endpoint: &Endpoint,
         upstream: UpstreamRequest,
         used: Option<&UsedCredential>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let timeouts = &self.engine.parts.timeouts;
         instance.pause();
-        let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, pace).await?;
+        let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, deadline).await?;
         instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let head = response_head(endpoint.provider.adapter.manifest(), &reply, false);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, used, pace).await);
+            return Err(map_error(&mut instance, &head, reply, used, deadline).await);
         }
-        let body = pace.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
+        let body = deadline.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
         let body = body.map_err(|late: Late| AttemptFailure::late(late, true))?;
         let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
         let vectors = instance.decode_embeddings(&head, &body).await;
@@ -373,13 +385,13 @@ struct Made<'a> {
     endpoint: &'a Endpoint,
     vectors: &'a Embeddings,
     cost: Cost,
-    trail: &'a RoutingTrace,
+    trace: &'a RoutingTrace,
 }
 
 impl Made<'_> {
     /// The JSON body. `field` is the name under which the client asked for routing metadata.
     fn body(&self, format: EncodingFormat, field: Option<&'static str>) -> Result<Bytes, serde_json::Error> {
-        let Self { id, endpoint, vectors: embeddings, cost, trail } = self;
+        let Self { id, endpoint, vectors: embeddings, cost, trace } = self;
         let embedding = |vector: &Vec<u8>| match format {
             EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
             EncodingFormat::Float => Embedding::Floats(floats(vector).collect()),
@@ -401,9 +413,9 @@ impl Made<'_> {
                 upstream_inference_prompt_cost: cost.input,
                 upstream_inference_completions_cost: Amount(0),
             },
-            is_byok: trail.is_byok,
+            is_byok: trace.is_byok,
         };
-        let metadata = field.map(|field| (field, trail.json())).into_iter().collect();
+        let metadata = field.map(|field| (field, trace.json())).into_iter().collect();
         let body = EmbeddingsDocument {
             object: "list",
             id,

@@ -74,16 +74,16 @@ impl Engine {
         if streamed {
             let is_held = hooks::hold_streams(&job.hooks);
             let stream = EventStream::start(departure, |client| async move {
-                let pace = Deadline::new(Some(client), total).ending(&ending).attended(attendance);
-                let mut pace = pace.held_back(is_held);
-                let ended = job.run(entry, &mut pace).await;
-                ended.map(drop).map_err(|refusal| pace.final_refusal(refusal))
+                let deadline = Deadline::new(Some(client), total).ending(&ending).attended(attendance);
+                let mut deadline = deadline.held_back(is_held);
+                let ended = job.run(entry, &mut deadline).await;
+                ended.map(drop).map_err(|refusal| deadline.final_refusal(refusal))
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let whole = async move {
-            let mut pace = Deadline::new(None, total).ending(&ending).attended(attendance);
-            job.run(entry, &mut pace).await.map_err(|refusal| pace.final_refusal(refusal))
+            let mut deadline = Deadline::new(None, total).ending(&ending).attended(attendance);
+            job.run(entry, &mut deadline).await.map_err(|refusal| deadline.final_refusal(refusal))
         };
         let body = AttendedWork::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
@@ -135,7 +135,7 @@ struct Job {
     hooks: Vec<Hook>,
     context: CallContext,
     hex: String,
-    trail: RoutingTrace,
+    trace: RoutingTrace,
     /// The conversation it belongs to, if there is a choice of endpoints.
     session: Option<Session>,
     /// The loop of server tools, for a request that has any.
@@ -174,10 +174,10 @@ impl Job {
         let context = engine.context(asking.response_id(), &caller);
         let echo = request.echo_upstream_body.then(|| Echo::new(context.now_ms));
         let requested = request.models.first().map_or("", String::as_str);
-        let mut trail = RoutingTrace::new(requested, engine.parts.region.as_deref());
+        let mut trace = RoutingTrace::new(requested, engine.parts.region.as_deref());
         if options.metadata_field.is_some() {
-            trail.params = params(&request.provider.json, engine.router_entry(&request));
-            trail.preferences = request.provider.clone();
+            trace.params = params(&request.provider.json, engine.router_entry(&request));
+            trace.preferences = request.provider.clone();
         }
         // Boxed because it is large and passed on from step to step.
         Ok(Box::new(Self {
@@ -188,7 +188,7 @@ impl Job {
             hooks,
             context,
             hex,
-            trail,
+            trace,
             session: None,
             tools: None,
             order: Order::default(),
@@ -210,8 +210,8 @@ impl Job {
     /// Opens the ledger for the request.
     fn entry(&self) -> Result<LedgerEntry, Refusal> {
         let (store, streamed) = (&self.engine.parts.store, self.request.stream);
-        let (id, bill) = (&self.context.request_id, self.asking.bill());
-        LedgerEntry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
+        let (id, account) = (&self.context.request_id, self.asking.account());
+        LedgerEntry::open(store, &self.caller, UsageKind::Responses, id, streamed, account)
     }
 
     /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
@@ -219,10 +219,10 @@ impl Job {
     async fn prepare(
         &mut self,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<RoutingPlan, Refusal> {
-        let left = pace.left();
-        let plan = pace.during(self.plan_with(entry), left).await;
+        let left = deadline.left();
+        let plan = deadline.during(self.plan_with(entry), left).await;
         let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
         match &plan {
             Ok(_) => {
@@ -263,35 +263,35 @@ impl Job {
         Ok(())
     }
 
-    /// Answers the request. For a stream everything is sent through `pace` and the result is empty;
+    /// Answers the request. For a stream everything is sent through `deadline` and the result is empty;
     /// otherwise the result is the body.
     async fn run(
         mut self: Box<Self>,
         mut entry: LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
-        let plan = match self.prepare(&mut entry, pace).await {
+        let plan = match self.prepare(&mut entry, deadline).await {
             Ok(plan) => plan,
             // Nothing was routed, so there is no routing metadata.
-            Err(refusal) => return self.refuse(refusal, &entry, pace).await,
+            Err(refusal) => return self.refuse(refusal, &entry, deadline).await,
         };
-        match self.choose(plan, &mut entry, pace).await {
+        match self.choose(plan, &mut entry, deadline).await {
             Ok(chosen) => {
-                let carried = self.carry_on(chosen, &mut entry, pace).await;
+                let carried = self.carry_on(chosen, &mut entry, deadline).await;
                 let Err(refusal) = carried else { return carried };
-                self.trail.ended(pace.since_dispatch());
-                let refusal = self.trail.beside(refusal, field);
-                self.refuse(refusal, &entry, pace).await
+                self.trace.ended(deadline.since_dispatch());
+                let refusal = self.trace.beside(refusal, field);
+                self.refuse(refusal, &entry, deadline).await
             }
             // Dropping the entry records that the client has left.
-            Err(_) if pace.has_left() => Ok(Vec::new()),
+            Err(_) if deadline.has_left() => Ok(Vec::new()),
             Err(refusal) => {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
-                self.trail.ended(pace.since_dispatch());
-                let refusal = self.trail.beside(refusal, field);
-                self.refuse(refusal, &entry, pace).await
+                self.trace.ended(deadline.since_dispatch());
+                let refusal = self.trace.beside(refusal, field);
+                self.refuse(refusal, &entry, deadline).await
             }
         }
     }
@@ -301,24 +301,24 @@ impl Job {
         &self,
         refusal: Refusal,
         entry: &LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
-        let refusal = pace.final_refusal(refusal);
-        if !pace.has_spoken() {
+        let refusal = deadline.final_refusal(refusal);
+        if !deadline.has_spoken() {
             return Err(refusal);
         }
-        self.fail(refusal, entry, pace).await;
+        self.fail(refusal, entry, deadline).await;
         Ok(Vec::new())
     }
 
     /// Ends a stream with a refusal, without any part of the answer.
-    async fn fail(&self, refusal: Refusal, entry: &LedgerEntry, pace: &mut Deadline) {
-        let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
+    async fn fail(&self, refusal: Refusal, entry: &LedgerEntry, deadline: &mut Deadline) {
+        let mut assembler = Assembler::new(self.identity(&self.trace.requested, "default"), true);
         self.echo(&mut assembler);
         assembler.assume(Some(entry.usage()));
         let outcome = Outcome::Failed(refusal.kind, refusal.message);
         let receipt = self.receipt(self.cost);
         // If the client is gone, the last event is not needed.
-        pace.send(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
+        deadline.send(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
     }
 }

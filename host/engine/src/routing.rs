@@ -123,9 +123,9 @@ impl RouteInputs<'_> {
     pub(crate) async fn order(
         mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
-        trail: &mut RoutingTrace,
+        trace: &mut RoutingTrace,
     ) -> Result<Order, Refusal> {
-        trail.total = candidates.len();
+        trace.total = candidates.len();
         self.summary.sticky = self.sticky(&candidates);
         let described = self.describe(&candidates).await;
         let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
@@ -153,8 +153,8 @@ impl RouteInputs<'_> {
             order.push(Arc::clone(endpoint));
         }
         tracing::debug!(strategy = %decision.strategy, reason = %decision.reason, "routed");
-        trail.strategy = decision.strategy;
-        trail.available = order
+        trace.strategy = decision.strategy;
+        trace.available = order
             .iter()
             .map(|endpoint| (endpoint.candidate.model.clone(), endpoint.provider.name.clone()))
             .collect();

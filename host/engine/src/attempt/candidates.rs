@@ -36,7 +36,7 @@ pub(crate) trait Trial: Sync {
     fn run(
         &self,
         endpoint: &Endpoint,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> impl Future<Output = Result<Self::Answer, AttemptFailure>> + Send;
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Won<T> {
 /// Where attempts are recorded: the ledger and the routing trace.
 pub(crate) struct AttemptNotes<'a> {
     pub(crate) entry: &'a mut LedgerEntry,
-    pub(crate) trail: &'a mut RoutingTrace,
+    pub(crate) trace: &'a mut RoutingTrace,
 }
 
 /// What has failed so far.
@@ -106,21 +106,21 @@ impl Candidates<'_> {
         &self,
         trial: &T,
         notes: &mut AttemptNotes<'_>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Won<T::Answer>, Failures> {
-        pace.note_dispatch();
+        deadline.note_dispatch();
         self.memory.retries.earn();
         let mut failed =
             RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
         let mut places = self.preferred.into_iter().chain(others).collect();
         loop {
-            match self.round(places, trial, &mut failed, notes, pace).await {
+            match self.round(places, trial, &mut failed, notes, deadline).await {
                 ControlFlow::Break(Some(won)) => return Ok(won),
                 ControlFlow::Break(None) => break,
                 ControlFlow::Continue(()) => {}
             }
-            match self.wait(&mut failed.retries, pace).await {
+            match self.wait(&mut failed.retries, deadline).await {
                 Some(again) => places = again,
                 None => break,
             }
@@ -143,18 +143,20 @@ impl Candidates<'_> {
         trial: &T,
         failed: &mut RoundFailures<T::Answer>,
         notes: &mut AttemptNotes<'_>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> ControlFlow<Option<Won<T::Answer>>> {
         let RoundFailures { failures, retries, spare } = failed;
         let mut places = RemainingCandidates::new(places);
-        while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
+        while let Some((place, endpoint, mut watch)) =
+            self.start(&mut places, failures, deadline.is_streamed())
+        {
             // Set before the attempt, because the client may leave at any point of it.
-            pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
+            deadline.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
             let output_max = self.tokens.output_at(endpoint);
-            notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
-            let (failed, charged) = match trial.run(endpoint, pace).await {
+            notes.entry.asked(endpoint, self.input_tokens, output_max, deadline.attendance());
+            let (failed, charged) = match trial.run(endpoint, deadline).await {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
-                Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
+                Ok(answer) if answer.is_empty() && !self.may_be_empty && !deadline.has_left() => {
                     watch.answered();
                     let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
                     let won = Won { place, answer, watch };
@@ -163,22 +165,22 @@ impl Candidates<'_> {
                 Ok(answer) => {
                     watch.answered();
                     Spare::pass_over(spare, notes);
-                    notes.trail.answered(place, endpoint, answer.status(), answer.used());
+                    notes.trace.answered(place, endpoint, answer.status(), answer.used());
                     return ControlFlow::Break(Some(Won { place, answer, watch }));
                 }
                 Err(failed) => {
                     watch.failed(&failed);
                     self.unpin(endpoint, &failed);
-                    let charged = charge_failed(&failed, notes.entry, pace);
+                    let charged = charge_failed(&failed, notes.entry, deadline);
                     (failed, charged)
                 }
             };
             retries.note(place, &failed);
-            failures.note_head(&failed, pace.is_streamed());
-            let next = failures.add(endpoint, failed, notes.trail);
-            notes.trail.charged(charged);
+            failures.note_head(&failed, deadline.is_streamed());
+            let next = failures.add(endpoint, failed, notes.trace);
+            notes.trace.charged(charged);
             // After the client has left, only the answer that had begun is read on.
-            if next.is_break() || pace.has_left() {
+            if next.is_break() || deadline.has_left() {
                 return ControlFlow::Break(None);
             }
         }
@@ -212,8 +214,8 @@ impl Candidates<'_> {
     }
 
     /// Waits until failed endpoints may be tried again, if they may. Returns their indexes.
-    async fn wait(&self, retries: &mut Retries, pace: &mut Deadline) -> Option<Vec<usize>> {
-        let left = pace.left();
+    async fn wait(&self, retries: &mut Retries, deadline: &mut Deadline) -> Option<Vec<usize>> {
+        let left = deadline.left();
         let Round { wait, places } =
             if self.may_retry { retries.next(&self.memory.retries, left, share())? } else { return None };
         tracing::info!(
@@ -221,7 +223,7 @@ impl Candidates<'_> {
             attempts = places.len(),
             "every endpoint failed, trying again"
         );
-        pace.during(sleep(wait), left).await.ok()?;
+        deadline.during(sleep(wait), left).await.ok()?;
         for endpoint in places.iter().filter_map(|place| self.order.get(*place)) {
             endpoint.health.retried();
         }
@@ -230,13 +232,13 @@ impl Candidates<'_> {
 }
 
 /// Charges a failed attempt: nothing, unless it was sent and not answered in time.
-fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, pace: &Deadline) -> Option<Charged> {
-    let is_sent = pace.attendance().is_sent();
-    pace.attendance().has_answered();
+fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &Deadline) -> Option<Charged> {
+    let is_sent = deadline.attendance().is_sent();
+    deadline.attendance().has_answered();
     if is_sent && failed.is_timed_out {
         return entry.timed_out(failed.is_byok);
     }
-    if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
+    if is_sent && deadline.has_left() && failed.status.is_none_or(|status| status < 400) {
         // The client left, the answer was read on for its usage, and it ended without any.
         entry.break_off_lost(failed.is_byok);
     }

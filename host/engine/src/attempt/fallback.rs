@@ -55,9 +55,9 @@ impl Failures {
         &mut self,
         endpoint: &Endpoint,
         failed: AttemptFailure,
-        trail: &mut RoutingTrace,
+        trace: &mut RoutingTrace,
     ) -> ControlFlow<()> {
-        trail.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
+        trace.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
         tracing::info!(
             provider = %endpoint.provider.name,
             model = %endpoint.candidate.model,
@@ -70,7 +70,7 @@ impl Failures {
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
         let provider = endpoint.provider.name.clone();
-        let place = trail.attempts.len() - 1;
+        let place = trace.attempts.len() - 1;
         let limited = failed.cause == Cause::Limited;
         let failed = FailedAttempt { why: failed, provider, place };
         if !limited {
@@ -83,7 +83,7 @@ impl Failures {
 
     /// The refusal after every candidate has failed: the last error, or the rate limit if every
     /// failure was one.
-    pub(crate) fn refusal(self, trail: &RoutingTrace) -> Refusal {
+    pub(crate) fn refusal(self, trace: &RoutingTrace) -> Refusal {
         let Some(FailedAttempt { why: mut failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
@@ -103,7 +103,7 @@ impl Failures {
             if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
                 members.insert("raw".to_owned(), json!(raw));
             }
-            let previous = trail.previous_errors(place);
+            let previous = trace.previous_errors(place);
             if !previous.is_empty() {
                 members.insert("previous_errors".to_owned(), json!(previous));
             }

@@ -235,22 +235,22 @@ mod tests {
     #[tokio::test]
     async fn a_silent_stream_gets_comments_until_the_step_is_over() {
         let (sender, mut client) = channel(8);
-        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600));
-        pace.silence = Duration::from_millis(1);
-        let late = pace.during(std::future::pending::<()>(), Duration::from_millis(50)).await;
+        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600));
+        deadline.silence = Duration::from_millis(1);
+        let late = deadline.during(std::future::pending::<()>(), Duration::from_millis(50)).await;
         assert_eq!(late, Err(Late::Step));
-        assert!(pace.has_spoken());
+        assert!(deadline.has_spoken());
         assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_kept_alive_while_it_waits_to_try_again() {
         let (sender, mut client) = channel(8);
-        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600));
-        let left = pace.left();
-        pace.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
-        assert_eq!(pace.left(), Duration::from_secs(560));
-        drop(pace);
+        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600));
+        let left = deadline.left();
+        deadline.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
+        assert_eq!(deadline.left(), Duration::from_secs(560));
+        drop(deadline);
         for _ in 0..2 {
             assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
         }
@@ -260,12 +260,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_held_back_is_kept_alive() {
         let (sender, mut client) = channel(8);
-        let mut pace = Deadline::new(Some(sender), Duration::from_secs(600)).held_back(true);
-        assert!(pace.is_held() && !pace.is_streamed());
-        let left = pace.left();
-        pace.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
-        assert!(pace.has_spoken());
-        drop(pace);
+        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600)).held_back(true);
+        assert!(deadline.is_held() && !deadline.is_streamed());
+        let left = deadline.left();
+        deadline.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
+        assert!(deadline.has_spoken());
+        drop(deadline);
         assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
         assert_eq!(client.recv().await, None);
     }
@@ -273,24 +273,24 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
         let (end, ending) = ShutdownSender::new();
-        let mut pace = Deadline::new(None, Duration::from_secs(600)).ending(&ending);
-        assert_eq!(pace.final_refusal(Refusal::internal()).status, 500);
+        let mut deadline = Deadline::new(None, Duration::from_secs(600)).ending(&ending);
+        assert_eq!(deadline.final_refusal(Refusal::internal()).status, 500);
         let hour = Duration::from_secs(3600);
-        assert_eq!(pace.during(async { end.begin() }, hour).await, Ok(()));
-        assert!(!pace.is_over());
-        assert_eq!(pace.during(std::future::pending::<()>(), hour).await, Err(Late::Total));
-        assert!(pace.is_over() && pace.is_cut_short());
-        let told = pace.final_refusal(Refusal::internal());
+        assert_eq!(deadline.during(async { end.begin() }, hour).await, Ok(()));
+        assert!(!deadline.is_over());
+        assert_eq!(deadline.during(std::future::pending::<()>(), hour).await, Err(Late::Total));
+        assert!(deadline.is_over() && deadline.is_cut_short());
+        let told = deadline.final_refusal(Refusal::internal());
         assert_eq!((told.status, told.message.as_str(), told.retry_after_s), (503, STOPPING, Some(1)));
     }
 
     #[tokio::test]
     async fn the_deadline_of_the_request_ends_every_wait() {
-        let mut pace = Deadline::new(None, Duration::from_millis(5));
+        let mut deadline = Deadline::new(None, Duration::from_millis(5));
         assert_eq!(
-            pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await,
+            deadline.during(std::future::pending::<()>(), Duration::from_secs(40)).await,
             Err(Late::Total)
         );
-        assert!(!pace.has_spoken());
+        assert!(!deadline.has_spoken());
     }
 }

@@ -55,11 +55,11 @@ pub(crate) struct LedgerEntry {
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
     /// The cost account of this request, which its questions read too.
-    bill: Arc<CostAccount>,
+    account: Arc<CostAccount>,
 }
 
 impl LedgerEntry {
-    /// Opens the ledger for a client's request, or for a question: `bill` says which.
+    /// Opens the ledger for a client's request, or for a question: `account` says which.
     ///
     /// # Errors
     /// 402 when the workspace or the key has nothing left to spend; 503 when the ledger has no room
@@ -70,15 +70,15 @@ impl LedgerEntry {
         kind: UsageKind,
         request_id: &str,
         streamed: bool,
-        bill: &Arc<CostAccount>,
+        account: &Arc<CostAccount>,
     ) -> Result<Self, Refusal> {
         let row = || UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
-        let reservation = match bill.is_question() {
+        let reservation = match account.is_question() {
             true => None,
             false => Some(store.reserve(row(), 0).map_err(credit::refusal)?),
         };
         if let Some(funds) = reservation.as_ref().and_then(Reservation::funds) {
-            bill.fund(funds);
+            account.fund(funds);
         }
         Ok(Self {
             reservation,
@@ -95,7 +95,7 @@ impl LedgerEntry {
             pledge: None,
             pending: None,
             allowance: caller.allowance.clone(),
-            bill: Arc::clone(bill),
+            account: Arc::clone(account),
         })
     }
 
@@ -142,9 +142,9 @@ impl LedgerEntry {
     pub(crate) async fn reserve(
         &mut self,
         turn: TurnEstimate<'_>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
-        let Some((funds, all)) = self.bill.funds() else { return Ok(()) };
+        let Some((funds, all)) = self.account.funds() else { return Ok(()) };
         // The former turn's reservation is released first, so that it does not count against this
         // one.
         self.pledge = None;
@@ -156,9 +156,9 @@ impl LedgerEntry {
                     // is asked.
                     reservation.note(|row| name_until_asked(row, first));
                 }
-                pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await
+                deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await
             }
-            None => pace.during(funds.commit_intent(), INTENT_TIME_MAX).await,
+            None => deadline.during(funds.commit_intent(), INTENT_TIME_MAX).await,
         };
         match written {
             Ok(Ok(())) => Ok(()),
@@ -255,14 +255,14 @@ impl LedgerEntry {
     /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
         let cost = self.models.total().plus(self.tools).plus(self.lost.total());
-        let more = self.bill.own(cost);
+        let more = self.account.own(cost);
         if let Some(pledge) = &mut self.pledge {
             pledge.spend(more.0);
         }
         let byok = self.models.byok.plus(self.lost.byok);
-        self.bill.own_elsewhere(byok);
-        self.bill.consumed(&self.usage);
-        let (usage, bill) = (sum(&self.usage, &self.lost_usage), &self.bill);
+        self.account.own_elsewhere(byok);
+        self.account.consumed(&self.usage);
+        let (usage, account) = (sum(&self.usage, &self.lost_usage), &self.account);
         let is_estimated = self.is_estimated;
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
@@ -270,11 +270,11 @@ impl LedgerEntry {
                 row.cached_tokens = usage.cached_tokens;
                 row.output_tokens = usage.output_tokens;
                 row.reasoning_tokens = usage.reasoning_tokens;
-                row.cost_pico = cost.plus(bill.questions()).0;
-                row.byok_pico = byok.plus(bill.questions_elsewhere()).0;
+                row.cost_pico = cost.plus(account.questions()).0;
+                row.byok_pico = byok.plus(account.questions_elsewhere()).0;
                 row.estimated = is_estimated;
             });
-        } else if let Some((funds, all)) = self.bill.funds() {
+        } else if let Some((funds, all)) = self.account.funds() {
             funds.note_spent(all.total().0);
         }
     }
@@ -353,7 +353,7 @@ impl LedgerEntry {
 
 impl Drop for LedgerEntry {
     fn drop(&mut self) {
-        if self.reservation.is_some() || self.bill.is_question() {
+        if self.reservation.is_some() || self.account.is_question() {
             self.abandon();
         }
     }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct QuestionScope {
     pool: Arc<QuestionPool>,
-    bill: Arc<CostAccount>,
+    account: Arc<CostAccount>,
     /// The id of the client's response, on whose behalf everything is asked.
     serves: Arc<str>,
     /// 0 for a client's request, 1 for its questions, and so on.
@@ -41,7 +41,7 @@ impl QuestionScope {
     pub(crate) fn of_client(request: &ResponsesRequest, response_id: &str) -> Self {
         Self {
             pool: Arc::default(),
-            bill: Arc::new(CostAccount::new(None, most(request))),
+            account: Arc::new(CostAccount::new(None, most(request))),
             serves: Arc::from(response_id),
             depth: 0,
             askers: Vec::new(),
@@ -56,7 +56,7 @@ impl QuestionScope {
         askers.push(question.plugin.clone());
         Self {
             pool: Arc::clone(&self.pool),
-            bill: Arc::new(CostAccount::new(Some(Arc::clone(&self.bill)), most(request))),
+            account: Arc::new(CostAccount::new(Some(Arc::clone(&self.account)), most(request))),
             serves: Arc::clone(&self.serves),
             depth: question.depth,
             askers,
@@ -89,16 +89,16 @@ impl QuestionScope {
 
     /// The charged cost of the questions so far, finished or not.
     pub(crate) fn cost(&self) -> Amount {
-        self.bill.questions()
+        self.account.questions()
     }
 
     /// The same, with what the caller paid providers directly through its own credentials.
     pub(crate) fn cost_everywhere(&self) -> Amount {
-        self.bill.questions().plus(self.bill.questions_elsewhere())
+        self.account.questions().plus(self.account.questions_elsewhere())
     }
 
-    pub(crate) fn bill(&self) -> &Arc<CostAccount> {
-        &self.bill
+    pub(crate) fn account(&self) -> &Arc<CostAccount> {
+        &self.account
     }
 }
 

@@ -281,14 +281,14 @@ impl ServerTools {
         context: &CallContext,
         assembler: &mut Assembler,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = channel(NOTES_WAITING_MAX);
-        let is_told = pace.is_streamed();
+        let is_told = deadline.is_streamed();
         // Progress is reported only to a client that gets events while the calls run.
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
@@ -304,13 +304,13 @@ impl ServerTools {
         let work: Vec<ToolWork<'_>> = work.collect();
         self.steps += u32::from(!is_over);
         // The client sees the calls before it waits for their results.
-        pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+        deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = next_done(&mut work, &mut told, assembler, pace, time).await?;
+            let done = next_done(&mut work, &mut told, assembler, deadline, time).await?;
             let Some(done) = done else { break };
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
@@ -319,7 +319,7 @@ impl ServerTools {
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
             // The client sees the calls before it waits for their results.
-            pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+            deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         }
         doors.view().add(&results);
         Ok(())

@@ -21,12 +21,12 @@ impl Job {
         &mut self,
         mut chosen: ChosenEndpoint,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
-        let mut assembler = Assembler::new(identity, pace.is_streamed());
-        if pace.is_held() {
+        let mut assembler = Assembler::new(identity, deadline.is_streamed());
+        if deadline.is_held() {
             assembler.limit(HELD_BYTES_MAX);
         }
         self.echo(&mut assembler);
@@ -45,8 +45,8 @@ impl Job {
             let price =
                 |usage: &Usage, calls: Amount| Cost::of(usage, &endpoint.prices, is_byok).with_calls(calls);
             // Time spent waiting for the client does not count for the endpoint's speed.
-            let held = pace.held();
-            let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
+            let held = deadline.held();
+            let read = self.read(&price, events, &mut reading, &mut assembler, entry, deadline).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
@@ -54,22 +54,22 @@ impl Job {
             let calls = entry.noted_calls();
             let is_failed = matches!(outcome, Outcome::Failed(..));
             // The provider will not report the rest of its usage, so the rest is estimated.
-            if is_cut_here || (is_failed && pace.has_left()) {
+            if is_cut_here || (is_failed && deadline.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
             }
             entry.turn_over();
-            pace.attendance().has_answered();
+            deadline.attendance().has_answered();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             if let Outcome::Failed(kind, _) = &outcome {
-                self.trail.broke(*kind);
+                self.trace.broke(*kind);
                 self.broke(&endpoint, &watch, is_endpoints_fault);
             } else {
-                watch.finished(&usage, pace.held().saturating_sub(held));
+                watch.finished(&usage, deadline.held().saturating_sub(held));
                 self.answered(&endpoint, &usage);
             }
             self.cost = self.cost.plus(&price(&usage, calls));
-            if pace.has_left() {
+            if deadline.has_left() {
                 // The answer was read on for its usage only. Dropping the entry records that the
                 // client has left.
                 return Ok(Vec::new());
@@ -78,14 +78,14 @@ impl Job {
             if self.tools.is_none() {
                 break (outcome, reading);
             }
-            let next = self.after_turn(outcome, reading, &mut assembler, entry, pace);
+            let next = self.after_turn(outcome, reading, &mut assembler, entry, deadline);
             match Box::pin(next).await? {
                 TurnStep::End(outcome, reading) => break (outcome, reading),
                 TurnStep::Turn(next) => chosen = next,
                 TurnStep::Gone => return Ok(Vec::new()),
             }
         };
-        self.end(outcome, reading, assembler, entry, pace).await
+        self.end(outcome, reading, assembler, entry, deadline).await
     }
 
     /// For a request that compacts a conversation: adds the summary that the turn made. Returns how
@@ -116,13 +116,13 @@ impl Job {
         reading: &mut Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<TurnEnd, ClientGone> {
         loop {
             entry.received(&events);
             let applied = apply(assembler, events);
             if assembler.ended().is_some() && assembler.usage().is_none() {
-                assembler.assume(entry.unreported(pace.has_left()));
+                assembler.assume(entry.unreported(deadline.has_left()));
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Recorded at once: if the client leaves, what was used until then is charged.
@@ -132,13 +132,13 @@ impl Job {
             if let Some(end) = applied {
                 return Ok(end);
             }
-            let said = pace.send(assembler.take_events()).await;
-            if !pace.has_left() {
+            let said = deadline.send(assembler.take_events()).await;
+            if !deadline.has_left() {
                 said?;
             }
             events = match reading {
                 Some(reading) if !reading.is_over() => {
-                    match reading.next(pace, self.engine.parts.timeouts.idle).await {
+                    match reading.next(deadline, self.engine.parts.timeouts.idle).await {
                         Ok(events) => events,
                         Err(error) => return Ok(TurnEnd::broken(&error)),
                     }

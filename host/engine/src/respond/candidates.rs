@@ -21,7 +21,7 @@ impl Job {
         &mut self,
         plan: RoutingPlan,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<ChosenEndpoint, Refusal> {
         let engine = Arc::clone(&self.engine);
         let credentials = Credentials {
@@ -40,20 +40,20 @@ impl Job {
             now_ms: engine.parts.memory.clock.monotonic_ms(),
             seed: random_seed(),
         };
-        self.order = route.order(plan.candidates, &mut self.trail).await?;
-        self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::ChosenModels::stage));
-        entry.reserve(self.turn(), pace).await?;
+        self.order = route.order(plan.candidates, &mut self.trace).await?;
+        self.trace.pipeline.extend(self.chosen_models.as_ref().map(model_choice::ChosenModels::stage));
+        entry.reserve(self.turn(), deadline).await?;
         if self.tools.is_some() {
             // Approved calls make reservations of their own, so the turn's reservation is released
             // meanwhile.
             entry.turn_over();
-            self.run_approved(entry, pace).await?;
-            entry.reserve(self.turn(), pace).await?;
+            self.run_approved(entry, deadline).await?;
+            entry.reserve(self.turn(), deadline).await?;
         }
-        let answering = self.ask(entry, pace).await?;
+        let answering = self.ask(entry, deadline).await?;
         let model = &answering.endpoint.candidate.model;
         if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
-            chosen.strategy().clone_into(&mut self.trail.strategy);
+            chosen.strategy().clone_into(&mut self.trace.strategy);
         }
         Ok(answering)
     }
@@ -80,14 +80,18 @@ impl Job {
     pub(super) async fn ask_again(
         &mut self,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<ChosenEndpoint, Refusal> {
-        entry.reserve(self.turn(), pace).await?;
-        self.ask(entry, pace).await
+        entry.reserve(self.turn(), deadline).await?;
+        self.ask(entry, deadline).await
     }
 
     /// Tries endpoints in their order until one answers this turn.
-    async fn ask(&mut self, entry: &mut LedgerEntry, pace: &mut Deadline) -> Result<ChosenEndpoint, Refusal> {
+    async fn ask(
+        &mut self,
+        entry: &mut LedgerEntry,
+        deadline: &mut Deadline,
+    ) -> Result<ChosenEndpoint, Refusal> {
         let engine = &self.engine;
         let credentials = Credentials {
             store: &engine.parts.store,
@@ -120,9 +124,9 @@ impl Job {
             memory: &engine.parts.memory,
         };
         let won = candidates
-            .try_in_order(&attempting, &mut AttemptNotes { entry, trail: &mut self.trail }, pace)
+            .try_in_order(&attempting, &mut AttemptNotes { entry, trace: &mut self.trace }, deadline)
             .await;
-        let Won { place, answer: begun, watch } = won.map_err(|failures| failures.refusal(&self.trail))?;
+        let Won { place, answer: begun, watch } = won.map_err(|failures| failures.refusal(&self.trace))?;
         self.preferred = Some(place);
         let endpoint = self.order.endpoints.get(place).map(Arc::clone).ok_or_else(Refusal::internal)?;
         Ok(ChosenEndpoint { endpoint, begun, watch })

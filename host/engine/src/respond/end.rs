@@ -25,27 +25,29 @@ impl Job {
         reading: Option<Box<UpstreamReading>>,
         mut assembler: Assembler,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
-        let outcome = if pace.is_cut_short() { cut_short(outcome) } else { outcome };
-        let is_too_long = pace.is_held() && assembler.is_overfull();
+        let outcome = if deadline.is_cut_short() { cut_short(outcome) } else { outcome };
+        let is_too_long = deadline.is_held() && assembler.is_overfull();
         let outcome = if is_too_long { too_long_to_hold() } else { outcome };
         let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             entry.failed(*kind);
-            self.trail.selected = None;
+            self.trace.selected = None;
         }
-        self.trail.ended(pace.since_dispatch());
-        self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        self.trace.ended(deadline.since_dispatch());
+        self.trace.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
         let answering = self.preferred.and_then(|place| self.order.endpoints.get(place));
-        self.trail.pipeline.extend(
+        self.trace.pipeline.extend(
             answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
         );
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         // One body, or a stream that was held back: hooks see it before the client gets any of it.
-        if !pace.is_streamed() {
+        if !deadline.is_streamed() {
             let body = match whole(last, outcome) {
-                Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, entry, pace)).await,
+                Ok(body) if !self.hooks.is_empty() => {
+                    Box::pin(self.show_response(body, entry, deadline)).await
+                }
                 whole => whole,
             };
             if let Err(refusal) = &body {
@@ -57,9 +59,9 @@ impl Job {
                 reading.close().await;
             }
             return match body {
-                Ok(body) if pace.is_held() => self.send_held(&assembler, &body, pace).await,
+                Ok(body) if deadline.is_held() => self.send_held(&assembler, &body, deadline).await,
                 Err(refusal) if is_too_long => {
-                    self.fail(refusal, entry, pace).await;
+                    self.fail(refusal, entry, deadline).await;
                     Ok(Vec::new())
                 }
                 body => body,
@@ -68,7 +70,7 @@ impl Job {
         // Settled first: if the client leaves during the last send, the outcome is still the one
         // that was reached.
         entry.settle(settled);
-        let said = pace.send(last).await;
+        let said = deadline.send(last).await;
         // The client may send its next request while the provider's connection is drained.
         self.caller.allowance.give_place_back();
         if said.is_ok()
@@ -87,12 +89,12 @@ impl Job {
         &self,
         body: Vec<u8>,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
-        let left = pace.left();
+        let left = deadline.left();
         let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
         let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
-        pace.during(shown, left).await.unwrap_or_else(late)
+        deadline.during(shown, left).await.unwrap_or_else(late)
     }
 
     /// Sends an answer that was held back to the client of a stream.
@@ -100,7 +102,7 @@ impl Job {
         &self,
         made: &Assembler,
         body: &[u8],
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
         let mut replay = ResponseReplay::new(made, body).map_err(|malformed| {
             tracing::error!(%malformed, "a held answer cannot be sent as a stream");
@@ -109,7 +111,7 @@ impl Job {
         self.echo(replay.assembler());
         while let Some(events) = replay.next_events() {
             // If the client is gone, the rest is not needed.
-            if pace.send(events).await.is_err() {
+            if deadline.send(events).await.is_err() {
                 break;
             }
         }
@@ -127,7 +129,7 @@ impl Job {
         }
         parts.broadcast.begin(&parts.clock, || About {
             started_ms: context.now_ms,
-            requested: self.trail.requested.clone(),
+            requested: self.trace.requested.clone(),
             intern: self.caller.intern,
             session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
             user: request.user.clone(),
@@ -156,9 +158,9 @@ impl Job {
         Receipt {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
             cost: Cost { tools: cost.tools.plus(self.asking.cost()), ..cost },
-            is_byok: self.trail.is_byok,
+            is_byok: self.trace.is_byok,
             server_tools: self.tools.as_ref().map(|tools| tools.counts()),
-            metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
+            metadata: self.options.metadata_field.map(|field| (field, self.trace.json())),
         }
     }
 }

@@ -68,7 +68,7 @@ impl Job {
     fn find_session(&mut self) {
         let sessions = &self.engine.parts.memory.sessions;
         let header = self.options.session_header.as_deref();
-        self.session = sessions.find(&self.caller, &self.trail.requested, header, &self.request);
+        self.session = sessions.find(&self.caller, &self.trace.requested, header, &self.request);
     }
 
     pub(super) fn plan(&mut self) -> Result<RoutingPlan, Refusal> {
@@ -105,7 +105,7 @@ impl Job {
                 None => Refusal::not_found("No endpoints found for this model"),
             });
         }
-        let summary = summary(&self.trail.requested, request, &models);
+        let summary = summary(&self.trace.requested, request, &models);
         Ok(RoutingPlan { candidates, summary })
     }
 }

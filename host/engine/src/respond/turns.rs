@@ -36,7 +36,7 @@ impl Job {
         reading: Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<TurnStep, Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(TurnStep::End(outcome, reading)) };
         // The arguments of an incomplete answer may be incomplete too.
@@ -57,12 +57,12 @@ impl Job {
         }
         let time = self.engine.parts.timeouts.total;
         let spent = tools.cost();
-        let run = tools.run(&calls, &self.context, assembler, entry, pace, time).await;
+        let run = tools.run(&calls, &self.context, assembler, entry, deadline, time).await;
         self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
         match run {
             Ok(()) => {}
             Err(Interrupted::Gone) => return Ok(TurnStep::Gone),
-            Err(Interrupted::Late) => return self.late(entry, pace),
+            Err(Interrupted::Late) => return self.late(entry, deadline),
             Err(Interrupted::Malformed(malformed)) => return Ok(TurnStep::End(refused(malformed), None)),
         }
         // The client has to run its own functions before the model can continue.
@@ -73,7 +73,7 @@ impl Job {
         let usage = assembler.total_usage();
         let cost = self.cost.everywhere().plus(self.asking.cost_everywhere());
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
-        let asked = self.ask_again(entry, pace).await;
+        let asked = self.ask_again(entry, deadline).await;
         self.echo(assembler);
         match asked {
             Ok(chosen) => {
@@ -81,17 +81,17 @@ impl Job {
                 assembler.next_turn(&candidate.model, &candidate.tier);
                 Ok(TurnStep::Turn(chosen))
             }
-            Err(_) if pace.is_over() => self.late(entry, pace),
+            Err(_) if deadline.is_over() => self.late(entry, deadline),
             // The results of the tools no longer fit into the context: the response ends as
             // incomplete.
             Err(refusal) if is_length(refusal.kind) => {
                 Ok(TurnStep::End(Outcome::Incomplete("max_output_tokens"), None))
             }
-            Err(refusal) if pace.is_streamed() => {
+            Err(refusal) if deadline.is_streamed() => {
                 Ok(TurnStep::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
-                self.trail.selected = None;
+                self.trace.selected = None;
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
@@ -106,21 +106,21 @@ impl Job {
     pub(super) async fn run_approved(
         &mut self,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(()) };
         let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
-        let run = tools.run_approved(&self.request, &self.context, entry, pace, time).await;
+        let run = tools.run_approved(&self.request, &self.context, entry, deadline, time).await;
         self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
         run.map_err(|_| timed_out())
     }
 
     /// The deadline of the whole request has passed after an answer had begun.
-    fn late(&mut self, entry: &mut LedgerEntry, pace: &Deadline) -> Result<TurnStep, Refusal> {
-        if pace.is_streamed() {
+    fn late(&mut self, entry: &mut LedgerEntry, deadline: &Deadline) -> Result<TurnStep, Refusal> {
+        if deadline.is_streamed() {
             return Ok(TurnStep::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
-        self.trail.selected = None;
+        self.trace.selected = None;
         entry.failed(ErrorKind::Timeout);
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))

@@ -90,15 +90,15 @@ impl UpstreamReading {
     /// true.
     pub(crate) async fn next(
         &mut self,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
         let Self { instance, body, form } = self;
         match form {
-            Form::Stream(stream) => stream.next(instance, body, pace, limit).await,
+            Form::Stream(stream) => stream.next(instance, body, deadline, limit).await,
             Form::Whole(head) => {
                 let Some(mut body) = body.take() else { return Ok(Vec::new()) };
-                let data = whole(&mut body, pace, limit).await?;
+                let data = whole(&mut body, deadline, limit).await?;
                 events_of(instance.decode(head, Frame { name: String::new(), data }).await)
             }
         }
@@ -121,10 +121,10 @@ impl UpstreamReading {
 }
 
 /// Reads a whole body.
-async fn whole(body: &mut ReplyBody, pace: &mut Deadline, limit: Duration) -> Result<Vec<u8>, ReadError> {
+async fn whole(body: &mut ReplyBody, deadline: &mut Deadline, limit: Duration) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
-        let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
+        let chunk = deadline.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
         let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { return Ok(data) };
         if data.len() + bytes.len() > ANSWER_BYTES_MAX {
             return Err(ReadError::TooLong);
@@ -143,11 +143,11 @@ impl StreamState {
         &mut self,
         instance: &mut ProviderInstance,
         body: &mut Option<ReplyBody>,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
         let Some(upstream) = body else { return Ok(Vec::new()) };
-        let chunk = pace.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
+        let chunk = deadline.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
         let mut over = true;
         if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
             self.framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;

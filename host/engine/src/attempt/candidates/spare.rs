@@ -25,7 +25,7 @@ impl<T: Answered> Spare<T> {
             return notes.entry.passed_over(won.answer.events(), is_byok);
         }
         notes.entry.set_aside(won.answer.events(), is_byok);
-        *spare = Some(Self { won, attempt: notes.trail.attempts.len() });
+        *spare = Some(Self { won, attempt: notes.trace.attempts.len() });
         None
     }
 
@@ -38,7 +38,7 @@ impl<T: Answered> Spare<T> {
     pub(super) fn take(self, endpoint: &Endpoint, notes: &mut AttemptNotes<'_>) -> Won<T> {
         let Self { won, attempt } = self;
         notes.entry.take_up(endpoint);
-        notes.trail.answered_after_all(attempt, won.place, won.answer.used());
+        notes.trace.answered_after_all(attempt, won.place, won.answer.used());
         won
     }
 
@@ -46,7 +46,7 @@ impl<T: Answered> Spare<T> {
     pub(super) fn pass_over(spare: &mut Option<Self>, notes: &mut AttemptNotes<'_>) {
         if let Some(Self { attempt, .. }) = spare.take() {
             let charged = notes.entry.charge_aside();
-            notes.trail.charged_at(attempt, charged);
+            notes.trace.charged_at(attempt, charged);
         }
     }
 }

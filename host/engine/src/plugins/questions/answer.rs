@@ -17,7 +17,7 @@ struct ResponseDocument {
 
 /// The plugin's answer, and the model's reasoning, which is shown in the events of the client's
 /// stream.
-pub(super) fn read(body: &[u8], bill: &CostAccount) -> Result<(Answer, String), Failure> {
+pub(super) fn read(body: &[u8], account: &CostAccount) -> Result<(Answer, String), Failure> {
     if body.len() > ANSWER_BYTES_MAX {
         return Err(Failure::new(ErrorKind::PayloadTooLarge, "The model's answer is too large."));
     }
@@ -30,8 +30,8 @@ pub(super) fn read(body: &[u8], bill: &CostAccount) -> Result<(Answer, String), 
         model,
         text,
         output: Value::Array(output).to_string().into_bytes(),
-        usage: bill.usage().unwrap_or_else(no_usage),
-        cost_pico: bill.total().0,
+        usage: account.usage().unwrap_or_else(no_usage),
+        cost_pico: account.total().0,
     };
     Ok((answer, reasoning))
 }

@@ -60,18 +60,18 @@ impl ModelCapability {
         };
         tell(Note::Asked).await;
         let asking = self.asking.question(&question, &request);
-        let bill = Arc::clone(asking.bill());
+        let account = Arc::clone(asking.account());
         let answered = async {
             let turn = self.asking.pool.turn(question.depth).await?;
             // Checked after the wait, because other questions may have spent meanwhile.
-            if self.asking.bill.is_overdrawn() {
+            if self.asking.account.is_overdrawn() {
                 let message = "This request has cost as much as it may.";
                 return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));
             }
             let (engine, caller) = (Arc::clone(&self.engine), self.caller.clone());
             let body = engine.answer_question(caller, request, asking, QUESTION_TIME_MAX).await;
             drop(turn);
-            Ok(answer::read(&body?, &bill)?)
+            Ok(answer::read(&body?, &account)?)
         };
         let answered = match timeout(QUESTION_TIME_MAX, answered).await {
             Ok(answered) => answered,

@@ -58,7 +58,7 @@ impl ServerTools {
         request: &ResponsesRequest,
         context: &CallContext,
         entry: &mut LedgerEntry,
-        pace: &mut Deadline,
+        deadline: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
         // Without approved calls the history was rendered when the tools were opened.
@@ -85,7 +85,7 @@ impl ServerTools {
         let mut results = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
         for approved in &history.approved {
-            let finished = pace.during(work.next(), time).await.map_err(|_: Late| Interrupted::Late)?;
+            let finished = deadline.during(work.next(), time).await.map_err(|_: Late| Interrupted::Late)?;
             let Some(finished) = finished else { break };
             self.counts.requested = self.counts.requested.saturating_add(1);
             self.counts.executed += u32::from(finished.executed);

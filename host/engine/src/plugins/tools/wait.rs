@@ -17,15 +17,15 @@ pub(super) async fn next_done(
     work: &mut (impl Stream<Item = FinishedCall> + Unpin),
     told: &mut Receiver<(usize, QuestionProgress)>,
     assembler: &mut Assembler,
-    pace: &mut Deadline,
+    deadline: &mut Deadline,
     time: Duration,
 ) -> Result<Option<FinishedCall>, Interrupted> {
     loop {
-        let step = pace.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
+        let step = deadline.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
         let done = match step {
             ToolStep::Told(item, progress) => {
                 assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
-                pace.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+                deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
                 continue;
             }
             ToolStep::Done(done) => done,
