@@ -1,4 +1,4 @@
-//! What clients get wrong: a clear answer for each, nothing of it in the log.
+//! Invalid requests: each gets a clear error, and no part of its content is logged.
 
 mod connection;
 
@@ -8,10 +8,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Stands in every bad body, and nowhere in a log.
+/// A marker that is in every bad body and must never be logged.
 const CANARY: &str = "canary-5e1d0c";
 
-/// Checks an error answer: its envelope and that it blames the client.
 fn check(answer: &Answer, status: u16, words: &str) {
     assert_eq!(answer.status, status, "{}", answer.text);
     let error = &answer.body["error"];
@@ -22,7 +21,7 @@ fn check(answer: &Answer, status: u16, words: &str) {
     assert!(answer.headers.contains_key("x-request-id"));
 }
 
-/// A host that has been shown the canary must not have written it down.
+/// Ends a host and checks that the canary is neither in its log nor in its files.
 fn end(mut host: Host) {
     let log = host.end();
     assert!(log.contains("\"request\""), "{log}");

@@ -1,5 +1,5 @@
-//! Tools that clients run themselves, of kinds that a dialect lacks: how models are told of them, and how their calls
-//! come back.
+//! Tools that clients run themselves and that a dialect lacks: how they are offered to models, and
+//! how calls come back.
 
 mod compaction;
 mod history;
@@ -108,7 +108,7 @@ async fn the_demonstration_takes_all_kinds() {
     assert_eq!(answered.body["output"][0]["type"], "local_shell_call", "{}", answered.text);
 }
 
-/// Calls as models make them, and the items that they are to the client.
+/// Function calls of models, and the items that the client gets for them.
 fn made() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (

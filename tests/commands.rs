@@ -116,7 +116,7 @@ fn members_are_created_listed_and_given_roles() {
         assert_eq!(find(&done(run, "member list"), "name", "ada"), &set);
         done(run, "workspace create other");
         done(run, "member create ada --workspace other");
-        // Two workspaces have an ada now: a name alone is not enough.
+        // Two workspaces now have a member `ada`, so the name alone is ambiguous.
         assert!(failed(run, "member set ada --role admin", 1).contains("ada"));
     });
 }
@@ -138,7 +138,7 @@ fn interns_are_created_listed_and_deleted() {
         done(run, &format!("intern delete {}", text(&by_owner, "id")));
         assert_eq!(done(run, "intern list"), Value::Array(Vec::new()));
         assert!(failed(run, "intern delete scout", 1).contains("scout"));
-        // Its key is of no use to anybody.
+        // The key of a deleted intern is useless, and no further key can be created for it.
         assert!(failed(run, "key create --workspace default --intern scout", 1).contains("scout"));
         assert!(key["intern_id"] == made["id"]);
     });
@@ -320,7 +320,8 @@ fn a_checked_configuration_is_good_or_named() {
     assert_eq!((&document["ok"], &document["models"]), (&true.into(), &2.into()));
 }
 
-/// A configuration with one mistake: where it is and what is said of it.
+/// Configurations with one mistake each: the text, the place named in the error, and a part of the
+/// error.
 const MISTAKES: [(&str, &str, &str); 15] = [
     ("[server]\nlistn = \"127.0.0.1:0\"", ":2:1: server.listn", "did you mean `listen`"),
     ("[sever]\n", ":1:2: sever", "did you mean `server`"),
@@ -412,7 +413,7 @@ fn a_leftover_socket_is_in_nobodys_way() {
     let mut host = Setup::new().start();
     host.kill();
     assert!(host.data().join("admin.sock").exists());
-    // Nobody holds the store: the command runs by itself.
+    // The store is not locked, so the command opens it in its own process.
     assert_eq!(host.command(&["status"])["serving"], Value::Null);
     let pid = host.pid();
     let mut host = host.restart();

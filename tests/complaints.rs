@@ -1,5 +1,4 @@
-//! What hurts users of other gateways: the complaints of `gateways.md` section 5, each as a test that fails where
-//! theirs did.
+//! Known complaints about other gateways, each as a test of behaviour in which they fail.
 
 mod credit;
 mod estimates;

@@ -1,4 +1,4 @@
-//! Providers that take a secret of the vault: the operator's, or the caller's own.
+//! Providers whose key is a secret of the vault: the operator's or the caller's own.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client};
@@ -53,7 +53,7 @@ async fn ask(host: &Host, key: &str) -> Answer {
     Client::with_key(host, key).post_with("/responses", &request(), &metadata).await
 }
 
-/// What the last request to the provider carried.
+/// The `authorization` header of the last request to the provider.
 fn sent(upstream: &Upstream) -> String {
     let asked = upstream.asked();
     let header = asked.last().unwrap().headers.get("authorization").unwrap();
@@ -76,7 +76,8 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
     assert_byok(&answer, false);
     assert_eq!(sent(&a), format!("Bearer {OPERATORS}"));
 
-    // The record was not waited for; it is on the disk once the host has ended.
+    // Audit entries of released secrets are written later; they are on the disk once the host has
+    // ended.
     assert!(!host.end().contains(OPERATORS));
     let records = host.command(&["vault", "audit"]);
     let entries = records.as_array().unwrap().iter().flat_map(|record| record["entries"].as_array().unwrap());
@@ -105,7 +106,8 @@ async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
     assert!(a.asked().is_empty());
 }
 
-/// It is no mistake of the configuration, wherever that is looked at.
+/// A missing secret is a warning, not a configuration error, in `--check`, at the start and at a
+/// reload.
 #[tokio::test]
 async fn an_operators_secret_that_is_missing_is_a_warning_with_the_command_that_stores_it() {
     const COMMAND: &str = "cofferdam secret put provider_key --operator --host provider.test";
@@ -188,7 +190,7 @@ async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
     let host = host(&[&a, &b]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     for status in [401, 402, 403] {
-        // The operator's: not the caller's business, and the next provider may take it.
+        // The operator's key is not the caller's concern, and the next provider may accept its own.
         a.reply(script::refusal(status, &format!("bad key {OPERATORS}")));
         b.reply(script::refusal(status, "bad key"));
         let answer = ask(&host, &host.key).await;
@@ -288,7 +290,7 @@ async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_c
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     let request = json!({"model": MODEL, "input": "x", "provider": {"only": ["b"]}});
     let client = Client::new(&host);
-    // The operator pays: what is reserved is the input.
+    // On the operator's key, the price of the input is reserved.
     b.reply(Reply::Hang);
     tokio::select! {
         answer = client.post("/responses", &request) => panic!("{}", answer.text),

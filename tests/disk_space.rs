@@ -1,4 +1,5 @@
-//! A disk with less room than the operator wants to be left: who is refused, who is served, what is charged.
+//! Behaviour when the disk has less free space than configured: which requests are refused or
+//! served, and what is charged.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, last_response};
@@ -10,10 +11,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 
-/// No disk has so much room.
+/// More free space than any disk has.
 const FULL: &str = "[store]\nfree_bytes_min = 1152921504606846976\n";
 
-/// A model of which each token costs a dollar.
+/// A model whose tokens cost one dollar each.
 fn model(upstream: &Upstream) -> String {
     let endpoint = "{ provider = \"p\", model = \"m\", input = 1000000, output = 1000000 }";
     provider("p", "openai-chat", &upstream.base)
@@ -72,7 +73,7 @@ async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
     assert!(!host.data().join("reserve").exists());
     host.until_logged("the disk is nearly full (store.free_bytes_min)");
 
-    // Room is looked for again at each change: nothing has to be started anew.
+    // Free space is checked again at each change, so no restart is needed.
     reload(&host, &("[store]\nfree_bytes_min = 1\n".to_owned() + &model(&upstream)), 1).await;
     assert_eq!(put(&open, "a").await.status, 200);
     assert_eq!(provisioning.post("/keys", &json!({"name": "another"})).await.status, 201);
@@ -90,7 +91,7 @@ async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
     let paid = prepaid(&host);
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
-    // The head of the answer waits for the first word.
+    // The response head waits for the first word.
     words.send(sse_event(&word("hello"))).await.unwrap();
     let mut events = paid.open(&question()).await;
     reload(&host, &(FULL.to_owned() + &model(&upstream)), 1).await;
@@ -107,7 +108,7 @@ async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
     let host = host.restart();
     let credit = command(&host, "credits show paid");
     assert_eq!((&credit["spent"], &credit["reserved"]), (&json!(10), &json!(0)));
-    // The start was one on a disk without room, too.
+    // The restart was on a disk without enough space, too.
     assert_eq!(put(&Client::new(&host), "a").await.status, 503);
 }
 

@@ -1,6 +1,6 @@
-//! What plugins send to other hosts, and secrets on their way there: the rules of the vault's release path, each
-//! attacked through the built program. A probe guest sends what the test tells it to, as if a model had asked it
-//! to, and shows what it got to see. Tests are named after the rule they are about.
+//! What plugins send to other hosts, and how secrets get into those requests. Each egress rule (R1
+//! to R24, see `docs/egress-rules.md`) is attacked through the built program: a probe guest sends
+//! the requests that a test specifies and reports what it could see.
 
 mod first_party;
 mod hosts;
@@ -25,7 +25,7 @@ use std::process::Stdio;
 
 /// The host that secrets are bound to.
 const API: &str = "api.test";
-/// Another that the plugin may reach.
+/// A second host that the plugin may reach.
 const OTHER: &str = "other.test";
 /// A value long enough to be taken out of answers.
 const VALUE: &str = "sk-7Qw1-Zx9c-Lm4v-probe";
@@ -33,30 +33,29 @@ const VALUE: &str = "sk-7Qw1-Zx9c-Lm4v-probe";
 /// The grant of most tests.
 const GRANT: &str = "[plugins.tool-probe]\nhosts = [\"api.test\", \"other.test\"]\nsecrets = [\"api_key\"]\n";
 
-/// A host with the probe, a model that makes it work, and the servers it may reach.
+/// A host with the probe plugin, a scripted model that calls it, and a server for its requests.
 struct Bench {
     host: Host,
     model: Upstream,
-    /// Whatever name a request goes to, it ends here.
+    /// All host names resolve to this server.
     site: Site,
     names: Names,
     _guests: tempfile::TempDir,
 }
 
 impl Bench {
-    /// With these grants.
     async fn start(grants: &str) -> Self {
         Self::with(Setup::new(), "", grants).await
     }
 
-    /// With more keys of `[egress]`.
+    /// Starts with more keys in the `[egress]` section.
     async fn with(setup: Setup, egress: &str, grants: &str) -> Self {
         let authority = Authority::new();
         let site = Site::start(&authority, &[API, OTHER, "flip.test"]).await;
         Self::at(setup, &authority, site, egress, grants).await
     }
 
-    /// With a site that the host has reason to trust or not.
+    /// Starts with a server whose certificate may or may not be trusted.
     async fn at(setup: Setup, authority: &Authority, site: Site, egress: &str, grants: &str) -> Self {
         let (model_server, names) = (Upstream::start().await, Names::start().await);
         std::fs::write(setup.directory().join("ca.pem"), authority.pem()).unwrap();
@@ -81,12 +80,10 @@ impl Bench {
         Self { host, model: model_server, site, names, _guests: guests }
     }
 
-    /// An address of the site under a name.
     fn url(&self, name: &str, path: &str) -> String {
         format!("https://{name}:{}{path}", self.site.port)
     }
 
-    /// Stores a secret of the default workspace.
     fn secret(&self, name: &str, value: &str, bound_to: &str) {
         self.put(name, value, bound_to, &["--workspace", "default"]);
     }
@@ -99,7 +96,7 @@ impl Bench {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Makes another workspace with a secret; a key of it.
+    /// Creates another workspace with a secret; returns a key of the workspace.
     fn workspace(&self, workspace: &str, secret: &str, value: &str, bound_to: &str) -> String {
         self.host.command(&["workspace", "create", workspace]);
         self.put(secret, value, bound_to, &["--workspace", workspace]);
@@ -107,18 +104,17 @@ impl Bench {
         made["key"].as_str().unwrap().to_owned()
     }
 
-    /// Has the probe send one request; the answer, or its error.
+    /// Lets the probe send one request; returns the answer, or its error.
     async fn probe(&self, request: Value) -> Value {
         let shown = self.run("probe", &self.host.key, json!({"requests": [request]})).await;
         shown["answers"][0].clone()
     }
 
-    /// Has the probe send one plain request to a URL.
     async fn get(&self, url: &str) -> Value {
         self.probe(json!({"url": url})).await
     }
 
-    /// Has a tool of this type do what it is told, for this key.
+    /// Calls the tool of this type with these arguments, using this API key.
     async fn run(&self, tool: &str, key: &str, told: Value) -> Value {
         let call = json!([{"id": "call_1", "type": "function", "function": {"name": "probe", "arguments": told.to_string()}}]);
         let message = json!({"role": "assistant", "content": "", "tool_calls": call});
@@ -133,7 +129,8 @@ impl Bench {
         serde_json::from_str(shown["content"].as_str().unwrap()).unwrap()
     }
 
-    /// Entries of the audit log with this action, once they are on the disk.
+    /// Entries of the audit log with this action. Ends the host first, so that all entries are on
+    /// the disk.
     fn audit(&mut self, action: &str) -> Vec<Value> {
         self.host.end();
         let records = self.host.command(&["vault", "audit"]);
@@ -143,13 +140,11 @@ impl Bench {
     }
 }
 
-/// Whether an answer is this error.
 #[track_caller]
 fn assert_error(answer: &Value, error: &str) {
     assert_eq!(answer["error"], error, "{answer}");
 }
 
-/// Whether a request came through.
 #[track_caller]
 fn assert_ok(answer: &Value) {
     assert_eq!(answer["status"], 200, "{answer}");

@@ -1,4 +1,5 @@
-//! What happens when providers fail: who is tried next, and what the client is told at the end.
+//! What happens when providers fail: which endpoint is tried next, and which error the client gets
+//! in the end.
 
 mod statuses;
 mod wordless;
@@ -15,7 +16,7 @@ fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
 
-/// Two chat providers, tried in this order whatever happened before, and once each.
+/// Two chat providers, tried once each and always in this order, whatever failed before.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&a.base, &b.base]))).start();
@@ -153,7 +154,7 @@ async fn provider_preferences_are_honoured() {
         let before: Vec<usize> = upstreams.iter().map(|upstream| upstream.asked().len()).collect();
         let mut request = request();
         request["provider"] = preferences.clone();
-        // Nobody has a reply: all are tried, and the metadata tells in which order.
+        // No provider has a reply, so all of them are tried. The metadata shows the order.
         let answer =
             Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
         let attempts = answer.body["service_metadata"]["attempts"].as_array().unwrap();

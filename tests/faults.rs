@@ -1,4 +1,4 @@
-//! What becomes of acknowledged writes when the process, the power or the disk fails.
+//! What happens to acknowledged writes when the process, the power or the disk fails.
 
 mod canary;
 mod clock;

@@ -1,4 +1,4 @@
-//! What plugins may do: shown, granted in the configuration file, refused.
+//! Plugin grants: how they are shown, written into the configuration file, and refused.
 
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
@@ -52,7 +52,7 @@ fn a_plugin_shows_what_it_asks_for_and_what_would_grant_it() {
     assert_eq!(shown["denied"], serde_json::json!([line]));
     let listed = host.command(&["plugin", "list"]);
     let probe = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-probe").unwrap();
-    // It is compiled in the background meanwhile.
+    // The compilation state may change in the background between the two commands.
     let settled = |plugin: &Value| {
         let mut plugin = plugin.as_object().unwrap().clone();
         plugin.remove("state").unwrap();
@@ -116,7 +116,7 @@ fn what_a_plugin_does_not_ask_for_is_not_granted() {
         assert!(complaint.contains(says), "{line}: {complaint}");
     }
     assert_eq!(written(&host), before);
-    // The same exit status as without a host: it is the file that is wrong, not the command.
+    // Exit status 78, the same as without a running host: the file is wrong, not the command.
     std::fs::write(file(&host), format!("{before}[plugins.tool-nothing]\n")).unwrap();
     let complaint = refused(&host, "tool-probe --host a.test", 78);
     assert!(complaint.contains(":10: plugins.tool-nothing: no plugin of this name"), "{complaint}");
@@ -124,13 +124,13 @@ fn what_a_plugin_does_not_ask_for_is_not_granted() {
 
 #[test]
 fn grants_are_changed_without_a_host_too() {
-    // No built-in plugin of this kind is needed: what is refused was read and checked.
+    // The host is not running. `tool-datetime` asks for no host, so this grant is refused.
     let setup = Setup::new().config("[limits]\nstreams = 50\n");
     let refused = setup.command_output(&["plugin", "grant", "tool-datetime", "--host", "a.test"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let shown = setup.command_output(&["plugin", "grant", "tool-datetime"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
-    // Plugins of a folder are there for who names it.
+    // Plugins in a folder are available only to commands that name the folder.
     let guests = folder(&["tool-probe"]);
     let setup = Setup::new().config("[plugins.tool-probe]\nhosts = [\"a.test\"]\n");
     assert_eq!(setup.command_output(&["plugin", "list"]).status.code(), Some(78));

@@ -1,5 +1,5 @@
-//! Tools that a provider runs in its own endpoint, and things that are stored there: who may use them, on whose key,
-//! and what calls cost.
+//! Tools that a provider runs in its own endpoint, and files or vector stores kept there: who may
+//! use them, with which key, and what calls cost.
 
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::{MODEL, model, provider, single, with_keys};
@@ -14,14 +14,14 @@ use std::process::Stdio;
 /// The host name of providers that take the caller's own key.
 const HOST: &str = "provider.test";
 
-/// One provider of the Responses dialect whose endpoint has these keys too.
 fn host(upstream: &Upstream, keys: &str) -> Host {
     let models = model(MODEL, "responses", &["one"]);
     let models = if keys.is_empty() { models } else { with_keys(&models, "one", keys) };
     Setup::new().config(&(provider("one", "openai-responses", &upstream.base) + &models)).start()
 }
 
-/// Providers `a` and `b` that take the operator's key or the caller's own; no endpoint lists anything.
+/// Providers `a` and `b` that take the operator's key; `b` also takes the caller's. No endpoint
+/// lists hosted tools.
 fn two_keys(adapter: &str, a: &Upstream, b: &Upstream) -> Host {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
@@ -87,7 +87,7 @@ async fn a_tool_that_no_endpoint_lists_is_refused_on_the_operators_key() {
     let expected = format!("input[0].tools[1].type \"mcp\" {other}");
     assert_eq!((answer.status, answer.message()), (400, expected.as_str()));
     assert!(upstream.asked().is_empty());
-    // What the client runs itself needs no list.
+    // Tools that the client runs itself need no list.
     upstream.reply(hello());
     let own = json!([{"type": "shell", "environment": {"type": "local"}}, {"type": "shell"}, {"type": "apply_patch"}]);
     assert_eq!(ask(&host, &request(&own)).await.status, 200);

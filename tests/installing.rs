@@ -1,4 +1,4 @@
-//! Plugins as an operator installs them: which are refused, when they are compiled, and what the log tells of them.
+//! Installing plugins: which are refused, when they are compiled, and what is logged.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::Client;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The last line that a start with this folder ends with.
+/// The last line of the error of a start that fails.
 fn refused(setup: Setup) -> String {
     let output = setup.fail();
     assert_eq!(output.status.code(), Some(78), "{output:?}");
@@ -93,13 +93,13 @@ fn listed(host: &Host, name: &str) -> Value {
 
 #[tokio::test]
 async fn plugins_are_compiled_at_the_start_or_behind_it() {
-    // The last by name, which the background would come to last.
+    // Background compilation goes by name and would reach this plugin last.
     let config = "[plugins.tool-web-search]\nhosts = [\"api.test\"]\ncompile = \"start\"\n";
     let host = Setup::new().config(config).start();
     Admin::new(&host).until_ready().await;
     let state = listed(&host, "tool-web-search")["state"].as_str().unwrap().to_owned();
     assert!(state.starts_with("compiled"), "{state}");
-    // No call needs a plugin here.
+    // No request is sent here, so all plugins are compiled in the background.
     host.until_all_compiled();
 }
 

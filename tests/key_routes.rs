@@ -16,7 +16,6 @@ fn text(document: &Value, name: &str) -> String {
     document[name].as_str().unwrap_or_else(|| panic!("no {name} in {document}")).to_owned()
 }
 
-/// Manages keys as one provisioning key.
 struct Manager(Client);
 
 impl Manager {
@@ -34,7 +33,7 @@ impl Manager {
         self.ask(Method::POST, "/keys", body).await
     }
 
-    /// A key with this name: its id and its token.
+    /// Creates a key with this name; returns its id and its token.
     async fn created(&self, name: &str) -> (String, String) {
         let answer = self.create(&json!({"name": name})).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
@@ -49,7 +48,7 @@ impl Manager {
         self.ask(Method::DELETE, &format!("/keys/{id}"), &json!({})).await
     }
 
-    /// The names on a page.
+    /// The names on a page, and whether more pages follow.
     async fn names(&self, query: &str) -> (Vec<String>, bool) {
         let page = self.0.get(&format!("/keys{query}")).await;
         assert_eq!(page.status, 200, "{}", page.text);
@@ -91,7 +90,7 @@ async fn a_key_lives_from_its_making_to_its_deletion() {
     ] {
         assert_eq!(data.get(name), Some(&expected), "{name}: {}", made.text);
     }
-    // The key of the first start has no name, and SDKs insist on a text.
+    // The key of the first start has no name, but SDKs require a string.
     let page = manager.0.get("/keys").await;
     assert!(page.body["data"].as_array().unwrap().iter().all(|key| key["name"].is_string()), "{}", page.text);
     assert_eq!(data["creator_user_id"], data["member_id"]);
@@ -160,7 +159,7 @@ async fn a_limit_and_its_span_of_time_change_together_and_alone() {
     assert_eq!((answer.status, answer.message()), (400, "limit_reset must be null without a limit"));
 }
 
-/// What is not for a provisioning key is not there for it, whatever it is.
+/// A provisioning key gets the same 404 for every key it may not manage.
 #[tokio::test]
 async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and_no_others() {
     let host = Setup::new().start();
@@ -227,7 +226,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
         let answer = manager.create(&json!({"name": "k", member: id})).await;
         (answer.status, answer.body["data"][member].clone())
     };
-    // The owner is an admin.
+    // The owner is an admin and may create keys for other members.
     assert_eq!(made("member_id", &bob).await, (201, json!(bob)));
     assert_eq!(made("intern_id", &scout).await, (201, json!(scout)));
     assert_eq!(made("intern_id", &bobs).await, (201, json!(bobs)));
@@ -238,7 +237,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
         assert_eq!(answer.status, 400, "{name}: {}", answer.text);
         assert!(answer.message().starts_with(name), "{}", answer.text);
     }
-    // Once it is none, it has its own keys and those of interns it made.
+    // After losing the admin role, the owner has only its own keys and those of interns it created.
     let owner = text(&manager.0.get("/key").await.body["data"], "member_id");
     command(&host, &format!("member set {owner} --role member"));
     assert_eq!(made("member_id", &bob).await.0, 400);

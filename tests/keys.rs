@@ -1,4 +1,5 @@
-//! Who may call what outside the vault, and where a key may never be found.
+//! Which kind of key may call which route outside the vault, and that no key is stored or logged in
+//! plain text.
 
 mod gone;
 
@@ -8,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One key of each kind in the workspace `default`, and what they need around them.
+/// One key of each kind, most of them in the workspace `default`.
 struct Keys {
     host: Host,
     keys: Vec<(&'static str, String)>,
@@ -51,7 +52,7 @@ const NO_INFERENCE: Verdict = (403, "This kind of key cannot be used for inferen
 const MANAGEMENT: Verdict = (403, "Only management keys can perform this operation");
 const NOT_FOUND: Verdict = (404, "Not found");
 
-/// What each key meets at a route: member, intern, provisioning, unscoped, outside
+/// The expected answers at a route for each key: member, intern, provisioning, unscoped, outside
 /// the programme, revoked, unknown.
 type Row = [Verdict; 7];
 
@@ -128,7 +129,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
             assert_eq!((answer.status, answer.message()), (401, expected), "{headers:?} {path}");
         }
     }
-    // One character off, at each end of the token.
+    // Tokens changed at the end, and one in the wrong letter case.
     for wrong in
         [format!("{}x", host.key), host.key[..host.key.len() - 1].to_owned(), host.key.to_uppercase()]
     {
@@ -222,7 +223,8 @@ async fn a_token_is_shown_once_and_kept_nowhere() {
     host.wait();
     let log = host.log();
     for token in tokens {
-        // The middle part is the secret; the first names the key and may be shown.
+        // The third part of a token is the secret. The second part identifies the key and may be
+        // shown.
         let secret = token.split('_').nth(2).unwrap().to_owned();
         assert!(secret.len() >= 40, "{token}");
         assert!(!listed.contains(&secret) && !log.contains(&secret));

@@ -1,5 +1,5 @@
-//! How much a key and a workspace may ask for: requests and tokens a minute, and
-//! requests at the same time. Paces here are so slow that no test outlasts a pause.
+//! Rate limits of keys and workspaces: requests and tokens per minute, and concurrent requests. The
+//! rates are so low that no quota refills during a test.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, Events};
@@ -41,7 +41,7 @@ fn number(answer: &Answer, name: &str) -> u64 {
     header(answer, name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", answer.headers))
 }
 
-/// A stream that has begun, and what feeds it.
+/// A stream whose first event has arrived, and the sender that feeds it.
 async fn opened(client: &Client, provider: &Upstream) -> (Sender<String>, Events) {
     let (feed, reply) = Reply::fed();
     provider.reply(reply);
@@ -55,7 +55,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// A refusal by this host for the limit of this name.
+/// Checks that this host refused the request because of this limit.
 fn assert_limited(answer: &Answer, limit: &str) {
     assert_eq!(answer.status, 429, "{limit}: {}", answer.text);
     let metadata = &answer.body["error"]["metadata"];
@@ -81,7 +81,7 @@ async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
     let until_whole_ms = number(&whole, "x-ratelimit-reset").abs_diff(now_ms());
     assert!(until_whole_ms <= 60_000, "{until_whole_ms}");
     client.stream(&question()).await;
-    // A request that is wrong is one all the same.
+    // An invalid request counts too.
     let wrong = client.post("/embeddings", &json!({"model": "local/embed"})).await;
     assert_eq!((wrong.status, number(&wrong, "x-ratelimit-remaining")), (400, 0), "{}", wrong.text);
     for path in ["/responses", "/embeddings"] {
@@ -90,7 +90,7 @@ async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
     let mut streamed = question();
     streamed["stream"] = json!(true);
     assert_limited(&client.post("/responses", &streamed).await, "requests_per_minute");
-    // Other routes and other keys are not concerned.
+    // Other routes and other keys are not limited.
     let models = client.get("/models").await;
     assert_eq!((models.status, header(&models, "x-ratelimit-limit")), (200, ""));
     let other = Client::with_key(&host, &other_key(&host));
@@ -112,7 +112,8 @@ async fn requests_of_a_workspace_are_limited_over_all_its_keys() {
     assert_eq!(elsewhere.post("/responses", &question()).await.status, 200);
 }
 
-/// Nothing of a refused request is read, and who waits for permission to send is told at once.
+/// With `Expect: 100-continue` the client has not sent its body yet. It gets the refusal without a
+/// `100 Continue`.
 #[tokio::test]
 async fn a_request_is_refused_before_its_body_is_read() {
     let host = Setup::new().config(&limits("requests_per_minute = 1")).start();
@@ -176,8 +177,8 @@ async fn tokens_are_counted_however_they_were_used() {
     used_up(&looping).await;
 }
 
-/// What a stream has used counts although its client has left before the end, whether the
-/// provider has told how much that is or not.
+/// The tokens of a stream count although the client disconnected, whether or not the provider
+/// reported its usage.
 #[tokio::test]
 async fn tokens_of_a_stream_that_its_client_leaves_count() {
     let told = [
@@ -244,7 +245,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     a.reply(script::chat("hello"));
     assert_eq!(other.post("/responses", &scripted()).await.status, 200, "a key's places are its own");
 
-    // The end is what counts, not how long the provider takes to hang up.
+    // A permit is given back when the response ends, not when the provider closes the connection.
     let (feed, mut events) = streams.remove(0);
     for event in chat_events(&[]).into_iter().skip(1) {
         feed.send(sse_event(&event)).await.unwrap();
@@ -254,7 +255,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     assert_eq!(client.post("/responses", &scripted()).await.status, 200);
     drop((feed, events));
 
-    // Who leaves gives the place back, and so does who is refused or failed.
+    // A permit is given back when a client disconnects, and when a request is refused or fails.
     drop(streams);
     for reply in [script::refusal(500, "x"), script::refusal(400, "x")] {
         a.reply(reply);
@@ -276,7 +277,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
     assert_eq!((header(&first, "x-ratelimit-limit"), header(&second, "x-ratelimit-limit")), ("", ""));
 }
 
-/// 65 places: from the 57th on few are left, and a key gets no more than one.
+/// Of the 65 permits, a key may hold only one once few are left, which is from the 57th on.
 #[tokio::test]
 async fn one_key_does_not_take_the_places_of_all_others() {
     let a = Upstream::start().await;
@@ -304,7 +305,7 @@ async fn one_key_does_not_take_the_places_of_all_others() {
     assert_limited(&greedy.post("/responses", &scripted()).await, "streams");
 }
 
-/// A stream that fills every buffer on its way is left like any other.
+/// A client that stops reading until all buffers are full, and then disconnects.
 #[tokio::test]
 async fn who_stops_reading_and_leaves_gives_the_place_back() {
     let a = Upstream::start().await;

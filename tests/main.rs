@@ -1,5 +1,5 @@
-//! Black-box tests: each starts the built program and talks to it through its
-//! real doors. Modules in reading order.
+//! Black-box tests: each starts the built program and uses only its public interfaces. The modules
+//! are in reading order.
 
 #![expect(unreachable_pub, reason = "nothing outside uses a test; `pub` tells what the kit offers its tests")]
 

@@ -1,4 +1,4 @@
-//! A request names a model router instead of a model, and a guest chooses for it.
+//! Requests that name a model router instead of a model: a guest chooses the model.
 
 use crate::kit::client::Client;
 use crate::kit::config::provider;
@@ -103,7 +103,7 @@ async fn a_router_may_stand_behind_a_model_that_fails() {
     let response = bench.ask(&request).await;
     assert_eq!(response["model"], "acme/small");
     assert_eq!(response["service_metadata"]["strategy"], "auto");
-    // The model in front of it was nobody's choice.
+    // A model named by the client is not attributed to the router.
     let response = bench.ask(&request).await;
     assert_eq!(
         (&response["model"], &response["service_metadata"]["strategy"]),

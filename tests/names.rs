@@ -1,4 +1,4 @@
-//! Names that the interface leaves open, from the client's request to what providers and others receive.
+//! Optional fields of the API, from the client's request to what providers and other receivers get.
 
 mod broadcast;
 mod debug;

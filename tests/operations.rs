@@ -1,5 +1,5 @@
-//! A host over its life: health and metrics, new configurations, ends soft and
-//! hard, and its connections.
+//! A host during its life: health and metrics, configuration reloads, graceful and forced shutdown,
+//! and its connections.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
@@ -124,7 +124,8 @@ async fn what_a_reload_cannot_change_is_measured_by_the_start() {
         let line = format!("this change takes effect at the next start\",\"key\":\"{key}\"");
         host.log().matches(&line).count()
     };
-    // Back at what runs is no change; away from it is one, whatever stood there in between.
+    // A value equal to the running one is no change. Any other value is one, whatever earlier
+    // reloads set.
     assert_eq!((warned("limits.streams"), warned("vault.root_key"), warned("server.listen")), (2, 1, 0));
 }
 
@@ -183,7 +184,7 @@ fn an_address_that_is_taken_is_named() {
     assert!(String::from_utf8(output.stderr).unwrap().contains(taken));
 }
 
-/// A stream whose first piece has arrived.
+/// A stream whose first chunk has arrived.
 async fn running_stream(
     host: &Host,
     upstream: &Upstream,
@@ -285,7 +286,7 @@ async fn a_second_signal_ends_streams_with_a_word_and_other_requests_with_503() 
     assert!(!host.log().contains("connections were cut"), "{}", host.log());
 }
 
-/// The time before the listener closes is part of the time for requests to end.
+/// `unready_ms`, the time before the listener closes, is part of `drain_ms`.
 #[tokio::test]
 async fn the_time_for_requests_to_end_counts_from_the_signal() {
     let upstream = Upstream::start().await;
@@ -338,8 +339,8 @@ fn every_acknowledged_key_survives_a_kill() {
     }
 }
 
-/// Creates keys from three threads at a time and kills the host in the middle of
-/// it; the keys that were acknowledged.
+/// Creates keys from three threads and kills the host meanwhile; returns the keys whose creation
+/// was acknowledged.
 fn create_until_killed(host: &mut Host) -> Vec<Value> {
     let data = host.data();
     let (sender, receiver) = std::sync::mpsc::sync_channel(64);
@@ -358,7 +359,7 @@ fn create_until_killed(host: &mut Host) -> Vec<Value> {
     })
 }
 
-/// A new key, unless the host ended before it said so.
+/// A new key, unless the host ended before acknowledging it.
 fn create_key(data: &Path) -> Option<Value> {
     let mut command = program();
     command.arg("--json").arg("--data").arg(data).args(["key", "create", "--workspace", "default"]);

@@ -1,4 +1,4 @@
-//! Request plugins: hooks that a request asks for by id, or has by default.
+//! Request plugins: hooks that a request selects by id, or that its workspace has by default.
 
 mod compression;
 mod defaults;
@@ -9,7 +9,7 @@ mod moderation;
 
 use crate::kit::upstream::Upstream;
 
-/// The text of the messages that the provider was asked last.
+/// The messages of the last request to the provider, as JSON text.
 fn asked(upstream: &Upstream) -> String {
     upstream.asked().pop().expect("nobody was asked").body["messages"].to_string()
 }

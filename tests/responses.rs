@@ -1,4 +1,4 @@
-//! Whole answers: what a client gets, and what its provider was asked.
+//! Complete answers: what a client gets, and what the provider was sent.
 
 mod dialects;
 mod metadata;
@@ -117,7 +117,7 @@ async fn parallel_calls_come_back_and_their_results_are_understood() {
         assert_eq!(item["status"], "completed");
     }
     assert_eq!(first.body["status"], "completed");
-    // The output goes back as it came, then the results.
+    // The output is sent back unchanged, followed by the results.
     let mut input = vec![user];
     input.extend(output.iter().cloned());
     input.push(json!({"type": "function_call_output", "call_id": "call_1", "output": "20"}));
@@ -232,7 +232,7 @@ async fn models_are_listed_and_read_one_by_one() {
     assert_eq!((missing.status, missing.message()), (404, "Model local/none does not exist"));
 }
 
-/// OpenRouter's SDKs refuse a whole list for one member that is missing or of another type.
+/// OpenRouter's SDKs reject a whole model list when one member is missing or has another type.
 #[tokio::test]
 async fn a_model_has_what_clients_of_openrouter_read() {
     let upstream = Upstream::start().await;

@@ -1,6 +1,6 @@
-//! What the host learns of endpoints and does by itself when they fail: the draw by price, the breaker, trying
-//! again, and conversations that stay where they are. The rules are tested one by one, with a clock of their own, in
-//! `host/engine`; here the program follows them.
+//! What the host remembers about endpoints: the weighted choice by price, the circuit breaker,
+//! retries, and conversations that stay with an endpoint. The rules themselves are unit-tested with
+//! a controlled clock in `host/engine`; here they are checked in the built program.
 
 mod sessions;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
-/// A request whose endpoints are tried from the cheapest on, whatever happened half a minute ago.
+/// A request whose endpoints are always tried from the cheapest on, despite recent failures.
 fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
@@ -37,13 +37,14 @@ async fn the_cheaper_endpoint_gets_the_greater_share() {
     for number in 0..100 {
         a.reply(script::chat("a"));
         b.reply(script::chat("b"));
-        // Each a conversation of its own.
+        // Each request starts a new conversation, so that the choice is drawn again.
         let request = json!({"model": MODEL, "input": format!("number {number}")});
         assert_eq!(client.post("/responses", &request).await.status, 200);
     }
     let (a, b) = (a.asked().len(), b.asked().len());
     assert_eq!(a + b, 100);
-    // One over the square of the price makes 80 of 100; five standard deviations are 20.
+    // Weights are 1/price², so the cheaper endpoint gets 80 of 100; five standard deviations are
+    // 20.
     assert!((60..=97).contains(&a), "{a} of 100");
 }
 
@@ -73,7 +74,7 @@ async fn an_endpoint_that_keeps_failing_is_tried_last_and_metrics_say_so() {
             assert_eq!(admin.metric(&sample).await, value, "{sample}");
         }
     }
-    // A reload forgets nothing of an endpoint that is still there.
+    // A reload keeps the state of endpoints that are still configured.
     host.signal("HUP");
     host.until_logged("configuration and plugins were read again");
     b.reply(script::chat("from b"));

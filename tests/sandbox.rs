@@ -1,5 +1,5 @@
-//! Guests in their box: strangers' guests are served, and what a guest does
-//! wrong ends one request and nothing else.
+//! Isolation of guests: third-party guests are served, and a misbehaving guest ends one request and
+//! nothing else.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of, last_response};
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a provider plugin gets for one call when its manifest is silent.
+/// The time a provider plugin gets for one call when its manifest sets no deadline.
 const BUDGET: Duration = Duration::from_millis(100);
 
-/// A provider and models of it, the model's name being what the provider calls it.
+/// A provider with models; the last part of a model's id is its name at the provider.
 fn provider(name: &str, adapter: &str, base: Option<&str>, models: &[&str]) -> String {
     let base = base.map_or_else(String::new, |base| format!("base_url = \"{base}\"\n"));
     let mut config = format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\n{base}");
@@ -87,18 +87,18 @@ async fn a_dialect_is_known_to_its_guest_alone() {
     assert_eq!(answer.body["error"]["code"], 502);
 }
 
-/// The misbehaviours, and how metrics call the way each is stopped.
+/// Kinds of misbehaviour, and the error kinds under which metrics may count each.
 const DEEDS: [(&str, &[&str]); 6] = [
     ("loop", &["out_of_time"]),
     ("allocate", &["out_of_memory", "out_of_time"]),
-    // Compilers of guests put their stack below everything else: its end is the end of memory.
+    // Compilers put the guest's stack below its data, so an overflow ends at address 0.
     ("recurse", &["stack_overflow", "out_of_bounds"]),
     ("trap", &["unreachable"]),
     ("list", &["out_of_bounds", "invalid_value", "output_too_large"]),
     ("log", &["out_of_time", "too_many_host_calls"]),
 ];
 
-/// A host with the rogue, and a calm provider beside it.
+/// A host with the rogue plugin and a well-behaved provider.
 async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream, Upstream) {
     let (rogue, calm) = (Upstream::start().await, Upstream::start().await);
     let guests = folder(&["provider-rogue"]);
@@ -121,8 +121,8 @@ async fn assert_the_rogue_still_echoes(client: &Client) {
     assert_eq!((answer.status, answer.output_text()), (200, "still here"));
 }
 
-/// A stream of the calm provider, a piece every 10 ms until told to end: what it
-/// said, and the longest that nothing came.
+/// A stream of the well-behaved provider, one chunk every 10 ms: its text, and the longest gap
+/// between chunks.
 struct Beside {
     end: tokio::sync::oneshot::Sender<()>,
     read: tokio::task::JoinHandle<(String, Duration)>,
@@ -158,7 +158,7 @@ impl Beside {
         Self { end, read }
     }
 
-    /// Ends the stream, which must be whole; the largest gap.
+    /// Ends the stream, which must be complete; returns the largest gap.
     async fn end(self) -> Duration {
         self.end.send(()).unwrap();
         let (text, gap) = self.read.await.unwrap();
@@ -174,7 +174,8 @@ async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
     for (deed, kinds) in DEEDS {
         let before = broken_calls(&admin, kinds).await;
         for (place, streamed) in [("prepare", false), ("prepare", true), ("feed", false), ("feed", true)] {
-            // A reply that the rogue did not ask for must not meet the next one.
+            // A reply left over from a deed that did not ask for it must not be served to the next
+            // one.
             rogue.clear();
             rogue.reply(Reply::sse(&[json!({"go": 1})]));
             let beside = Beside::start(&host, &calm).await;
@@ -198,7 +199,7 @@ async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
     }
 }
 
-/// Calls of the rogue that ended in one of these ways.
+/// The number of the rogue's calls that ended in one of these ways.
 async fn broken_calls(admin: &Admin, kinds: &[&str]) -> u64 {
     let mut sum = 0;
     for kind in kinds {
@@ -244,7 +245,8 @@ async fn a_guest_may_misbehave_wherever_it_is_called() {
     assert_the_rogue_still_echoes(&client).await;
 }
 
-/// What happens after the answer is nobody's loss, and making a decoder hands over no list.
+/// A failure in `drop` comes after the answer and harms no request; making a decoder returns no
+/// list.
 fn status_of(deed: &str, place: &str) -> u16 {
     if place == "drop" || (deed, place) == ("list", "new") { 200 } else { 502 }
 }
@@ -291,7 +293,7 @@ async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
     }
 }
 
-/// What the marker of an earlier call, met in this one, was signed with.
+/// The marker left in the guest's memory by an earlier call, if this call finds one.
 async fn found_marker(client: &Client) -> Option<String> {
     let answer = client.post("/responses", &json!({"model": "rogue/marker", "input": "x"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -318,7 +320,7 @@ async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
         found[0].extend(a);
         found[1].extend(b);
     }
-    // Each meets its own workspace's markers at most, and the two are told apart.
+    // Each workspace finds at most its own marker, and the two markers differ.
     assert!(found.iter().all(|names| names.len() <= 1), "{found:?}");
     assert!(found[0].is_disjoint(&found[1]), "{found:?}");
 }
@@ -327,7 +329,7 @@ async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
 async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let first = Client::new(&host);
-    // The marker grows the guest's memory, and one that grew is not kept for long.
+    // The marker grows the guest's memory, and an instance that grew is not kept for long.
     assert_eq!(found_marker(&first).await, None);
     let met = found_marker(&first).await;
     assert!(met.is_some(), "a call that went well leaves its instance to the next of the same key");
@@ -383,7 +385,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Words of providers' formats. Those with quotes are also parts of our own names.
+/// Words of the providers' wire formats. Quoted ones would otherwise match our own identifiers.
 const FOREIGN: [&str; 12] = [
     "chat/completions",
     "\"tool_calls\"",

@@ -1,4 +1,4 @@
-//! Requests that are long, or hold very many things: they are sent, or refused by path and limit.
+//! Very large requests: they are sent, or refused with the path of the field and its limit.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, several_of, single};
@@ -32,7 +32,7 @@ async fn bodies_as_long_as_the_host_takes_reach_every_dialect() {
         let upstream = Upstream::start().await;
         upstream.always(|_| refusal());
         let host = Setup::new().config(&single(adapter, &upstream.base)).start();
-        // Half of it is copied as it is, and half is full of escapes.
+        // The picture is copied unchanged; the text needs an escape for every line.
         let picture = format!("data:image/png;base64,{}", "A".repeat(16 * MIB));
         let content = json!([
             {"type": "input_image", "image_url": picture},

@@ -1,4 +1,4 @@
-//! The first minutes with the program: an empty directory, one key, one line.
+//! The first start in an empty directory prints a key and a working curl command.
 
 use crate::kit::client::{Client, text_of};
 use crate::kit::host::Setup;

@@ -1,5 +1,5 @@
-//! The README's story of a secret, word for word: stored, granted, used by a model through a tool; the API
-//! it is meant for receives it and the client never does.
+//! Runs the README's example of a secret word for word: it is stored, granted, and used by a model
+//! through a tool. The intended API receives the secret, the client never does.
 
 use crate::kit::canary::{FORMS, written};
 use crate::kit::client::Client;
@@ -74,7 +74,7 @@ async fn the_story_of_the_readme_is_true() {
         (item["type"].as_str(), item["status"].as_str()),
         (Some("service:http_request"), Some("completed"))
     );
-    // The server tells back what it was sent; what reaches the model and the client says so in its place.
+    // The server echoes the request. In the answer the value is replaced by the secret's name.
     assert!(answer.text.contains("[secret:github_token]"), "{}", answer.text);
 
     host.end();
@@ -89,7 +89,7 @@ async fn the_story_of_the_readme_is_true() {
     assert!(released.contains("secret_released") && released.contains("github_token"), "{released}");
 }
 
-/// Runs one line of the story in a shell, on the directory of the test.
+/// Runs one command of the example in a shell, with the test's data directory.
 fn run(setup: &Setup, command: &str) {
     let program = program();
     let cofferdam = format!(

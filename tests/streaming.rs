@@ -1,4 +1,5 @@
-//! Streams: the order of events, what may still be taken back, and every way to end.
+//! Streaming answers: which failures are hidden by a fallback, and every way in which a stream
+//! ends.
 
 mod order;
 
@@ -9,7 +10,7 @@ use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 
-/// For what must happen at once, but on a busy machine.
+/// A generous limit for things that happen at once on an idle machine.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 fn request() -> Value {
@@ -155,7 +156,7 @@ async fn a_client_that_leaves_takes_its_upstream_along() {
     drop(events);
     let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
     gone.expect("the upstream connection stays open").unwrap();
-    // The host goes on serving.
+    // The host still serves requests.
     upstream.reply(script::chat("fine"));
     assert_eq!(client.post("/responses", &request()).await.output_text(), "fine");
 }
@@ -169,7 +170,8 @@ async fn a_client_that_leaves_before_the_first_word_takes_its_upstream_along() {
     let client = Client::new(&host);
     let request = request();
     let mut asking = Box::pin(client.open(&request));
-    // The head of the answer waits for the first word; asking goes on until upstream was asked.
+    // The response head waits for the first word, so the request future is polled until the
+    // provider has been asked.
     while upstream.asked().is_empty() {
         tokio::select! {
             biased;

@@ -34,7 +34,7 @@ use crate::kit::upstream::{Asked, Upstream};
 use script::{Call, answer, call, calls};
 use serde_json::{Value, json};
 
-/// Lets the test guests look at the request.
+/// Grants the test guests the `request` import.
 const GRANTS: &str = "[plugins.tool-rogue]\nimports = [\"request\"]\n[plugins.tool-tool-search]\nreplaces = true\nimports = [\"request\"]";
 
 /// A host with the test tools and one chat provider.
@@ -57,30 +57,28 @@ impl Bench {
         Self { host: setup.plugins(guests.path()).start(), upstream, _guests: guests }
     }
 
-    /// Asks, streamed or not; the finished response.
+    /// Sends a request, streamed or not, and returns the finished response.
     async fn ask(&self, request: &Value, streamed: bool) -> Value {
         Client::new(&self.host).ask(request, streamed).await
     }
 
-    /// Lets the model call this once and then answer; the finished response.
+    /// Lets the model make these calls and then answer; returns the finished response.
     async fn run(&self, request: &Value, streamed: bool, made: &[Call<'_>]) -> Value {
         self.upstream.reply(calls(streamed, "", made));
         self.upstream.reply(answer(streamed, "done"));
         self.ask(request, streamed).await
     }
 
-    /// What the provider was asked last.
     fn asked_last(&self) -> Asked {
         self.upstream.asked().pop().unwrap()
     }
 }
 
-/// A request with one of the tools.
 fn with_tool(tool: &str) -> Value {
     json!({"model": MODEL, "input": "Go.", "tools": [{"type": tool}]})
 }
 
-/// The results that the model is told, in their order.
+/// The tool results sent to the model, in order.
 pub fn told(asked: &Asked) -> Vec<&str> {
     let messages = asked.body["messages"].as_array().unwrap();
     let results = messages.iter().filter(|message| message["role"] == "tool");

@@ -1,5 +1,5 @@
-//! The vault over HTTP. Tests are named after the rules they hold the program to;
-//! the numbers are those of the cases in the design of the vault.
+//! The vault over HTTP: access, request bodies, names, hosts, values, pages, limits and concurrent
+//! clients.
 
 mod access;
 mod bodies;
@@ -23,10 +23,10 @@ use crate::kit::host::{Host, Setup};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// No limit to the pace, for tests about something else.
+/// Turns the vault's rate limits off, for tests of other behaviour.
 const UNHURRIED: &str = "[vault]\nrate_limit = { reads_per_minute = 0, writes_per_minute = 0 }";
 
-/// Every malformed request is answered so.
+/// The answer to every malformed vault request.
 const INVALID: (u16, &str) = (400, "Invalid vault request");
 const NOT_FOUND: (u16, &str) = (404, "Not found");
 const BAD_KEY: (u16, &str) = (401, "Invalid or missing API key");
@@ -35,39 +35,37 @@ fn setup() -> Setup {
     Setup::new().config(UNHURRIED)
 }
 
-/// The member of a command's answer.
 fn text(document: &Value, name: &str) -> String {
     document[name].as_str().unwrap_or_else(|| panic!("no {name} in {document}")).to_owned()
 }
 
-/// Runs a command given as one line.
 fn command(host: &Host, line: &str) -> Value {
     host.command(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// A body that stores a secret.
+/// A request body that stores a secret.
 fn secret(hosts: &[&str], value: &str) -> Vec<u8> {
     json!({"hosts": hosts, "value": value}).to_string().into_bytes()
 }
 
-/// One vault as one key reaches it.
+/// One vault, accessed with one key.
 struct Vault {
     client: Client,
     path: String,
 }
 
 impl Vault {
-    /// The workspace's, with the host's first key.
+    /// The workspace's vault, with the host's first key.
     fn of(host: &Host) -> Self {
         Self::with_key(host, &host.key)
     }
 
-    /// The workspace's, with another key.
+    /// The workspace's vault, with another key.
     fn with_key(host: &Host, key: &str) -> Self {
         Self { client: Client::with_key(host, key), path: "/vault".to_owned() }
     }
 
-    /// That of an intern.
+    /// An intern's vault.
     fn of_intern(host: &Host, key: &str, intern: &str) -> Self {
         Self { client: Client::with_key(host, key), path: format!("/vault/interns/{intern}") }
     }
@@ -88,7 +86,7 @@ impl Vault {
         self.ask(Method::PUT, &format!("/secrets/{name}"), Some(body.into())).await
     }
 
-    /// Stores a secret that must be acceptable; its metadata.
+    /// Stores a secret, which must succeed; returns its metadata.
     async fn stored(&self, name: &str, hosts: &[&str], value: &str) -> Value {
         let answer = self.put(name, hosts, value).await;
         assert_eq!(answer.status, 200, "{name}: {}", answer.text);
@@ -103,7 +101,7 @@ impl Vault {
         self.ask(Method::GET, &format!("/secrets{query}"), None).await
     }
 
-    /// All of the first hundred.
+    /// The first page: at most 100 secrets.
     async fn list(&self) -> Vec<Value> {
         let answer = self.page("").await;
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -114,14 +112,14 @@ impl Vault {
         self.list().await.iter().map(|entry| text(entry, "name")).collect()
     }
 
-    /// Deletes all of the first hundred.
+    /// Deletes the secrets of the first page.
     async fn clear(&self) {
         for name in self.names().await {
             assert_eq!(self.delete(&name).await.status, 204);
         }
     }
 
-    /// What the intern has, from wherever.
+    /// The secrets an intern can use: its own and those of the workspace.
     async fn effective(&self, query: &str) -> Answer {
         self.ask(Method::GET, &format!("/effective-secrets{query}"), None).await
     }
@@ -146,7 +144,7 @@ fn assert_refused(answer: &Answer, (status, message): (u16, &str), what: &str) {
     assert_eq!(answer.headers["cache-control"], "no-store", "{what}");
 }
 
-/// A host with an intern of the first key's member.
+/// A host with an intern created by the first key's member.
 fn with_intern() -> (Host, String) {
     let host = setup().start();
     let intern = text(&command(&host, "intern create scout --workspace default"), "id");

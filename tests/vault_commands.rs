@@ -1,5 +1,5 @@
-//! What operators do to the vault: secrets, checks, backups, changes of keys; with the store free and against a
-//! running host.
+//! Vault commands of operators: secrets, verification, backups, key rotation. Each runs with the
+//! store unlocked and against a running host.
 
 mod audit;
 mod deletion;
@@ -14,7 +14,7 @@ use std::process::{Output, Stdio};
 
 const CANARY: &str = "canary-7f3a-value";
 
-/// A directory, served or not.
+/// A data directory, with or without a running host.
 enum Place {
     Free(Setup),
     Served(Box<Host>),
@@ -32,7 +32,6 @@ impl Place {
         self.data().parent().unwrap().join(name)
     }
 
-    /// Runs a command with this on standard input.
     fn run_with(&self, line: &str, input: &[u8]) -> Output {
         run(&self.data(), line, input)
     }
@@ -56,7 +55,7 @@ fn run(data: &Path, line: &str, input: &[u8]) -> Output {
     command.arg("--json").arg("--data").arg(data).args(line.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that does not read it may have ended before.
+    // A command that does not read its input may have ended already.
     child.stdin.take().unwrap().write_all(input).unwrap_or_default();
     child.wait_with_output().unwrap()
 }
@@ -101,7 +100,7 @@ fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
         );
         assert_eq!(made["hosts"], serde_json::json!(["api.example.com", "b.example"]));
         assert_eq!(text(&made, "scope"), "workspace");
-        // One line end is dropped, a second one is part of the value.
+        // One line end is dropped; a second one belongs to the value.
         let again = place.put("token", CANARY, "--workspace default");
         assert_eq!(
             (&again["fingerprint"], &again["created_at"]),
@@ -160,7 +159,7 @@ fn a_secret_that_cannot_be_is_refused_without_its_value() {
 #[test]
 fn the_longest_secret_fits_through_the_socket() {
     in_both_ways(|place| {
-        // Each of these characters takes six bytes on its way.
+        // Each of these characters takes six bytes as a JSON escape.
         let value = "\u{1}".repeat(65_535) + "x";
         place.put("long", &value, "");
         place.put("wide", &"\u{1F600}".repeat(65_536), "");
@@ -214,11 +213,11 @@ fn a_backup_is_restored_into_a_directory_with_the_key_alone() {
 
         let data = place.beside("restored");
         let restore = format!("vault restore {}", backup.display());
-        // Without the root key, with another one, with the right one.
+        // The restore runs without the root key, then with it.
         let complaint = failed(&run(&data, &restore, b""), &restore, 78);
         assert!(complaint.contains(text(&made, "root_key_id")), "{complaint}");
         std::fs::copy(place.data().join("root.key"), data.join("root.key")).unwrap();
-        // A host that ended leaves its disk reserve behind when an operator takes the store away.
+        // A host leaves the file `reserve` behind; a restore accepts a directory that contains it.
         std::fs::write(data.join("reserve"), [0; 4_096]).unwrap();
         let restored = done(&run(&data, &restore, b""), &restore);
         assert_eq!((&restored["seq"], &restored["secrets"]), (&made["seq"], &1.into()));
@@ -259,7 +258,7 @@ fn the_root_key_of_a_directory_is_replaced_in_place() {
         assert_eq!(place.done("status")["store"]["root_key_id"], done["root_key_id"]);
         place.put("b", CANARY, "");
         assert_eq!(place.done("vault verify")["ok"], true);
-        // Asked once more: it is so.
+        // Repeating the command changes nothing.
         assert_eq!(place.done(&line)["records"], 0);
         assert!(place.failed("vault rotate-root --new fd:9", 1).contains("descriptor 9"));
         place.failed("vault rotate-root --new nonsense", 2);
@@ -304,7 +303,7 @@ fn a_configured_root_key_is_left_to_the_operator() {
     for word in [text(&done, "root_key_id"), text(&done, "previous_root_key_id"), "root_key"] {
         assert!(complaint.contains(word), "{complaint}");
     }
-    // Both keys configured: any order of events is fine.
+    // With both keys configured, the store opens before and after the rotation.
     let config = format!("[vault]\nroot_key = {new:?}\nroot_key_previous = \"file:keys/first\"\n");
     std::fs::write(setup.directory().join("both.toml"), config).unwrap();
     let both = setup.directory().join("both.toml");
@@ -331,10 +330,10 @@ fn the_recovery_key_opens_a_store_whose_root_key_is_lost() {
         place.done(&format!("vault backup {}", backup.display()));
         let data = place.beside("drill");
         std::fs::create_dir(&data).unwrap();
-        // The drill of the README: the recovery key on standard input, then a new root key.
+        // The recovery procedure: the recovery key on standard input, then a new root key.
         std::fs::write(data.join("cofferdam.toml"), "[vault]\nroot_key = \"fd:0\"\n").unwrap();
         let restore = format!("vault restore {}", backup.display());
-        // Each of these warns that a root key is due.
+        // Each of these commands warns that a new root key is needed.
         let warned = |line: &str| -> Value {
             let output = run(&data, line, key.as_bytes());
             assert!(output.status.success(), "{line}: {output:?}");
@@ -436,7 +435,7 @@ fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
         let data = host.data();
         std::thread::scope(|scope| {
             let rotation = scope.spawn(|| run(&data, &line, b"").status.code());
-            // Later and later: from before the first commit to after the last.
+            // Each round kills the host later, from before the first commit to after the last.
             for _ in 0..round {
                 host.command(&["status"]);
             }
@@ -447,7 +446,7 @@ fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
         let status = host.command(&["status"]);
         assert_eq!(status["store"]["next_root_key_id"], Value::Null, "{status}");
         assert_eq!(host.command(&["vault", "verify"])["secrets"], 8);
-        // Told again, it is so either way.
+        // Repeating the command ends in the same state, whether or not the rotation was finished.
         let done = done(&run(&data, &line, b""), &line);
         assert_eq!(host.command(&["status"])["store"]["root_key_id"], done["root_key_id"]);
     }

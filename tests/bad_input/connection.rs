@@ -1,4 +1,4 @@
-//! What clients get wrong below JSON: lengths, speeds, heads.
+//! Invalid HTTP: lengths, speeds and heads.
 
 use super::{CANARY, end};
 use crate::kit::client::Client;
@@ -62,7 +62,7 @@ async fn a_body_that_stops_arriving_times_out() {
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{\"model\":");
     assert!(raw.send(head.as_bytes()).await);
-    // Long before the time for whole bodies has passed.
+    // The limit for the whole body is much longer.
     let answer = tokio::time::timeout(std::time::Duration::from_secs(20), raw.answer()).await;
     let (status, _, body) = answer.expect("the refusal waits for a client that has stopped");
     assert_eq!((status, &body["error"]["message"]), (408, &json!("Request body timed out")));

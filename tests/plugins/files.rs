@@ -17,7 +17,6 @@ async fn bench() -> (Host, Upstream) {
     (Setup::new().config(&single("openai-chat", &upstream.base)).start(), upstream)
 }
 
-/// Asks about a file.
 fn request(file: Value, entry: Value) -> Value {
     let mut part = json!({"type": "input_file", "filename": "paper.pdf"});
     part.as_object_mut().unwrap().extend(file.as_object().unwrap().clone());

@@ -1,4 +1,4 @@
-//! Hooks that look at answers, and streams: an answer is held back until the hook has passed it.
+//! Hooks that check answers, with streams: an answer is held back until the hook has passed it.
 
 use crate::kit::client::{Client, events_of, last_response, text_of, types_of};
 use crate::kit::config::{MODEL, STEADY, several, single};
@@ -10,7 +10,6 @@ use crate::tools::script::{answer, call, calls};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A host whose providers are these, with the hook that changes answers.
 fn host_of(config: &str) -> (Host, TempDir) {
     let guests = folder(&["hook-editor"]);
     (Setup::new().config(config).plugins(guests.path()).start(), guests)
@@ -22,7 +21,6 @@ async fn bench() -> (Host, Upstream, TempDir) {
     (host, upstream, guests)
 }
 
-/// A request whose hook does this.
 fn request(entry: &Value) -> Value {
     let mut entry = entry.clone();
     entry["id"] = json!("editor");
@@ -48,7 +46,7 @@ async fn a_replaced_answer_is_streamed_with_one_delta_for_each_part() {
     let response = last_response(&events);
     assert_eq!(response["output"][0]["content"][0]["text"], "edited");
     assert_eq!(response["seen"], true);
-    // The ids are the host's: an item without one gets one, and the response keeps its own.
+    // The host assigns ids: an item without one gets one, and the response keeps its id.
     assert_eq!(response["id"], events[0]["response"]["id"]);
     for event in events.iter().filter(|event| event["type"] == "response.output_item.done") {
         let place = usize::try_from(event["output_index"].as_u64().unwrap()).unwrap();
@@ -176,7 +174,7 @@ async fn a_hook_that_lets_streams_pass_is_not_called_and_nothing_is_held() {
     upstream.reply(reply);
     words.send(sse_event(&word("early"))).await.unwrap();
     let mut stream = Client::new(&host).open(&request(&json!({"text": "edited"}))).await;
-    // The provider says nothing more until this has arrived.
+    // The provider sends nothing more until this event has arrived.
     assert_eq!(stream.until("response.output_text.delta").await["delta"], "early");
     for event in chat_events(&[" bird"]) {
         words.send(sse_event(&event)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Routing metadata: only for those who ask, and always true. And the ids of an answer.
+//! Routing metadata: sent only on request, and always correct. Also the ids of an answer.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, several};
@@ -68,7 +68,7 @@ async fn metadata_tells_what_was_tried() {
 async fn every_attempt_has_a_status_even_where_no_provider_gave_one() {
     let enabled = [("x-service-metadata", "enabled")];
     let upstream = Upstream::start().await;
-    // Nobody listens at port 1.
+    // No server listens on port 1.
     let host = Setup::new().config(&several(&["http://127.0.0.1:1/v1", &upstream.base])).start();
     upstream.reply(script::chat("from b"));
     let answer = Client::new(&host).post_with("/responses", &request(), &enabled).await;

@@ -25,7 +25,7 @@ async fn every_outcome_leaves_one_row_with_its_counts() {
     client.stream(&request).await;
     upstream.reply(script::refusal(500, "no"));
     client.post("/responses", &request).await;
-    // Never routed, so nothing was used.
+    // These requests were not routed, so they used nothing.
     client.post("/responses", &json!({"model": MODEL})).await;
     client.post("/responses", &json!({"model": "no/such", "input": "x"})).await;
     let rows = usage_of(&mut host);
@@ -67,7 +67,7 @@ async fn a_client_that_leaves_leaves_one_row_with_what_was_used() {
     let rows = usage_of(&mut host);
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].outcome, UsageOutcome::Cancelled);
-    // Anthropic tells the input at the beginning: it was consumed and has its price.
+    // Anthropic reports the input at the beginning. It was consumed and is charged.
     assert_eq!((rows[0].input_tokens, rows[0].streamed), (12, true));
     drop(words);
 }

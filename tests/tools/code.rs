@@ -1,4 +1,4 @@
-//! JavaScript of the model, run in the sandbox.
+//! JavaScript written by the model, run in the sandbox.
 
 use super::script::{answer, call, calls};
 use super::told;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 async fn host(dialect: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
-    // Less than the manifest asks for: a busy machine takes many times as long.
+    // The manifest's deadline is longer; a shorter one keeps the test fast.
     let limit = "[plugins.tool-code-interpreter]\ndeadline_ms = 4000";
     let host = Setup::new().config(&single_with_tools(dialect, &upstream.base)).config(limit).start();
     (host, upstream)
@@ -142,7 +142,7 @@ async fn whatever_code_does_ends_with_its_call() {
     let client = Client::new(&host);
     let mut request = request(clients());
     request["include"] = json!(["code_interpreter_call.outputs"]);
-    // Code, and what the model is told: the beginning of it.
+    // Programs, and the beginning of the result that the model gets.
     let table = [
         ("console.log('a'); for (;;) {}", "a\nStopped: a loop went round too many times."),
         ("function f() { return f() + 1 } f()", "Stopped: the code recursed too deeply."),
@@ -180,7 +180,7 @@ async fn whatever_code_does_ends_with_its_call() {
         let expected = if begin.starts_with('{') { "failed" } else { "completed" };
         assert_eq!(response.body["output"][0]["status"], expected, "{shown}");
     }
-    // The next one is served as if nothing had been.
+    // The next call is served normally.
     upstream.reply(calls(false, "", &[call("c1", "code_interpreter", &code("1 + 1"))]));
     upstream.reply(answer(false, "done"));
     let response = client.post("/responses", &request).await;

@@ -1,4 +1,5 @@
-//! Tools that fail or misbehave: the item says so, the model is told, and the response goes on.
+//! Tools that fail or misbehave: the item is marked failed, the model gets an error, and the
+//! response goes on.
 
 use super::script::{answer, call, calls};
 use super::{Bench, told, with_tool};

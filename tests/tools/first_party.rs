@@ -8,7 +8,6 @@ use crate::kit::host::{Host, Setup};
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// A host with a chat provider and no plugins but its own.
 async fn host(grants: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).config(grants).start();

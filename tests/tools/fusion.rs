@@ -1,4 +1,4 @@
-//! Fusion: a panel of models, a judge, and the events that tell of both.
+//! Fusion: a panel of models, a judge, and the events of both.
 
 use super::models::{Models, with_tools};
 use super::script::{answer, call, calls};
@@ -81,7 +81,7 @@ async fn a_stream_tells_of_the_panel_and_its_analysis() {
     assert_eq!(completed.unwrap()["content"], "Yes.");
     assert_eq!(told[7]["judge_model"], "m/j");
     assert_eq!(told[8]["analysis"]["consensus"], json!(["It is."]));
-    // All of them between the two events of the item, which they name.
+    // All events are between the two events of the item and carry its id.
     let place = |kind: &str| events.iter().position(|event| event["type"] == kind).unwrap();
     let (added, done) = (place("response.output_item.added"), place("response.output_item.done"));
     let first = place("response.fusion_call.in_progress");
@@ -145,7 +145,7 @@ async fn the_plugin_offers_the_tool_with_the_operators_presets() {
         json!([{"model": "m/a", "content": "Yes."}]),
         "{response}"
     );
-    // By price: the dearest three are m/j, m/b and m/a.
+    // Chosen by price: the three most expensive are m/j, m/b and m/a.
     models.outer.reply(calls(false, "", &[call("c", "fusion", PROMPT)]));
     models.j.reply(answer(false, "Yes."));
     models.b.reply(answer(false, "Yes."));

@@ -72,7 +72,7 @@ async fn the_output_of_one_request_is_input_of_the_next() {
             told.push(bench.asked_last().body);
         }
         assert_eq!(told[0], told[1]);
-        // Which of the tool's functions made them, the items do not say.
+        // The items do not record which function of the tool was called, so they become text.
         let messages = told[0]["messages"].as_array().unwrap();
         let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
         assert_eq!(roles, ["user", "assistant", "user"]);
@@ -91,7 +91,7 @@ fn with_history(items: Value, tools: Value) -> Value {
     json!({"model": MODEL, "input": input, "tools": tools})
 }
 
-/// What the provider is told of a request, without its first and last message.
+/// The messages sent to the provider for a request, without the first and the last.
 async fn told_of(bench: &Bench, request: &Value) -> Vec<Value> {
     bench.upstream.reply(answer(false, "again"));
     bench.ask(request, false).await;

@@ -1,4 +1,4 @@
-//! A disk that does not answer, or answers with an error: everybody is told in time.
+//! A disk that hangs or fails: every request gets an answer in time.
 
 use super::{Vault, assert_refused, setup};
 use crate::kit::admin::Admin;
@@ -11,7 +11,6 @@ fn on_journal(action: Action) -> [Rule; 1] {
     [Rule::new(Call::Sync, "jnl", action)]
 }
 
-/// Case 63.
 #[tokio::test]
 async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on() {
     let setup = setup();
@@ -27,14 +26,13 @@ async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on
     while admin.get("/readyz").await.status == 200 {}
     assert_refused(&vault.put("c", &["a.com"], "x").await, (504, TIMED_OUT), "stalled");
     assert_eq!(vault.list().await, [kept]);
-    // Who was told that nobody knows finds out later: both were made, in their order.
+    // Both writes with an unknown outcome were made, in order.
     shim.rules(&[]);
     admin.until_ready().await;
     while vault.names().await != ["b"] {}
     vault.stored("c", &["a.com"], "x").await;
 }
 
-/// Case 62.
 #[tokio::test]
 async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
     let setup = setup();
@@ -75,7 +73,6 @@ async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
     assert!(names.len() > 2, "what had a place was not done");
 }
 
-/// Cases 64 and 121.
 #[tokio::test]
 async fn a_write_that_fails_is_told_and_ends_the_host() {
     let setup = setup();
