@@ -11,7 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-/// Where commands run: in their own process, or sent to the one that serves.
+/// Runs a command line: in a process that opens the store, or against a running host over its
+/// socket.
 type Run<'r> = &'r dyn Fn(&[&str]) -> Output;
 
 fn in_both_ways(scenario: impl Fn(Run<'_>)) {

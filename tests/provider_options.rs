@@ -40,7 +40,7 @@ fn dropped(answer: &Answer) -> Vec<&str> {
         .collect()
 }
 
-/// Fields that would buy what the operator does not sell, or change what is asked.
+/// Fields that cost more than the operator offers, or that override the request itself.
 fn attack() -> Value {
     json!({
         "speed": "fast", "inference_geo": "us", "mcp_servers": [{"type": "url", "url": "https://x.test", "name": "x"}],

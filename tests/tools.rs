@@ -49,7 +49,7 @@ impl Bench {
         Self::with("").await
     }
 
-    /// With more configuration, put before the tables.
+    /// Starts with more configuration, put before the tables.
     async fn with(config: &str) -> Self {
         let upstream = Upstream::start().await;
         let guests = folder(&["tool-rogue", "tool-tool-search"]);
