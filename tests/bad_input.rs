@@ -172,7 +172,7 @@ async fn bodies_that_are_no_json_object_are_refused() {
 }
 
 #[tokio::test]
-async fn names_from_the_client_are_harmless_in_messages_and_log() {
+async fn names_from_the_client_are_escaped_in_messages_and_log() {
     let host = traced();
     let client = Client::new(&host);
     let hostile = format!("no/\u{1b}[31m\r\nX: 1 <script>{CANARY}");
@@ -188,7 +188,7 @@ async fn names_from_the_client_are_harmless_in_messages_and_log() {
 }
 
 #[tokio::test]
-async fn keys_that_open_nothing_are_told_apart_only_by_presence() {
+async fn a_missing_key_and_an_invalid_key_are_the_only_distinct_errors() {
     let host = Setup::new().start();
     let body = json!({"model": "local/demo", "input": "x"});
     let without = http().build().unwrap();

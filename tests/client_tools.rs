@@ -204,7 +204,7 @@ async fn calls_have_the_events_of_their_kind() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_none_are_nothing_to_run() {
+async fn invalid_arguments_become_an_incomplete_call() {
     let (host, upstream) = host("openai-chat").await;
     for arguments in [r#"{"command":"rm -rf /"}"#, "{", r#"{"command":[]}"#] {
         upstream.reply(calls(false, "", &[call("c1", "local_shell", arguments)]));
@@ -220,7 +220,7 @@ async fn arguments_that_are_none_are_nothing_to_run() {
 }
 
 #[tokio::test]
-async fn a_search_that_is_not_there_is_left_out_and_told() {
+async fn an_unavailable_search_is_left_out_and_reported() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
     upstream.reply(answer(false, "done"));
@@ -323,7 +323,7 @@ async fn names_stay_apart_and_short() {
 }
 
 #[tokio::test]
-async fn only_kinds_that_cannot_be_told_pass_an_endpoint_by() {
+async fn only_kinds_that_cannot_be_functions_exclude_an_endpoint() {
     let upstream = Upstream::start().await;
     let config = provider("one", "openai-chat", &upstream.base)
         + &provider("two", "openai-responses", &upstream.base)

@@ -214,7 +214,7 @@ fn what_does_not_exist_is_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_arguments_are_a_usage_error() {
     let free = Setup::new();
     for line in [
         "nonsense",
@@ -256,7 +256,7 @@ fn options_stand_before_or_after_the_command() {
 }
 
 #[test]
-fn people_get_tables_and_sentences() {
+fn without_json_output_is_tables_and_sentences() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let data = setup.data();
@@ -279,7 +279,7 @@ fn people_get_tables_and_sentences() {
 }
 
 #[test]
-fn looking_at_the_configuration_makes_no_store() {
+fn commands_that_read_the_configuration_create_no_store() {
     for line in ["models", "plugin list", "serve --check"] {
         let setup = Setup::new();
         let arguments: Vec<&str> = line.split_whitespace().collect();
@@ -305,7 +305,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_directory_is_its_owners_alone() {
+fn the_data_directory_is_readable_by_its_owner_only() {
     let host = Setup::new().start();
     assert_eq!(mode(&host.data()), 0o700);
     for file in ["root.key", "admin.sock"] {
@@ -314,7 +314,7 @@ fn the_directory_is_its_owners_alone() {
 }
 
 #[test]
-fn a_checked_configuration_is_good_or_named() {
+fn check_accepts_a_valid_configuration() {
     let good = Setup::new().config("[server]\nregion = \"eu\"").argument("--check").fail();
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     let document: Value = serde_json::from_slice(&good.stdout).unwrap();
@@ -358,7 +358,7 @@ const MISTAKES: [(&str, &str, &str); 15] = [
 ];
 
 #[test]
-fn a_bad_configuration_is_told_by_file_line_column_and_key() {
+fn a_configuration_error_names_file_line_column_and_key() {
     for (config, place, says) in MISTAKES {
         let setup = Setup::new().config(config);
         let file = setup.directory().join("cofferdam.toml");
@@ -375,7 +375,7 @@ fn a_bad_configuration_is_told_by_file_line_column_and_key() {
 }
 
 #[test]
-fn commands_need_a_good_configuration_too() {
+fn commands_refuse_an_invalid_configuration() {
     let setup = Setup::new().config("[server]\nlistn = 1");
     store::prepare(&setup, |_| ());
     let complaint = failed(&|arguments| setup.command_output(arguments), "workspace list", 78);
@@ -410,7 +410,7 @@ fn a_second_host_on_one_directory_ends_with_the_pid_of_the_first() {
 }
 
 #[test]
-fn a_leftover_socket_is_in_nobodys_way() {
+fn a_leftover_socket_is_ignored_and_replaced() {
     let mut host = Setup::new().start();
     host.kill();
     assert!(host.data().join("admin.sock").exists());
@@ -457,7 +457,7 @@ fn another_root_key_is_refused_with_both_ids() {
 }
 
 #[test]
-fn status_models_and_plugins_are_told_in_both_ways() {
+fn status_models_and_plugins_are_shown_with_and_without_a_host() {
     in_both_ways(|run| {
         let status = done(run, "status");
         assert_uuid(text(&status["store"], "id"));

@@ -185,7 +185,7 @@ async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not
 }
 
 #[tokio::test]
-async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
+async fn a_refused_key_is_reported_to_its_owner_without_its_value() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = host(&[&a, &b]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
@@ -249,7 +249,7 @@ async fn streams_and_embeddings_say_whose_key_was_used() {
 }
 
 #[tokio::test]
-async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+async fn what_the_caller_pays_its_provider_is_reported_and_not_charged() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[&a, &b]);
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);

@@ -144,7 +144,7 @@ async fn dimensions_are_kept_or_refused() {
 }
 
 #[tokio::test]
-async fn an_input_nobody_takes_is_named_after_all_were_considered() {
+async fn an_input_that_no_endpoint_takes_is_named() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
     let image =

@@ -39,7 +39,7 @@ async fn a_provider_that_cannot_be_reached_is_passed_over() {
 }
 
 #[tokio::test]
-async fn when_nobody_can_be_reached_the_gateway_is_bad() {
+async fn unreachable_providers_are_a_bad_gateway() {
     let closed = Closed::new();
     let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&closed.base, &closed.base]))).start();
     let answer = ask(&host, &request()).await;
@@ -167,7 +167,7 @@ async fn provider_preferences_are_honoured() {
 }
 
 #[tokio::test]
-async fn preferences_that_leave_nobody_are_a_404_that_says_so() {
+async fn preferences_that_leave_no_endpoint_are_a_404_that_names_them() {
     let (a, b, host) = pair().await;
     let mut request = request();
     request["provider"] = json!({"only": ["nobody"]});
@@ -199,7 +199,7 @@ async fn earlier_errors_stand_in_the_metadata_of_the_last() {
 }
 
 #[tokio::test]
-async fn errors_around_a_limit_are_all_told() {
+async fn errors_around_a_rate_limit_are_all_reported() {
     let (a, b, host) = pair().await;
     a.reply(script::refusal(503, "busy"));
     b.reply(script::refusal(429, "slow down"));

@@ -123,7 +123,7 @@ async fn calls_of_a_listed_tool_are_charged() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_pays_for_the_calls_it_was_told_of() {
+async fn a_client_that_disconnects_pays_for_the_calls_it_received() {
     let upstream = Upstream::start().await;
     let keys = "hosted_tools = [\"web_search\"], hosted_tool_prices = { web_search = 0.01 }";
     let mut host = host(&upstream, keys);
@@ -220,7 +220,7 @@ async fn no_member_of_a_tool_is_dropped() {
 }
 
 #[tokio::test]
-async fn this_hosts_own_tool_does_not_stand_in_where_a_member_would_be_lost() {
+async fn the_hosts_own_tool_is_no_substitute_where_a_field_would_be_lost() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let tool = |container: Value| json!([{"type": "code_interpreter", "container": container}]);
@@ -238,7 +238,7 @@ async fn this_hosts_own_tool_does_not_stand_in_where_a_member_would_be_lost() {
 }
 
 #[tokio::test]
-async fn everything_goes_on_the_callers_own_key_and_nothing_is_charged() {
+async fn on_the_callers_own_key_every_hosted_tool_is_allowed_and_not_charged() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = two_keys("openai-responses", &a, &b);
     let tools = json!([{"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["vs_own"]}]);
@@ -335,7 +335,7 @@ fn lists_that_no_tool_of_the_dialect_fits_are_refused_by_place() {
 }
 
 #[test]
-fn a_start_tells_of_providers_whose_tools_nobody_lists() {
+fn the_start_warns_of_providers_whose_hosted_tools_no_endpoint_lists() {
     let base = "http://127.0.0.1:9/v1";
     let names = ["silent", "listing", "chat"];
     let adapters = ["openai-responses", "openai-responses", "openai-chat"];

@@ -49,7 +49,7 @@ fn the_name_of_a_built_in_is_free_where_the_configuration_says_so() {
 }
 
 #[test]
-fn a_tool_of_a_stranger_does_not_take_the_type_of_another() {
+fn a_third_party_tool_cannot_take_the_type_of_another() {
     let guests = folder(&["tool-rogue"]);
     let manifest = guests.path().join("tool-rogue.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -115,7 +115,7 @@ fn what_a_reload_makes_usable_is_compiled_behind_it() {
 }
 
 #[test]
-fn a_component_without_a_manifest_is_told() {
+fn a_component_without_a_manifest_is_logged() {
     let guests = folder(&["provider-own"]);
     std::fs::copy(guests.path().join("provider-own.wasm"), guests.path().join("other.wasm")).unwrap();
     let host = Setup::new().plugins(guests.path()).start();
@@ -137,7 +137,7 @@ fn the_line(host: &Host, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_guest_that_breaks_is_told_with_its_function_and_its_last_words() {
+async fn a_failing_guest_is_logged_with_its_function_and_its_last_log_line() {
     let guests = folder(&["provider-rogue"]);
     let config = "[[providers]]\nname = \"rogue\"\nadapter = \"rogue\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nid = \"rogue/trap\"\nendpoints = [{ provider = \"rogue\", model = \"trap-prepare\" }]\n\
@@ -157,7 +157,7 @@ async fn a_guest_that_breaks_is_told_with_its_function_and_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_lacks_a_grant_is_told_with_the_line_that_grants_it() {
+async fn a_plugin_without_a_grant_is_logged_with_the_line_that_grants_it() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = json!({"model": "local/demo", "input": "x", "tools": [{"type": "service:web_fetch"}]});
@@ -175,7 +175,7 @@ async fn a_plugin_that_lacks_a_grant_is_told_with_the_line_that_grants_it() {
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_reached_is_told_with_host_port_and_cause() {
+async fn an_unreachable_provider_is_logged_with_host_port_and_cause() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -206,7 +206,7 @@ async fn a_provider_that_cannot_be_reached_is_told_with_host_port_and_cause() {
 }
 
 #[tokio::test]
-async fn the_built_in_models_are_missed_with_the_lines_that_keep_them() {
+async fn a_request_for_a_removed_built_in_model_gets_the_lines_that_keep_it() {
     let config = "[[providers]]\nname = \"own\"\nadapter = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9\"\n\
         [[models]]\nid = \"own/m\"\nendpoints = [{ provider = \"own\", model = \"m\" }]\n";
     let host = Setup::new().config(config).start();
@@ -236,7 +236,7 @@ fn a_check_warns_of_base_addresses_that_were_probably_not_meant() {
 }
 
 #[tokio::test]
-async fn a_model_router_that_answers_to_the_name_of_another_is_told() {
+async fn a_model_router_with_the_name_of_another_is_logged() {
     let guests = folder(&["router-picky"]);
     let manifest = std::fs::read_to_string(guests.path().join("router-picky.toml")).unwrap();
     let second = manifest.replace("router-picky", "router-second").replace("picky-router", "second-router");

@@ -212,7 +212,7 @@ async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and
 }
 
 #[tokio::test]
-async fn what_it_makes_reaches_no_more_than_its_own_member() {
+async fn keys_it_creates_reach_no_more_than_its_own_member() {
     let host = Setup::new().start();
     command(&host, "workspace create elsewhere");
     let scout = text(&command(&host, "intern create scout --workspace default"), "id");
@@ -265,7 +265,7 @@ async fn pages_are_newest_first_and_meet_without_a_gap() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
+async fn an_invalid_request_is_refused_by_path_and_creates_nothing() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let before = manager.names("").await;
@@ -306,7 +306,7 @@ async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_of_keys_have_a_pace() {
+async fn changes_of_keys_are_rate_limited() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let (id, _) = manager.created("a").await;
@@ -328,7 +328,7 @@ async fn changes_of_keys_have_a_pace() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn a_key_can_read_its_own_limits_and_usage() {
     let host = Setup::new().config("[limits]\nrequests_per_minute = 30").start();
     let answer = Client::new(&host).get("/key").await;
     let data = &answer.body["data"];

@@ -138,7 +138,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
 }
 
 #[tokio::test]
-async fn errors_name_the_member_of_the_key_and_nobody_else() {
+async fn errors_name_only_the_member_of_the_key() {
     let keys = keys();
     let member = text(&keys.host.command(&["member", "list"])[0], "id");
     for (kind, token) in &keys.keys {
@@ -154,7 +154,7 @@ async fn errors_name_the_member_of_the_key_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn a_key_can_read_its_own_description() {
     let keys = keys();
     for (kind, token) in keys.keys.iter().take(4) {
         let answer = Client::with_key(&keys.host, token).get("/key").await;

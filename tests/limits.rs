@@ -71,7 +71,7 @@ fn assert_limited(answer: &Answer, limit: &str) {
 }
 
 #[tokio::test]
-async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
+async fn requests_of_a_key_are_limited_and_each_answer_reports_the_remainder() {
     let host = Setup::new().config(&limits("requests_per_minute = 3")).start();
     let client = Client::new(&host);
     let whole = client.post("/responses", &question()).await;
@@ -127,7 +127,7 @@ async fn a_request_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_good_key_is_told_of_its_key_and_not_of_limits() {
+async fn an_invalid_key_is_refused_before_limits_apply() {
     let host = Setup::new().config(&limits("requests_per_minute = 1")).start();
     Client::new(&host).post("/responses", &question()).await;
     let answer = Client::with_key(&host, "cfd_wrong").post("/responses", &question()).await;
@@ -231,7 +231,7 @@ async fn tokens_of_embeddings_count_for_the_workspace_too() {
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
+async fn concurrent_requests_are_limited_until_one_ends_or_is_abandoned() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 2") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -279,7 +279,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
 
 /// Of the 65 permits, a key may hold only one once few are left, which is from the 57th on.
 #[tokio::test]
-async fn one_key_does_not_take_the_places_of_all_others() {
+async fn one_key_cannot_take_all_permits() {
     let a = Upstream::start().await;
     let config = limits("streams = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -307,7 +307,7 @@ async fn one_key_does_not_take_the_places_of_all_others() {
 
 /// A client that stops reading until all buffers are full, and then disconnects.
 #[tokio::test]
-async fn who_stops_reading_and_leaves_gives_the_place_back() {
+async fn a_client_that_stops_reading_and_disconnects_gives_its_permit_back() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();

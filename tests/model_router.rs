@@ -70,7 +70,7 @@ async fn the_model_is_chosen_by_price_band_patterns_and_exclusions() {
 }
 
 #[tokio::test]
-async fn metadata_tells_who_chose_and_what_was_asked_for() {
+async fn metadata_names_the_router_and_the_requested_model() {
     let bench = Bench::start().await;
     for slug in ["service/auto", "openrouter/auto", "service/auto:floor"] {
         let response = bench.ask(&json!({"model": slug, "input": "Hello."})).await;
@@ -95,7 +95,7 @@ async fn restrictions_that_leave_nothing_are_a_404_and_wrong_settings_a_400() {
 }
 
 #[tokio::test]
-async fn a_router_may_stand_behind_a_model_that_fails() {
+async fn a_router_may_be_the_fallback_of_a_model() {
     let bench = Bench::start().await;
     bench.upstream.reply(crate::kit::script::refusal(503, "busy"));
     let request = json!({"model": "other/large", "models": ["service/auto"], "input": "Hello.",
@@ -138,7 +138,7 @@ async fn a_conversation_longer_than_the_context_loses_its_middle() {
 }
 
 #[tokio::test]
-async fn a_strangers_model_router_gets_its_own_settings_and_the_models_named_beside_it() {
+async fn a_third_party_model_router_gets_its_settings_and_the_named_models() {
     let guests = folder(&["router-picky"]);
     let bench = Bench::with(|setup| setup.plugins(guests.path())).await;
     let settings = |pick: &str| json!([{"id": "picky-router", "pick": pick}]);

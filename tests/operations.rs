@@ -26,7 +26,7 @@ fn chunk(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn health_readiness_and_metrics_are_open_and_tell_no_secret() {
+async fn health_readiness_and_metrics_are_public_and_contain_no_content() {
     let host = Setup::new().start();
     let admin = Admin::new(&host);
     admin.until_ready().await;
@@ -106,7 +106,7 @@ async fn a_new_configuration_is_taken_over_and_a_bad_one_is_not() {
 }
 
 #[tokio::test]
-async fn what_a_reload_cannot_change_is_measured_by_the_start() {
+async fn settings_a_reload_cannot_change_are_compared_with_those_of_the_start() {
     let mut host = Setup::new().config("[limits]\nstreams = 7").start();
     let admin = Admin::new(&host);
     let file = host.directory().join("cofferdam.toml");
@@ -433,7 +433,7 @@ async fn connections_beyond_the_limit_wait_until_one_is_free() {
 }
 
 #[tokio::test]
-async fn status_models_and_plugins_are_told_to_people() {
+async fn status_models_and_plugins_are_readable_as_text() {
     let host = Setup::new().start();
     Admin::new(&host).until_ready().await;
     let run = |command: &str| {
@@ -516,7 +516,7 @@ async fn a_request_that_waits_for_its_provider_is_cut_at_the_end_too() {
 }
 
 #[test]
-fn a_log_filter_that_is_none_is_named_and_the_host_starts() {
+fn an_invalid_log_filter_is_reported_and_the_host_starts() {
     let mut host = Setup::new().environment("COFFERDAM_LOG", "no=such=filter").start();
     host.signal("TERM");
     host.wait();
@@ -533,7 +533,7 @@ fn the_common_log_filter_counts_for_the_host_without_its_own() {
 }
 
 #[test]
-fn an_address_that_others_reach_without_a_proxy_is_warned_of() {
+fn a_public_address_without_a_proxy_is_warned_of() {
     let serve = |config: &str| {
         let setup = Setup::new().config(&format!("[server]\nlisten = \"0.0.0.0:0\"\n{config}"));
         setup.write_config();

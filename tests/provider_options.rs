@@ -53,7 +53,7 @@ fn attack() -> Value {
 }
 
 #[tokio::test]
-async fn options_that_no_list_allows_reach_no_provider_and_are_told() {
+async fn options_that_no_list_allows_are_dropped_and_reported() {
     for adapter in ["openai-chat", "openai-responses", "anthropic"] {
         let upstream = Upstream::start().await;
         let host = host(adapter, &upstream, "");

@@ -27,7 +27,7 @@ async fn a_string_and_a_list_of_messages_are_answered() {
 }
 
 #[tokio::test]
-async fn a_response_has_every_member_strict_clients_want() {
+async fn a_response_has_every_field_that_strict_clients_require() {
     let host = Setup::new().start();
     let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "hi"})).await;
     let body = answer.body;
@@ -202,7 +202,7 @@ async fn usage_is_priced_in_all_its_parts() {
 }
 
 #[tokio::test]
-async fn the_tier_that_served_is_told() {
+async fn the_service_tier_of_the_provider_is_returned() {
     let upstream = Upstream::start().await;
     let message = json!([script::message("fine")]);
     let body =
@@ -291,7 +291,7 @@ async fn models_that_cannot_answer_are_named() {
 }
 
 #[tokio::test]
-async fn tools_nobody_offers_are_named_by_place() {
+async fn tools_that_no_endpoint_offers_are_refused_by_path() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
@@ -318,7 +318,7 @@ async fn tools_nobody_offers_are_named_by_place() {
 }
 
 #[tokio::test]
-async fn a_plugin_this_host_lacks_is_named_and_one_switched_off_is_not_missed() {
+async fn an_absent_plugin_is_refused_unless_it_is_switched_off() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = |plugins: Value| json!({"model": "local/demo", "input": "x", "plugins": plugins});

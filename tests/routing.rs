@@ -93,7 +93,7 @@ async fn a_provider_that_limits_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_when_every_endpoint_failed() {
+async fn temporary_failures_are_retried_when_every_endpoint_failed() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -136,7 +136,7 @@ async fn embeddings_are_tried_again_by_the_same_rules() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let mut alone = request();
@@ -156,7 +156,7 @@ async fn what_does_not_pass_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn metadata_says_when_nobody_was_reached() {
+async fn metadata_says_when_no_endpoint_was_reached() {
     let closed = crate::kit::upstream::Closed::new();
     let host = Setup::new().config(&single("openai-chat", &closed.base)).start();
     for (request, kind) in [

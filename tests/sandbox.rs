@@ -68,7 +68,7 @@ async fn a_router_dropped_into_the_folder_decides_the_order() {
 }
 
 #[tokio::test]
-async fn a_dialect_is_known_to_its_guest_alone() {
+async fn only_the_guest_implements_a_dialect() {
     let upstream = Upstream::start().await;
     let config = provider("calm", "openai-chat", Some(&upstream.base), &["m"]);
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]});
@@ -303,7 +303,7 @@ async fn found_marker(client: &Client) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_never_shared_between_workspaces() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
     host.command(&["workspace", "create", "other"]);
     let other = host.command(&["key", "create", "--workspace", "other"]);
@@ -326,7 +326,7 @@ async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
 }
 
 #[tokio::test]
-async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_never_shared_between_keys() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let first = Client::new(&host);
     // The marker grows the guest's memory, and an instance that grew is not kept for long.
@@ -402,7 +402,7 @@ const FOREIGN: [&str; 12] = [
 ];
 
 #[test]
-fn no_word_of_a_providers_format_stands_in_the_host() {
+fn the_host_contains_no_word_of_a_providers_format() {
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<_> =
         std::fs::read_dir(host).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();

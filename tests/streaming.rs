@@ -34,7 +34,7 @@ fn failure_of(events: &[Value]) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn an_error_before_any_content_goes_unseen() {
+async fn an_error_before_any_content_is_hidden_by_a_fallback() {
     let (a, b, host) = pair().await;
     let error = json!({"error": {"message": "overloaded", "code": 503}});
     a.reply(Reply::sse(&[script::opening(), script::opening(), error]));
@@ -46,7 +46,7 @@ async fn an_error_before_any_content_goes_unseen() {
 }
 
 #[tokio::test]
-async fn a_stream_without_content_goes_unseen() {
+async fn a_stream_without_content_is_hidden_by_a_fallback() {
     let (a, b, host) = pair().await;
     for reply in [
         Reply::sse(&[script::opening()]),
@@ -78,7 +78,7 @@ async fn an_error_after_the_first_word_ends_the_stream_as_failed() {
 }
 
 #[tokio::test]
-async fn a_limit_in_the_middle_is_told_by_its_code() {
+async fn a_rate_limit_in_the_middle_has_its_own_code() {
     let (a, _b, host) = pair().await;
     let error = json!({"error": {"message": "slow down", "code": "rate_limit_exceeded"}});
     a.reply(Reply::sse(&[word("half"), error]));
@@ -130,7 +130,7 @@ async fn a_filtered_answer_is_incomplete_for_that_reason() {
 }
 
 #[tokio::test]
-async fn a_stream_nobody_begins_is_an_ordinary_error() {
+async fn a_stream_that_no_provider_begins_is_an_ordinary_error() {
     let (a, b, host) = pair().await;
     a.reply(script::refusal(500, "broken"));
     b.reply(Reply::sse(&[json!({"error": {"message": "broken", "code": 500}})]));
@@ -144,7 +144,7 @@ async fn a_stream_nobody_begins_is_an_ordinary_error() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_upstream_along() {
+async fn a_client_disconnect_closes_the_upstream_connection() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -162,7 +162,7 @@ async fn a_client_that_leaves_takes_its_upstream_along() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_first_word_takes_its_upstream_along() {
+async fn a_client_disconnect_before_the_first_word_closes_the_upstream_connection() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -294,7 +294,7 @@ async fn a_stream_that_does_not_say_what_it_is_is_understood() {
 }
 
 #[tokio::test]
-async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
+async fn metadata_of_a_broken_stream_selects_no_endpoint_and_names_the_error() {
     let (a, _b, host) = pair().await;
     a.reply(Reply::cut(&[word("half")]));
     let mut request = request();
@@ -310,7 +310,7 @@ async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
 }
 
 #[tokio::test]
-async fn every_dialect_takes_back_what_fails_before_its_first_word() {
+async fn every_dialect_falls_back_from_a_failure_before_the_first_word() {
     let started =
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -368,7 +368,7 @@ async fn every_dialect_fails_in_band_after_its_first_word() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_a_whole_answer_takes_its_upstream_along() {
+async fn a_client_disconnect_during_a_whole_answer_closes_the_upstream_connection() {
     let mut upstream = Upstream::start().await;
     let (words, pieces) = tokio::sync::mpsc::channel(8);
     upstream.reply(Reply::Fed { content_type: "application/json", pieces });

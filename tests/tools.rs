@@ -185,7 +185,7 @@ async fn a_call_is_shown_before_its_result_is_there() {
 }
 
 #[tokio::test]
-async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
+async fn routing_metadata_and_the_usage_row_cover_all_turns() {
     let mut bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "charge", "{}"), call("c2", "charge", "{}")]));
     bench.upstream.reply(answer(false, "done"));

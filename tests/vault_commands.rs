@@ -126,7 +126,7 @@ fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_is_refused_without_its_value() {
+fn an_invalid_secret_is_refused_without_showing_its_value() {
     in_both_ways(|place| {
         let long = CANARY.repeat(65_537 / CANARY.len() + 1);
         for (line, input, says) in [
@@ -392,7 +392,7 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 }
 
 #[test]
-fn people_are_told_in_sentences() {
+fn without_json_output_is_sentences() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {

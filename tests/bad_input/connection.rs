@@ -117,7 +117,7 @@ async fn nothing_is_read_of_a_body_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_as_declared_is_the_clients_loss_alone() {
+async fn an_incomplete_body_harms_no_other_request() {
     let host = Setup::new().start();
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{\"model\":");

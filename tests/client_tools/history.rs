@@ -23,7 +23,7 @@ fn user() -> Value {
 }
 
 #[tokio::test]
-async fn calls_and_results_of_every_kind_are_told_as_those_of_functions() {
+async fn calls_and_results_of_every_kind_are_rendered_as_function_calls() {
     let (messages, _) = told(json!([
         user(),
         {"type": "function_call", "call_id": "a", "name": "add", "namespace": "n", "arguments": "{}"},

@@ -54,7 +54,7 @@ async fn every_status_has_its_rule() {
 }
 
 #[tokio::test]
-async fn a_providers_answer_is_told_but_for_one_about_the_operators_key_or_its_own_fault() {
+async fn a_providers_error_is_returned_unless_it_is_about_the_operators_key_or_its_own_fault() {
     let (a, b, host) = pair().await;
     let client = Client::new(&host);
     for (upstream, .., goes_on) in STATUSES.into_iter().filter(|(upstream, ..)| *upstream >= 400) {
@@ -91,7 +91,7 @@ async fn after_every_status_that_goes_on_the_next_endpoint_answers() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_go_on_to_the_next_endpoint() {
+async fn invalid_answers_go_on_to_the_next_endpoint() {
     let (a, b, host) = pair().await;
     let html = |status: u16| Reply::Whole {
         status,
@@ -133,7 +133,7 @@ async fn a_providers_words_are_passed_on_only_where_they_help() {
 }
 
 #[tokio::test]
-async fn only_when_all_are_limited_the_client_is_told_to_wait() {
+async fn retry_after_is_sent_only_when_all_providers_are_limited() {
     let (a, b, host) = pair().await;
     let limited = |seconds: &str| script::limited(429, seconds);
     a.reply(limited("3"));
@@ -208,7 +208,7 @@ async fn the_time_of_an_endpoint_replaces_that_of_the_host() {
 }
 
 #[tokio::test]
-async fn nobody_beginning_in_time_is_a_gateway_timeout() {
+async fn no_provider_beginning_in_time_is_a_gateway_timeout() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&impatient("", &a, &b)).start();
     for streamed in [false, true] {
@@ -225,7 +225,7 @@ async fn nobody_beginning_in_time_is_a_gateway_timeout() {
 }
 
 #[tokio::test]
-async fn signs_of_life_are_no_first_event() {
+async fn comments_are_no_first_event() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let config =
         format!("[timeouts]\nfirst_event_ms = 500\ntotal_ms = 20000\n{}", several(&[&a.base, &b.base]));

@@ -162,7 +162,7 @@ async fn a_plugin_that_is_a_server_tool_has_defaults_too() {
 }
 
 #[test]
-fn a_default_that_cannot_be_is_a_mistake_of_the_configuration() {
+fn an_invalid_default_is_a_configuration_error() {
     let table = [
         (
             "plugins = [{ id = \"telepathy\" }]",

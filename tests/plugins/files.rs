@@ -30,7 +30,7 @@ fn paper() -> Value {
 }
 
 #[tokio::test]
-async fn a_model_is_told_the_text_of_a_pdf_under_its_name() {
+async fn a_model_gets_the_text_of_a_pdf_under_its_name() {
     let (host, upstream) = bench().await;
     for entry in [
         json!({"id": "file-parser"}),

@@ -69,7 +69,7 @@ async fn a_rejection_of_a_streamed_answer_has_its_status_and_nothing_of_the_answ
 }
 
 #[tokio::test]
-async fn a_held_stream_is_kept_alive_and_a_rejection_is_then_told_in_it() {
+async fn a_held_stream_is_kept_alive_and_may_then_end_with_a_rejection() {
     let (host, upstream, _guests) = bench().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -145,7 +145,7 @@ async fn an_answer_that_is_too_long_to_be_held_fails() {
 }
 
 #[tokio::test]
-async fn what_is_no_response_ends_the_request_streamed_or_not() {
+async fn an_invalid_replacement_ends_the_request_streamed_or_not() {
     let (host, upstream, _guests) = bench().await;
     for (streamed, set) in [
         (true, json!({"status": "in_progress"})),

@@ -100,7 +100,7 @@ fn verdict(flagged: bool) -> Reply {
 }
 
 #[tokio::test]
-async fn input_that_a_rule_flags_is_a_403_that_says_why_and_reaches_nobody() {
+async fn input_that_a_rule_flags_is_a_403_with_reasons_and_reaches_no_provider() {
     let upstream = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &upstream.base)).config(RULES).start();
     let client = Client::new(&host);
@@ -182,7 +182,7 @@ async fn an_endpoint_that_gives_no_verdict_refuses_the_request() {
 }
 
 #[tokio::test]
-async fn an_operator_may_let_requests_pass_that_nobody_judged() {
+async fn an_operator_may_let_requests_pass_without_a_verdict() {
     let bench = Bench::start("on_error = \"allow\"").await;
     bench.site.reply(Reply::json(503, json!({})));
     bench.upstream.reply(chat("fine"));

@@ -48,7 +48,7 @@ async fn every_outcome_leaves_one_row_with_its_counts() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_leaves_one_row_with_what_was_used() {
+async fn a_client_disconnect_leaves_one_row_with_what_was_used() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -73,7 +73,7 @@ async fn a_client_that_leaves_leaves_one_row_with_what_was_used() {
 }
 
 #[tokio::test]
-async fn embeddings_are_counted_and_fallbacks_leave_one_row_for_who_answered() {
+async fn embeddings_are_counted_and_fallbacks_leave_one_row_for_the_endpoint_that_answered() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
     a.reply(script::refusal(500, "no"));

@@ -105,7 +105,7 @@ async fn an_approved_call_runs_before_the_model_is_asked_again_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_approved_is_told_to_the_model() {
+async fn a_call_that_is_not_approved_is_reported_to_the_model() {
     let asked = Asked::new(false).await;
     for (input, told) in [
         (

@@ -26,7 +26,7 @@ fn results(models: &Models) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_question_is_a_request_of_its_own_on_the_clients_bill() {
+async fn a_question_is_a_separate_request_charged_to_the_client() {
     for streamed in [false, true] {
         let mut models = Models::start().await;
         let ask = text(&question("m/a"));
@@ -64,7 +64,7 @@ async fn a_question_without_a_model_goes_to_the_model_of_the_request() {
 }
 
 #[tokio::test]
-async fn questions_nest_so_deep_and_no_deeper() {
+async fn the_nesting_of_questions_is_limited() {
     let mut models = Models::start().await;
     let with_asker =
         |model: &str| json!({"model": model, "input": "Why?", "tools": [{"type": "service:asker"}]});
@@ -222,7 +222,7 @@ async fn a_tool_that_is_not_granted_says_which_line_would_allow_it() {
 }
 
 #[tokio::test]
-async fn a_panel_is_asked_at_the_same_time_and_told_as_it_goes() {
+async fn a_panel_is_asked_concurrently_and_its_answers_are_streamed() {
     let models = Models::start().await;
     let ask = text(&json!([question("m/a"), question("m/b"), question("m/none")]));
     models.outer.reply(calls(true, "", &[call("c", "panel", &ask)]));

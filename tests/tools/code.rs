@@ -114,7 +114,7 @@ async fn the_prefixed_tool_is_an_item_of_its_own() {
 }
 
 #[tokio::test]
-async fn code_that_throws_is_an_output_and_the_model_is_told() {
+async fn code_that_throws_is_an_output_for_client_and_model() {
     let (host, upstream) = host("openai-chat").await;
     let mut request = request(clients());
     request["include"] = json!(["code_interpreter_call.outputs"]);
@@ -207,7 +207,7 @@ async fn nothing_is_kept_between_calls_and_files_of_a_container_are_refused() {
 }
 
 #[tokio::test]
-async fn a_history_is_told_as_calls_and_results_where_the_model_knows_only_functions() {
+async fn a_history_is_rendered_as_function_calls_for_dialects_without_the_tool() {
     let made = json!({"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "6 * 7",
         "container_id": "cntr_1", "outputs": [{"type": "logs", "logs": "42"}]});
     let mut asking = request(clients());

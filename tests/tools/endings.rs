@@ -48,7 +48,7 @@ async fn a_later_turn_falls_back_and_the_one_that_answered_is_asked_first() {
 }
 
 #[tokio::test]
-async fn a_later_turn_that_nobody_answers_fails_the_response() {
+async fn a_later_turn_that_no_endpoint_answers_fails_the_response() {
     let bench = Bench::start().await;
     let client = Client::new(&bench.host);
     let made = [call("c1", "echo", r#"{"text":"1"}"#)];

@@ -47,7 +47,7 @@ fn native(streamed: bool, output: &Value) -> Reply {
 }
 
 #[tokio::test]
-async fn an_answer_with_an_item_that_a_provider_may_not_make_is_none() {
+async fn an_answer_with_an_item_that_a_provider_may_not_make_is_invalid() {
     let bench = Reach::start(|_| String::new()).await;
     for (place, item) in forged().into_iter().enumerate() {
         let (alone, after_words) = (json!([item]), json!([message("Hi."), item]));

@@ -61,7 +61,7 @@ async fn a_panel_answers_and_a_judge_compares() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_of_the_panel_and_its_analysis() {
+async fn a_stream_has_events_of_the_panel_and_its_analysis() {
     let models = Models::start().await;
     script(&models, true);
     let events = Client::new(&models.host).stream(&request()).await;
@@ -113,7 +113,7 @@ async fn a_panel_that_loses_members_or_its_judge_is_worth_something_still() {
 }
 
 #[tokio::test]
-async fn nobody_answers_is_a_failed_item() {
+async fn a_panel_without_answers_is_a_failed_item() {
     let models = Models::start().await;
     for streamed in [false, true] {
         models.outer.reply(calls(streamed, "", &[call("c", "fusion", PROMPT)]));

@@ -25,7 +25,7 @@ fn request(tool: &str, function: &str, arguments: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_hook_is_told_what_a_model_would_be() {
+async fn a_hook_gets_the_result_that_a_model_would_get() {
     let (host, upstream, _guests) = bench().await;
     let table = [
         ("rogue", "echo", r#"{"text":"hi"}"#, "\"hi\""),

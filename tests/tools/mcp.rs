@@ -126,7 +126,7 @@ async fn the_model_calls_a_tool_of_the_server() {
 }
 
 #[tokio::test]
-async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
+async fn secrets_of_the_vault_go_to_the_server_and_are_removed_from_answers() {
     let key = "mcp-token-very-secret-0123456789";
     let bench = Reach::start(|_| {
         format!("[plugins.tool-mcp]\nhosts = [\"{HOST}\"]\nsecrets = [\"mcp_token\"]\nplaceholder_headers = [\"authorization\", \"x-api-key\"]")
@@ -166,7 +166,7 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
 }
 
 #[tokio::test]
-async fn errors_of_the_server_are_told_to_model_and_client() {
+async fn errors_of_the_server_reach_model_and_client() {
     let bench = bench().await;
     let error = json!({"jsonrpc": "2.0", "id": ID, "error": {"code": -32602, "message": "no such argument"}});
     let html = Reply::Whole {
@@ -232,7 +232,7 @@ async fn a_server_that_does_not_list_its_tools_leaves_the_model_without_them() {
 }
 
 #[tokio::test]
-async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
+async fn invalid_names_and_equal_names_of_two_servers_become_distinct() {
     let bench = bench().await;
     lists(&bench, json!([tool("größe.messen"), tool("gr__e_messen"), tool(&"long".repeat(40))]), false);
     lists_at(&bench, "/other", json!([tool("größe.messen")]), true);

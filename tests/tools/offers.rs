@@ -78,7 +78,7 @@ async fn a_tool_without_its_grants_is_not_available() {
 }
 
 #[tokio::test]
-async fn choices_are_told_in_terms_of_functions_and_force_one_turn_only() {
+async fn choices_are_rendered_as_functions_and_force_one_turn_only() {
     let bench = Bench::start().await;
     let two = json!({"type": "service:rogue", "parameters": {"functions": ["echo", "fail"]}});
     let chat = |name: &str| json!({"type": "function", "function": {"name": name}});

@@ -95,7 +95,7 @@ async fn the_clients_own_kind_has_its_events() {
 }
 
 #[tokio::test]
-async fn a_malformed_change_is_told_to_the_model() {
+async fn a_malformed_change_is_reported_to_the_model() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
     for streamed in [false, true] {

@@ -162,7 +162,7 @@ async fn a_call_of_the_clients_function_ends_the_response_after_the_server_calls
 }
 
 #[tokio::test]
-async fn a_function_that_nobody_offers_is_the_clients_to_judge() {
+async fn a_call_of_an_unknown_function_is_passed_to_the_client() {
     let bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "imagined", "{}")]));
     let response = bench.ask(&with_tool("service:rogue"), false).await;
@@ -173,7 +173,7 @@ async fn a_function_that_nobody_offers_is_the_clients_to_judge() {
 }
 
 #[tokio::test]
-async fn calls_without_ids_of_their_own_are_told_apart_over_all_turns() {
+async fn calls_without_unique_ids_get_distinct_ones_over_all_turns() {
     let bench = Bench::start().await;
     for id in ["", "same"] {
         bench.upstream.reply(calls(

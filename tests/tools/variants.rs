@@ -107,7 +107,7 @@ async fn offer_all(dialect: &str, reply: impl Fn() -> Reply, tools: impl Iterato
 }
 
 #[tokio::test]
-async fn what_only_another_model_has_is_told_apart() {
+async fn a_tool_that_only_another_model_has_is_a_different_error() {
     let upstream = Upstream::start().await;
     let other = with_keys(&model("test/other", "responses", &["two"]), "two", HOSTED_TOOLS);
     let more = provider("two", "openai-responses", &upstream.base) + &other;

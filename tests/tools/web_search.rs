@@ -102,7 +102,7 @@ async fn a_source_waits_for_the_text_that_names_it() {
 }
 
 #[tokio::test]
-async fn keys_go_to_the_engine_and_to_nobody_else() {
+async fn keys_are_sent_to_the_engine_only() {
     let key = "BSA-very-secret-key-0123456789";
     for (config, header) in [
         ("engine = \"brave\"\nurl = \"https://api.test:PORT/res/v1/web/search\"", "x-subscription-token"),
@@ -126,7 +126,7 @@ async fn keys_go_to_the_engine_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn engines_that_misbehave_are_told_to_the_model_and_not_to_be_believed() {
+async fn misbehaving_engines_are_failed_items_and_errors_for_the_model() {
     let bench = searxng().await;
     let html = |body: &str| Reply::Whole {
         status: 200,

@@ -226,7 +226,7 @@ async fn walk(client: &Client, kind: &str, (path, allowed): (&str, &str), meets:
 
 /// Equal except for the request id and the date.
 #[tokio::test]
-async fn what_is_not_there_and_what_is_not_for_you_are_the_same_bytes() {
+async fn absent_and_forbidden_resources_have_byte_identical_answers() {
     let keys = keys();
     let host = &keys.host;
     let expected = seen(&Client::with_key(host, keys.key("admin")).get("/nothing").await);

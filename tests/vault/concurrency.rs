@@ -214,7 +214,7 @@ async fn live(vault: &Vault, own: &Vault, client: u64, time: &AtomicU64) -> Vec<
 }
 
 #[tokio::test]
-async fn what_8_clients_are_told_fits_one_order_of_what_they_did() {
+async fn answers_to_8_concurrent_clients_are_linearizable() {
     let (host, intern) = with_intern();
     let time = Arc::new(AtomicU64::new(0));
     let mut clients = tokio::task::JoinSet::new();
@@ -228,7 +228,7 @@ async fn what_8_clients_are_told_fits_one_order_of_what_they_did() {
 }
 
 #[test]
-fn the_checker_tells_orders_that_exist_from_those_that_do_not() {
+fn the_checker_accepts_linearizable_histories_only() {
     let event = |begun, ended, deed| Event { begun, ended, deed };
     let put = |host: &str| Deed::Put { name: "a".to_owned(), host: host.to_owned() };
     let list = |hosts: Value| Deed::ListWorkspace(serde_json::from_value(hosts).unwrap());

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 #[tokio::test]
-async fn nobody_without_a_key_is_asked_to_go_on_sending() {
+async fn a_client_without_a_key_gets_no_100_continue() {
     let host = setup().start();
     for key in ["", "Authorization: Bearer nonsense\r\n"] {
         let mut raw = Raw::connect(&host).await;
@@ -44,7 +44,7 @@ fn make_room() {
 }
 
 #[tokio::test]
-async fn connections_that_ask_nothing_keep_nobody_out() {
+async fn idle_connections_do_not_block_other_clients() {
     make_room();
     let host = setup().start();
     let mut idle = Vec::new();
@@ -120,7 +120,7 @@ async fn heads_with_two_meanings_are_refused_and_the_connection_closed() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_not() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let (host, intern) = with_intern();
     let client = Client::new(&host);
     let of_intern = |rest: &str| format!("/vault/interns/{intern}/{rest}");

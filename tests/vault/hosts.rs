@@ -4,7 +4,7 @@ use super::{INVALID, Vault, assert_refused, setup};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn what_is_no_list_of_texts_is_no_list_of_hosts() {
+async fn hosts_must_be_a_list_of_strings() {
     let host = setup().start();
     let vault = Vault::of(&host);
     let lists = [

@@ -56,7 +56,7 @@ async fn legacy_secrets_stand_among_the_others_with_null_hosts_and_fingerprint()
 }
 
 #[tokio::test]
-async fn storing_over_a_legacy_secret_replaces_it_for_good() {
+async fn storing_over_a_legacy_secret_replaces_it_permanently() {
     let (host, _) = with_legacy(&["a", "b"]);
     let vault = Vault::of(&host);
     let stored = vault.stored("a", &["a.com"], "new").await;
@@ -76,7 +76,7 @@ async fn legacy_secrets_cannot_be_deleted() {
 }
 
 #[tokio::test]
-async fn legacy_secrets_cannot_be_copied_and_what_is_missing_is_told_first() {
+async fn legacy_secrets_cannot_be_copied_and_a_missing_name_is_reported_first() {
     let (host, intern) = with_legacy(&["a"]);
     let (vault, own) = (Vault::of(&host), Vault::of_intern(&host, &host.key, &intern));
     vault.stored("b", &["a.com"], "x").await;

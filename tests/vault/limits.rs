@@ -12,7 +12,7 @@ fn assert_too_often(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+async fn a_key_over_its_limit_gets_a_retry_after() {
     let host =
         Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 60, writes_per_minute = 1 }").start();
     let vault = Vault::of(&host);
@@ -80,7 +80,7 @@ async fn refused_after(guess: impl AsyncFn() -> Answer) -> Answer {
 
 /// Behind a trusted proxy the client's address is the one that the proxy reports.
 #[tokio::test]
-async fn guesses_count_for_the_address_that_a_trusted_proxy_tells() {
+async fn guesses_count_for_the_address_that_a_trusted_proxy_reports() {
     let trusting = "[server]\ntrusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n";
     for (config, is_trusted) in [(trusting, true), ("", false)] {
         let host = Setup::new().config(config).start();

@@ -152,7 +152,7 @@ async fn compare(model: &mut Model, real: &mut Real, limit: usize) {
 
 /// After each request all three listings agree with the model, page by page.
 #[test]
-fn whatever_is_asked_the_vault_is_two_maps() {
+fn the_vault_behaves_like_two_maps() {
     let workers = tokio::runtime::Runtime::new().unwrap();
     let (host, intern) = with_intern();
     let key = text(&command(&host, "key create --workspace default --intern scout"), "key");

@@ -47,7 +47,7 @@ async fn values_are_not_normalised() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_no_value() {
+async fn values_must_be_strings() {
     let host = setup().start();
     let vault = Vault::of(&host);
     for value in [

@@ -12,7 +12,7 @@ fn on_journal(action: Action) -> [Rule; 1] {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on() {
+async fn writes_to_a_hanging_disk_time_out_and_reads_go_on() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();
@@ -34,7 +34,7 @@ async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on
 }
 
 #[tokio::test]
-async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
+async fn a_write_that_leaves_the_queue_too_late_is_a_408_and_is_not_made() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();
@@ -74,7 +74,7 @@ async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_is_told_and_ends_the_host() {
+async fn a_failed_write_is_a_502_and_ends_the_host() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let mut host = shim.on(setup).start();

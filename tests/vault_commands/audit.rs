@@ -52,7 +52,7 @@ fn the_log_is_filtered_by_action_key_and_day_alone_and_together() {
 }
 
 #[test]
-fn a_filter_that_means_nothing_is_named() {
+fn an_invalid_filter_is_named() {
     in_both_ways(|place| {
         for (filter, says) in [
             ("--action secret_eaten", "secret_stored"),

@@ -90,7 +90,7 @@ fn a_workspace_is_deleted_with_all_that_it_owns_and_its_name_is_free_again() {
 }
 
 #[test]
-fn deleting_a_workspace_asks_first_unless_told_not_to() {
+fn deleting_a_workspace_asks_first_without_yes() {
     in_both_ways(|place| {
         place.done("workspace create acme");
         for answer in ["", "n\n", "no\n", "\n", "acme\n"] {
@@ -149,7 +149,7 @@ fn keys_are_switched_off_and_on_and_their_limits_changed_one_by_one() {
 }
 
 #[test]
-fn what_was_deleted_is_told_in_sentences() {
+fn deletions_are_confirmed_in_sentences() {
     let setup = crate::kit::host::Setup::new();
     crate::kit::store::prepare(&setup, |_| ());
     let place = Place::Free(setup);
