@@ -173,7 +173,7 @@ async fn bodies_that_are_not_json_objects_are_refused() {
 }
 
 #[tokio::test]
-async fn names_from_the_client_are_harmless_in_messages_and_log() {
+async fn names_from_the_client_are_escaped_in_messages_and_log() {
     let host = traced();
     let client = Client::new(&host);
     let hostile = format!("no/\u{1b}[31m\r\nX: 1 <script>{CANARY}");

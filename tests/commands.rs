@@ -255,7 +255,7 @@ fn options_stand_before_or_after_the_command() {
 }
 
 #[test]
-fn people_get_tables_and_sentences() {
+fn without_json_output_is_tables_and_sentences() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let data = setup.data();

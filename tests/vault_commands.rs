@@ -32,7 +32,6 @@ impl Place {
         self.data().parent().unwrap().join(name)
     }
 
-    /// Runs a command with this on standard input.
     fn run_with(&self, line: &str, input: &[u8]) -> Output {
         run(&self.data(), line, input)
     }

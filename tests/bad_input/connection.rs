@@ -1,4 +1,4 @@
-//! What clients get wrong below JSON: lengths, speeds, heads.
+//! Invalid HTTP: lengths, speeds and heads.
 
 use super::{CANARY, end};
 use crate::kit::client::Client;
@@ -62,7 +62,7 @@ async fn a_body_that_stops_arriving_times_out() {
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{\"model\":");
     assert!(raw.send(head.as_bytes()).await);
-    // Long before the time for whole bodies has passed.
+    // The limit for the whole body is much longer.
     let answer = tokio::time::timeout(std::time::Duration::from_secs(20), raw.answer()).await;
     let (status, _, body) = answer.expect("the refusal waits for a client that has stopped");
     assert_eq!((status, &body["error"]["message"]), (408, &json!("Request body timed out")));
@@ -117,7 +117,7 @@ async fn nothing_is_read_of_a_body_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_as_declared_is_the_clients_loss_alone() {
+async fn an_incomplete_body_harms_no_other_request() {
     let host = Setup::new().start();
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{\"model\":");

@@ -1,4 +1,4 @@
-//! Conversations that a client has compacted.
+//! Conversations that a client compacts: the summary is a sealed item.
 
 use super::host;
 use crate::kit::client::{Client, types_of};

@@ -1,4 +1,4 @@
-//! What clients bring of earlier turns: calls, results, tools that were found, messages of other agents.
+//! Items of earlier turns in a request: calls, results, discovered tools, messages of other agents.
 
 use super::host;
 use crate::kit::client::Client;
@@ -8,7 +8,7 @@ use crate::kit::script;
 use crate::tools::script::answer;
 use serde_json::{Value, json};
 
-/// Messages that a chat model is told of an input.
+/// The messages and tools that a chat model gets for an input.
 async fn told(input: Value) -> (Vec<Value>, Value) {
     let (host, upstream) = host("openai-chat").await;
     upstream.reply(answer(false, "done"));
@@ -23,7 +23,7 @@ fn user() -> Value {
 }
 
 #[tokio::test]
-async fn calls_and_results_of_every_kind_are_told_as_those_of_functions() {
+async fn calls_and_results_of_every_kind_are_rendered_as_function_calls() {
     let (messages, _) = told(json!([
         user(),
         {"type": "function_call", "call_id": "a", "name": "add", "namespace": "n", "arguments": "{}"},

@@ -5,7 +5,7 @@
 # With `all` every test of the agent runs, not only one, and the agent frameworks of tests/clients/frameworks.
 # A scripted provider (upstream.py), servers for tools (services.py) and one host are
 # started on free ports and ended by their process ids. The clients are installed once, under the cargo target
-# directory, from exact versions. Wants Python 3.10 and Node 20 or newer.
+# directory, from exact versions. Needs Python 3.10 and Node 20 or newer.
 set -euo pipefail
 
 binary=${1:?usage: tests/clients/run.sh PATH_TO_BINARY [all]}

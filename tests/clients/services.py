@@ -65,7 +65,7 @@ async def search(request: Request) -> JSONResponse:
 
 
 def with_token(app):
-    """Refuses whoever does not bring the token."""
+    """Refuses requests without the token."""
 
     async def checked(scope, receive, send):
         headers = dict(scope.get("headers", ()))

@@ -22,7 +22,7 @@ from scripted.scenario import RETRY_AFTER_S, Refused
 from scripted.wire import Reply, compact, in_fragments
 
 BODY_BYTES_MAX = 4 << 20
-# An answer without an end ends after all, in case nobody hangs up.
+# An endless answer ends after this time, in case the host never closes the connection.
 ENDLESS_S_MAX = 20.0
 
 KEYS = {
@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: requests hold what nobody may log."""
+        """Logs nothing: requests contain secrets."""
 
     def do_GET(self) -> None:
         """Serves the counts."""

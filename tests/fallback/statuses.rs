@@ -8,8 +8,8 @@ use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 
-/// Upstream status, the status the client gets when all say so, the canonical
-/// type, and whether the next endpoint of the model is tried.
+/// The provider's status, the status for the client when all providers answer so, the error type,
+/// and whether the next endpoint is tried.
 const STATUSES: [(u16, u16, &str, bool); 18] = [
     (400, 400, "invalid_request", false),
     (404, 404, "not_found", false),
@@ -54,7 +54,7 @@ async fn every_status_has_its_rule() {
 }
 
 #[tokio::test]
-async fn a_providers_answer_is_told_but_for_one_about_the_operators_key_or_its_own_fault() {
+async fn a_providers_error_is_returned_unless_it_is_about_the_operators_key_or_its_own_fault() {
     let (a, b, host) = pair().await;
     let client = Client::new(&host);
     for (upstream, .., goes_on) in STATUSES.into_iter().filter(|(upstream, ..)| *upstream >= 400) {
@@ -91,7 +91,7 @@ async fn after_every_status_that_goes_on_the_next_endpoint_answers() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_go_on_to_the_next_endpoint() {
+async fn invalid_answers_go_on_to_the_next_endpoint() {
     let (a, b, host) = pair().await;
     let html = |status: u16| Reply::Whole {
         status,
@@ -133,14 +133,14 @@ async fn a_providers_words_are_passed_on_only_where_they_help() {
 }
 
 #[tokio::test]
-async fn only_when_all_are_limited_the_client_is_told_to_wait() {
+async fn retry_after_is_sent_only_when_all_providers_are_limited() {
     let (a, b, host) = pair().await;
     let limited = |seconds: &str| script::limited(429, seconds);
     a.reply(limited("3"));
     b.reply(limited("7"));
     let all = ask(&host, &request()).await;
     assert_eq!(all.status, 429, "{}", all.text);
-    // Waiting as long as the first of them asked for is enough.
+    // The shortest of the waits is enough.
     assert_eq!(all.headers["retry-after"], "3");
     for (first, second) in
         [(limited("3"), script::refusal(500, "no")), (script::refusal(500, "no"), limited("3"))]
@@ -170,7 +170,7 @@ async fn redirects_are_never_followed() {
     assert_eq!(a.asked().len(), 5);
 }
 
-/// [`crate::kit::config::MODEL`] at two endpoints that must begin within 300 ms.
+/// [`crate::kit::config::MODEL`] at two endpoints that must send a first event within 300 ms.
 fn impatient(more: &str, a: &Upstream, b: &Upstream) -> String {
     let endpoint = |name| format!("{{ provider = \"{name}\", model = \"up\", first_event_ms = 300 }}");
     let list = [endpoint("a"), endpoint("b")].join(", ");
@@ -183,7 +183,7 @@ fn impatient(more: &str, a: &Upstream, b: &Upstream) -> String {
 #[tokio::test]
 async fn only_the_total_time_limits_the_head_of_a_whole_answer() {
     let a = Upstream::start().await;
-    // No provider begins within a millisecond.
+    // No provider answers within a millisecond.
     let host =
         Setup::new().config(&format!("[timeouts]\nfirst_event_ms = 1\n{}", several(&[&a.base]))).start();
     a.reply(script::chat("whole"));
@@ -208,7 +208,7 @@ async fn the_time_of_an_endpoint_replaces_that_of_the_host() {
 }
 
 #[tokio::test]
-async fn nobody_beginning_in_time_is_a_gateway_timeout() {
+async fn no_provider_beginning_in_time_is_a_gateway_timeout() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&impatient("", &a, &b)).start();
     for streamed in [false, true] {
@@ -225,7 +225,7 @@ async fn nobody_beginning_in_time_is_a_gateway_timeout() {
 }
 
 #[tokio::test]
-async fn signs_of_life_are_no_first_event() {
+async fn comments_are_no_first_event() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let config =
         format!("[timeouts]\nfirst_event_ms = 500\ntotal_ms = 20000\n{}", several(&[&a.base, &b.base]));
@@ -241,7 +241,7 @@ async fn a_whole_answer_that_began_and_takes_too_long_is_524() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let config = format!("[timeouts]\ntotal_ms = 4000\n{}", several(&[&a.base, &b.base]));
     let host = Setup::new().config(&config).start();
-    // The first request compiles the plugins, which is none of the time that is waited here.
+    // The first request compiles the plugins, so that this time does not count below.
     a.reply(script::chat("first"));
     assert_eq!(ask(&host, &request()).await.output_text(), "first");
     let (words, reply) = fed_json();
@@ -252,7 +252,7 @@ async fn a_whole_answer_that_began_and_takes_too_long_is_524() {
     assert_eq!(answer.message(), "Request timed out. Please try again later.");
     assert!(b.asked().is_empty(), "there is no time left to try another");
     drop(words);
-    // An answer that broke had begun too.
+    // An answer that broke off had begun, too.
     a.reply(Reply::Cut { content_type: "application/json", pieces: vec!["{\"choices\":".to_owned()] });
     b.reply(Reply::Hang);
     assert_eq!(ask(&host, &request()).await.status, 524);
@@ -319,7 +319,7 @@ async fn errors_inside_a_successful_answer_follow_the_same_rules() {
     assert_eq!(b.asked().len(), before);
 }
 
-/// A JSON body that the test feeds.
+/// A JSON body that the test sends in pieces.
 fn fed_json() -> (tokio::sync::mpsc::Sender<String>, Reply) {
     let (words, pieces) = tokio::sync::mpsc::channel(8);
     (words, Reply::Fed { content_type: "application/json", pieces })

@@ -1,4 +1,5 @@
-//! Answers that end normally without a word: an answer where there may be nothing to say, else the last resort.
+//! Answers that end normally without text: accepted where nothing has to be said, otherwise the
+//! last resort.
 
 use crate::kit::client::{Client, last_response, types_of};
 use crate::kit::config::{MODEL, STEADY, provider};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
-/// Two chat providers, tried in this order, a dollar a token.
+/// Two chat providers, tried in this order, at one dollar per token.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let endpoint =
@@ -24,7 +25,7 @@ async fn pair() -> (Upstream, Upstream, Host) {
     (a, b, Setup::new().config(&config).start())
 }
 
-/// An answer that ends with `stop` and has no words: ten tokens.
+/// An answer of ten tokens that ends with `stop` and has no text.
 fn wordless(streamed: bool) -> Reply {
     if streamed {
         return Reply::sse(&[[script::opening()].as_slice(), &script::ending("stop")].concat());
@@ -138,7 +139,7 @@ async fn a_wordless_stream_has_its_frame_and_no_item() {
     b.reply(Reply::cut(&[script::opening()]));
     let events = Client::new(&host).stream(&asks(json!("x"))).await;
     assert_eq!(types_of(&events), ["response.created", "response.in_progress", "response.completed"]);
-    // Words of an earlier endpoint are not waited for once another has spoken.
+    // Once an endpoint has sent text, its answer is used and no other is asked.
     a.reply(Reply::sse(&[[word("a")].as_slice(), &script::ending("stop")].concat()));
     assert_eq!(last_response(&Client::new(&host).stream(&asks(json!("x"))).await)["status"], "completed");
 }

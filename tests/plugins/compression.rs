@@ -1,4 +1,5 @@
-//! The plugin `context-compression` where nobody asks for it: models with little context have it by default.
+//! The plugin `context-compression` where no request names it: it is the default for models with a
+//! small context.
 
 use super::asked;
 use crate::kit::admin::Admin;
@@ -78,7 +79,7 @@ async fn a_long_conversation_loses_its_middle_where_all_models_are_small() {
         (vec!["m/small"], off, true),
         (vec!["m/large"], json!([]), true),
         (vec!["m/unknown"], json!([]), true),
-        // The one with more room gets to see all.
+        // The model with more room gets the whole conversation.
         (vec!["m/small", "m/large"], json!([]), true),
         (vec!["m/small", "m/large"], on.clone(), false),
         (vec!["m/large"], on, false),

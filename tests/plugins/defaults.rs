@@ -1,4 +1,4 @@
-//! Account defaults: what the requests of a workspace have without asking, and how a request goes over it.
+//! Default plugins of a workspace, and how a request overrides them.
 
 use super::asked;
 use crate::kit::client::Client;
@@ -43,7 +43,7 @@ async fn every_workspace_has_what_all_have_and_one_its_own() {
         (&strict, json!([{"id": "moderation"}]), 403),
         (&strict, json!([{"id": "moderation", "enabled": false}]), 200),
         (&lenient, json!([]), 200),
-        // Who names a plugin asks for it.
+        // Naming a plugin switches it on.
         (&lenient, json!([{"id": "moderation"}]), 403),
     ];
     for (key, plugins, expected) in table {
@@ -84,12 +84,12 @@ async fn defaults_come_first_in_their_order_and_a_request_goes_over_them_field_b
     assert_eq!(asks(&host, json!([{"id": "caller", "enabled": false}])).await, 200);
     drop(host);
 
-    // Wherever it stands: moderation judges what the others have written.
+    // Moderation runs last whatever its position, because it judges the output of the other hooks.
     let host = start(&format!("{{ id = \"moderation\" }}, {caller}"));
     assert_eq!(asks(&host, json!([])).await, 403);
     drop(host);
 
-    // What only the request asks for comes last.
+    // A plugin that only the request names runs after the defaults.
     let host = start(caller);
     assert_eq!(asks(&host, json!([{"id": "moderation"}])).await, 403);
 }
@@ -162,7 +162,7 @@ async fn a_plugin_that_is_a_server_tool_has_defaults_too() {
 }
 
 #[test]
-fn a_default_that_cannot_be_is_a_mistake_of_the_configuration() {
+fn an_invalid_default_is_a_configuration_error() {
     let table = [
         (
             "plugins = [{ id = \"telepathy\" }]",
@@ -204,7 +204,7 @@ fn a_default_that_cannot_be_is_a_mistake_of_the_configuration() {
         assert_eq!(output.status.code(), Some(78), "{errors}");
         assert!(errors.contains(&format!("cofferdam.toml:{expected}")), "{errors}");
     }
-    // What is switched off need not be there.
+    // A plugin that is switched off need not be installed.
     let fine =
         Setup::new().config("[[workspaces]]\nname = \"*\"\nplugins = [{ id = \"web\", enabled = false }]");
     assert!(fine.argument("--check").fail().status.success());

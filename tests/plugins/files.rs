@@ -17,7 +17,6 @@ async fn bench() -> (Host, Upstream) {
     (Setup::new().config(&single("openai-chat", &upstream.base)).start(), upstream)
 }
 
-/// Asks about a file.
 fn request(file: Value, entry: Value) -> Value {
     let mut part = json!({"type": "input_file", "filename": "paper.pdf"});
     part.as_object_mut().unwrap().extend(file.as_object().unwrap().clone());
@@ -31,7 +30,7 @@ fn paper() -> Value {
 }
 
 #[tokio::test]
-async fn a_model_is_told_the_text_of_a_pdf_under_its_name() {
+async fn a_model_gets_the_text_of_a_pdf_under_its_name() {
     let (host, upstream) = bench().await;
     for entry in [
         json!({"id": "file-parser"}),

@@ -1,4 +1,4 @@
-//! Hooks that look at answers, and streams: an answer is held back until the hook has passed it.
+//! Hooks that check answers, with streams: an answer is held back until the hook has passed it.
 
 use crate::kit::client::{Client, events_of, last_response, text_of, types_of};
 use crate::kit::config::{MODEL, STEADY, several, single};
@@ -10,7 +10,6 @@ use crate::tools::script::{answer, call, calls};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A host whose providers are these, with the hook that changes answers.
 fn host_of(config: &str) -> (Host, TempDir) {
     let guests = folder(&["hook-editor"]);
     (Setup::new().config(config).plugins(guests.path()).start(), guests)
@@ -22,7 +21,6 @@ async fn bench() -> (Host, Upstream, TempDir) {
     (host, upstream, guests)
 }
 
-/// A request whose hook does this.
 fn request(entry: &Value) -> Value {
     let mut entry = entry.clone();
     entry["id"] = json!("editor");
@@ -48,7 +46,7 @@ async fn a_replaced_answer_is_streamed_with_one_delta_for_each_part() {
     let response = last_response(&events);
     assert_eq!(response["output"][0]["content"][0]["text"], "edited");
     assert_eq!(response["seen"], true);
-    // The ids are the host's: an item without one gets one, and the response keeps its own.
+    // The host assigns ids: an item without one gets one, and the response keeps its id.
     assert_eq!(response["id"], events[0]["response"]["id"]);
     for event in events.iter().filter(|event| event["type"] == "response.output_item.done") {
         let place = usize::try_from(event["output_index"].as_u64().unwrap()).unwrap();
@@ -71,7 +69,7 @@ async fn a_rejection_of_a_streamed_answer_has_its_status_and_nothing_of_the_answ
 }
 
 #[tokio::test]
-async fn a_held_stream_is_kept_alive_and_a_rejection_is_then_told_in_it() {
+async fn a_held_stream_is_kept_alive_and_may_then_end_with_a_rejection() {
     let (host, upstream, _guests) = bench().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -147,7 +145,7 @@ async fn an_answer_that_is_too_long_to_be_held_fails() {
 }
 
 #[tokio::test]
-async fn what_is_no_response_ends_the_request_streamed_or_not() {
+async fn an_invalid_replacement_ends_the_request_streamed_or_not() {
     let (host, upstream, _guests) = bench().await;
     for (streamed, set) in [
         (true, json!({"status": "in_progress"})),
@@ -176,7 +174,7 @@ async fn a_hook_that_lets_streams_pass_is_not_called_and_nothing_is_held() {
     upstream.reply(reply);
     words.send(sse_event(&word("early"))).await.unwrap();
     let mut stream = Client::new(&host).open(&request(&json!({"text": "edited"}))).await;
-    // The provider says nothing more until this has arrived.
+    // The provider sends nothing more until this event has arrived.
     assert_eq!(stream.until("response.output_text.delta").await["delta"], "early");
     for event in chat_events(&[" bird"]) {
         words.send(sse_event(&event)).await.unwrap();

@@ -1,5 +1,5 @@
-//! The plugin `moderation`: rules of the operator, and an endpoint that is asked with a key of the operator or of the
-//! workspace.
+//! The plugin `moderation`: the operator's rules, and an endpoint that is called with a key of the
+//! operator or of the workspace.
 
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, model, provider, single};
@@ -29,7 +29,7 @@ fn request(text: &str) -> Value {
     json!({"model": MODEL, "input": text, "plugins": [{"id": "moderation"}]})
 }
 
-/// A host whose operator granted the endpoint and its key, with more lines of the plugin's configuration.
+/// A host with the endpoint and its key granted, and more lines of plugin configuration.
 struct Bench {
     host: Host,
     upstream: Upstream,
@@ -41,7 +41,7 @@ impl Bench {
         Self::granted("secrets", config).await
     }
 
-    /// The same whose key is granted by this setting.
+    /// The same with the key granted by this setting.
     async fn granted(grant: &str, config: &str) -> Self {
         let (authority, upstream) = (Authority::new(), Upstream::start().await);
         let site = Site::start(&authority, &[HOST]).await;
@@ -80,7 +80,7 @@ impl Bench {
         key["key"].as_str().unwrap().to_owned()
     }
 
-    /// The credential that the endpoint is asked with for this key.
+    /// The credential sent to the endpoint for a request with this key.
     async fn credential(&self, key: &str) -> String {
         self.site.reply(verdict(false));
         self.upstream.reply(chat("fine"));
@@ -100,7 +100,7 @@ fn verdict(flagged: bool) -> Reply {
 }
 
 #[tokio::test]
-async fn input_that_a_rule_flags_is_a_403_that_says_why_and_reaches_nobody() {
+async fn input_that_a_rule_flags_is_a_403_with_reasons_and_reaches_no_provider() {
     let upstream = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &upstream.base)).config(RULES).start();
     let client = Client::new(&host);
@@ -130,7 +130,7 @@ async fn input_that_a_rule_flags_is_a_403_that_says_why_and_reaches_nobody() {
     assert_eq!(client.post("/responses", &request("hello")).await.output_text(), "fine");
     upstream.reply(chat_stream(&["fine"]));
     client.stream(&request("hello")).await;
-    // Instructions and the results of tools are input too.
+    // Instructions and tool results are input too.
     let mut hidden = request("hello");
     hidden["instructions"] = json!("Tell how to cook.");
     assert_eq!(
@@ -182,7 +182,7 @@ async fn an_endpoint_that_gives_no_verdict_refuses_the_request() {
 }
 
 #[tokio::test]
-async fn an_operator_may_let_requests_pass_that_nobody_judged() {
+async fn an_operator_may_let_requests_pass_without_a_verdict() {
     let bench = Bench::start("on_error = \"allow\"").await;
     bench.site.reply(Reply::json(503, json!({})));
     bench.upstream.reply(chat("fine"));

@@ -103,7 +103,7 @@ async fn the_anthropic_dialect_is_spoken() {
     assert_eq!(answer.output_text(), "Looking.");
     assert_eq!(answer.body["output"][2]["arguments"], "{\"n\": 1}".replace(' ', ""));
     let usage = &answer.body["usage"];
-    // Anthropic counts cached input beside the rest; here it is a part of the whole.
+    // Anthropic counts cached input separately; the Responses API includes it in the total.
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(115), &json!(20)));
     assert_eq!(usage["input_tokens_details"], json!({"cached_tokens": 100, "cache_write_tokens": 5}));
     let asked = upstream.asked_once();
@@ -137,7 +137,7 @@ async fn a_base_path_is_kept_and_the_clients_headers_stay_here() {
 
 #[tokio::test]
 async fn a_credential_shows_up_nowhere_but_at_its_provider() {
-    // One that looks like a key and one that looks like any word.
+    // One secret looks like a key, the other like any word.
     for secret in [SECRET, "plainword7f3a9b51"] {
         for adapter in ["openai-chat", "openai-responses", "anthropic"] {
             leak(adapter, secret).await;
@@ -145,7 +145,7 @@ async fn a_credential_shows_up_nowhere_but_at_its_provider() {
     }
 }
 
-/// Has a provider reflect the credential everywhere and looks for it.
+/// Lets a provider echo the credential everywhere, and searches all output for it.
 async fn leak(adapter: &str, secret: &str) {
     let upstream = Upstream::start().await;
     let mut host = keyed(adapter, &upstream.base)

@@ -1,4 +1,4 @@
-//! Routing metadata: only for those who ask, and always true. And the ids of an answer.
+//! Routing metadata: sent only on request, and always correct. Also the ids of an answer.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, several};
@@ -35,7 +35,7 @@ async fn each_header_asks_in_any_letter_case_and_anything_else_is_off() {
 }
 
 #[tokio::test]
-async fn metadata_tells_what_was_tried() {
+async fn metadata_lists_what_was_tried() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     a.reply(script::refusal(503, "busy"));
     b.reply(script::chat("from b"));
@@ -68,7 +68,7 @@ async fn metadata_tells_what_was_tried() {
 async fn every_attempt_has_a_status_even_where_no_provider_gave_one() {
     let enabled = [("x-service-metadata", "enabled")];
     let upstream = Upstream::start().await;
-    // Nobody listens at port 1.
+    // No server listens on port 1.
     let host = Setup::new().config(&several(&["http://127.0.0.1:1/v1", &upstream.base])).start();
     upstream.reply(script::chat("from b"));
     let answer = Client::new(&host).post_with("/responses", &request(), &enabled).await;
@@ -82,7 +82,7 @@ async fn every_attempt_has_a_status_even_where_no_provider_gave_one() {
 }
 
 #[tokio::test]
-async fn metadata_of_a_failure_selects_nobody() {
+async fn metadata_of_a_failure_selects_no_endpoint() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     a.reply(script::refusal(503, "busy"));
     b.reply(script::refusal(500, "broken"));
@@ -110,7 +110,7 @@ async fn metadata_rides_on_the_terminal_event_only() {
 }
 
 #[tokio::test]
-async fn a_validation_error_has_no_routing_to_tell_of() {
+async fn a_validation_error_has_no_metadata() {
     let host = Setup::new().start();
     let client = Client::new(&host);
     let enabled = [("x-service-metadata", "enabled")];

@@ -25,7 +25,7 @@ async fn every_outcome_leaves_one_row_with_its_counts() {
     client.stream(&request).await;
     upstream.reply(script::refusal(500, "no"));
     client.post("/responses", &request).await;
-    // Never routed, so nothing was used.
+    // These requests were not routed, so they used nothing.
     client.post("/responses", &json!({"model": MODEL})).await;
     client.post("/responses", &json!({"model": "no/such", "input": "x"})).await;
     let rows = usage_of(&mut host);
@@ -48,7 +48,7 @@ async fn every_outcome_leaves_one_row_with_its_counts() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_leaves_one_row_with_what_was_used() {
+async fn a_client_disconnect_leaves_one_row_with_what_was_used() {
     let mut upstream = Upstream::start().await;
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
@@ -67,13 +67,13 @@ async fn a_client_that_leaves_leaves_one_row_with_what_was_used() {
     let rows = usage_of(&mut host);
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].outcome, UsageOutcome::Cancelled);
-    // Anthropic tells the input at the beginning: it was consumed and has its price.
+    // Anthropic reports the input at the beginning. It was consumed and is charged.
     assert_eq!((rows[0].input_tokens, rows[0].streamed), (12, true));
     drop(words);
 }
 
 #[tokio::test]
-async fn embeddings_are_counted_and_fallbacks_leave_one_row_for_who_answered() {
+async fn embeddings_are_counted_and_fallbacks_leave_one_row_for_the_endpoint_that_answered() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
     a.reply(script::refusal(500, "no"));

@@ -8,10 +8,10 @@ use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
-/// Turns of a conversation: by chance alone they would stay together once in two to the power of these.
+/// Turns of a conversation. By chance, all of them go to one endpoint with probability 2^-15.
 const TURNS: usize = 16;
 
-/// Two endpoints of one price, between which every request is drawn.
+/// Two endpoints of equal price, between which every request is drawn at random.
 struct Pair {
     host: Host,
     upstreams: [Upstream; 2],
@@ -25,7 +25,7 @@ impl Pair {
         Self { host, upstreams }
     }
 
-    /// The place of the endpoint that answers; both would answer with `reply`.
+    /// The index of the endpoint that answers; both are scripted with `reply`.
     async fn turn(
         &self,
         request: &Value,

@@ -19,7 +19,7 @@ async fn stream_of(adapter: &str, reply: Reply, request: &Value) -> Vec<Value> {
     Client::new(&host).stream(request).await
 }
 
-/// Every item that was added is done, under the same index and id, and stands in the output.
+/// Every added item is done under the same index and id, and is in the output.
 fn check_items(events: &[Value]) {
     let of = |kind: &str| -> Vec<(u64, String)> {
         let events = events.iter().filter(|event| event["type"] == kind);

@@ -17,7 +17,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Has the model call `wipe`, which the client has to approve.
+    /// Lets the model call `wipe`, which the client has to approve.
     async fn new(streamed: bool) -> Self {
         let bench = bench().await;
         lists(&bench, json!([tool("wipe")]), false);
@@ -33,12 +33,12 @@ impl Asked {
         if streamed {
             assert_eq!(events_of(&events, 1), ["output_item.added", "output_item.done"]);
         }
-        // The turn ended: nothing ran, and the model was not asked again.
+        // The turn ended: no tool ran, and the model was not asked again.
         assert_eq!((bench.site.seen().len(), bench.chat.asked().len()), (3, 1));
         Self { bench, entry, output }
     }
 
-    /// The input with an answer.
+    /// The input with the client's answer to the approval request.
     fn answered(&self, answer: Value) -> Vec<Value> {
         let mut response =
             json!({"type": "mcp_approval_response", "approval_request_id": self.output[1]["id"]});
@@ -49,7 +49,6 @@ impl Asked {
         input
     }
 
-    /// Asks with this input; the server lists its tools again.
     async fn ask(&self, input: &[Value], streamed: bool, results: Vec<Reply>) -> (Value, Vec<Value>) {
         lists(&self.bench, json!([tool("wipe")]), false);
         for result in results {
@@ -60,7 +59,7 @@ impl Asked {
         self.bench.ask(&request, streamed).await
     }
 
-    /// What the model was told last.
+    /// The messages of the last request to the model.
     fn messages(&self) -> Vec<Value> {
         self.bench.chat.asked().pop().unwrap().body["messages"].as_array().unwrap().clone()
     }
@@ -93,7 +92,7 @@ async fn an_approved_call_runs_before_the_model_is_asked_again_and_only_once() {
             ];
             assert_eq!(events_of(&events, 0), call);
         }
-        // All of it in the history: nothing runs again.
+        // The history contains the call and its result, so nothing runs again.
         let so_far = asked.bench.site.seen().len();
         input.extend(approved["output"].as_array().unwrap().clone());
         input.push(json!({"role": "user", "content": "Thanks."}));
@@ -106,7 +105,7 @@ async fn an_approved_call_runs_before_the_model_is_asked_again_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_approved_is_told_to_the_model() {
+async fn a_call_that_is_not_approved_is_reported_to_the_model() {
     let asked = Asked::new(false).await;
     for (input, told) in [
         (
@@ -128,7 +127,7 @@ async fn a_call_that_is_not_approved_is_told_to_the_model() {
         assert_eq!(denied["output"].as_array().unwrap().len(), 1);
         assert_eq!(asked.bench.told(), told);
     }
-    // Approved after the server has dropped the tool.
+    // The call is approved after the server has dropped the tool.
     lists(&asked.bench, json!([tool("other")]), false);
     asked.bench.chat.reply(answer(false, "Gone."));
     let request =

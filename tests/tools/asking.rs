@@ -1,4 +1,4 @@
-//! Tools that ask models: what an answer holds and costs, and where asking ends.
+//! Tools that ask models: what an answer contains and costs, and the limits of asking.
 
 use super::models::{Models, question, with_tools};
 use super::script::{answer, call, calls};
@@ -19,14 +19,14 @@ fn asker() -> Value {
     with_tools(&json!([{"type": "service:asker"}]))
 }
 
-/// What the outer model was told of each call.
+/// The results of each call that were sent to the outer model.
 fn results(models: &Models) -> Vec<Value> {
     let asked = models.outer.asked();
     told(asked.last().unwrap()).iter().map(|told| serde_json::from_str(told).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn a_question_is_a_request_of_its_own_on_the_clients_bill() {
+async fn a_question_is_a_separate_request_charged_to_the_client() {
     for streamed in [false, true] {
         let mut models = Models::start().await;
         let ask = text(&question("m/a"));
@@ -40,7 +40,7 @@ async fn a_question_is_a_request_of_its_own_on_the_clients_bill() {
         assert_eq!(told["items"][0]["type"], "message");
         assert_eq!(models.a.asked_once().body["messages"][0]["content"], "Why?");
 
-        // Two turns at 10, the answer at 20, and what the tool takes itself.
+        // Two turns at 10, the answer at 20, and the tool's own charge of 1.
         let usage = &response["usage"];
         assert_eq!(usage["cost"], 0.000_041, "{usage}");
         assert_eq!(usage["cost_details"]["server_tool_cost"], 0.000_021);
@@ -64,7 +64,7 @@ async fn a_question_without_a_model_goes_to_the_model_of_the_request() {
 }
 
 #[tokio::test]
-async fn questions_nest_so_deep_and_no_deeper() {
+async fn the_nesting_of_questions_is_limited() {
     let mut models = Models::start().await;
     let with_asker =
         |model: &str| json!({"model": model, "input": "Why?", "tools": [{"type": "service:asker"}]});
@@ -84,7 +84,7 @@ async fn questions_nest_so_deep_and_no_deeper() {
     assert_eq!(inner[1][0]["failure"], "ErrorKind::InvalidRequest");
     let message = "tools[0].type \"service:asker\" asks models, and questions to models nest no deeper";
     assert_eq!(inner[1][0]["message"], message);
-    // The inner answer has the deeper one in its price, and the tool's own two charges.
+    // The price of the inner answer includes the deeper question and the tool's two charges.
     let told = &results(&models)[0][0];
     assert_eq!((&told["text"], &told["cost_pico"]), (&json!("enough"), &json!(72_000_000)));
     assert_eq!(response["usage"]["cost"], 0.000_093);
@@ -117,7 +117,7 @@ async fn questions_of_a_request_are_counted() {
 #[tokio::test]
 async fn a_question_fails_as_a_request_of_a_client_would() {
     let models = Models::with("[timeouts]\nidle_ms = 500\n[plugins.tool-asker]\nimports = [\"model\"]").await;
-    // The head of an answer whose body does not come.
+    // The head of an answer whose body never comes.
     let (_body, silent) = Reply::fed_as("application/json");
     let table = [
         (question("m/a"), Some(refusal(500, "down")), "ProviderUnavailable", "Provider returned error"),
@@ -183,7 +183,7 @@ async fn a_client_that_leaves_cuts_the_question_and_pays_for_those_answered() {
     let rows = usage_of(&mut models.host);
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert_eq!(format!("{:?}", row.outcome), "Cancelled");
-    // The turn, the answer, and about one token of the question that was cut.
+    // The turn, the answer, and about one token of the question that was cut off.
     assert_eq!((row.cost_pico, row.input_tokens), (32_000_000, 7));
 }
 
@@ -197,7 +197,7 @@ async fn what_a_request_may_cost_bounds_its_questions() {
     }
     models.outer.reply(answer(false, "done"));
     let mut request = asker();
-    // The first turn is 10, and the second answer makes 50.
+    // The first turn costs 10, and the second answer raises the sum to 50.
     request["stop_server_tools_when"] = json!([{"type": "max_cost", "max_cost_in_dollars": 0.000_045}]);
     models.ask(&request, false).await;
     let told = &results(&models)[0];
@@ -222,7 +222,7 @@ async fn a_tool_that_is_not_granted_says_which_line_would_allow_it() {
 }
 
 #[tokio::test]
-async fn a_panel_is_asked_at_the_same_time_and_told_as_it_goes() {
+async fn a_panel_is_asked_concurrently_and_its_answers_are_streamed() {
     let models = Models::start().await;
     let ask = text(&json!([question("m/a"), question("m/b"), question("m/none")]));
     models.outer.reply(calls(true, "", &[call("c", "panel", &ask)]));
@@ -231,7 +231,7 @@ async fn a_panel_is_asked_at_the_same_time_and_told_as_it_goes() {
     models.b.reply(answer(false, "from b"));
     models.outer.reply(answer(true, "done"));
     let mut events = Client::new(&models.host).open(&asker()).await;
-    // The answer of b comes while a has not said a word yet.
+    // The answer of b arrives while a has not sent anything.
     let completed = events.until("response.asker_call.panel.completed").await;
     assert_eq!((&completed["model"], &completed["content"]), (&json!("m/b"), &json!("from b")));
     let Reply::Whole { body, .. } = answer(false, "from a") else { panic!("not in one body") };
@@ -245,7 +245,8 @@ async fn a_panel_is_asked_at_the_same_time_and_told_as_it_goes() {
     assert_eq!(told[2]["failure"], "ErrorKind::NotFound");
 }
 
-/// A hook that asks a model about every request, questions included if it were shown them.
+/// A hook that asks a model about every request. It would loop if it were called for its own
+/// questions.
 async fn with_hook() -> Models {
     let models = Models::with("[plugins.hook-asker]\nimports = [\"model\"]").await;
     models.a.reply(answer(false, "It is fine."));
@@ -297,7 +298,8 @@ async fn what_a_workspace_has_by_default_looks_at_questions_too() {
     let results = results(&models);
     assert!(results[0][0]["failure"].is_string(), "{results:?}");
     assert_eq!(results[1][0]["text"], "Because.");
-    // The tool that the workspace offers by default is for the client's model.
+    // A tool that the workspace offers by default is offered to the client's model, not to asked
+    // models.
     assert!(models.outer.asked()[0].body["tools"].to_string().contains("\"fusion\""));
     assert_eq!(models.a.asked_once().body["tools"], Value::Null);
 }

@@ -1,4 +1,4 @@
-//! JavaScript of the model, run in the sandbox.
+//! JavaScript written by the model, run in the sandbox.
 
 use super::script::{answer, call, calls};
 use super::told;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 async fn host(dialect: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
-    // Less than the manifest asks for: a busy machine takes many times as long.
+    // The manifest's deadline is longer; a shorter one keeps the test fast.
     let limit = "[plugins.tool-code-interpreter]\ndeadline_ms = 4000";
     let host = Setup::new().config(&single_with_tools(dialect, &upstream.base)).config(limit).start();
     (host, upstream)
@@ -114,7 +114,7 @@ async fn the_prefixed_tool_is_an_item_of_its_own() {
 }
 
 #[tokio::test]
-async fn code_that_throws_is_an_output_and_the_model_is_told() {
+async fn code_that_throws_is_an_output_for_client_and_model() {
     let (host, upstream) = host("openai-chat").await;
     let mut request = request(clients());
     request["include"] = json!(["code_interpreter_call.outputs"]);
@@ -142,7 +142,7 @@ async fn whatever_code_does_ends_with_its_call() {
     let client = Client::new(&host);
     let mut request = request(clients());
     request["include"] = json!(["code_interpreter_call.outputs"]);
-    // Code, and what the model is told: the beginning of it.
+    // Programs, and the beginning of the result that the model gets.
     let table = [
         ("console.log('a'); for (;;) {}", "a\nStopped: a loop went round too many times."),
         ("function f() { return f() + 1 } f()", "Stopped: the code recursed too deeply."),
@@ -180,7 +180,7 @@ async fn whatever_code_does_ends_with_its_call() {
         let expected = if begin.starts_with('{') { "failed" } else { "completed" };
         assert_eq!(response.body["output"][0]["status"], expected, "{shown}");
     }
-    // The next one is served as if nothing had been.
+    // The next call is served normally.
     upstream.reply(calls(false, "", &[call("c1", "code_interpreter", &code("1 + 1"))]));
     upstream.reply(answer(false, "done"));
     let response = client.post("/responses", &request).await;
@@ -207,7 +207,7 @@ async fn nothing_is_kept_between_calls_and_files_of_a_container_are_refused() {
 }
 
 #[tokio::test]
-async fn a_history_is_told_as_calls_and_results_where_the_model_knows_only_functions() {
+async fn a_history_is_rendered_as_function_calls_for_dialects_without_the_tool() {
     let made = json!({"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "6 * 7",
         "container_id": "cntr_1", "outputs": [{"type": "logs", "logs": "42"}]});
     let mut asking = request(clients());

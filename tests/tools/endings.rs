@@ -1,4 +1,4 @@
-//! Turns that fail, clients that leave and time that runs out between them.
+//! Server tool loops that end early: failing turns, disconnecting clients, expired deadlines.
 
 use super::script::{answer, call, calls};
 use super::{Bench, GRANTS, with_tool};
@@ -29,7 +29,7 @@ async fn a_later_turn_falls_back_and_the_one_that_answered_is_asked_first() {
     request["provider"] = json!({"sort": "price"});
     for streamed in [false, true] {
         let (asked_a, asked_b) = (a.asked().len(), b.asked().len());
-        // Turn 1 falls back to b, turn 2 is asked of b first and falls back to a, turn 3 of a.
+        // Turn 1 falls back to b. Turn 2 goes to b first and falls back to a. Turn 3 goes to a.
         a.reply(refusal(500, "down"));
         b.reply(calls(streamed, "", &[call("c1", "echo", r#"{"text":"1"}"#)]));
         b.reply(refusal(503, "busy"));
@@ -48,7 +48,7 @@ async fn a_later_turn_falls_back_and_the_one_that_answered_is_asked_first() {
 }
 
 #[tokio::test]
-async fn a_later_turn_that_nobody_answers_fails_the_response() {
+async fn a_later_turn_that_no_endpoint_answers_fails_the_response() {
     let bench = Bench::start().await;
     let client = Client::new(&bench.host);
     let made = [call("c1", "echo", r#"{"text":"1"}"#)];

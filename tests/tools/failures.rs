@@ -1,4 +1,5 @@
-//! Tools that fail or misbehave: the item says so, the model is told, and the response goes on.
+//! Tools that fail or misbehave: the item is marked failed, the model gets an error, and the
+//! response goes on.
 
 use super::script::{answer, call, calls};
 use super::{Bench, told, with_tool};
@@ -43,7 +44,7 @@ async fn whatever_a_tool_does_wrong_is_one_failed_item_and_a_result_for_the_mode
 }
 
 #[tokio::test]
-async fn what_a_call_cost_that_is_over_is_charged_though_a_slower_one_beside_it_ends_the_request() {
+async fn a_finished_call_is_charged_although_a_slower_one_ends_the_request() {
     let mut bench = Bench::with("[timeouts]\ntotal_ms = 2500").await;
     for streamed in [false, true] {
         bench.upstream.reply(calls(streamed, "", &[call("c1", "charge", "{}"), call("c2", "hang", "{}")]));
@@ -78,7 +79,7 @@ async fn a_tool_cannot_pass_its_item_off_as_another() {
 }
 
 #[tokio::test]
-async fn long_results_are_cut_and_too_many_bytes_in_all_are_not_told() {
+async fn long_results_are_cut_and_their_total_size_is_limited() {
     let bench = Bench::start().await;
     let ids: Vec<String> = (0..9).map(|place| format!("c{place}")).collect();
     let made: Vec<_> = ids.iter().map(|id| call(id, "long", "{}")).collect();
@@ -91,7 +92,7 @@ async fn long_results_are_cut_and_too_many_bytes_in_all_are_not_told() {
 }
 
 #[tokio::test]
-async fn too_many_calls_at_once_are_told_so() {
+async fn too_many_calls_at_once_fail() {
     let bench = Bench::start().await;
     let ids: Vec<String> = (0..34).map(|place| format!("c{place}")).collect();
     let made: Vec<_> = ids.iter().map(|id| call(id, "echo", r#"{"text":"x"}"#)).collect();

@@ -58,7 +58,7 @@ async fn files_last_as_long_as_the_request() {
 }
 
 #[tokio::test]
-async fn odd_names_and_floods_are_told_to_the_model() {
+async fn invalid_names_and_large_files_are_errors_for_the_model() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let write = |name: &str, bytes: usize| arguments(json!({"filename": name, "content": "x".repeat(bytes)}));

@@ -8,7 +8,6 @@ use crate::kit::host::{Host, Setup};
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// A host with a chat provider and no plugins but its own.
 async fn host(grants: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).config(grants).start();
@@ -72,7 +71,7 @@ async fn tools_that_reach_out_are_not_there_until_hosts_are_granted() {
 }
 
 #[tokio::test]
-async fn wrong_settings_and_hosts_out_of_reach_are_told_apart() {
+async fn wrong_settings_and_unreachable_hosts_are_different_errors() {
     let (host, upstream) = host("[plugins.tool-web-fetch]\nhosts = [\"site.test\"]").await;
     let tools = json!([{"type": "service:web_fetch", "parameters": {"engine": "exa"}}]);
     let refused = Client::new(&host).post("/responses", &request(&tools)).await;

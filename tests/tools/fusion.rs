@@ -1,4 +1,4 @@
-//! Fusion: a panel of models, a judge, and the events that tell of both.
+//! Fusion: a panel of models, a judge, and the events of both.
 
 use super::models::{Models, with_tools};
 use super::script::{answer, call, calls};
@@ -61,7 +61,7 @@ async fn a_panel_answers_and_a_judge_compares() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_of_the_panel_and_its_analysis() {
+async fn a_stream_has_events_of_the_panel_and_its_analysis() {
     let models = Models::start().await;
     script(&models, true);
     let events = Client::new(&models.host).stream(&request()).await;
@@ -81,7 +81,7 @@ async fn a_stream_tells_of_the_panel_and_its_analysis() {
     assert_eq!(completed.unwrap()["content"], "Yes.");
     assert_eq!(told[7]["judge_model"], "m/j");
     assert_eq!(told[8]["analysis"]["consensus"], json!(["It is."]));
-    // All of them between the two events of the item, which they name.
+    // All events are between the two events of the item and carry its id.
     let place = |kind: &str| events.iter().position(|event| event["type"] == kind).unwrap();
     let (added, done) = (place("response.output_item.added"), place("response.output_item.done"));
     let first = place("response.fusion_call.in_progress");
@@ -113,7 +113,7 @@ async fn a_panel_that_loses_members_or_its_judge_is_worth_something_still() {
 }
 
 #[tokio::test]
-async fn nobody_answers_is_a_failed_item() {
+async fn a_panel_without_answers_is_a_failed_item() {
     let models = Models::start().await;
     for streamed in [false, true] {
         models.outer.reply(calls(streamed, "", &[call("c", "fusion", PROMPT)]));
@@ -145,7 +145,7 @@ async fn the_plugin_offers_the_tool_with_the_operators_presets() {
         json!([{"model": "m/a", "content": "Yes."}]),
         "{response}"
     );
-    // By price: the dearest three are m/j, m/b and m/a.
+    // Chosen by price: the three most expensive are m/j, m/b and m/a.
     models.outer.reply(calls(false, "", &[call("c", "fusion", PROMPT)]));
     models.j.reply(answer(false, "Yes."));
     models.b.reply(answer(false, "Yes."));

@@ -10,7 +10,6 @@ use crate::kit::upstream::Upstream;
 use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 
-/// A host with the hook and the test tool, and what else they are granted.
 async fn bench() -> (Host, Upstream, tempfile::TempDir) {
     let upstream = Upstream::start().await;
     let guests = folder(&["hook-caller", "tool-rogue"]);
@@ -26,7 +25,7 @@ fn request(tool: &str, function: &str, arguments: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_hook_is_told_what_a_model_would_be() {
+async fn a_hook_gets_the_result_that_a_model_would_get() {
     let (host, upstream, _guests) = bench().await;
     let table = [
         ("rogue", "echo", r#"{"text":"hi"}"#, "\"hi\""),
@@ -37,7 +36,7 @@ async fn a_hook_is_told_what_a_model_would_be() {
         ("rogue", "trap", "{}", "failed"),
         ("rogue", "hang", "", "exhausted"),
         ("unheard_of", "echo", "{}", "unavailable"),
-        // Installed, but without its grant.
+        // The tool is installed, but not granted.
         ("web_fetch", "web_fetch", "{}", "unavailable"),
     ];
     for (tool, function, arguments, told) in table {

@@ -63,7 +63,7 @@ async fn a_picture_is_made_by_the_catalogs_painter_and_paid_in_the_same_response
 #[tokio::test]
 async fn the_clients_own_kind_looks_as_clients_know_it() {
     let (host, writer, painter) = host().await;
-    // The name is of a model that OpenAI has and this host has not.
+    // OpenAI has a model of this name, this host has not.
     let tool =
         json!({"type": "image_generation", "model": "gpt-image-1", "quality": "low", "partial_images": 2});
     writer.reply(calls(true, "", &[call("c1", "image_generation", r#"{"prompt":"a red fox"}"#)]));

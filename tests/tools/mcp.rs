@@ -1,5 +1,5 @@
-//! Remote MCP servers: what the client's tool `mcp` becomes where an endpoint does not speak it itself. The
-//! server is the test's; `tests/clients` has the official one.
+//! Remote MCP servers for endpoints that do not support the client's tool `mcp`. The server is
+//! scripted by the test; `tests/clients` uses the official one.
 
 use super::reach::{HOST, NATIVE, OTHER, Reach, events_of, with_tool};
 use super::script::{answer, call};
@@ -19,7 +19,7 @@ pub fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Adds.", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}})
 }
 
-/// An answer of the server, as JSON or as a stream with something else before it.
+/// An answer of the server, as JSON or as a stream that begins with another message.
 pub fn says(result: Value, streamed: bool) -> Reply {
     let message = json!({"jsonrpc": "2.0", "id": ID, "result": result});
     if !streamed {
@@ -29,7 +29,7 @@ pub fn says(result: Value, streamed: bool) -> Reply {
     Reply::sse(&[other, message])
 }
 
-/// Agrees on the protocol and lists these tools.
+/// Scripts the handshake and the list of tools.
 pub fn lists(bench: &Reach, tools: Value, streamed: bool) {
     lists_at(bench, "/mcp", tools, streamed);
 }
@@ -126,7 +126,7 @@ async fn the_model_calls_a_tool_of_the_server() {
 }
 
 #[tokio::test]
-async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
+async fn secrets_of_the_vault_go_to_the_server_and_are_removed_from_answers() {
     let key = "mcp-token-very-secret-0123456789";
     let bench = Reach::start(|_| {
         format!("[plugins.tool-mcp]\nhosts = [\"{HOST}\"]\nsecrets = [\"mcp_token\"]\nplaceholder_headers = [\"authorization\", \"x-api-key\"]")
@@ -145,7 +145,8 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
         assert_eq!(bench.told(), "your token is [secret:mcp_token]");
         assert!(!answered.to_string().contains(key));
     }
-    // A plugin reads JSON: letters that were escaped on the way are not when it gives them on.
+    // A plugin parses JSON, so escaped letters reach the host unescaped when the plugin passes them
+    // on.
     let letters: String = key.chars().map(|letter| format!("\\u{:04x}", u32::from(letter))).collect();
     let leaked = json!({"jsonrpc": "2.0", "id": ID, "result": text("your token is LETTERS")});
     let body = leaked.to_string().replace("LETTERS", &letters);
@@ -165,7 +166,7 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
 }
 
 #[tokio::test]
-async fn errors_of_the_server_are_told_to_model_and_client() {
+async fn errors_of_the_server_reach_model_and_client() {
     let bench = bench().await;
     let error = json!({"jsonrpc": "2.0", "id": ID, "error": {"code": -32602, "message": "no such argument"}});
     let html = Reply::Whole {
@@ -231,7 +232,7 @@ async fn a_server_that_does_not_list_its_tools_leaves_the_model_without_them() {
 }
 
 #[tokio::test]
-async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
+async fn invalid_names_and_equal_names_of_two_servers_become_distinct() {
     let bench = bench().await;
     lists(&bench, json!([tool("größe.messen"), tool("gr__e_messen"), tool(&"long".repeat(40))]), false);
     lists_at(&bench, "/other", json!([tool("größe.messen")]), true);
@@ -251,7 +252,7 @@ async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
         (&output[3]["server_label"], &output[3]["name"]),
         (&json!("other one"), &json!("größe.messen"))
     );
-    // Twice the same label is a mistake.
+    // The same label twice is an error.
     lists(&bench, json!([tool("x")]), false);
     lists_at(&bench, "/other", json!([tool("x")]), false);
     let again = entry(&bench, json!({"server_url": bench.url("/other")}));
@@ -371,14 +372,14 @@ async fn what_cannot_be_reached_or_is_wrong_is_refused_by_its_field() {
         assert!(refused.message().starts_with(told), "{members}: {}", refused.text);
     }
     assert!(bench.site.seen().is_empty());
-    // Without a grant there is no such tool, and an unknown model is told first.
+    // Without a grant the tool is unavailable. An unknown model is reported before the tool.
     let bare = Reach::start(|_| String::new()).await;
     let refused = Client::new(&bare.host).post("/responses", &with_tool(entry(&bare, json!({})))).await;
     assert_eq!(refused.message(), "tools[0].type \"mcp\" is not offered by any endpoint of this model");
     let mut request = with_tool(entry(&bench, json!({})));
     request["model"] = json!("no/such");
     assert_eq!(client.post("/responses", &request).await.status, 404);
-    // No server is asked for a request that has too many, not even to end a session.
+    // No server is contacted for a request with too many, not even to end a session.
     let many: Vec<Value> =
         (0..65).map(|place| entry(&bench, json!({"server_label": format!("s{place}")}))).collect();
     let refused = client.post("/responses", &json!({"model": MODEL, "input": "Go.", "tools": many})).await;
@@ -404,7 +405,7 @@ async fn every_request_of_a_session_has_an_id_of_its_own() {
     for streamed in [false, true] {
         lists(&bench, json!([tool("slow"), tool("add")]), streamed);
         let before = bench.site.seen().len();
-        // All three answers wait until all three calls are there.
+        // No answer is sent until all three calls have arrived.
         let waiting: Vec<_> = (0..3)
             .map(|_| Reply::fed())
             .map(|(sender, reply)| {
@@ -424,7 +425,7 @@ async fn every_request_of_a_session_has_an_id_of_its_own() {
             let event = format!("data: {message}\n\n");
             let sent = waiting.iter().map(|sender| sender.send(event.clone()));
             futures_util::future::try_join_all(sent).await.unwrap();
-            // The end of an answer is the end of its sender.
+            // Dropping the sender ends the answer.
             drop(waiting);
         };
         let ((answered, _), ()) = tokio::join!(bench.run(&request, streamed, &made, "Done."), answers);

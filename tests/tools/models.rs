@@ -1,4 +1,4 @@
-//! Models that tools ask: four providers, each with a model of its own price.
+//! Models for tools that ask models: four providers, each with one model and its own price.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, provider};
@@ -22,13 +22,13 @@ pub struct Models {
 }
 
 impl Models {
-    /// With everything that asks models granted.
+    /// Grants the `model` import to every tool that needs it.
     pub async fn start() -> Self {
         let grant = |name: &str| format!("[plugins.tool-{name}]\nimports = [\"model\"]\n");
         Self::with(&["asker", "advisor", "subagent", "fusion"].map(grant).concat()).await
     }
 
-    /// With this configuration and nothing granted.
+    /// Starts with this configuration and no grants.
     pub async fn with(config: &str) -> Self {
         Self::priced(config, [1, 2, 3, 4]).await
     }
@@ -56,18 +56,16 @@ impl Models {
         Self { host, outer, a, b, j, _guests: guests }
     }
 
-    /// Asks, streamed or not; the finished response.
     pub async fn ask(&self, request: &Value, streamed: bool) -> Value {
         Client::new(&self.host).ask(request, streamed).await
     }
 }
 
-/// A request with these tools.
 pub fn with_tools(tools: &Value) -> Value {
     json!({"model": MODEL, "input": "Go.", "tools": tools})
 }
 
-/// The same as a line, for a call that passes it on.
+/// A question for a model.
 pub fn question(model: &str) -> Value {
     json!({"model": model, "input": "Why?"})
 }

@@ -1,4 +1,4 @@
-//! What a request may ask for, and what the model is offered.
+//! Which tools a request may name, and which functions the model is offered.
 
 use super::script::{answer, call, calls};
 use super::{Bench, with_tool};
@@ -78,7 +78,7 @@ async fn a_tool_without_its_grants_is_not_available() {
 }
 
 #[tokio::test]
-async fn choices_are_told_in_terms_of_functions_and_force_one_turn_only() {
+async fn choices_are_rendered_as_functions_and_force_one_turn_only() {
     let bench = Bench::start().await;
     let two = json!({"type": "service:rogue", "parameters": {"functions": ["echo", "fail"]}});
     let chat = |name: &str| json!({"type": "function", "function": {"name": name}});
@@ -134,7 +134,7 @@ async fn the_responses_dialect_gets_the_same_offer() {
         {"type": "function", "name": "mine"}]);
     let choice = |mode: &str| json!({"type": "allowed_tools", "mode": mode, "tools": functions});
     assert_eq!((&one.body["tool_choice"], &two.body["tool_choice"]), (&choice("required"), &choice("auto")));
-    // What the provider sealed goes back to it, with what it led to.
+    // The sealed reasoning goes back to its provider, followed by the call it led to.
     let input = two.body["input"].as_array().unwrap();
     assert_eq!((&input[1]["type"], &input[1]["id"]), (&json!("reasoning"), &json!("rs_up")));
     assert_eq!(input[1]["encrypted_content"], "sealed");
@@ -195,11 +195,11 @@ async fn deferred_functions_wait_until_they_are_found() {
         assert_eq!(names(&turns[1].body), first);
         assert_eq!(names(&turns[2].body).strip_prefix(first.as_slice()).unwrap(), ["later"]);
     }
-    // Where nothing can find them they are offered at once.
+    // Without a search tool, deferred functions are offered at once.
     bench.upstream.reply(answer(false, "x"));
     bench.ask(&json!({"model": MODEL, "input": "x", "tools": [deferred("late")]}), false).await;
     assert_eq!(names(&bench.asked_last().body), ["late"]);
-    // So is one that the choice names.
+    // A deferred function that the choice names is offered at once, too.
     let late = json!({"type": "function", "name": "late"});
     for choice in [late.clone(), json!({"type": "allowed_tools", "mode": "auto", "tools": [late]})] {
         bench.upstream.reply(answer(false, "x"));

@@ -95,7 +95,7 @@ async fn the_clients_own_kind_has_its_events() {
 }
 
 #[tokio::test]
-async fn a_malformed_change_is_told_to_the_model() {
+async fn a_malformed_change_is_reported_to_the_model() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
     for streamed in [false, true] {
@@ -148,7 +148,7 @@ async fn an_endpoint_with_the_tool_of_its_own_keeps_it() {
     let answer = Client::new(&host).post("/responses", &request("apply_patch")).await;
     assert_eq!(answer.body["output"][0], item, "{}", answer.text);
     assert_eq!(upstream.asked()[0].body["tools"], json!([{"type": "apply_patch"}]));
-    // A prefixed one is a function there too, and its history is one.
+    // A prefixed tool is a function in this dialect too, and so is its history.
     upstream.reply(response(&json!([message("done")])));
     let mut next = request("service:apply_patch");
     let made = json!({"type": "service:apply_patch", "id": "st_1", "call_id": "c1", "status": "completed", "operation": update()});

@@ -1,4 +1,4 @@
-//! Server tools that a request asks for by its `plugins` or by the suffix of a slug.
+//! Server tools selected by `plugins` or by the suffix of a model slug.
 
 use super::script::{answer, call, calls};
 use crate::kit::client::{Client, last_response};
@@ -15,7 +15,7 @@ async fn bench(grants: &str) -> (Host, Upstream) {
 
 const FETCH: &str = "[plugins.tool-web-fetch]\nhosts = [\"site.test\"]";
 
-/// What a provider was offered last, by name.
+/// The names of the functions offered to the provider last.
 fn offered(upstream: &Upstream) -> Vec<Value> {
     let asked = upstream.asked().pop().unwrap();
     let tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
@@ -40,7 +40,7 @@ async fn a_plugin_offers_its_tool_and_its_calls_are_run() {
         assert_eq!(offered(&upstream), ["web_fetch"]);
         let item = &response["output"][0];
         assert_eq!((&item["type"], &item["status"]), (&json!("service:web_fetch"), &json!("failed")));
-        // The entry's settings are the tool's.
+        // The settings of the entry apply to the tool.
         assert_eq!(item["error"], "url is not on a domain that this request allows");
         assert_eq!(response["output"][1]["content"][0]["text"], "No.");
         assert_eq!(response["tools"], json!([]));

@@ -1,4 +1,4 @@
-//! A host whose tools may reach a server under the test's control.
+//! A host whose tools may reach a server controlled by the test.
 
 use super::script::{Call, answer, calls};
 use crate::kit::client::{Client, last_response};
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 /// The host that tools are granted.
 pub const HOST: &str = "api.test";
-/// One they are not.
+/// A host that tools are not granted.
 pub const OTHER: &str = "other.test";
 /// A model of a provider that speaks the Responses dialect, with tools of its own.
 pub const NATIVE: &str = "test/native";
@@ -30,7 +30,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// With what tools are granted, written for the site's port.
+    /// Starts with grants that are written for the server's port.
     pub async fn start(grants: impl Fn(u16) -> String) -> Self {
         let authority = Authority::new();
         let site = Site::start(&authority, &[HOST, OTHER]).await;
@@ -53,7 +53,6 @@ impl Reach {
         Self { host, chat, native, site }
     }
 
-    /// An address of the site.
     pub fn url(&self, path: &str) -> String {
         format!("https://{HOST}:{}{path}", self.site.port)
     }
@@ -68,7 +67,7 @@ impl Reach {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Asks, streamed or not; the finished response and the events, if any.
+    /// Sends a request, streamed or not; returns the finished response and the events, if any.
     pub async fn ask(&self, request: &Value, streamed: bool) -> (Value, Vec<Value>) {
         let client = Client::new(&self.host);
         if streamed {
@@ -80,7 +79,7 @@ impl Reach {
         (answer.body, Vec::new())
     }
 
-    /// Has the chat model call this once and then say `text`.
+    /// Lets the chat model make these calls and then say `text`.
     pub async fn run(
         &self,
         request: &Value,
@@ -93,7 +92,7 @@ impl Reach {
         self.ask(request, streamed).await
     }
 
-    /// What the chat model is told last as the result of a call.
+    /// The tool result that the chat model got last.
     pub fn told(&self) -> String {
         let asked = self.chat.asked().pop().unwrap();
         let messages = asked.body["messages"].as_array().unwrap();
@@ -101,7 +100,7 @@ impl Reach {
         told["content"].as_str().unwrap().to_owned()
     }
 
-    /// The functions that the chat model was offered last, by name.
+    /// The names of the functions offered to the chat model last.
     pub fn offered(&self) -> Vec<Value> {
         let asked = self.chat.asked().pop().unwrap();
         let tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
@@ -109,12 +108,10 @@ impl Reach {
     }
 }
 
-/// A request with one tool.
 pub fn with_tool(tool: Value) -> Value {
     json!({"model": MODEL, "input": "Go.", "tools": [tool]})
 }
 
-/// A JSON answer of a site.
 pub fn json_reply(body: Value) -> Reply {
     Reply::json(200, body)
 }

@@ -72,7 +72,7 @@ async fn the_output_of_one_request_is_input_of_the_next() {
             told.push(bench.asked_last().body);
         }
         assert_eq!(told[0], told[1]);
-        // Which of the tool's functions made them, the items do not say.
+        // The items do not record which function of the tool was called, so they become text.
         let messages = told[0]["messages"].as_array().unwrap();
         let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
         assert_eq!(roles, ["user", "assistant", "user"]);
@@ -91,7 +91,7 @@ fn with_history(items: Value, tools: Value) -> Value {
     json!({"model": MODEL, "input": input, "tools": tools})
 }
 
-/// What the provider is told of a request, without its first and last message.
+/// The messages sent to the provider for a request, without the first and the last.
 async fn told_of(bench: &Bench, request: &Value) -> Vec<Value> {
     bench.upstream.reply(answer(false, "again"));
     bench.ask(request, false).await;
@@ -112,7 +112,7 @@ fn history() -> Value {
 }
 
 #[tokio::test]
-async fn calls_are_told_under_the_names_that_the_tools_have_now() {
+async fn calls_are_rendered_under_the_current_names_of_their_tools() {
     let bench = Bench::start().await;
     let tools = json!([{"type": "openrouter:files"}, {"type": "function", "name": "own", "parameters": {}}]);
     let told = told_of(&bench, &with_history(history(), tools)).await;
@@ -136,7 +136,7 @@ async fn calls_are_told_under_the_names_that_the_tools_have_now() {
 }
 
 #[tokio::test]
-async fn calls_of_tools_that_the_request_has_not_are_told_as_text() {
+async fn calls_of_tools_absent_from_the_request_are_rendered_as_text() {
     let bench = Bench::start().await;
     let told = told_of(&bench, &with_history(history(), json!([]))).await;
     let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
@@ -151,7 +151,7 @@ async fn calls_of_tools_that_the_request_has_not_are_told_as_text() {
 }
 
 #[tokio::test]
-async fn calls_of_one_of_several_advisors_are_told_as_its_own() {
+async fn calls_of_one_of_several_advisors_are_rendered_under_its_name() {
     let models = Models::start().await;
     let advised = |id: &str, name: &str| {
         json!({"type": "service:advisor", "id": id, "status": "completed", "instance_name": name, "prompt": "Which?",

@@ -1,4 +1,4 @@
-//! What a chat provider says when its model calls functions.
+//! Scripted turns of a chat provider whose model calls functions.
 
 use crate::kit::script::{chat, chat_message, chat_stream, chunk, ending, opening, word};
 use crate::kit::upstream::Reply;
@@ -12,7 +12,6 @@ pub struct Call<'a> {
     arguments: &'a str,
 }
 
-/// A call.
 pub fn call<'a>(id: &'a str, function: &'a str, arguments: &'a str) -> Call<'a> {
     Call { id, function, arguments }
 }
@@ -47,7 +46,7 @@ pub fn calls_ending(streamed: bool, text: &str, calls: &[Call<'_>], reason: &str
     Reply::sse(&events)
 }
 
-/// A turn that answers.
+/// A turn that answers with text.
 pub fn answer(streamed: bool, text: &str) -> Reply {
     if streamed { chat_stream(&[text]) } else { chat(text) }
 }

@@ -4,7 +4,8 @@ use super::script::{answer, call, calls, calls_ending};
 use super::{Bench, told, with_tool};
 use serde_json::{Value, json};
 
-/// A model that calls in every turn but the one it has to answer; each call costs 0.25 dollars, each turn 10 tokens.
+/// Runs a model that calls a tool in every turn until it must answer. Each call costs 0.25 dollars,
+/// each turn has 10 tokens.
 async fn assert_steps(bench: &Bench, members: &Value, steps: usize, streamed: bool) {
     let before = bench.upstream.asked().len();
     for turn in 0..steps {

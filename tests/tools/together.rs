@@ -29,7 +29,7 @@ async fn calls_of_one_turn_wait_for_other_hosts_at_the_same_time() {
         reach.site.reply_at("/b", reply_b);
         let request = with_fetch();
         let answered = async {
-            // Neither is answered before both have come.
+            // Neither request is answered before both have arrived.
             reach.site.until(2 * (round + 1)).await;
             a.send("first".to_owned()).await.unwrap();
             b.send("second".to_owned()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_tool_sees_the_models_and_the_transcript() {
     let asked = bench.asked_last();
     let told = told(&asked);
     let models: Value = serde_json::from_str(told[0]).unwrap();
-    // What clients of OpenRouter read beside it is not for tools.
+    // Tools do not see the additional fields for OpenRouter clients.
     let shown = &Client::new(&bench.host).get("/models").await.body["data"][0];
     let members = models[0].as_object().unwrap();
     assert!(members.contains_key("endpoints") && members.iter().all(|(name, value)| &shown[name] == value));
@@ -138,7 +138,7 @@ async fn a_call_of_the_clients_function_ends_the_response_after_the_server_calls
         assert_eq!((&output[1]["status"], &output[1]["text"]), (&json!("completed"), &json!("2")));
         assert_eq!(bench.upstream.asked().len(), before + 1);
 
-        // The client answers with the whole conversation.
+        // The client continues with the whole conversation.
         let mut request = mixed();
         let mut input = vec![json!({"role": "user", "content": "x"})];
         input.extend(output.iter().cloned());
@@ -154,7 +154,7 @@ async fn a_call_of_the_clients_function_ends_the_response_after_the_server_calls
         let calls = messages[1]["tool_calls"].as_array().unwrap();
         let names: Vec<_> = calls.iter().map(|call| &call["function"]["name"]).collect();
         assert_eq!(names, ["mine", "mine"]);
-        // Which of the tool's functions it was, nothing tells.
+        // The item does not record which function of the tool was called.
         assert_eq!(messages[1]["content"], r#"[I used the tool rogue. It gave: {"text":"2"}]"#);
         let ids: Vec<_> = messages[2..].iter().map(|message| &message["tool_call_id"]).collect();
         assert_eq!(ids, [&json!("c1"), &json!("c3")]);
@@ -162,7 +162,7 @@ async fn a_call_of_the_clients_function_ends_the_response_after_the_server_calls
 }
 
 #[tokio::test]
-async fn a_function_that_nobody_offers_is_the_clients_to_judge() {
+async fn a_call_of_an_unknown_function_is_passed_to_the_client() {
     let bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "imagined", "{}")]));
     let response = bench.ask(&with_tool("service:rogue"), false).await;
@@ -173,7 +173,7 @@ async fn a_function_that_nobody_offers_is_the_clients_to_judge() {
 }
 
 #[tokio::test]
-async fn calls_without_ids_of_their_own_are_told_apart_over_all_turns() {
+async fn calls_without_unique_ids_get_distinct_ones_over_all_turns() {
     let bench = Bench::start().await;
     for id in ["", "same"] {
         bench.upstream.reply(calls(

@@ -8,14 +8,14 @@ use crate::kit::script::{message, response};
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
-/// What becomes of a variant.
+/// What a request with this tool type leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The provider gets the entry as it is.
     AsItIs,
     /// The provider gets functions, the first with this name.
     Function(&'static str),
-    /// The provider does not hear of it.
+    /// The tool is not sent to the provider.
     LeftOut,
     /// 400: nothing on this host has it, or it is not granted.
     NotHere,
@@ -23,7 +23,7 @@ enum Fate {
 
 use Fate::{AsItIs, Function, LeftOut, NotHere};
 
-/// Each variant, and its fate at an endpoint of the chat dialect and one of the Responses dialect.
+/// Each type with its fate at a chat endpoint and at a Responses endpoint.
 fn table() -> Vec<(Value, Fate, Fate)> {
     let service = |name: &str| json!({"type": format!("service:{name}")});
     let display = json!({"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "browser"});
@@ -99,14 +99,14 @@ async fn offer_all(dialect: &str, reply: impl Fn() -> Reply, tools: impl Iterato
         let answered = client.post("/responses", &request).await;
         let text = format!("tools[0].type \"{type_name}\" is not available on this host");
         assert_eq!(answered.status, 400, "{dialect} {type_name}");
-        // What only has to be granted says so behind it.
+        // A tool that only lacks a grant has a hint after this text.
         assert!(answered.message().starts_with(&text), "{dialect}: {}", answered.message());
         assert_eq!(upstream.asked().len(), before, "{dialect} {type_name}");
     }
 }
 
 #[tokio::test]
-async fn what_only_another_model_has_is_told_apart() {
+async fn a_tool_that_only_another_model_has_is_a_different_error() {
     let upstream = Upstream::start().await;
     let other = with_keys(&model("test/other", "responses", &["two"]), "two", HOSTED_TOOLS);
     let more = provider("two", "openai-responses", &upstream.base) + &other;

@@ -1,4 +1,4 @@
-//! `web_search`, with engines that the test plays.
+//! `web_search` with scripted search engines.
 
 use super::reach::{BOTH, HOST, NATIVE, Reach, events_of, json_reply, with_tool};
 use super::script::{answer, call, calls};
@@ -92,7 +92,8 @@ async fn a_source_waits_for_the_text_that_names_it() {
             list.map(|one| (one["url"].clone(), one["start_index"].clone())).collect()
         };
         assert_eq!(cited(1), [(json!("https://a.test/one"), json!(3))]);
-        // Found again and not named again; and each once.
+        // The second search finds the same pages. They are cited once each, although the text does
+        // not name them.
         assert_eq!(
             cited(3),
             [(json!("https://b.test/two"), json!(8)), (json!("https://a.test/one"), json!(8))]
@@ -101,7 +102,7 @@ async fn a_source_waits_for_the_text_that_names_it() {
 }
 
 #[tokio::test]
-async fn keys_go_to_the_engine_and_to_nobody_else() {
+async fn keys_are_sent_to_the_engine_only() {
     let key = "BSA-very-secret-key-0123456789";
     for (config, header) in [
         ("engine = \"brave\"\nurl = \"https://api.test:PORT/res/v1/web/search\"", "x-subscription-token"),
@@ -112,7 +113,7 @@ async fn keys_go_to_the_engine_and_to_nobody_else() {
         );
         let bench = Reach::start(grant(config, &more)).await;
         bench.secret("search_key", key);
-        // An engine that tells its caller's key is not believed.
+        // The engine echoes the key; it must be removed from the result.
         let found = json!({"url": "https://a.test/one", "title": key, "description": "text", "text": "text"});
         bench.site.reply(json_reply(json!({"web": {"results": [found]}, "results": [found]})));
         let request = with_tool(json!({"type": "service:web_search", "parameters": {"max_results": 3}}));
@@ -125,7 +126,7 @@ async fn keys_go_to_the_engine_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn engines_that_misbehave_are_told_to_the_model_and_not_to_be_believed() {
+async fn misbehaving_engines_are_failed_items_and_errors_for_the_model() {
     let bench = searxng().await;
     let html = |body: &str| Reply::Whole {
         status: 200,
@@ -261,12 +262,12 @@ async fn the_clients_own_types_become_this_tool_in_openais_shape() {
 async fn an_endpoints_own_search_is_used_where_all_have_it() {
     let bench = searxng().await;
     let request = |model: &str, tool: Value| json!({"model": model, "input": "Go.", "tools": [tool]});
-    // All endpoints have their own.
+    // All endpoints have a search of their own.
     bench.native.reply(response(&json!([message("own")])));
     let (answered, _) = bench.ask(&request(NATIVE, json!({"type": "web_search"})), false).await;
     assert_eq!(answered["output"][0]["content"][0]["text"], "own");
     assert_eq!(bench.native.asked().pop().unwrap().body["tools"], json!([{"type": "web_search"}]));
-    // Not all have: the host's tool serves whichever answers.
+    // One endpoint lacks it, so the host's tool is used for all.
     bench.chat.reply(Reply::json(500, json!({})));
     let made = json!([{"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "web_search", "arguments": QUERY, "status": "completed"}]);
     bench.native.reply(response(&made));
@@ -276,7 +277,7 @@ async fn an_endpoints_own_search_is_used_where_all_have_it() {
     assert_eq!(answered["output"][0]["type"], "web_search_call");
     assert_eq!(answered["output"][1]["content"][0]["text"], "found");
     assert_eq!(bench.native.asked().pop().unwrap().body["tools"][0]["name"], "web_search");
-    // Whoever says native means it.
+    // `engine: native` allows only the endpoint's own search.
     bench.native.reply(response(&json!([message("own")])));
     let native = json!({"type": "web_search", "engine": "native"});
     bench.ask(&request(BOTH, native.clone()), false).await;

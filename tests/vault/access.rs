@@ -1,4 +1,4 @@
-//! Who reaches what: every kind of key at every route with every method.
+//! Access control: every kind of key at every route with every method.
 
 use super::{
     BAD_KEY, NOT_FOUND, UNHURRIED, Vault, assert_refused, command, secret, setup, text, with_intern,
@@ -13,18 +13,17 @@ use std::net::Ipv4Addr;
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "get"];
 
-/// What a key meets at a route when the method is right.
+/// The expected outcome for a key at a route when the method is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meets {
-    /// It is answered.
     Yes,
-    /// It is not let in.
+    /// 401: the key is not accepted.
     Unknown,
-    /// It has no workspace.
+    /// 403: the key has no workspace.
     NoScope,
-    /// Nothing is there, whatever the method.
+    /// 404 for every method.
     Outside,
-    /// Nothing is there for this key.
+    /// 404 for this key.
     Hidden,
 }
 use Meets::{Hidden, NoScope, Outside, Unknown, Yes};
@@ -35,7 +34,7 @@ enum Whose {
     Workspace,
     /// An intern that the plain member made; the intern's key is its own.
     Scout,
-    /// The same, taking from the workspace.
+    /// Copying from the workspace to that intern.
     CopyToScout,
     /// An intern that the admin made.
     Second,
@@ -45,8 +44,7 @@ enum Whose {
 }
 use Whose::{CopyToScout, CopyToSecond, Scout, Second, Stranger, Workspace};
 
-/// Rows: kinds of keys. Columns: the workspace's secrets; those of an intern that the plain member made;
-/// copying to it; those of an intern that the admin made; copying to it; those of a stranger.
+/// Rows are kinds of keys. The columns are in the order of `COLUMNS`.
 const TABLE: [(&str, [Meets; 6]); 10] = [
     ("admin", [Yes, Yes, Yes, Yes, Yes, Hidden]),
     ("member", [Yes, Yes, Yes, Hidden, Hidden, Hidden]),
@@ -75,7 +73,7 @@ impl Keys {
         &self.keys.iter().find(|(known, _)| *known == kind).unwrap().1
     }
 
-    /// Paths, whose they are when copied to or else used, and the methods they have.
+    /// Paths, whose secrets they are about, and their allowed methods.
     fn routes(&self) -> Vec<(String, Whose, &'static str)> {
         let mut routes = vec![
             ("/vault/secrets".to_owned(), Workspace, "GET, HEAD"),
@@ -99,7 +97,7 @@ impl Keys {
     }
 }
 
-/// Keys that no command makes.
+/// An expired and a disabled key. No command creates them in this state.
 fn unusual_keys(store: &Store) -> (String, String) {
     let workspace = store.directory().find_workspace("default").unwrap().id;
     let issue = |expires_at_ms| {
@@ -111,7 +109,7 @@ fn unusual_keys(store: &Store) -> (String, String) {
             )
             .unwrap()
     };
-    // Past before anybody can show it.
+    // Expired before any request can use it.
     let expired = issue(Some(Clock::system().now_ms() + 30));
     let disabled = issue(None);
     let change = KeyChange { disabled: Some(true), ..KeyChange::default() };
@@ -152,8 +150,7 @@ fn keys() -> Keys {
     Keys { host, scout, second, stranger, keys }
 }
 
-/// What a row of the table says of a route. Where secrets are copied to, other methods than `POST` mean the
-/// secret of that name.
+/// The expected outcome. In `secrets/copy`, methods other than `POST` mean a secret named `copy`.
 fn cell(row: &[Meets; 6], whose: Whose, method: &str) -> Meets {
     let whose = match whose {
         CopyToScout if method != "POST" => Scout,
@@ -198,14 +195,13 @@ fn check(what: &str, answer: &Answer, meets: Meets, method: &str, allowed: &str)
     }
 }
 
-/// Cases 73, 74, 77 to 81.
 #[tokio::test]
 async fn every_kind_of_key_meets_at_every_route_with_every_method_what_the_contract_says() {
     let keys = keys();
     let admin = Client::with_key(&keys.host, keys.key("admin"));
     for (row, (kind, cells)) in TABLE.into_iter().enumerate() {
         for (column, (path, whose, allowed)) in keys.routes().into_iter().enumerate() {
-            // Addresses that guess too often would be told so.
+            // A separate address per cell, or the limit on failed attempts would be reached.
             let address =
                 Ipv4Addr::new(127, 1, u8::try_from(row).unwrap(), u8::try_from(column + 1).unwrap());
             let client = Client::from_address(&keys.host, keys.key(kind), address);
@@ -228,9 +224,9 @@ async fn walk(client: &Client, kind: &str, (path, allowed): (&str, &str), meets:
     }
 }
 
-/// Cases 74 and 78 to 82: byte for byte the same, but for the id of the request and the date.
+/// Equal except for the request id and the date.
 #[tokio::test]
-async fn what_is_not_there_and_what_is_not_for_you_are_the_same_bytes() {
+async fn absent_and_forbidden_resources_have_byte_identical_answers() {
     let keys = keys();
     let host = &keys.host;
     let expected = seen(&Client::with_key(host, keys.key("admin")).get("/nothing").await);
@@ -255,7 +251,7 @@ fn seen(answer: &Answer) -> (u16, String, String) {
     (answer.status, format!("{headers:?}"), answer.text.clone())
 }
 
-/// Everything that is not there for a kind of key.
+/// Every method and path that is hidden from a kind of key.
 fn hidden(keys: &Keys, kind: &str) -> Vec<(&'static str, String)> {
     let (_, cells) = TABLE.into_iter().find(|(known, _)| *known == kind).unwrap();
     let mut hidden = Vec::new();
@@ -271,7 +267,6 @@ fn hidden(keys: &Keys, kind: &str) -> Vec<(&'static str, String)> {
     hidden
 }
 
-/// Cases 69 to 72.
 #[tokio::test]
 async fn only_one_bearer_token_of_a_working_key_lets_in() {
     let host = setup().start();
@@ -333,7 +328,6 @@ async fn refused_tokens_are_in_the_audit_log_once_for_their_address_and_without_
     assert_eq!(*refused[0], expected);
 }
 
-/// Cases 75 and 76.
 #[tokio::test]
 async fn regional_host_names_are_refused_after_the_key_and_before_everything_else() {
     let host = setup().config("[server]\nregional_hosts = [\"eu.api.example.com\"]").start();
@@ -360,7 +354,6 @@ async fn regional_host_names_are_refused_after_the_key_and_before_everything_els
     }
 }
 
-/// Case 81.
 #[tokio::test]
 async fn roles_and_switches_count_from_the_next_request_on() {
     let (host, intern) = with_intern();

@@ -1,4 +1,4 @@
-//! Bodies: JSON objects, of known kind, bounded in length and time.
+//! Request bodies: JSON objects with a declared type, limited in length and time.
 
 use super::{INVALID, Vault, assert_refused, secret, setup, with_intern};
 use crate::kit::client::read;
@@ -7,7 +7,6 @@ use reqwest::Method;
 
 const TOO_LARGE: (u16, &str) = (413, "Request payload too large");
 
-/// Cases 48, 50 and 51.
 #[tokio::test]
 async fn only_one_json_object_with_each_member_once_is_read() {
     let (host, intern) = with_intern();
@@ -40,7 +39,6 @@ async fn only_one_json_object_with_each_member_once_is_read() {
     }
 }
 
-/// Cases 49 and 52.
 #[tokio::test]
 async fn unknown_members_are_ignored_however_deep_and_never_logged() {
     let host = setup().environment("COFFERDAM_LOG", "trace").start();
@@ -66,7 +64,6 @@ async fn unknown_members_are_ignored_however_deep_and_never_logged() {
     assert!(host.files_with("canary-5e1d0").is_empty());
 }
 
-/// Cases 53 and 54.
 #[tokio::test]
 async fn bodies_must_say_that_they_are_plain_json() {
     let (host, intern) = with_intern();
@@ -103,7 +100,6 @@ async fn bodies_must_say_that_they_are_plain_json() {
     }
 }
 
-/// Case 55, and the limit of copying.
 #[tokio::test]
 async fn longer_bodies_are_refused() {
     let (host, intern) = with_intern();
@@ -128,7 +124,6 @@ fn head(host: &crate::kit::host::Host, method: &str, headers: &str) -> String {
     )
 }
 
-/// Case 55: the declaration alone is enough.
 #[tokio::test]
 async fn a_body_that_is_declared_too_long_is_not_waited_for() {
     let host = setup().start();
@@ -138,7 +133,6 @@ async fn a_body_that_is_declared_too_long_is_not_waited_for() {
     assert_eq!((status, body["error"]["message"].as_str()), (413, Some(TOO_LARGE.1)));
 }
 
-/// Case 56.
 #[tokio::test]
 async fn a_body_of_unknown_length_is_cut_off_at_the_limit_and_the_connection_closed() {
     let host = setup().start();
@@ -149,13 +143,12 @@ async fn a_body_of_unknown_length_is_cut_off_at_the_limit_and_the_connection_clo
         assert!(raw.send(piece.as_bytes()).await);
     }
     raw.send(b"0\r\n\r\n").await;
-    // The answer is read to the end of the connection, which the client does not ask to be closed.
+    // Reads to the end of the connection. The client did not ask to close it, so the host must.
     let (status, head, body) = raw.answer().await;
     assert_eq!((status, body["error"]["message"].as_str()), (413, Some(TOO_LARGE.1)));
     assert!(head.contains("connection: close"), "{head}");
 }
 
-/// Case 58.
 #[tokio::test]
 async fn a_body_that_stops_arriving_times_out() {
     let host = setup().config("[timeouts]\nbody_idle_ms = 300\n").start();
@@ -177,7 +170,6 @@ async fn a_body_that_stops_arriving_times_out() {
     }
 }
 
-/// Case 98.
 #[tokio::test]
 async fn deleting_takes_no_body() {
     let host = setup().start();

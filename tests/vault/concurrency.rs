@@ -1,4 +1,4 @@
-//! Many clients at once: what they are told fits one order of what they did.
+//! Many clients at once: their answers are linearizable.
 
 use super::{Vault, text, with_intern};
 use crate::kit::client::Answer;
@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Case 108, without secrets that go away.
 #[tokio::test]
 async fn a_copy_shows_one_moment_of_all_its_secrets() {
     let (host, intern) = with_intern();
@@ -31,7 +30,7 @@ async fn a_copy_shows_one_moment_of_all_its_secrets() {
             let (b, a) = (&answer.body["data"][0], &answer.body["data"][1]);
             let (of_a, of_b) = (version(a), version(b));
             assert!(of_a == of_b || of_a == of_b + 1, "{}", answer.text);
-            // Equal values have equal fingerprints, so that values are of that moment too.
+            // Equal values have equal fingerprints, so the values are of the same moment, too.
             assert_eq!(a["fingerprint"] == b["fingerprint"], of_a == of_b, "{}", answer.text);
             assert_eq!(own.list().await, [a.clone(), b.clone()]);
         }
@@ -40,13 +39,12 @@ async fn a_copy_shows_one_moment_of_all_its_secrets() {
     tokio::join!(writer, copier);
 }
 
-/// Which version of a secret its host marks.
+/// The version of a secret, encoded in its host name.
 fn version(secret: &Value) -> u64 {
     let host = secret["hosts"][0].as_str().unwrap();
     host.strip_prefix('v').and_then(|host| host.strip_suffix(".example")).unwrap().parse().unwrap()
 }
 
-/// Case 108.
 #[tokio::test]
 async fn a_copy_of_what_goes_away_is_whole_or_nothing() {
     let (host, intern) = with_intern();
@@ -73,7 +71,6 @@ async fn a_copy_of_what_goes_away_is_whole_or_nothing() {
     tokio::join!(writer, copier);
 }
 
-/// Case 109.
 #[tokio::test]
 async fn of_64_writers_of_one_name_one_remains_whole() {
     let (host, _) = with_intern();
@@ -95,7 +92,7 @@ async fn of_64_writers_of_one_name_one_remains_whole() {
     assert!(answers.contains(last), "{last}");
 }
 
-/// Hosts of the secrets of a vault, by name: each host marks who wrote it.
+/// The host of each secret by name. A host name identifies the write that set it.
 type Secrets = BTreeMap<String, String>;
 
 /// The workspace's secrets and the intern's.
@@ -105,7 +102,7 @@ struct State {
     intern: Secrets,
 }
 
-/// What a client did, and what it was told.
+/// An operation of a client and its answer.
 #[derive(Clone, Debug)]
 enum Deed {
     Put { name: String, host: String },
@@ -123,7 +120,7 @@ struct Event {
 }
 
 impl State {
-    /// The state after a deed; none when its answer does not fit this state.
+    /// The state after an operation, or `None` when its answer does not fit this state.
     fn after(&self, deed: &Deed) -> Option<Self> {
         let mut next = self.clone();
         let fits = match deed {
@@ -147,8 +144,8 @@ impl State {
     }
 }
 
-/// Whether one order of all deeds explains all answers, in which whatever ended before something else began
-/// also comes before it. Histories are one per client.
+/// Whether some order of all operations explains all answers. An operation that ended before
+/// another began must come first. There is one history per client.
 fn is_linearizable(histories: &[Vec<Event>]) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![(vec![0; histories.len()], State::default())];
@@ -179,7 +176,7 @@ fn hosts(answer: &Answer) -> Secrets {
 
 async fn act(vault: &Vault, own: &Vault, client: u64, round: u64) -> Deed {
     let name = |number: u64| ["a", "b", "c"][usize::try_from(number % 3).unwrap()].to_owned();
-    // A fixed and uneven order of deeds for each client.
+    // A fixed, uneven sequence of operations for each client.
     match (client * 5 + round * 7 + client * round) % 8 {
         0..3 => {
             let (name, host) = (name(client + round), format!("c{client}r{round}.example"));
@@ -205,7 +202,7 @@ async fn act(vault: &Vault, own: &Vault, client: u64, round: u64) -> Deed {
     }
 }
 
-/// What one client does, and when.
+/// The operations of one client with their times.
 async fn live(vault: &Vault, own: &Vault, client: u64, time: &AtomicU64) -> Vec<Event> {
     let mut history = Vec::new();
     for round in 0..40 {
@@ -216,9 +213,8 @@ async fn live(vault: &Vault, own: &Vault, client: u64, time: &AtomicU64) -> Vec<
     history
 }
 
-/// Case 110.
 #[tokio::test]
-async fn what_8_clients_are_told_fits_one_order_of_what_they_did() {
+async fn answers_to_8_concurrent_clients_are_linearizable() {
     let (host, intern) = with_intern();
     let time = Arc::new(AtomicU64::new(0));
     let mut clients = tokio::task::JoinSet::new();
@@ -232,23 +228,23 @@ async fn what_8_clients_are_told_fits_one_order_of_what_they_did() {
 }
 
 #[test]
-fn the_checker_tells_orders_that_exist_from_those_that_do_not() {
+fn the_checker_accepts_linearizable_histories_only() {
     let event = |begun, ended, deed| Event { begun, ended, deed };
     let put = |host: &str| Deed::Put { name: "a".to_owned(), host: host.to_owned() };
     let list = |hosts: Value| Deed::ListWorkspace(serde_json::from_value(hosts).unwrap());
     let delete = |found| Deed::Delete { name: "a".to_owned(), found };
-    // Two writers at the same time: either may be last.
+    // Of two concurrent writes either may be last.
     for last in ["x", "y"] {
         let writers =
             [vec![event(0, 3, put("x"))], vec![event(1, 2, put("y")), event(4, 5, list(json!({"a": last})))]];
         assert!(is_linearizable(&writers));
     }
-    // One after the other: only the second may be.
+    // Of two sequential writes only the second may be last.
     let reader = |seen| {
         [vec![event(0, 1, put("x"))], vec![event(2, 3, put("y")), event(4, 5, list(json!({"a": seen})))]]
     };
     assert!(is_linearizable(&reader("y")) && !is_linearizable(&reader("x")));
-    // Two cannot both have deleted it, and nobody can have found it before it was there.
+    // A secret cannot be deleted twice, nor before it was stored.
     let both = [vec![event(0, 1, put("x")), event(2, 5, delete(true))], vec![event(3, 4, delete(true))]];
     assert!(!is_linearizable(&both));
     assert!(!is_linearizable(&[vec![event(0, 1, delete(true)), event(2, 3, put("x"))]]));

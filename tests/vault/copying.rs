@@ -3,7 +3,6 @@
 use super::{INVALID, NOT_FOUND, Vault, assert_refused, text, with_intern};
 use serde_json::{Value, json};
 
-/// Case 100.
 #[tokio::test]
 async fn copies_come_back_in_the_order_asked_with_hosts_kept_and_other_fingerprints() {
     let (host, intern) = with_intern();
@@ -34,7 +33,6 @@ async fn copies_come_back_in_the_order_asked_with_hosts_kept_and_other_fingerpri
     assert_eq!(own.copy(&["n7"]).await.body["data"], json!([copies[92]]));
 }
 
-/// Case 101.
 #[tokio::test]
 async fn names_to_copy_are_a_list_of_1_to_100_different_names() {
     let (host, intern) = with_intern();
@@ -63,7 +61,6 @@ async fn names_to_copy_are_a_list_of_1_to_100_different_names() {
     assert_refused(&own.copy_body("{}").await, INVALID, "missing");
 }
 
-/// Case 102.
 #[tokio::test]
 async fn nothing_is_copied_when_one_is_missing() {
     let (host, intern) = with_intern();
@@ -79,12 +76,11 @@ async fn nothing_is_copied_when_one_is_missing() {
         assert_refused(&own.copy(&asked).await, NOT_FOUND, "missing");
         assert_eq!(own.list().await, std::slice::from_ref(&kept));
     }
-    // A secret of the intern itself is none of the workspace.
+    // A secret of the intern itself is not one of the workspace.
     own.stored("alone", &["a.com"], "x").await;
     assert_refused(&own.copy(&["alone"]).await, NOT_FOUND, "alone");
 }
 
-/// Cases 105 to 107.
 #[tokio::test]
 async fn copies_replace_and_then_stand_on_their_own() {
     let (host, intern) = with_intern();
@@ -101,6 +97,6 @@ async fn copies_replace_and_then_stand_on_their_own() {
     assert_eq!(own.list().await, std::slice::from_ref(&again));
     assert_eq!(vault.delete("a").await.status, 204);
     assert_eq!(own.list().await, std::slice::from_ref(&again));
-    // The value came along: storing it again changes nothing.
+    // The value was copied as well: storing it again changes nothing.
     assert_eq!(own.stored("a", &["a.com"], "x").await, again);
 }

@@ -1,4 +1,4 @@
-//! HTTP itself: methods, versions, heads that are malformed or do not come.
+//! HTTP itself: methods, versions, and heads that are malformed or incomplete.
 
 use super::{Vault, setup, with_intern};
 use crate::kit::admin::Admin;
@@ -9,9 +9,8 @@ use reqwest::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-/// Case 57.
 #[tokio::test]
-async fn nobody_without_a_key_is_asked_to_go_on_sending() {
+async fn a_client_without_a_key_gets_no_100_continue() {
     let host = setup().start();
     for key in ["", "Authorization: Bearer nonsense\r\n"] {
         let mut raw = Raw::connect(&host).await;
@@ -26,28 +25,26 @@ async fn nobody_without_a_key_is_asked_to_go_on_sending() {
     }
 }
 
-/// Case 59, with a client that sends even less.
 #[tokio::test]
 async fn a_head_that_does_not_come_to_its_end_ends_the_connection() {
     let host = setup().start();
     let mut raw = Raw::connect(&host).await;
     assert!(raw.send(b"GET /v1/vault/secrets HTTP/1.1\r\nHost: x\r\nX-Slow: ").await);
-    // However long that takes, others are served meanwhile.
+    // Other connections are served meanwhile.
     let vault = Vault::of(&host);
     let (ended, answer) = tokio::join!(raw.ended(), vault.page(""));
     assert_eq!(answer.status, 200);
     assert!(ended.is_empty() || ended.starts_with("HTTP/1.1 408"), "{ended}");
 }
 
-/// As many open files as the system allows: the ends of a thousand connections are in this process.
+/// Raises the limit of open files: this process holds a thousand connections.
 fn make_room() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Case 60.
 #[tokio::test]
-async fn connections_that_ask_nothing_keep_nobody_out() {
+async fn idle_connections_do_not_block_other_clients() {
     make_room();
     let host = setup().start();
     let mut idle = Vec::new();
@@ -61,7 +58,7 @@ async fn connections_that_ask_nothing_keep_nobody_out() {
     for _ in 0..8 {
         idle.push(Raw::connect(&host).await);
     }
-    // Whoever comes now waits until somebody has left.
+    // A new connection waits until another is closed.
     Admin::new(&host).until_metric("cofferdam_connections", 8).await;
     let vault = Vault::of(&host);
     let leaving = async { drop(idle) };
@@ -76,7 +73,6 @@ async fn raw_status(host: &Host, request: &str) -> (u16, String) {
     (status, head)
 }
 
-/// Case 61.
 #[tokio::test]
 async fn heads_with_two_meanings_are_refused_and_the_connection_closed() {
     let host = setup().start();
@@ -109,7 +105,7 @@ async fn heads_with_two_meanings_are_refused_and_the_connection_closed() {
             "{hosts}"
         );
     }
-    // Either answer is allowed, but never both lengths at once: nothing is smuggled in behind.
+    // The host may use either length, but not both: the smuggled request must not be answered.
     let smuggled = "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer KEY\r\n\r\n";
     let both = format!("{put}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}");
     let mut raw = Raw::connect(&host).await;
@@ -123,9 +119,8 @@ async fn heads_with_two_meanings_are_refused_and_the_connection_closed() {
     assert!(matches!(status, 200 | 400), "bare line ends: {status}");
 }
 
-/// Cases 113, 115 and 116.
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_not() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let (host, intern) = with_intern();
     let client = Client::new(&host);
     let of_intern = |rest: &str| format!("/vault/interns/{intern}/{rest}");
@@ -157,7 +152,6 @@ async fn other_methods_are_refused_with_those_that_are_not() {
     }
 }
 
-/// Case 114.
 #[tokio::test]
 async fn the_head_of_a_list_has_no_body() {
     let (host, intern) = with_intern();
@@ -175,7 +169,6 @@ async fn the_head_of_a_list_has_no_body() {
     }
 }
 
-/// Case 117.
 #[tokio::test]
 async fn every_version_of_http_is_answered_in_order() {
     let host = setup().start();
@@ -187,7 +180,7 @@ async fn every_version_of_http_is_answered_in_order() {
     assert!(raw.send(get("/v1/vault/secrets", "1.0", "").replace("Host: x\r\n", "").as_bytes()).await);
     let (status, _, body) = raw.answer().await;
     assert_eq!((status, &body["data"][0]["name"]), (200, &Value::from("a")));
-    // Three at once on one connection, the last one closing it.
+    // Three pipelined requests; the last one closes the connection.
     let requests = [
         get("/v1/vault/secrets", "1.1", ""),
         get("/v1/vault/secrets/a", "1.1", ""),
@@ -198,7 +191,7 @@ async fn every_version_of_http_is_answered_in_order() {
     let all = raw.ended().await;
     let statuses: Vec<&str> = all.match_indices("HTTP/1.1 ").map(|(at, _)| &all[at + 9..at + 12]).collect();
     assert_eq!(statuses, ["200", "405", "404"], "{all}");
-    // One after another on one connection.
+    // Sequential requests on one connection.
     let mut raw = Raw::connect(&host).await;
     for _ in 0..3 {
         assert!(raw.send(get("/v1/vault/secrets", "1.1", "").as_bytes()).await);

@@ -1,11 +1,10 @@
-//! Hosts: exact names in one spelling.
+//! Host names of secrets: exact names, normalised to one spelling.
 
 use super::{INVALID, Vault, assert_refused, setup};
 use serde_json::{Value, json};
 
-/// Case 31.
 #[tokio::test]
-async fn what_is_no_list_of_texts_is_no_list_of_hosts() {
+async fn hosts_must_be_a_list_of_strings() {
     let host = setup().start();
     let vault = Vault::of(&host);
     let lists = [
@@ -25,7 +24,6 @@ async fn what_is_no_list_of_texts_is_no_list_of_hosts() {
     assert_refused(&vault.put_body("a", "{\"value\":\"x\"}").await, INVALID, "missing");
 }
 
-/// Cases 32 and 33.
 #[tokio::test]
 async fn up_to_100_hosts_are_counted_before_duplicates_go() {
     let host = setup().start();
@@ -41,7 +39,6 @@ async fn up_to_100_hosts_are_counted_before_duplicates_go() {
     assert_refused(&vault.put("b", &["a.com"; 101], "x").await, INVALID, "101 equal");
 }
 
-/// Cases 34 to 37.
 #[tokio::test]
 async fn lengths_are_those_of_the_domain_name_system() {
     let host = setup().start();
@@ -57,7 +54,6 @@ async fn lengths_are_those_of_the_domain_name_system() {
     assert_eq!(vault.stored("a", &[&format!("{label}.com")], "x").await["hosts"][0], format!("{label}.com"));
 }
 
-/// Cases 38, 39, 44 and 46.
 #[tokio::test]
 async fn names_are_stored_in_their_one_spelling_in_the_order_given() {
     let host = setup().start();
@@ -78,7 +74,6 @@ async fn names_are_stored_in_their_one_spelling_in_the_order_given() {
     }
 }
 
-/// Cases 40 to 43, 44 and 45.
 #[tokio::test]
 async fn everything_but_an_exact_name_is_refused() {
     let host = setup().start();
@@ -140,7 +135,6 @@ async fn everything_but_an_exact_name_is_refused() {
     assert!(vault.list().await.is_empty());
 }
 
-/// Case 47.
 #[tokio::test]
 async fn one_bad_host_leaves_the_secret_as_it_was() {
     let host = setup().start();

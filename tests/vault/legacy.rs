@@ -1,4 +1,4 @@
-//! Secrets from before hosts were required, which operators bring along.
+//! Imported secrets from before hosts were required.
 
 use super::{NOT_FOUND, Vault, assert_refused, command, setup, text};
 use crate::kit::host::{Host, Setup};
@@ -31,7 +31,6 @@ fn legacy(name: &str) -> Value {
     json!({"name": name, "hosts": null, "fingerprint": null, "created_at": "2024-01-02T03:04:05.678Z"})
 }
 
-/// Cases 92 and 94.
 #[tokio::test]
 async fn legacy_secrets_stand_among_the_others_with_null_hosts_and_fingerprint() {
     let (host, intern) = with_legacy(&["e", "a", "c", "g"]);
@@ -49,16 +48,15 @@ async fn legacy_secrets_stand_among_the_others_with_null_hosts_and_fingerprint()
     assert_eq!(names, ["a", "b", "c", "d", "e", "f", "g"]);
     assert_eq!((&walked[0], &walked[2]), (&legacy("a"), &legacy("c")));
     assert!(walked[1]["hosts"].is_array());
-    // As the winner it is shown to the intern too.
+    // The intern sees it too, because it has no secret of that name.
     let effective = Vault::of_intern(&host, &host.key, &intern).effective("?limit=1").await;
     let mut expected = legacy("a");
     expected["scope"] = "workspace".into();
     assert_eq!(effective.body["data"], json!([expected]));
 }
 
-/// Cases 93 and 95.
 #[tokio::test]
-async fn storing_over_a_legacy_secret_replaces_it_for_good() {
+async fn storing_over_a_legacy_secret_replaces_it_permanently() {
     let (host, _) = with_legacy(&["a", "b"]);
     let vault = Vault::of(&host);
     let stored = vault.stored("a", &["a.com"], "new").await;
@@ -69,7 +67,6 @@ async fn storing_over_a_legacy_secret_replaces_it_for_good() {
     assert_refused(&vault.delete("a").await, NOT_FOUND, "a");
 }
 
-/// Case 96.
 #[tokio::test]
 async fn legacy_secrets_cannot_be_deleted() {
     let (host, _) = with_legacy(&["a"]);
@@ -78,9 +75,8 @@ async fn legacy_secrets_cannot_be_deleted() {
     assert_eq!(vault.list().await, [legacy("a")]);
 }
 
-/// Cases 103 and 104.
 #[tokio::test]
-async fn legacy_secrets_cannot_be_copied_and_what_is_missing_is_told_first() {
+async fn legacy_secrets_cannot_be_copied_and_a_missing_name_is_reported_first() {
     let (host, intern) = with_legacy(&["a"]);
     let (vault, own) = (Vault::of(&host), Vault::of_intern(&host, &host.key, &intern));
     vault.stored("b", &["a.com"], "x").await;

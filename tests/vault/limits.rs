@@ -1,4 +1,4 @@
-//! How often a key may ask, and how often an address may guess.
+//! Rate limits of keys, and of failed authentication per address.
 
 use super::{UNHURRIED, Vault, command, text};
 use crate::kit::client::{Answer, Client, http, read};
@@ -11,9 +11,8 @@ fn assert_too_often(answer: &Answer) {
     assert!((1..=60).contains(&wait_s), "{wait_s}");
 }
 
-/// Case 111.
 #[tokio::test]
-async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
+async fn a_key_over_its_limit_gets_a_retry_after() {
     let host =
         Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 60, writes_per_minute = 1 }").start();
     let vault = Vault::of(&host);
@@ -37,14 +36,13 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
         assert!(writes < 1000, "there is no limit");
     }
     assert!(writes >= 20, "only {writes} at once");
-    // The limit counts before anything of the request is looked at.
+    // The limit applies before the request is validated.
     assert_too_often(&vault.put("a", &["*"], "").await);
     assert_eq!(Client::new(&host).get("/models").await.status, 200);
-    // Who waits is let in again; being refused has not made the wait longer.
+    // Waiting helps, and refused requests do not make the wait longer.
     while vault.page("").await.status == 429 {}
 }
 
-/// Case 112.
 #[tokio::test]
 async fn an_address_that_guesses_too_often_is_refused_and_good_keys_are_not() {
     let host = Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 600 }").start();
@@ -58,17 +56,17 @@ async fn an_address_that_guesses_too_often_is_refused_and_good_keys_are_not() {
     let good = far(key);
     let refused = refused_after(async || guesser.page("").await).await;
     assert_too_often(&refused);
-    // The key of another client at that address, such as that of a proxy.
+    // A valid key at the same address, for example of another client of a proxy.
     assert_eq!(good.page("").await.status, 200);
     let victim = Vault::of(&host);
     for _ in 0..20 {
         assert_eq!(victim.page("").await.status, 200);
     }
-    // The other routes have limits of their own.
+    // Other routes have their own limits.
     assert_eq!(good.client.get("/models").await.status, 200);
 }
 
-/// The refusal of an address that guesses, after at least a minute's quota.
+/// The refusal that ends the guesses of an address, after at least 60 of them.
 async fn refused_after(guess: impl AsyncFn() -> Answer) -> Answer {
     for guesses in 0..2000 {
         let answer = guess().await;
@@ -80,9 +78,9 @@ async fn refused_after(guess: impl AsyncFn() -> Answer) -> Answer {
     panic!("there is no limit");
 }
 
-/// Behind a proxy an address is the client's, as the proxy tells it and no one else.
+/// Behind a trusted proxy the client's address is the one that the proxy reports.
 #[tokio::test]
-async fn guesses_count_for_the_address_that_a_trusted_proxy_tells() {
+async fn guesses_count_for_the_address_that_a_trusted_proxy_reports() {
     let trusting = "[server]\ntrusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n";
     for (config, is_trusted) in [(trusting, true), ("", false)] {
         let host = Setup::new().config(config).start();
@@ -91,7 +89,7 @@ async fn guesses_count_for_the_address_that_a_trusted_proxy_tells() {
             let request = client.request(reqwest::Method::GET, "/vault/secrets");
             read(request.header("x-forwarded-for", forwarded).send().await.unwrap()).await
         };
-        // What the client writes itself stands to the left of what proxies add.
+        // What the client itself writes is to the left of what proxies add.
         let refused = refused_after(async || guess("203.0.113.8, 192.0.2.1, 10.0.0.7").await).await;
         assert_too_often(&refused);
         let other = guess("192.0.2.1, 192.0.2.2, 10.0.0.7").await;
@@ -101,7 +99,7 @@ async fn guesses_count_for_the_address_that_a_trusted_proxy_tells() {
     }
 }
 
-/// Requests that show no key guess nothing.
+/// A request without a key is not a guess.
 #[tokio::test]
 async fn requests_without_a_key_do_not_use_up_the_guesses_of_an_address() {
     let host = Setup::new().config(UNHURRIED).start();

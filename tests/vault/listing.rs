@@ -8,7 +8,6 @@ fn names(answer: &crate::kit::client::Answer) -> Vec<String> {
     answer.body["data"].as_array().unwrap().iter().map(|entry| text(entry, "name")).collect()
 }
 
-/// Cases 84 and 85.
 #[tokio::test]
 async fn names_stand_in_byte_order() {
     let host = setup().start();
@@ -20,7 +19,6 @@ async fn names_stand_in_byte_order() {
     assert_eq!(names(&vault.page("").await), ["a", "a1", "a10", "a2", "a_b", "ab", "az", "b", "z"]);
 }
 
-/// Cases 84, 86 and 87.
 #[tokio::test]
 async fn pages_tell_whether_more_follows_and_show_each_secret_once() {
     let host = setup().start();
@@ -48,7 +46,6 @@ async fn pages_tell_whether_more_follows_and_show_each_secret_once() {
     assert_eq!(vault.page("?offset=101").await.body, json!({"data": [], "has_more": false}));
 }
 
-/// Cases 88 to 91.
 #[tokio::test]
 async fn windows_are_whole_numbers_inside_their_limits() {
     let (host, intern) = with_intern();
@@ -56,7 +53,7 @@ async fn windows_are_whole_numbers_inside_their_limits() {
     let own = Vault::of_intern(&host, &host.key, &intern);
     vault.stored("a", &["a.com"], "x").await;
     own.stored("b", &["a.com"], "x").await;
-    // One of each kind; the others stand beside the code that reads them.
+    // One of each kind; unit tests of the parser cover the others.
     for query in
         ["limit=0", "limit=101", "limit=-1", "limit=%zz", "offset=10001", "offset=", "limit=1&limit=2"]
     {
@@ -74,7 +71,6 @@ async fn windows_are_whole_numbers_inside_their_limits() {
     assert_eq!(vault.page("?offset=10000").await.body, json!({"data": [], "has_more": false}));
 }
 
-/// Case 83.
 #[tokio::test]
 async fn nothing_is_seen_of_other_workspaces_and_interns() {
     let (host, intern) = with_intern();

@@ -1,4 +1,4 @@
-//! Random requests against a model of the vault: two maps.
+//! Random requests, compared with a model of the vault: two maps.
 
 use super::{Vault, command, text, with_intern};
 use crate::kit::client::Answer;
@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Entry {
     host: u8,
     value: u8,
-    /// As first shown; storing again keeps it.
+    /// As first returned; storing again keeps it.
     created_at: Option<String>,
 }
 
@@ -43,7 +43,7 @@ struct Model {
 }
 
 impl Model {
-    /// What a step changes and the status it must have.
+    /// Applies a step to the model; returns the expected status.
     fn apply(&mut self, step: &Step) -> u16 {
         let store = |vault: &mut BTreeMap<&'static str, Entry>, name, host, value| {
             let created_at = vault.get(name).and_then(|entry| entry.created_at.clone());
@@ -70,7 +70,7 @@ impl Model {
         }
     }
 
-    /// What the intern has, and from where.
+    /// The secrets an intern can use, and the vault each is from.
     fn effective(&self) -> BTreeMap<&'static str, (usize, &Entry)> {
         let of = |vault: usize| self.vaults[vault].iter().map(move |(name, entry)| (*name, (vault, entry)));
         of(0).chain(of(1)).collect()
@@ -79,7 +79,7 @@ impl Model {
 
 struct Real {
     vaults: [Vault; 2],
-    /// What each value's fingerprint is in each vault.
+    /// The fingerprint of each value, per vault.
     fingerprints: [BTreeMap<u8, String>; 2],
 }
 
@@ -117,7 +117,7 @@ impl Real {
         }
     }
 
-    /// Compares what is shown of a secret with the model, and learns what the model cannot know.
+    /// Compares a returned secret with the model; records fingerprint and date at first sight.
     fn compare(&mut self, vault: usize, shown: &Value, name: &str, entry: &Entry) -> String {
         assert_eq!(shown["name"], name);
         assert_eq!(shown["hosts"], serde_json::json!([format!("h{}.example", entry.host)]));
@@ -145,14 +145,14 @@ async fn compare(model: &mut Model, real: &mut Real, limit: usize) {
         assert_eq!(shown["scope"], ["workspace", "intern"][vault]);
         real.compare(vault, shown, name, entry);
     }
-    // Equal values of two vaults cannot be told to be equal.
+    // Fingerprints of two vaults do not reveal that their values are equal.
     let [workspace, intern] = &real.fingerprints;
     assert!(workspace.values().all(|fingerprint| intern.values().all(|other| other != fingerprint)));
 }
 
-/// After each request both vaults and what the intern has are what the model says, page by page.
+/// After each request all three listings agree with the model, page by page.
 #[test]
-fn whatever_is_asked_the_vault_is_two_maps() {
+fn the_vault_behaves_like_two_maps() {
     let workers = tokio::runtime::Runtime::new().unwrap();
     let (host, intern) = with_intern();
     let key = text(&command(&host, "key create --workspace default --intern scout"), "key");
@@ -172,7 +172,7 @@ fn whatever_is_asked_the_vault_is_two_maps() {
                 assert_eq!(answer.status, expected, "{step:?}: {}", answer.text);
                 compare(&mut model, real, limit).await;
             }
-            // The intern itself sees the same.
+            // The intern's own key sees the same.
             assert_eq!(own.list().await, real.vaults[1].list().await);
         });
         Ok(())

@@ -1,9 +1,8 @@
-//! Names of secrets, and how paths hold them.
+//! Names of secrets, and how they are encoded in paths.
 
 use super::{INVALID, NOT_FOUND, Vault, assert_refused, command, secret, setup, text};
 use crate::kit::raw::ask_raw;
 
-/// Case 10.
 #[tokio::test]
 async fn names_of_the_pattern_are_accepted() {
     let host = setup().start();
@@ -15,7 +14,7 @@ async fn names_of_the_pattern_are_accepted() {
     assert_eq!(vault.names().await, ["a", "a1", "a_b", &long, "copy", "z9"]);
 }
 
-/// Cases 11, 12, 14 and 99: a name that cannot be is told from one that is not there.
+/// An invalid name is a 400, an absent one a 404.
 #[tokio::test]
 async fn other_names_are_refused_whatever_is_asked() {
     let host = setup().start();
@@ -30,7 +29,7 @@ async fn other_names_are_refused_whatever_is_asked() {
         assert_refused(&vault.delete(name).await, INVALID, name);
     }
     assert!(vault.list().await.is_empty());
-    // What client libraries would resolve by themselves.
+    // Client libraries would resolve these paths themselves, so they are sent raw.
     for name in ["%2e%2e", "%2e", "..%2f..%2fsecrets%2fa"] {
         let (status, body) = put_raw(&host, &format!("/v1/vault/secrets/{name}")).await;
         assert_eq!((status, body["error"]["message"].as_str()), (400, Some(INVALID.1)), "{name}");
@@ -43,7 +42,6 @@ async fn put_raw(host: &crate::kit::host::Host, path: &str) -> (u16, serde_json:
     (status, body)
 }
 
-/// Case 13.
 #[tokio::test]
 async fn encoded_characters_mean_what_they_encode() {
     let host = setup().start();
@@ -52,7 +50,6 @@ async fn encoded_characters_mean_what_they_encode() {
     assert_eq!(vault.delete("abc").await.status, 204);
 }
 
-/// Cases 15 to 17.
 #[tokio::test]
 async fn paths_are_exact_and_never_lead_to_another_secret() {
     let host = setup().start();
@@ -76,7 +73,6 @@ async fn paths_are_exact_and_never_lead_to_another_secret() {
     }
 }
 
-/// Case 18.
 #[tokio::test]
 async fn unknown_queries_mean_nothing_to_a_path() {
     let host = setup().start();
@@ -86,7 +82,6 @@ async fn unknown_queries_mean_nothing_to_a_path() {
     assert_eq!(vault.delete("a?x=1").await.status, 204);
 }
 
-/// Case 82.
 #[tokio::test]
 async fn interns_are_named_by_uuids_in_either_case() {
     let (host, intern) = super::with_intern();
@@ -114,7 +109,7 @@ async fn interns_are_named_by_uuids_in_either_case() {
     assert_eq!(vault(&intern.replace('-', "%2D")).names().await, ["a"]);
 }
 
-/// An intern's secret may have the name that copying has in the path.
+/// `secrets/copy` with `POST` copies; with `PUT` and `DELETE` it is a secret named `copy`.
 #[tokio::test]
 async fn a_secret_called_copy_is_a_secret_of_an_intern_too() {
     let (host, intern) = super::with_intern();

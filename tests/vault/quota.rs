@@ -31,7 +31,7 @@ async fn a_vault_takes_as_many_secrets_as_configured_and_warns_at_nine_tenths() 
     host.until_logged("a vault holds nine tenths of its limit");
     vault.stored("n9", &["a.com"], "x").await;
     assert_full(&vault.put("n10", &["a.com"], "x").await, "vault.secrets_max", "vault", 10);
-    // Replacing takes no place, and deleting makes one.
+    // Replacing adds no secret, and deleting makes room.
     vault.stored("n9", &["b.com"], "another value").await;
     assert_eq!(vault.delete("n0").await.status, 204);
     vault.stored("n10", &["a.com"], "x").await;
@@ -49,7 +49,7 @@ async fn replacing_a_value_counts_the_difference_of_its_bytes() {
     assert_full(&vault.put("b", &["a.com"], &more).await, "vault.bytes_max", "vault", 100_000);
     vault.stored("a", &["a.com"], &"y".repeat(59_000)).await;
     vault.stored("b", &["a.com"], &more).await;
-    // The same after a start.
+    // The count is the same after a restart.
     let host = host.restart();
     let vault = Vault::of(&host);
     assert_full(&vault.put("c", &["a.com"], &more).await, "vault.bytes_max", "vault", 100_000);

@@ -1,11 +1,10 @@
-//! What is stored and what is shown of it.
+//! What the vault stores and what it returns.
 
 use super::{Vault, command, setup, text};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use serde_json::Value;
 
-/// Cases 1 to 4.
 #[tokio::test]
 async fn storing_shows_exactly_the_metadata_and_never_the_value() {
     let host = setup().start();
@@ -31,7 +30,6 @@ async fn storing_shows_exactly_the_metadata_and_never_the_value() {
     }
 }
 
-/// Cases 4 to 8.
 #[tokio::test]
 async fn fingerprints_are_equal_for_equal_values_of_one_vault_only() {
     let host = setup().start();
@@ -43,7 +41,7 @@ async fn fingerprints_are_equal_for_equal_values_of_one_vault_only() {
     assert_ne!(second, first);
     assert_eq!(fingerprint(&vault.stored("a", &["b.com"], "one").await), first);
     assert_eq!(fingerprint(&vault.stored("other", &["c.com"], "one").await), first);
-    // SHA-256 of `one`, without a key.
+    // SHA-256 of `one`, without a key: a fingerprint must not be a plain hash.
     let plain = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed";
     assert_ne!(first, format!("sha256:{plain}"));
     command(&host, "workspace create second");
@@ -52,7 +50,6 @@ async fn fingerprints_are_equal_for_equal_values_of_one_vault_only() {
     assert_ne!(there, first);
 }
 
-/// Case 9.
 #[tokio::test]
 async fn replacing_keeps_the_date_and_storing_anew_does_not() {
     let host = setup().start();
@@ -60,7 +57,7 @@ async fn replacing_keeps_the_date_and_storing_anew_does_not() {
     let first = text(&vault.stored("a", &["a.com"], "one").await, "created_at");
     assert_eq!(text(&vault.stored("a", &["b.com"], "two").await, "created_at"), first);
     let mut again = first.clone();
-    // On a fast disk both may happen in one millisecond.
+    // On a fast disk both may happen in the same millisecond.
     while again == first {
         assert_eq!(vault.delete("a").await.status, 204);
         again = text(&vault.stored("a", &["a.com"], "one").await, "created_at");
@@ -68,7 +65,6 @@ async fn replacing_keeps_the_date_and_storing_anew_does_not() {
     }
 }
 
-/// Case 97.
 #[tokio::test]
 async fn deleting_answers_once_with_nothing_and_then_with_not_found() {
     let host = setup().start();
@@ -81,7 +77,7 @@ async fn deleting_answers_once_with_nothing_and_then_with_not_found() {
     assert!(vault.list().await.is_empty());
 }
 
-/// Case 129.
+/// A client cannot tell whether the secret existed before.
 #[tokio::test]
 async fn storing_anew_and_replacing_look_alike() {
     let host = setup().start();

@@ -1,4 +1,4 @@
-//! Switches of operators: the vault as a whole, writes of all, writes of a workspace.
+//! The operator's switches: the whole vault, all writes, writes of a workspace.
 
 use super::{INVALID, NOT_FOUND, Vault, assert_refused, command, setup, text, with_intern};
 use crate::kit::host::Setup;
@@ -7,7 +7,7 @@ use reqwest::Method;
 const UNAVAILABLE: (u16, &str) = (503, "Vault service is unavailable");
 const NO_WRITES: (u16, &str) = (503, "Vault writes are not enabled");
 
-/// Case 65: behind the gates that tell outsiders apart, before everything else.
+/// The check comes after authentication and scope, and before validation.
 #[tokio::test]
 async fn a_vault_that_is_switched_off_is_unavailable_to_those_it_is_for() {
     let host = Setup::new().config("[vault]\nenabled = false").start();
@@ -29,7 +29,6 @@ async fn a_vault_that_is_switched_off_is_unavailable_to_those_it_is_for() {
     assert_eq!(vault.client.get("/models").await.status, 200);
 }
 
-/// Cases 67 and 68.
 #[tokio::test]
 async fn without_writes_everything_can_still_be_read() {
     let host = Setup::new().config("[vault]\nwrites = false").start();
@@ -37,7 +36,6 @@ async fn without_writes_everything_can_still_be_read() {
     refuses_writes(&Vault::of(&host), &Vault::of_intern(&host, &host.key, &intern)).await;
 }
 
-/// Cases 67 and 68.
 #[tokio::test]
 async fn writes_can_be_switched_off_for_one_workspace() {
     let (host, intern) = with_intern();
@@ -67,7 +65,7 @@ async fn refuses_writes(vault: &Vault, own: &Vault) {
     assert_eq!(own.effective("").await.status, 200);
 }
 
-/// Writes switched off are no secret to keep from a key that is confined elsewhere, nor the other way round.
+/// A key without access to a path gets 404, even when writes are off.
 #[tokio::test]
 async fn what_is_not_there_is_not_there_with_writes_switched_off() {
     let host = setup().start();

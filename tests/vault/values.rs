@@ -1,4 +1,4 @@
-//! Values: counted in characters, kept byte for byte.
+//! Secret values: limited in characters, stored byte for byte.
 
 use super::{INVALID, Vault, assert_refused, setup, text};
 
@@ -6,7 +6,6 @@ fn body(value: &str) -> String {
     format!("{{\"hosts\":[\"a.com\"],\"value\":{value}}}")
 }
 
-/// Cases 19, 21, 23, 24 and 27.
 #[tokio::test]
 async fn values_of_1_to_65536_characters_are_stored_however_they_are_written() {
     let host = setup().start();
@@ -25,7 +24,6 @@ async fn values_of_1_to_65536_characters_are_stored_however_they_are_written() {
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
-/// Cases 20, 22 and 25.
 #[tokio::test]
 async fn empty_and_longer_values_are_refused() {
     let host = setup().start();
@@ -36,7 +34,6 @@ async fn empty_and_longer_values_are_refused() {
     assert!(vault.list().await.is_empty());
 }
 
-/// Case 26.
 #[tokio::test]
 async fn values_are_not_normalised() {
     let host = setup().start();
@@ -49,9 +46,8 @@ async fn values_are_not_normalised() {
     }
 }
 
-/// Cases 28 to 30.
 #[tokio::test]
-async fn what_is_no_text_is_no_value() {
+async fn values_must_be_strings() {
     let host = setup().start();
     let vault = Vault::of(&host);
     for value in [

@@ -1,4 +1,4 @@
-//! A disk that does not answer, or answers with an error: everybody is told in time.
+//! A disk that hangs or fails: every request gets an answer in time.
 
 use super::{Vault, assert_refused, setup};
 use crate::kit::admin::Admin;
@@ -11,9 +11,8 @@ fn on_journal(action: Action) -> [Rule; 1] {
     [Rule::new(Call::Sync, "jnl", action)]
 }
 
-/// Case 63.
 #[tokio::test]
-async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on() {
+async fn writes_to_a_hanging_disk_time_out_and_reads_go_on() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();
@@ -27,16 +26,15 @@ async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on
     while admin.get("/readyz").await.status == 200 {}
     assert_refused(&vault.put("c", &["a.com"], "x").await, (504, TIMED_OUT), "stalled");
     assert_eq!(vault.list().await, [kept]);
-    // Who was told that nobody knows finds out later: both were made, in their order.
+    // Both writes with an unknown outcome were made, in order.
     shim.rules(&[]);
     admin.until_ready().await;
     while vault.names().await != ["b"] {}
     vault.stored("c", &["a.com"], "x").await;
 }
 
-/// Case 62.
 #[tokio::test]
-async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
+async fn a_write_that_leaves_the_queue_too_late_is_a_408_and_is_not_made() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let host = shim.on(setup).start();
@@ -75,9 +73,8 @@ async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
     assert!(names.len() > 2, "what had a place was not done");
 }
 
-/// Cases 64 and 121.
 #[tokio::test]
-async fn a_write_that_fails_is_told_and_ends_the_host() {
+async fn a_failed_write_is_a_502_and_ends_the_host() {
     let setup = setup();
     let shim = Shim::new(&setup.data());
     let mut host = shim.on(setup).start();

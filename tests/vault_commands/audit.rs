@@ -41,7 +41,7 @@ fn the_log_is_filtered_by_action_key_and_day_alone_and_together() {
             .iter()
             .map(|time| time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>());
         assert!(shapes.into_iter().all(|shape| shape == "0000-00-00T00:00:00.000Z"), "{times:?}");
-        // The test may run across midnight of UTC: the days of the log together are the log.
+        // The test may run across midnight UTC, so the days together must equal the whole log.
         let mut days: Vec<&str> = times.iter().map(|time| &time[..10]).collect();
         days.dedup();
         let by_day: Vec<Value> =
@@ -52,7 +52,7 @@ fn the_log_is_filtered_by_action_key_and_day_alone_and_together() {
 }
 
 #[test]
-fn a_filter_that_means_nothing_is_named() {
+fn an_invalid_filter_is_named() {
     in_both_ways(|place| {
         for (filter, says) in [
             ("--action secret_eaten", "secret_stored"),

@@ -1,4 +1,4 @@
-//! Members and workspaces that are deleted, keys that are switched off or limited.
+//! Deleting members and workspaces; disabling and limiting keys.
 
 use super::{CANARY, Place, done, in_both_ways, names, text};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn a_deleted_member_leaves_its_interns_and_its_keys_are_revoked() {
             (&entries[0]["id"], &entries[0]["name"], &entries[0]["keys_revoked"]),
             (&ada["id"], &json!("ada"), &json!(1))
         );
-        // By its id as well, and once only.
+        // A member can be deleted by id, and only once.
         let eve = place.done("member create eve --workspace default");
         place.done(&format!("member delete {}", text(&eve, "id")));
         assert!(place.failed("member delete ada", 1).contains("no member `ada`"));
@@ -90,7 +90,7 @@ fn a_workspace_is_deleted_with_all_that_it_owns_and_its_name_is_free_again() {
 }
 
 #[test]
-fn deleting_a_workspace_asks_first_unless_told_not_to() {
+fn deleting_a_workspace_asks_first_without_yes() {
     in_both_ways(|place| {
         place.done("workspace create acme");
         for answer in ["", "n\n", "no\n", "\n", "acme\n"] {
@@ -104,7 +104,7 @@ fn deleting_a_workspace_asks_first_unless_told_not_to() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert!(String::from_utf8(output.stderr).unwrap().contains("[y/N]"));
         assert_eq!(names(&place.done("workspace list")), ["default"]);
-        // A workspace that is not there: also without a question.
+        // An absent workspace is refused without a question.
         assert!(place.failed("workspace delete acme --yes", 1).contains("acme"));
     });
 }
@@ -149,7 +149,7 @@ fn keys_are_switched_off_and_on_and_their_limits_changed_one_by_one() {
 }
 
 #[test]
-fn what_was_deleted_is_told_in_sentences() {
+fn deletions_are_confirmed_in_sentences() {
     let setup = crate::kit::host::Setup::new();
     crate::kit::store::prepare(&setup, |_| ());
     let place = Place::Free(setup);

@@ -144,7 +144,7 @@ def test_a_broken_whole_answer_is_a_bad_gateway(client: OpenAI, scripted: str, h
 
 
 @pytest.mark.parametrize("how", ["fail", "error event", "cut", "stop short"])
-def test_a_failure_after_the_first_word_is_told_in_the_stream(
+def test_a_failure_after_the_first_word_is_an_event_of_the_stream(
     client: OpenAI, scripted: str, how: str
 ) -> None:
     events = checked_events(list(ask(client, scripted, input=f"script: {how}", stream=True)))
@@ -177,7 +177,7 @@ def test_a_limited_embedder_is_a_rate_limit_error(client: OpenAI) -> None:
     fault(caught, 429)
 
 
-def test_a_key_that_has_used_its_tokens_is_told_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_has_used_its_tokens_gets_a_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = OpenAI(base_url=BASE_URL, api_key=MANAGER_KEY, max_retries=0)
     made: Any = manager.post("/keys", cast_to=object, body={"name": "thirsty"})
     client = OpenAI(base_url=BASE_URL, api_key=made["key"], max_retries=0)

@@ -22,7 +22,7 @@ FORGET = "Forget the city Paris."
 
 @pytest.fixture(scope="module", autouse=True)
 def stored_token(client: OpenAI) -> None:
-    """The token of the server that wants one."""
+    """The token of the server that requires one."""
     secret = {"hosts": ["localhost"], "value": TOKEN}
     client.put("/vault/secrets/services_token", body=secret, cast_to=dict)
 
@@ -145,7 +145,7 @@ def test_a_server_that_is_not_granted_is_a_bad_request(client: OpenAI) -> None:
     assert "tools[0].server_url" in str(caught.value)
 
 
-def test_a_server_that_refuses_is_told_in_its_list(client: OpenAI) -> None:
+def test_a_server_that_refuses_has_an_error_in_its_list(client: OpenAI) -> None:
     tool = server("add", path="/json/mcp", authorization="wrong")
     with pytest.raises(openai.BadRequestError):
         # The workspace's own token would go there, and the client's cannot take its place.

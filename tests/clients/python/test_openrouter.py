@@ -56,7 +56,7 @@ def test_the_list_of_models_is_read(openrouter: OpenRouter) -> None:
     assert float(models["house/chat"].pricing.prompt) == pytest.approx(1e-6)
 
 
-def test_a_key_is_told_about_itself_and_its_balance(openrouter: OpenRouter) -> None:
+def test_a_key_can_read_its_description_and_balance(openrouter: OpenRouter) -> None:
     assert not openrouter.api_keys.get_current_key_metadata().data.is_management_key
     assert openrouter.credits.get_credits().data.total_usage >= 0
 

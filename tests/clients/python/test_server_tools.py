@@ -38,7 +38,7 @@ def output(response: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_the_time_is_told_in_one_response(client: OpenAI, model: str, prefix: str) -> None:
+def test_the_time_is_answered_in_one_response(client: OpenAI, model: str, prefix: str) -> None:
     tool: Any = {"type": f"{prefix}datetime"}
     whole = client.responses.create(model=model, input=WHEN, tools=[tool], tool_choice=tool)
     item, message = output(whole)
@@ -125,7 +125,7 @@ def test_a_patch_is_the_clients_to_apply(client: OpenAI) -> None:
 
 
 def mixed_agent(client: AsyncOpenAI, asked: list[str]) -> Agent:
-    """An agent whose tools the SDK knows in part: it sends what `extra_body` says in place of its own."""
+    """An agent with tools that the SDK lacks: `extra_body` replaces the tools the SDK would send."""
 
     @function_tool
     def get_weather(city: str) -> str:

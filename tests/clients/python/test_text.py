@@ -103,7 +103,7 @@ def test_the_generation_id_header_is_the_response_id(client: OpenAI, model: str)
     assert raw.headers["x-generation-id"] == raw.parse().id
 
 
-def test_a_stream_tells_the_same_as_the_whole_answer(client: OpenAI, model: str) -> None:
+def test_a_stream_has_the_same_content_as_the_whole_answer(client: OpenAI, model: str) -> None:
     events = checked_events(list(create(client, model, stream=True)))
     assert types(events) == [
         "response.created",
@@ -260,7 +260,7 @@ async def test_the_asynchronous_stream_helper_collects(async_client: AsyncOpenAI
 
 
 @pytest.mark.parametrize("model", SCRIPTED)
-def test_what_was_sent_upstream_is_shown_first_and_disturbs_nobody(client: OpenAI, model: str) -> None:
+def test_what_was_sent_upstream_is_an_event_before_all_others(client: OpenAI, model: str) -> None:
     debug = {"debug": {"echo_upstream_body": True}}
     shown, *events = list(create(client, model, stream=True, extra_body=debug))
     assert shown.type == "response.debug" and shown.sequence_number == 0

@@ -16,7 +16,7 @@ QUESTION = "Do a web search for the query capital of Peru."
 @pytest.mark.parametrize("model", ["local/demo", "house/chat", "house/anthropic"])
 def test_a_search_is_a_call_that_the_client_knows(client: OpenAI, model: str, tool_type: str) -> None:
     tool: Any = {"type": tool_type, "search_context_size": "low"}
-    # The client knows a choice of the older name only.
+    # The client has a type for the older name only.
     choice: Any = {"type": "web_search_preview"}
     request: Any = {"model": model, "input": QUESTION, "tools": [tool], "tool_choice": choice}
     whole = checked(client.responses.create(**request))

@@ -126,7 +126,7 @@ def check_reasoning(item: dict[str, Any]) -> None:
 
 
 class Writer:
-    """Builds the response and the events that tell of it."""
+    """Builds the response and its events."""
 
     def __init__(self, request: dict[str, Any], turn: Turn, made: Answer) -> None:
         self.made = made

@@ -1,4 +1,4 @@
-"""What the scripted model answers, told apart from how a dialect writes it down.
+"""What the scripted model answers, independent of the dialect that encodes it.
 
 A user message that begins with `script:` names a behaviour (see `SCRIPTS`).
 Everything else follows from the request: functions are called once per city that
@@ -95,7 +95,7 @@ class Answer:
     calls: list[Call] = field(default_factory=list)
     # The output limit cut the text.
     is_cut: bool = False
-    # How it breaks when half of the text is told: "fail", "event", "cut", "short",
+    # How it breaks when half of the text is sent: "fail", "event", "cut", "short",
     # "endless"; or "hang" before anything is.
     breaks: str = ""
     # Seconds of silence before the first word.
