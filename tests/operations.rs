@@ -518,7 +518,7 @@ fn an_invalid_log_filter_is_named_and_the_host_starts() {
     let mut host = Setup::new().environment("COFFERDAM_LOG", "no=such=filter").start();
     host.signal("TERM");
     host.wait();
-    assert!(host.log().contains("COFFERDAM_LOG is not a filter"), "{}", host.log());
+    assert!(host.log().contains("COFFERDAM_LOG is not a valid log filter"), "{}", host.log());
     assert!(host.log().contains("\"listening\""), "{}", host.log());
 }
 

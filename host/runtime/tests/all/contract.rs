@@ -91,11 +91,7 @@ fn other_differences_are_reported_too() {
             "finish",
             "variant event: case 16 is \"finish\", this host has \"usage\"",
         ),
-        (
-            "max-output: u32,\n    /// Abilities the operator",
-            "max-output: u64,\n    /// A",
-            "max-output: it is u64, this host has u32",
-        ),
+        ("max-output: u32,\n", "max-output: u64,\n", "max-output: it is u64, this host has u32"),
         (
             "feed: func(frames: list<frame>)",
             "feed: func(frames: list<frame>, more: bool)",

@@ -11,7 +11,7 @@ use wit_parser::{
 pub(crate) const TRAP: &str = "unreachable";
 pub(crate) const LOOP: &str = "(loop $again (br $again)) unreachable";
 
-/// The text of the contract, or a changed copy of it.
+/// The text of the contract without its comments, or a changed copy of it.
 pub(crate) struct Wit(Vec<(String, String)>);
 
 impl Wit {
@@ -19,7 +19,10 @@ impl Wit {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
         let read = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.unwrap().path();
-            (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path).unwrap())
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("///"));
+            let code: String = code.flat_map(|line| [line, "\n"]).collect();
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), code)
         };
         let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(read).collect();
         files.sort();

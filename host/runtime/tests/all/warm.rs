@@ -285,7 +285,7 @@ fn with_stdout() -> Wit {
           get-stdout: func() -> output-stream;\n\
         } }\n";
     Wit::own()
-        .with("/// What every guest may import.\n", &format!("{wasi}/// What every guest may import.\n"))
+        .with("world base {\n", &format!("{wasi}world base {{\n"))
         .with("  import log;\n", "  import log;\n  import wasi:cli/stdout@0.2.6;\n")
 }
 
