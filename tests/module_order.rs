@@ -19,6 +19,25 @@ fn modules_import_only_modules_below_them() {
     }
 }
 
+#[test]
+fn the_architecture_page_lists_the_modules_of_each_crate() {
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(host.join("../docs/architecture.md")).unwrap();
+    for name in ORDERED {
+        let heading = format!("\n**{name}** (");
+        let (_, section) = page.split_once(&heading).unwrap_or_else(|| panic!("no table of {name}"));
+        let table = section.lines().skip_while(|line| !line.starts_with('|'));
+        let rows = table.take_while(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.split('|').nth(1)).filter(|cell| cell.contains('`'));
+        let mut listed: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        listed.sort_unstable();
+        let mut modules = Root::read(&host.join(name).join("src/lib.rs")).modules;
+        modules.retain(|module| !["fuzzing", "scratch"].contains(&module.as_str()));
+        modules.sort_unstable();
+        assert_eq!(listed, modules, "docs/architecture.md, table of {name}");
+    }
+}
+
 /// The names that a `lib.rs` declares.
 struct Root {
     /// In their order.

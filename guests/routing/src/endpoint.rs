@@ -72,7 +72,8 @@ pub struct Statistics {
     pub failures: u32,
     /// Whether the endpoint failed within the last 30 seconds.
     pub outage: bool,
-    /// Whether the circuit breaker is open. Such an endpoint is only a last resort.
+    /// Whether the endpoint is only a last resort: its circuit breaker admits no request, its
+    /// provider limits requests at the moment, or it is an outlier among the endpoints of its model.
     pub ejected: bool,
 }
 

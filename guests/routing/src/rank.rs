@@ -7,7 +7,7 @@ use crate::preferences::{Preferences, Thresholds};
 /// fields is the order of importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
-    /// Its breaker is open. It comes after the healthy endpoints of every model.
+    /// It is only a last resort. It comes after the healthy endpoints of every model.
     ejected: bool,
     /// It states its abilities, and one that the request needs is missing. It also comes after the
     /// endpoints of other models.

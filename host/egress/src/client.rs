@@ -74,7 +74,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a root certificate cannot be read or a library refuses its settings.
+    /// [`EgressConfigError`] if a root certificate cannot be read or a library refuses its settings.
     pub fn new(config: EgressConfig) -> Result<Self, EgressConfigError> {
         let tls = Arc::new(tls::settings(&config.roots)?);
         let names = Arc::new(HostResolver::new(&config)?);

@@ -110,7 +110,7 @@ impl HeaderPlacement {
 }
 
 impl Credential {
-    /// [`Placement::parse`] and [`Placement::fill`] in one step. The secret is wiped on return.
+    /// [`HeaderPlacement::parse`] and [`HeaderPlacement::fill`] in one step. The secret is wiped on return.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ use crate::{
     placing::{self, Filled},
 };
 
-/// Upper limit of [`GuestLimits::total`]. It also keeps the computation of the deadline from
+/// Upper limit of [`GuestLimits::total`](crate::GuestLimits::total). It also keeps the computation of the deadline from
 /// overflowing.
 const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// Length limit of all headers of an answer together, in bytes.

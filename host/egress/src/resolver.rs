@@ -49,7 +49,7 @@ pub(crate) struct HostResolver {
 impl HostResolver {
     /// # Errors
     ///
-    /// [`ConfigError::Client`] if the resolver refuses its settings.
+    /// [`EgressConfigError::Client`] if the resolver refuses its settings.
     pub(crate) fn new(config: &EgressConfig) -> Result<Self, EgressConfigError> {
         let fixed =
             config.resolve.iter().map(|(name, answer)| (name.to_ascii_lowercase(), answer.clone())).collect();

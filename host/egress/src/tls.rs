@@ -18,7 +18,7 @@ use crate::EgressConfigError;
 ///
 /// # Errors
 ///
-/// [`ConfigError::Root`] for a root that cannot be used, [`ConfigError::Tls`] if the TLS library
+/// [`EgressConfigError::Root`] for a root that cannot be used, [`EgressConfigError::Tls`] if the TLS library
 /// refuses its settings.
 pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, EgressConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());

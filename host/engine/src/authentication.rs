@@ -15,15 +15,15 @@ pub struct Authentication {
     /// The header in which the credential is sent.
     pub placement: HeaderPlacement,
     /// The operator's credential.
-    pub own: Option<OwnKey>,
+    pub own: Option<OperatorKey>,
     /// The caller's own credential. It is used instead of `own` when the caller's vault has a
     /// secret of this name that is bound to the origin's host.
     pub byok: Option<BoundSecret>,
 }
 
-/// How requests to a provider are authenticated.
+/// The operator's credential for a provider or an export destination.
 #[derive(Debug)]
-pub enum OwnKey {
+pub enum OperatorKey {
     /// Read once from the environment. It is sent to the provider's origin only.
     Fixed(Credential),
     /// A secret of the operator's vault.
@@ -52,13 +52,13 @@ pub(crate) struct UsedCredential {
 /// A text for the operator's log, without anything of the value.
 pub(crate) async fn operators(
     store: &Store,
-    key: &OwnKey,
+    key: &OperatorKey,
     placement: &HeaderPlacement,
     destination: &str,
 ) -> Result<Credential, String> {
     let secret = match key {
-        OwnKey::Fixed(credential) => return Ok(credential.clone()),
-        OwnKey::Vault(secret) => secret.clone(),
+        OperatorKey::Fixed(credential) => return Ok(credential.clone()),
+        OperatorKey::Vault(secret) => secret.clone(),
     };
     let store = store.clone();
     let purpose = Purpose { used_by: format!("broadcast {destination}"), request_id: String::new() };

@@ -1,7 +1,7 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
 //! attempt, right before it is sent, and only to the host of the provider's origin.
 
-use crate::authentication::{Authentication, BoundSecret, OwnKey, UsedCredential, aside};
+use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential, aside};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
@@ -60,8 +60,8 @@ impl Credentials<'_> {
         }
         let credential = match own {
             None => return Ok(None),
-            Some(OwnKey::Fixed(credential)) => credential.clone(),
-            Some(OwnKey::Vault(secret)) => {
+            Some(OperatorKey::Fixed(credential)) => credential.clone(),
+            Some(OperatorKey::Vault(secret)) => {
                 let release = self.released(ReleaseScope::Operator, secret, provider).await;
                 let release = release.map_err(failed)?;
                 placement.fill(release.expose()).map_err(|error| {
@@ -118,7 +118,7 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
         error => {
             let own = provider.authentication.as_ref().and_then(|it| it.own.as_ref());
             let hint = match own {
-                Some(OwnKey::Vault(BoundSecret { name, host }))
+                Some(OperatorKey::Vault(BoundSecret { name, host }))
                     if matches!(error, ReleaseError::Unavailable) =>
                 {
                     Some(format!("store it with `cofferdam secret put {name} --operator --host {host}`"))

@@ -14,7 +14,7 @@ mod worker;
 pub(crate) use record::About;
 pub use record::PendingExport;
 
-use crate::authentication::OwnKey;
+use crate::authentication::OperatorKey;
 use cofferdam_egress::{Egress, Origin};
 use cofferdam_store::{Clock, Store};
 use http::header::{HeaderName, HeaderValue};
@@ -78,7 +78,7 @@ pub struct DestinationKey {
     /// The header in which it is sent.
     pub placement: cofferdam_egress::HeaderPlacement,
     /// A fixed value, or a secret of the operator's vault.
-    pub key: OwnKey,
+    pub key: OperatorKey,
 }
 
 /// Counts of one destination. Each record ends in exactly one of them.

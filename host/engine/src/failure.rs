@@ -115,7 +115,7 @@ impl AttemptFailure {
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
-        // A failed connection is logged by `tell_unreached` already, with the provider's name and
+        // A failed connection is logged by `log_unreached` already, with the provider's name and
         // once a minute.
         if !error.is_connect() {
             tracing::info!(%error, "an exchange with a provider failed");

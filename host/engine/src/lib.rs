@@ -50,7 +50,7 @@ mod refusal;
 pub mod request;
 
 pub use answer::{Answer, AnswerBody, RespondOptions};
-pub use authentication::{Authentication, BoundSecret, OwnKey};
+pub use authentication::{Authentication, BoundSecret, OperatorKey};
 pub use caller::Caller;
 pub use catalog::options::AllowedOptions;
 pub use engine::{Engine, EngineParts, NoRouter};

@@ -117,8 +117,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> u16 {
     }
 }
 
-/// The string for `response.error.code` and the in-band `error` event, which use a smaller set than
-/// the canonical types.
+/// The string for `error.code` of a `response.failed` event. It has a smaller set than the
+/// canonical types.
 #[must_use]
 pub fn stream_code(kind: ErrorKind) -> &'static str {
     match kind {

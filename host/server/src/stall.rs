@@ -91,7 +91,7 @@ pub(crate) struct OpenAnswers {
     handed_ms: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
-/// The state of one response in [`Answers`]; dropping it removes the entry.
+/// The state of one response in [`OpenAnswers`]; dropping it removes the entry.
 pub(crate) struct Handed {
     answers: Arc<OpenAnswers>,
     at_ms: Arc<AtomicU64>,

@@ -18,7 +18,7 @@ use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::{self, EndpointKey};
 use cofferdam_engine::{
-    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
+    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OperatorKey, PluginDefaults,
     Shutdown, Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
@@ -234,10 +234,10 @@ fn authentication(
             .map_err(|error| format!("{key}: the host of base_url is {error}"))
     };
     let own = match written.key.as_ref().map(|(source, _)| source) {
-        Some(KeySource::Operator(name)) => Some(OwnKey::Vault(bound(name, "key")?)),
+        Some(KeySource::Operator(name)) => Some(OperatorKey::Vault(bound(name, "key")?)),
         Some(KeySource::Env(_)) => {
             let fixed = environment.map(|secret| placement.fill(secret.expose()));
-            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OwnKey::Fixed)
+            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
         }
         None => None,
     };

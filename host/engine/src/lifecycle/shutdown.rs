@@ -11,7 +11,7 @@ pub struct ShutdownSender(watch::Sender<bool>);
 pub struct Shutdown(watch::Receiver<bool>);
 
 impl ShutdownSender {
-    /// Creates both sides. Requests run until [`End::tell`].
+    /// Creates both sides. Requests run until [`ShutdownSender::begin`].
     #[must_use]
     pub fn new() -> (Self, Shutdown) {
         let (sender, receiver) = watch::channel(false);

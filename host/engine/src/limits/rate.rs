@@ -165,7 +165,7 @@ impl<K: Eq + Hash + Copy> RateLimit<K> {
         self.remember(&mut used, who, quota, ahead_ns.min(quota.ahead_ns_max()), now_ns);
     }
 
-    /// Returns the unit that [`Limit::take`] has just taken.
+    /// Returns the unit that [`RateLimit::take`] has just taken.
     pub fn give_back(&self, who: K, quota: Quota) {
         let now_ns = self.now_ns();
         let mut used = self.lock();

@@ -403,7 +403,7 @@ impl Drop for PluginSpending<'_> {
     }
 }
 
-/// Adds to a total such as that of [`Spending`].
+/// Adds to a total such as that of [`PluginSpending`].
 pub(crate) fn add_to(total: &AtomicU64, cost: Amount) {
     // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
     total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_add(cost.0))).ok();

@@ -380,7 +380,7 @@ pub(super) fn write(input: JsonValue<'_>, out: &mut Vec<u8>) -> [Option<Range<us
     write_for(input, &[], out)
 }
 
-/// Like [`write`], for models that support items of `kinds` only as function calls.
+/// Like [`write()`], for models that support items of `kinds` only as function calls.
 pub(super) fn write_for(
     input: JsonValue<'_>,
     kinds: &[&str],

@@ -250,7 +250,7 @@ impl Limited {
 /// The `X-RateLimit-*` headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateLimitHeaders {
-    /// [`Resource::name`] of the limit.
+    /// [`LimitedResource::name`] of the limit.
     resource: &'static str,
     limit: u64,
     /// How much was left after this request was admitted.

@@ -117,7 +117,9 @@ fn vault_advice(fault: &VaultFault) -> Advice {
     match fault {
         VaultFault::Regional => Advice("The `Host` is one of `server.regional_hosts`", CLIENT, NO),
         VaultFault::NoScope => Advice("The key acts in no workspace", CLIENT, NO),
-        VaultFault::Unavailable => Advice("`vault.enabled` is false", OPERATOR, NO),
+        VaultFault::Unavailable => {
+            Advice("`vault.enabled` is false, or the disk is nearly full", OPERATOR, "later")
+        }
         VaultFault::WritesDisabled => {
             Advice("`vault.writes` is false, or the workspace may not write", OPERATOR, NO)
         }

@@ -1,6 +1,6 @@
 //! Request export: turns `[[broadcast]]` sections into destinations with their credentials.
 
-use cofferdam_engine::OwnKey;
+use cofferdam_engine::OperatorKey;
 use cofferdam_engine::export::{Destination, DestinationKey};
 use cofferdam_store::Secret;
 
@@ -36,11 +36,11 @@ fn destination(
         None => None,
         Some(KeySource::Operator(name)) => {
             let secret = bound(name, Some(&origin));
-            Some(OwnKey::Vault(secret.map_err(|error| format!("key: the host of url is {error}"))?))
+            Some(OperatorKey::Vault(secret.map_err(|error| format!("key: the host of url is {error}"))?))
         }
         Some(KeySource::Env(_)) => {
             let fixed = environment.map(|secret| placement.fill(secret.expose()));
-            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OwnKey::Fixed)
+            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
         }
     };
     Ok(Some(Destination {

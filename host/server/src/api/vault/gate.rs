@@ -58,12 +58,13 @@ pub(super) struct VaultPermit<'r> {
     pub(super) wish: VaultOperation<'r>,
     /// The workspace of the key.
     pub(super) workspace: WorkspaceId,
-    intern: NamedSecret,
+    intern: RequestedOwner,
 }
 
+/// Whose secrets the path of a request names.
 #[derive(Clone, Copy)]
-enum NamedSecret {
-    Nobody,
+enum RequestedOwner {
+    Workspace,
     Malformed,
     Intern(InternId),
 }
@@ -74,8 +75,8 @@ impl VaultPermit<'_> {
     /// The path does not name an intern by a UUID.
     pub(super) fn intern(&self) -> Result<InternId, Fault> {
         match self.intern {
-            NamedSecret::Intern(id) => Ok(id),
-            NamedSecret::Nobody | NamedSecret::Malformed => {
+            RequestedOwner::Intern(id) => Ok(id),
+            RequestedOwner::Workspace | RequestedOwner::Malformed => {
                 Err(Fault::Vault(VaultFault::Invalid(FieldError::at("internId", "must be a UUID"))))
             }
         }
@@ -84,8 +85,8 @@ impl VaultPermit<'_> {
     /// The vault that the path names: the intern's, or the workspace's if no intern is named.
     pub(super) fn vault(&self) -> Result<VaultId, Fault> {
         match self.intern {
-            NamedSecret::Nobody => Ok(VaultId::Workspace(self.workspace)),
-            NamedSecret::Malformed | NamedSecret::Intern(_) => Ok(VaultId::Intern(self.intern()?)),
+            RequestedOwner::Workspace => Ok(VaultId::Workspace(self.workspace)),
+            RequestedOwner::Malformed | RequestedOwner::Intern(_) => Ok(VaultId::Intern(self.intern()?)),
         }
     }
 }
@@ -144,18 +145,20 @@ fn reach(
     directory: &Directory,
     route: &VaultRoute,
     wish: VaultOperation<'_>,
-) -> Result<NamedSecret, Fault> {
+) -> Result<RequestedOwner, Fault> {
     let (named, whose) = match route {
-        VaultRoute::Secrets | VaultRoute::Secret(_) => (NamedSecret::Nobody, Some(Whose::Workspace)),
+        VaultRoute::Secrets | VaultRoute::Secret(_) => (RequestedOwner::Workspace, Some(Whose::Workspace)),
         VaultRoute::InternSecrets(written)
         | VaultRoute::InternSecret(written, _)
         | VaultRoute::Copy(written)
         | VaultRoute::EffectiveSecrets(written) => {
             match decode(written).ok().and_then(|written| written.parse().ok()) {
-                Some(id) => (NamedSecret::Intern(id), Some(access::intern(&call.principal, directory, id))),
+                Some(id) => {
+                    (RequestedOwner::Intern(id), Some(access::intern(&call.principal, directory, id)))
+                }
                 // For an intern's key, every other intern is not found, malformed ids included.
                 None if call.principal.kind() == KeyKind::Intern => return Err(Fault::NotFound),
-                None => (NamedSecret::Malformed, None),
+                None => (RequestedOwner::Malformed, None),
             }
         }
     };
