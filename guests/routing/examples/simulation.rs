@@ -18,9 +18,9 @@ mod outliers;
 mod tally;
 
 use breaker::Breaker;
-use histogram::Histogram;
-use outliers::{Peer, outliers};
-use tally::{Counts, Tally};
+use histogram::RollingHistogram;
+use outliers::{EndpointSample, outliers};
+use tally::{FailureCounts, SlotTally};
 
 use cofferdam_routing::{Candidate, Percentiles, Price, Random, Request, Statistics, route};
 
@@ -51,9 +51,9 @@ struct Endpoint {
 
 /// What the host has measured at an endpoint.
 struct Seen {
-    five_minutes: Tally<10>,
-    minute: Tally<6>,
-    latency_ms: Histogram,
+    five_minutes: SlotTally<10>,
+    minute: SlotTally<6>,
+    latency_ms: RollingHistogram,
     breaker: Breaker,
     failed_at: Option<u64>,
     outlier_until: u64,
@@ -64,9 +64,9 @@ struct Seen {
 impl Seen {
     fn new(seed: u64) -> Self {
         Self {
-            five_minutes: Tally::new(30_000),
-            minute: Tally::new(10_000),
-            latency_ms: Histogram::new(1.0),
+            five_minutes: SlotTally::new(30_000),
+            minute: SlotTally::new(10_000),
+            latency_ms: RollingHistogram::new(1.0),
             breaker: Breaker::new(seed),
             failed_at: None,
             outlier_until: 0,
@@ -76,7 +76,7 @@ impl Seen {
     }
 
     fn note(&mut self, now: u64, latency_ms: f64, failed: bool) {
-        let counts = Counts { requests: 1, failures: u32::from(failed) };
+        let counts = FailureCounts { requests: 1, failures: u32::from(failed) };
         self.five_minutes.add(now, counts);
         self.minute.add(now, counts);
         self.attempts += 1;
@@ -109,21 +109,21 @@ impl Seen {
         }
     }
 
-    fn peer(&mut self, now: u64) -> Peer {
+    fn peer(&mut self, now: u64) -> EndpointSample {
         let [median_ms, ..] = self.latency_ms.percentiles(now);
         let counts = self.minute.sum(now);
-        Peer {
+        EndpointSample {
             tier: String::new(),
             failed_share: counts.failed_share(COMPARED_MIN),
             latency_ms: [(counts.requests >= COMPARED_MIN).then_some(median_ms), None],
-            is_ejected: self.breaker.phase(now) != breaker::Phase::Closed || now < self.outlier_until,
+            is_ejected: self.breaker.phase(now) != breaker::BreakerPhase::Closed || now < self.outlier_until,
         }
     }
 }
 
 /// Ejects endpoints that perform far worse than the others.
 fn compare(endpoints: &mut [Endpoint], now: u64) {
-    let peers: Vec<Peer> = endpoints.iter_mut().map(|endpoint| endpoint.seen.peer(now)).collect();
+    let peers: Vec<EndpointSample> = endpoints.iter_mut().map(|endpoint| endpoint.seen.peer(now)).collect();
     for place in outliers(&peers) {
         if let Some(endpoint) = endpoints.get_mut(place) {
             endpoint.seen.outlier_until = now + OUTLIER_MS;
