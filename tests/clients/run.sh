@@ -152,9 +152,14 @@ field() {
 }
 COFFERDAM_KEY=$(field key)
 COFFERDAM_URL=http://$(field listen)/v1
-COFFERDAM_MANAGER_KEY=$("$binary" --json --data "$work/data" --config "$work/cofferdam.toml" \
-  key create --provisioning --workspace default |
-  "$python" -c 'import json, sys; print(json.load(sys.stdin)["key"])')
+# A key with the rest of the arguments.
+new_key() {
+  "$binary" --json --data "$work/data" --config "$work/cofferdam.toml" key create --workspace default "$@" |
+    "$python" -c 'import json, sys; print(json.load(sys.stdin)["key"])'
+}
+COFFERDAM_MANAGER_KEY=$(new_key --provisioning)
+# The agent's long prompts must not meet what the other clients have used of the tokens of a minute.
+COFFERDAM_AGENT_KEY=$(new_key)
 export COFFERDAM_KEY COFFERDAM_MANAGER_KEY COFFERDAM_URL
 await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
@@ -175,7 +180,7 @@ run_node() {
     tee "$work/$name.out" || status=1
 }
 run_tests '' "$here"
-CLIENT_SUITES=$suites run_node codex 1 180 900
+COFFERDAM_KEY=$COFFERDAM_AGENT_KEY CLIENT_SUITES=$suites run_node codex 1 180 900
 [[ $suites != all ]] || run_tests frameworks- "$here/frameworks"
 
 if ! kill -0 "$host" 2>/dev/null; then
@@ -186,7 +191,7 @@ if grep -q 'panicked at' "$work/host.log"; then
   grep -A 3 'panicked at' "$work/host.log" >&2
   status=1
 fi
-for name in COFFERDAM_KEY COFFERDAM_MANAGER_KEY "${!UPSTREAM_@}"; do
+for name in "${!COFFERDAM_@}" "${!UPSTREAM_@}"; do
   [[ $name == *_KEY ]] || continue
   if grep -qF -- "${!name}" "$work/host.log"; then
     printf 'clients: the log of the host holds %s\n' "$name" >&2

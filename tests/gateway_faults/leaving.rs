@@ -10,6 +10,7 @@ use crate::kit::store::usage_of;
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use cofferdam_store::{UsageOutcome, UsageRow};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::Sender;
 
 const DOLLAR: u64 = 1_000_000_000_000;
 /// Reasoning tokens that the provider reports at the end.
@@ -30,6 +31,17 @@ fn host(endpoints: &[(&Upstream, &str)], more: &str) -> Host {
 
 fn request() -> Value {
     json!({"model": MODEL, "input": "four", "max_output_tokens": 200_000})
+}
+
+/// Starts a stream and leaves it after its first word. The sender takes the rest of the answer of the
+/// provider.
+async fn left_after_a_word(host: &Host, upstream: &Upstream) -> Sender<String> {
+    let (sender, reply) = Reply::fed();
+    upstream.reply(reply);
+    sender.send(sse_event(&word("four"))).await.unwrap();
+    let mut events = Client::new(host).open(&request()).await;
+    events.until("response.output_text.delta").await;
+    sender
 }
 
 fn ending() -> [Value; 3] {
@@ -170,13 +182,7 @@ async fn an_endpoint_that_has_reasoned_is_read_on_without_further_turns() {
 async fn without_reported_usage_at_least_the_received_output_is_charged() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, ", supports = [\"reasoning\"]")], "");
-    let client = Client::new(&host);
-    let (sender, reply) = Reply::fed();
-    upstream.reply(reply);
-    sender.send(sse_event(&word("four"))).await.unwrap();
-    let mut events = client.open(&request()).await;
-    events.until("response.output_text.delta").await;
-    drop(events);
+    let sender = left_after_a_word(&host, &upstream).await;
     noticed(&host, true).await;
     sender.send(sse_event(&word("eight..."))).await.unwrap();
     drop(sender);
@@ -189,13 +195,7 @@ async fn without_reported_usage_at_least_the_received_output_is_charged() {
 async fn an_endpoint_that_does_not_reason_is_cancelled_at_once() {
     let mut upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, "")], "");
-    let client = Client::new(&host);
-    let (sender, reply) = Reply::fed();
-    upstream.reply(reply);
-    sender.send(sse_event(&word("four"))).await.unwrap();
-    let mut events = client.open(&request()).await;
-    events.until("response.output_text.delta").await;
-    drop(events);
+    let sender = left_after_a_word(&host, &upstream).await;
     upstream.dropped.recv().await.unwrap();
     let row = only_row(&mut host);
     assert_eq!((row.outcome, row.output_tokens, row.estimated), (UsageOutcome::Cancelled, 1, true));

@@ -62,7 +62,7 @@ pub(crate) async fn operators(
     };
     let store = store.clone();
     let purpose = Purpose { used_by: format!("broadcast {destination}"), request_id: String::new() };
-    let release = aside(move || {
+    let release = read_with_time_limit(move || {
         store.release(Actor::System, ReleaseScope::Operator, &secret.name, &secret.host, &purpose)
     });
     let release = release.await.map_err(|error| error.to_string())?;
@@ -71,7 +71,7 @@ pub(crate) async fn operators(
 
 /// The store reads its files on the calling thread. A blocking thread and a time limit keep
 /// requests from waiting for a slow disk, or for ever for one that hangs.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(crate) async fn read_with_time_limit<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReleaseError> + Send + 'static,
 ) -> Result<T, ReleaseError> {
     let read = tokio::task::spawn_blocking(read);

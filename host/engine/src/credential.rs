@@ -1,7 +1,7 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
 //! attempt, right before it is sent, and only to the host of the provider's origin.
 
-use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential, aside};
+use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential, read_with_time_limit};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
@@ -75,8 +75,10 @@ impl Credentials<'_> {
 
     async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {
         let (store, scope, secret) = (self.store.clone(), self.caller.release_scope(), secret.clone());
-        aside(move || store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from))
-            .await
+        read_with_time_limit(move || {
+            store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from)
+        })
+        .await
     }
 
     async fn released(
@@ -87,7 +89,7 @@ impl Credentials<'_> {
     ) -> Result<Release, ReleaseError> {
         let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
         let purpose = self.purpose(provider);
-        aside(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
+        read_with_time_limit(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
     }
 
     /// Releases the caller's own secret if it has one that is bound to this host.
@@ -98,7 +100,10 @@ impl Credentials<'_> {
     ) -> Result<Option<Release>, ReleaseError> {
         let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
         let (scope, purpose) = (self.caller.release_scope(), self.purpose(provider));
-        aside(move || store.release_if_bound(actor, scope, &secret.name, &secret.host, &purpose)).await
+        read_with_time_limit(move || {
+            store.release_if_bound(actor, scope, &secret.name, &secret.host, &purpose)
+        })
+        .await
     }
 
     fn purpose(&self, provider: &Provider) -> Purpose {
