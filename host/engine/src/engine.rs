@@ -1,6 +1,5 @@
 //! The engine: the parts that every request uses.
 
-use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::catalog::model_routers::ModelRouters;
 use crate::export::Broadcaster;
@@ -10,7 +9,7 @@ use crate::memory::{self, Memory};
 use crate::plugin_defaults::PluginDefaults;
 use crate::request::Prompts;
 use cofferdam_egress::Egress;
-use cofferdam_runtime::{CallContext, Owner, Plugin, PluginKind, Plugins};
+use cofferdam_runtime::{Plugin, PluginKind, Plugins};
 use cofferdam_store::{Clock, Store};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -118,14 +117,5 @@ impl Engine {
             }
         }
         required
-    }
-
-    pub(crate) fn context(&self, id: &str, caller: &Caller) -> CallContext {
-        CallContext {
-            request_id: Arc::from(id),
-            workspace: caller.workspace.to_string(),
-            owner: Some(Owner::new(caller.key.as_str())),
-            now_ms: self.parts.clock.now_ms(),
-        }
     }
 }

@@ -10,14 +10,18 @@
 mod embed;
 mod respond;
 
-mod answer;
+mod run;
 
 mod attempt;
 mod routing;
 
 mod plugins;
 
+mod scope;
+
 mod engine;
+
+mod answer;
 
 pub mod assembler;
 

@@ -12,7 +12,7 @@ use crate::log_throttle::LogThrottle;
 use crate::memory::health::{EndpointKey, Health};
 use crate::memory::reflection::Reflections;
 use crate::memory::retry::RetryBudget;
-use crate::memory::session::Sessions;
+use crate::memory::session::{Session, Sessions};
 use crate::random::random_seed;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
@@ -68,6 +68,11 @@ impl Memory {
     /// when this returns.
     pub async fn end_reading_on(&self) {
         self.leavers.end().await;
+    }
+
+    /// The endpoint that answered a conversation last, by the id of its health.
+    pub(crate) fn remembered(&self, session: Option<Session>) -> Option<u64> {
+        self.sessions.endpoint(session?, self.clock.monotonic_ms())
     }
 
     /// The health of an endpoint, for a catalog to hold.

@@ -3,9 +3,10 @@
 
 mod plan;
 
-mod candidates;
+mod attempt;
+mod held;
 
-mod answer;
+mod reading;
 mod turns;
 
 mod end;
@@ -16,31 +17,24 @@ use crate::AnswerBody;
 use crate::Engine;
 use crate::RespondOptions;
 use crate::assembler::{Assembler, Outcome};
-use crate::attempt::Begun;
 use crate::caller::Caller;
-use crate::catalog::Endpoint;
 use crate::cost::Cost;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{AttendedWork, ClientDeparture};
 use crate::lifecycle::stream::EventStream;
-use crate::memory::health::AttemptProbe;
-use crate::memory::session::Session;
-use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
 use crate::plugins::hooks::{self, Hook};
 use crate::plugins::questions::QuestionScope;
-use crate::plugins::tools::{self, PluginScope, Scratches, ServerTools};
+use crate::plugins::tools::{PluginScope, Scratches, ServerTools};
 use crate::random::random_hex;
 use crate::refusal::Refusal;
 use crate::request::{RequestBounds, ResponsesRequest};
-use crate::routing::Order;
-use crate::routing::model_choice;
-use crate::trace::{RoutingTrace, params};
+use crate::routing::model_choice::ChosenModels;
+use crate::run::Run;
+use crate::scope::RequestScope;
 use crate::upstream::echo::Echo;
 use bytes::Bytes;
-use cofferdam_runtime::CallContext;
-use cofferdam_store::{UsageKind, UsageOutcome};
-use plan::RoutingPlan;
+use cofferdam_store::UsageKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,30 +56,23 @@ impl Engine {
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let departure = ClientDeparture::new(&self.parts.memory.leavers, &caller.allowance);
-        let attendance = departure.attendance();
-        let total = self.parts.timeouts.total;
+        let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
+        let deadline = deadline.attended(departure.attendance());
         let hex = random_hex();
         let id = format!("resp_{hex}");
         let asking = QuestionScope::of_client(&request, &id);
-        let job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
-        let mut entry = job.entry()?;
-        entry.broadcast(job.pending());
-        let ending = self.parts.ending.clone();
+        let scope = RequestScope::new(Arc::clone(self), caller, options, &id);
+        let mut response = ResponseRun::open(scope, request, hex, asking, deadline)?;
+        response.export();
         if streamed {
-            let is_held = hooks::hold_streams(&job.hooks);
-            let stream = EventStream::start(departure, |client| async move {
-                let deadline = Deadline::new(Some(client), total).ending(&ending).attended(attendance);
-                let mut deadline = deadline.held_back(is_held);
-                let ended = job.run(entry, &mut deadline).await;
-                ended.map(drop).map_err(|refusal| deadline.final_refusal(refusal))
+            let stream = EventStream::start(departure, |client| {
+                let is_held = hooks::hold_streams(&response.job.hooks);
+                response.run.deadline.stream_to(client, is_held);
+                async move { response.answer().await.map(drop) }
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
-        let whole = async move {
-            let mut deadline = Deadline::new(None, total).ending(&ending).attended(attendance);
-            job.run(entry, &mut deadline).await.map_err(|refusal| deadline.final_refusal(refusal))
-        };
-        let body = AttendedWork::new(departure, whole).await?;
+        let body = AttendedWork::new(departure, response.answer()).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
@@ -112,213 +99,125 @@ impl Engine {
         let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
         self.parts.defaults.apply(&self.parts.store, caller.workspace, plugins)?;
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
-        let job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
-        let entry = job.entry()?;
-        Box::pin(job.run(entry, &mut Deadline::new(None, time))).await
+        let scope = RequestScope::new(self, caller, RespondOptions::default(), asking.response_id());
+        let response = ResponseRun::open(scope, request, random_hex(), asking, Deadline::new(time))?;
+        Box::pin(response.answer()).await
     }
 }
 
-/// The endpoint that answers, with its first events.
-struct ChosenEndpoint {
-    endpoint: Arc<Endpoint>,
-    begun: Begun,
-    /// Gets the end of the answer, for the endpoint's health.
-    watch: AttemptProbe,
-}
-
-/// One running request.
+/// A request for a response: what the client asked for, and the plugins that serve it.
 struct Job {
-    engine: Arc<Engine>,
-    caller: Caller,
+    scope: Arc<RequestScope>,
+    /// Hooks, tools and model routers change it while it is planned. Afterwards it stays the same.
     request: ResponsesRequest,
-    options: RespondOptions,
     hooks: Vec<Hook>,
-    context: CallContext,
     hex: String,
-    trace: RoutingTrace,
-    /// The conversation it belongs to, if there is a choice of endpoints.
-    session: Option<Session>,
-    /// The loop of server tools, for a request that has any.
-    tools: Option<Box<ServerTools>>,
-    /// The endpoints in the router's order.
-    order: Order,
-    /// Index of the endpoint that answered the turn before. It is tried first, because it has the
-    /// conversation in its cache.
-    preferred: Option<usize>,
-    /// The cost of the turns that are over.
-    cost: Cost,
     scratches: Option<Scratches>,
-    /// What was sent upstream, if the client asked to see it.
-    echo: Option<Echo>,
-    /// The choice of a model router, if the request named one.
-    chosen_models: Option<model_choice::ChosenModels>,
     /// The scope of the questions that its plugins ask.
     asking: QuestionScope,
+    /// What was sent upstream, if the client asked to see it.
+    echo: Option<Echo>,
+    /// The loop of server tools, for a request that has any.
+    tools: Option<Box<ServerTools>>,
+    /// The choice of a model router, if the request named one.
+    chosen_models: Option<ChosenModels>,
     /// Providers for which the caller has a credential of its own. Filled only where the request
     /// depends on it.
     own_keys: BTreeSet<String>,
+    /// The cost of its hooks, and of the turns that are over.
+    cost: Cost,
 }
 
 impl Job {
-    fn new(
-        engine: Arc<Engine>,
-        caller: Caller,
-        request: ResponsesRequest,
-        options: RespondOptions,
-        hex: String,
-        asking: QuestionScope,
-    ) -> Result<Box<Self>, Refusal> {
-        let mut hooks = engine.hooks(&request)?;
-        hooks.retain(|hook| !asking.is_asked_by(hook.name()));
-        let scratches = (!hooks.is_empty()).then(Scratches::default);
-        let context = engine.context(asking.response_id(), &caller);
-        let echo = request.echo_upstream_body.then(|| Echo::new(context.now_ms));
-        let requested = request.models.first().map_or("", String::as_str);
-        let mut trace = RoutingTrace::new(requested, engine.parts.region.as_deref());
-        if options.metadata_field.is_some() {
-            trace.params = params(&request.provider.json, engine.router_entry(&request));
-            trace.preferences = request.provider.clone();
-        }
-        // Boxed because it is large and passed on from step to step.
-        Ok(Box::new(Self {
-            engine,
-            caller,
-            request,
-            options,
-            hooks,
-            context,
-            hex,
-            trace,
-            session: None,
-            tools: None,
-            order: Order::default(),
-            preferred: None,
-            cost: Cost::default(),
-            scratches,
-            echo,
-            chosen_models: None,
-            asking,
-            own_keys: BTreeSet::new(),
-        }))
-    }
-
     fn occasion(&self) -> PluginScope<'_> {
-        let Self { engine, caller, context, scratches, asking, .. } = self;
+        let Self { scope, scratches, asking, .. } = self;
+        let RequestScope { engine, caller, context, .. } = &**scope;
         PluginScope { engine, caller, context, scratches, asking }
     }
+}
 
-    /// Opens the ledger for the request.
-    fn entry(&self) -> Result<LedgerEntry, Refusal> {
-        let (store, streamed) = (&self.engine.parts.store, self.request.stream);
-        let (id, account) = (&self.context.request_id, self.asking.account());
-        LedgerEntry::open(store, &self.caller, UsageKind::Responses, id, streamed, account)
+/// A request for a response while it runs.
+struct ResponseRun {
+    job: Job,
+    run: Run,
+}
+
+impl ResponseRun {
+    fn open(
+        scope: Arc<RequestScope>,
+        request: ResponsesRequest,
+        hex: String,
+        asking: QuestionScope,
+        deadline: Deadline,
+    ) -> Result<Box<Self>, Refusal> {
+        let engine = &scope.engine;
+        let mut hooks = engine.hooks(&request)?;
+        hooks.retain(|hook| !asking.is_asked_by(hook.name()));
+        let requested = request.models.first().map_or("", String::as_str);
+        let trace = scope.trace(requested, &request.provider, || engine.router_entry(&request));
+        let (kind, account) = (UsageKind::Responses, asking.account());
+        let run = Run::open(&scope, kind, request.stream, account, trace, deadline)?;
+        let job = Job {
+            scratches: (!hooks.is_empty()).then(Scratches::default),
+            echo: request.echo_upstream_body.then(|| Echo::new(scope.context.now_ms)),
+            scope,
+            request,
+            hooks,
+            hex,
+            asking,
+            tools: None,
+            chosen_models: None,
+            own_keys: BTreeSet::new(),
+            cost: Cost::default(),
+        };
+        // Boxed because it is large and passed on from step to step.
+        Ok(Box::new(Self { job, run }))
     }
 
-    /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
-    /// is kept alive meanwhile.
-    async fn prepare(
-        &mut self,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<RoutingPlan, Refusal> {
-        let left = deadline.left();
-        let plan = deadline.during(self.plan_with(entry), left).await;
-        let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
-        match &plan {
-            Ok(_) => {
-                entry.routed();
-                entry.offers(self.request.hosted().filter_map(|hosted| hosted.type_name.clone()).collect());
-            }
-            Err(_) => entry.refuse(),
-        }
-        plan
+    /// Begins the record for the request export. A question is part of the client's request, which
+    /// has the record.
+    fn export(&mut self) {
+        let ResponsesRequest { session_id, user, trace, .. } = &self.job.request;
+        self.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
     }
 
-    async fn plan_with(&mut self, entry: &mut LedgerEntry) -> Result<RoutingPlan, Refusal> {
-        if !self.hooks.is_empty() || !self.request.tools.is_empty() {
-            // Checked before hooks and tools run, because they take time and may cost money.
-            self.check_models()?;
-        }
-        if !self.hooks.is_empty() {
-            Box::pin(self.show_request(entry)).await?;
-        }
-        tools::add_plugin_tools(&self.engine, &mut self.request)?;
-        // Which endpoints have a tool themselves depends on the caller's own credentials.
-        self.look_for_own_keys().await;
-        tools::substitute_hosted_tools(&self.engine, &mut self.request, &self.own_keys);
-        if ServerTools::are_asked_for(&self.request)? {
-            self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
-        } else if self.request.has_server_calls {
-            Box::pin(tools::render_calls_as_text(&mut self.request)).await?;
-        }
-        Box::pin(self.choose_models()).await?;
-        self.plan()
-    }
-
-    /// Calls the hooks with the request and records what they spent on tools.
-    async fn show_request(&mut self, entry: &mut LedgerEntry) -> Result<(), Refusal> {
-        let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
-        let occasion = PluginScope { engine, caller, context, scratches, asking };
-        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
-        Ok(())
-    }
-
-    /// Answers the request. For a stream everything is sent through `deadline` and the result is empty;
+    /// Answers the request. For a stream everything is sent to the client and the result is empty;
     /// otherwise the result is the body.
-    async fn run(
-        mut self: Box<Self>,
-        mut entry: LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<Vec<u8>, Refusal> {
-        let field = self.options.metadata_field;
-        let plan = match self.prepare(&mut entry, deadline).await {
+    async fn answer(mut self: Box<Self>) -> Result<Vec<u8>, Refusal> {
+        let plan = match self.prepare().await {
             Ok(plan) => plan,
             // Nothing was routed, so there is no routing metadata.
-            Err(refusal) => return self.refuse(refusal, &entry, deadline).await,
+            Err(refusal) => return self.refuse(refusal).await,
         };
-        match self.choose(plan, &mut entry, deadline).await {
-            Ok(chosen) => {
-                let carried = self.carry_on(chosen, &mut entry, deadline).await;
-                let Err(refusal) = carried else { return carried };
-                self.trace.ended(deadline.since_dispatch());
-                let refusal = self.trace.beside(refusal, field);
-                self.refuse(refusal, &entry, deadline).await
-            }
+        let answered = match self.choose(plan).await {
+            Ok(answering) => self.carry_on(answering).await,
             // Dropping the entry records that the client has left.
-            Err(_) if deadline.has_left() => Ok(Vec::new()),
-            Err(refusal) => {
-                entry.failed(refusal.kind);
-                entry.settle(UsageOutcome::Failed);
-                self.trace.ended(deadline.since_dispatch());
-                let refusal = self.trace.beside(refusal, field);
-                self.refuse(refusal, &entry, deadline).await
-            }
-        }
+            Err(_) if self.run.deadline.has_left() => return Ok(Vec::new()),
+            Err(refusal) => Err(refusal),
+        };
+        let Err(refusal) = answered else { return answered };
+        let refusal = self.run.fail(refusal);
+        self.refuse(refusal).await
     }
 
     /// Reports a refusal to the client: as an event, once a stream has begun.
-    async fn refuse(
-        &self,
-        refusal: Refusal,
-        entry: &LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<Vec<u8>, Refusal> {
-        let refusal = deadline.final_refusal(refusal);
-        if !deadline.has_spoken() {
+    async fn refuse(&mut self, refusal: Refusal) -> Result<Vec<u8>, Refusal> {
+        if !self.run.deadline.has_spoken() {
             return Err(refusal);
         }
-        self.fail(refusal, entry, deadline).await;
+        self.end_with(refusal).await;
         Ok(Vec::new())
     }
 
     /// Ends a stream with a refusal, without any part of the answer.
-    async fn fail(&self, refusal: Refusal, entry: &LedgerEntry, deadline: &mut Deadline) {
-        let mut assembler = Assembler::new(self.identity(&self.trace.requested, "default"), true);
-        self.echo(&mut assembler);
-        assembler.assume(Some(entry.usage()));
-        let outcome = Outcome::Failed(refusal);
-        let receipt = self.receipt(self.cost);
+    async fn end_with(&mut self, refusal: Refusal) {
+        let identity = self.job.identity(&self.run.trace.requested, "default");
+        let mut assembler = Assembler::new(identity, true);
+        self.job.echo(&mut assembler);
+        assembler.assume(Some(self.run.entry.usage()));
+        let receipt = self.receipt(self.job.cost);
+        let last = assembler.complete(&Outcome::Failed(refusal), &receipt);
         // If the client is gone, the last event is not needed.
-        deadline.send(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
+        self.run.deadline.send(last).await.unwrap_or_default();
     }
 }

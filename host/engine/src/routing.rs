@@ -4,11 +4,12 @@
 pub(crate) mod model_choice;
 
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
-use crate::credential::Credentials;
+use crate::engine::EngineParts;
+use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
+use crate::scope::RequestScope;
 use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
-use cofferdam_runtime::{CallContext, Plugin};
 use std::sync::Arc;
 
 /// Finds the models a request names.
@@ -51,21 +52,13 @@ fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
     Refusal::not_found(catalog.unknown(slug))
 }
 
-/// The inputs of one routing decision.
-pub(crate) struct RouteInputs<'a> {
-    pub(crate) router: &'a Arc<Plugin>,
-    pub(crate) credentials: Credentials<'a>,
-    pub(crate) context: &'a CallContext,
+/// What the router is asked about a request.
+pub(crate) struct RoutingPlan {
+    /// The endpoints that could serve the request, each with the index of its model.
+    pub(crate) candidates: Vec<(u32, Arc<Endpoint>)>,
     pub(crate) summary: RequestSummary,
     /// Whether more than the first endpoint may be tried.
     pub(crate) allow_fallbacks: bool,
-    /// The endpoint that answered this conversation last, by the id of its health.
-    pub(crate) remembered: Option<u64>,
-    /// Whether routers learn which endpoints to try last.
-    pub(crate) eject: bool,
-    /// Milliseconds of the monotonic clock, for the health of endpoints.
-    pub(crate) now_ms: u64,
-    pub(crate) seed: u64,
 }
 
 /// Every endpoint of `models` that `serves` accepts, with the index of its model.
@@ -90,45 +83,49 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Whether the caller had a credential of its own for this endpoint when the request was
-    /// routed.
-    pub(crate) fn is_byok(&self, endpoint: &Endpoint) -> bool {
-        let mut byok = self.byok.iter().filter_map(|place| self.endpoints.get(*place));
-        byok.any(|own| std::ptr::eq(Arc::as_ptr(own), endpoint))
+    /// Whether the caller had a credential of its own for the endpoint at this index when the
+    /// request was routed.
+    pub(crate) fn is_byok(&self, place: usize) -> bool {
+        self.byok.contains(&place)
     }
 }
 
-impl RouteInputs<'_> {
+impl RoutingPlan {
     /// The candidates in the form that the router gets.
-    async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
-        let mut described = Vec::with_capacity(candidates.len());
-        for (rank, endpoint) in candidates {
-            let byok = self.credentials.has_byok(&endpoint.provider).await;
-            let mut statistics = endpoint.health.statistics(self.now_ms, self.summary.streamed);
-            statistics.ejected &= self.eject;
+    async fn describe(&self, scope: &RequestScope) -> Vec<Candidate> {
+        let EngineParts { eject, memory, .. } = scope.parts();
+        let (credentials, now_ms) = (scope.credentials(), memory.clock.monotonic_ms());
+        let mut described = Vec::with_capacity(self.candidates.len());
+        for (rank, endpoint) in &self.candidates {
+            let byok = credentials.has_byok(&endpoint.provider).await;
+            let mut statistics = endpoint.health.statistics(now_ms, self.summary.streamed);
+            // Routers learn which endpoints to try last only where the operator wants it.
+            statistics.ejected &= eject;
             let candidate = endpoint.candidate.clone();
             described.push(Candidate { model_rank: *rank, byok, statistics, ..candidate });
         }
         described
     }
 
-    /// The index of the endpoint that answered this conversation last.
-    fn sticky(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Option<u32> {
-        let remembered = self.remembered?;
-        let places = candidates.iter().zip(0..);
-        places.filter(|((_, endpoint), _)| endpoint.health.id() == remembered).map(|(_, place)| place).next()
+    /// The index of the endpoint with this id of its health.
+    fn place_of(&self, health: u64) -> Option<u32> {
+        let places = self.candidates.iter().zip(0..);
+        places.filter(|((_, endpoint), _)| endpoint.health.id() == health).map(|(_, place)| place).next()
     }
 
     /// Lets the router guest order the candidates, and records the order in the routing trace.
+    /// `remembered` is the endpoint that answered this conversation last, by the id of its health.
     pub(crate) async fn order(
         mut self,
-        candidates: Vec<(u32, Arc<Endpoint>)>,
+        scope: &RequestScope,
+        remembered: Option<u64>,
         trace: &mut RoutingTrace,
     ) -> Result<Order, Refusal> {
-        trace.total = candidates.len();
-        self.summary.sticky = self.sticky(&candidates);
-        let described = self.describe(&candidates).await;
-        let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
+        trace.total = self.candidates.len();
+        self.summary.sticky = remembered.and_then(|endpoint| self.place_of(endpoint));
+        let described = self.describe(scope).await;
+        let router = &scope.engine.router;
+        let answer = router.route(&scope.context, &self.summary, &described, random_seed()).await;
         let decision = match answer {
             Ok(Ok(decision)) => decision,
             Ok(Err(failure)) => return Err(Refusal::from_failure(&failure)),
@@ -142,7 +139,7 @@ impl RouteInputs<'_> {
         // The guest returns indexes. Those out of range are ignored.
         let ordered = decision.order.iter().filter_map(|place| {
             let place = *place as usize;
-            candidates.get(place).zip(described.get(place))
+            self.candidates.get(place).zip(described.get(place))
         });
         let mut order = Vec::with_capacity(decision.order.len());
         let mut byok = Vec::new();

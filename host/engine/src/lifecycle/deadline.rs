@@ -63,10 +63,11 @@ pub(crate) const STOPPING: &str = "This host is stopping. Please try again.";
 pub(crate) struct ClientGone;
 
 impl Deadline {
-    pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
+    /// For a request whose client waits for one body.
+    pub(crate) fn new(total: Duration) -> Self {
         let now = Instant::now();
         Self {
-            client,
+            client: None,
             is_held: false,
             silence: SILENCE,
             spoke: now,
@@ -148,9 +149,10 @@ impl Deadline {
         self.held
     }
 
-    /// Sets whether the answer of a stream is held back until it is complete.
-    pub(crate) fn held_back(self, is_held: bool) -> Self {
-        Self { is_held, ..self }
+    /// Makes the answer a stream to `client`. With `is_held` it is held back until it is complete.
+    pub(crate) fn stream_to(&mut self, client: Sender<Bytes>, is_held: bool) {
+        self.client = Some(client);
+        self.is_held = is_held;
     }
 
     /// Whether the client gets the answer while it is made.
@@ -232,10 +234,16 @@ mod tests {
     use crate::lifecycle::shutdown::ShutdownSender;
     use tokio::sync::mpsc::channel;
 
+    fn streamed(client: Sender<Bytes>, is_held: bool) -> Deadline {
+        let mut deadline = Deadline::new(Duration::from_secs(600));
+        deadline.stream_to(client, is_held);
+        deadline
+    }
+
     #[tokio::test]
     async fn a_silent_stream_gets_comments_until_the_step_is_over() {
         let (sender, mut client) = channel(8);
-        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600));
+        let mut deadline = streamed(sender, false);
         deadline.silence = Duration::from_millis(1);
         let late = deadline.during(std::future::pending::<()>(), Duration::from_millis(50)).await;
         assert_eq!(late, Err(Late::Step));
@@ -246,7 +254,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_kept_alive_while_it_waits_to_try_again() {
         let (sender, mut client) = channel(8);
-        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600));
+        let mut deadline = streamed(sender, false);
         let left = deadline.left();
         deadline.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
         assert_eq!(deadline.left(), Duration::from_secs(560));
@@ -260,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_held_back_is_kept_alive() {
         let (sender, mut client) = channel(8);
-        let mut deadline = Deadline::new(Some(sender), Duration::from_secs(600)).held_back(true);
+        let mut deadline = streamed(sender, true);
         assert!(deadline.is_held() && !deadline.is_streamed());
         let left = deadline.left();
         deadline.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
@@ -273,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
         let (end, ending) = ShutdownSender::new();
-        let mut deadline = Deadline::new(None, Duration::from_secs(600)).ending(&ending);
+        let mut deadline = Deadline::new(Duration::from_secs(600)).ending(&ending);
         assert_eq!(deadline.final_refusal(Refusal::internal()).status, 500);
         let hour = Duration::from_secs(3600);
         assert_eq!(deadline.during(async { end.begin() }, hour).await, Ok(()));
@@ -286,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_deadline_of_the_request_ends_every_wait() {
-        let mut deadline = Deadline::new(None, Duration::from_millis(5));
+        let mut deadline = Deadline::new(Duration::from_millis(5));
         assert_eq!(
             deadline.during(std::future::pending::<()>(), Duration::from_secs(40)).await,
             Err(Late::Total)

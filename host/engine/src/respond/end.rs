@@ -1,76 +1,73 @@
 //! The end of a response: its outcome, its cost and the last bytes to the client.
 
-use super::Job;
 use super::outcome::{cut_short, settled, too_long_to_hold};
 use super::plan::left_out;
+use super::{Job, ResponseRun};
 use crate::assembler::{Assembler, Identity, Outcome, Receipt, ResponseReplay};
 use crate::cost::Cost;
-use crate::export::{About, PendingExport};
-use crate::lifecycle::deadline::Deadline;
-use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks;
 use crate::refusal::{Refusal, TIMED_OUT};
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::UsageOutcome;
 use std::sync::Arc;
 
-impl Job {
+impl ResponseRun {
     /// Ends the response and sends the last bytes or returns the body.
     pub(super) async fn end(
         &mut self,
         outcome: Outcome,
         reading: Option<Box<UpstreamReading>>,
         mut assembler: Assembler,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
     ) -> Result<Vec<u8>, Refusal> {
-        let outcome = if deadline.is_cut_short() { cut_short(outcome) } else { outcome };
-        let is_too_long = deadline.is_held() && assembler.is_overfull();
+        let Self { job, run } = &mut *self;
+        let outcome = if run.deadline.is_cut_short() { cut_short(outcome) } else { outcome };
+        let is_too_long = run.deadline.is_held() && assembler.is_overfull();
         let outcome = if is_too_long { too_long_to_hold() } else { outcome };
         let settled = settled(&outcome);
         if let Outcome::Failed(refusal) = &outcome {
-            entry.failed(refusal.kind);
-            self.trace.selected = None;
+            run.entry.failed(refusal.kind);
+            run.trace.selected = None;
         }
-        self.trace.ended(deadline.since_dispatch());
-        self.trace.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
-        let answering = self.preferred.and_then(|place| self.order.endpoints.get(place));
-        self.trace.pipeline.extend(
-            answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
-        );
-        let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
+        run.trace.ended(run.deadline.since_dispatch());
+        run.trace.pipeline.extend(job.tools.as_ref().map(|tools| tools.stage()));
+        let left_out =
+            run.endpoint().and_then(|(endpoint, is_byok)| left_out(endpoint, is_byok, &job.request));
+        run.trace.pipeline.extend(left_out);
+        let cost = job.cost.plus(&run.entry.lost());
+        let last = assembler.complete(&outcome, &self.receipt(cost));
         // One body, or a stream that was held back: hooks see it before the client gets any of it.
-        if !deadline.is_streamed() {
+        if !self.run.deadline.is_streamed() {
             let body = match outcome {
                 Outcome::Failed(refusal) => Err(refusal),
-                _ if self.hooks.is_empty() => Ok(last),
-                _ => Box::pin(self.show_response(last, entry, deadline)).await,
+                _ if self.job.hooks.is_empty() => Ok(last),
+                _ => Box::pin(self.show_response(last)).await,
             };
-            if let Err(refusal) = &body {
-                entry.failed(refusal.kind);
-            }
+            let body = match body {
+                Ok(body) => body,
+                Err(refusal) if is_too_long => {
+                    let refusal = self.run.fail(refusal);
+                    self.end_with(refusal).await;
+                    return Ok(Vec::new());
+                }
+                Err(refusal) => return Err(refusal),
+            };
             // After the hooks, which may turn the answer into an error.
-            entry.settle(if body.is_err() { UsageOutcome::Failed } else { settled });
-            if let Some(reading) = reading.filter(|_| body.is_ok()) {
+            self.run.entry.settle(settled);
+            if let Some(reading) = reading {
                 reading.close().await;
             }
-            return match body {
-                Ok(body) if deadline.is_held() => self.send_held(&assembler, &body, deadline).await,
-                Err(refusal) if is_too_long => {
-                    self.fail(refusal, entry, deadline).await;
-                    Ok(Vec::new())
-                }
-                body => body,
-            };
+            if self.run.deadline.is_held() {
+                return self.send_held(&assembler, &body).await;
+            }
+            return Ok(body);
         }
         // Settled first: if the client leaves during the last send, the outcome is still the one
         // that was reached.
-        entry.settle(settled);
-        let said = deadline.send(last).await;
+        self.run.entry.settle(settled);
+        let said = self.run.deadline.send(last).await;
         // The client may send its next request while the provider's connection is drained.
-        self.caller.allowance.give_place_back();
+        self.job.scope.caller.allowance.give_place_back();
         if said.is_ok()
             && let Some(mut reading) = reading
         {
@@ -83,58 +80,44 @@ impl Job {
     }
 
     /// Calls the hooks with the response, within the request's deadline.
-    async fn show_response(
-        &self,
-        body: Vec<u8>,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<Vec<u8>, Refusal> {
-        let left = deadline.left();
-        let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
+    async fn show_response(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+        let Self { job, run } = self;
+        let left = run.deadline.left();
+        let shown = hooks::on_response(&job.hooks, job.occasion(), &job.request, body, &mut run.entry);
         let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
-        deadline.during(shown, left).await.unwrap_or_else(late)
+        run.deadline.during(shown, left).await.unwrap_or_else(late)
     }
 
     /// Sends an answer that was held back to the client of a stream.
-    async fn send_held(
-        &self,
-        made: &Assembler,
-        body: &[u8],
-        deadline: &mut Deadline,
-    ) -> Result<Vec<u8>, Refusal> {
+    async fn send_held(&mut self, made: &Assembler, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         let mut replay = ResponseReplay::new(made, body).map_err(|malformed| {
             tracing::error!(%malformed, "a held answer cannot be sent as a stream");
             Refusal::internal()
         })?;
-        self.echo(replay.assembler());
+        self.job.echo(replay.assembler());
         while let Some(events) = replay.next_events() {
             // If the client is gone, the rest is not needed.
-            if deadline.send(events).await.is_err() {
+            if self.run.deadline.send(events).await.is_err() {
                 break;
             }
         }
-        self.caller.allowance.give_place_back();
+        self.job.scope.caller.allowance.give_place_back();
         Ok(Vec::new())
     }
 
-    /// The record for the request export, if there are destinations.
-    pub(super) fn pending(&self) -> Option<Box<PendingExport>> {
-        let parts = &self.engine.parts;
-        let Self { request, options, context, .. } = self;
-        if self.asking.depth() > 0 {
-            // A question is part of the client's request, which has a record of its own.
-            return None;
+    pub(super) fn receipt(&self, cost: Cost) -> Receipt {
+        let Self { job, run } = self;
+        Receipt {
+            completed_at: job.scope.parts().clock.now_ms() / 1000,
+            cost: Cost { tools: cost.tools.plus(job.asking.cost()), ..cost },
+            is_byok: run.trace.is_byok,
+            server_tools: job.tools.as_ref().map(|tools| tools.counts()),
+            metadata: run.metadata(),
         }
-        parts.broadcast.begin(&parts.clock, || About {
-            started_ms: context.now_ms,
-            requested: self.trace.requested.clone(),
-            intern: self.caller.intern,
-            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
-            user: request.user.clone(),
-            trace: request.trace.clone(),
-        })
     }
+}
 
+impl Job {
     /// Adds what was sent upstream since the last call, if the client asked to see it.
     pub(super) fn echo(&self, assembler: &mut Assembler) {
         let echo = self.echo.as_ref().filter(|_| assembler.is_streamed());
@@ -145,20 +128,10 @@ impl Job {
     pub(super) fn identity(&self, model: &str, tier: &str) -> Identity {
         Identity {
             hex: Arc::from(self.hex.as_str()),
-            created_at: self.context.now_ms / 1000,
+            created_at: self.scope.context.now_ms / 1000,
             model: model.to_owned(),
             service_tier: tier.to_owned(),
             echo: Arc::from(self.request.echo.as_str()),
-        }
-    }
-
-    pub(super) fn receipt(&self, cost: Cost) -> Receipt {
-        Receipt {
-            completed_at: self.engine.parts.clock.now_ms() / 1000,
-            cost: Cost { tools: cost.tools.plus(self.asking.cost()), ..cost },
-            is_byok: self.trace.is_byok,
-            server_tools: self.tools.as_ref().map(|tools| tools.counts()),
-            metadata: self.options.metadata_field.map(|field| (field, self.trace.json())),
         }
     }
 }

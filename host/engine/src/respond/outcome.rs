@@ -61,7 +61,8 @@ impl TurnEnd {
     }
 }
 
-fn host_failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
+/// This host failed.
+pub(super) fn host_failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
     Outcome::Failed(Refusal::broken(RefusedBy::Host, kind, message))
 }
 

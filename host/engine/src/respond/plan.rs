@@ -1,42 +1,110 @@
 //! Determines what could answer a request: the models that it names or a model router chooses,
 //! their endpoints, and the summary for the router.
 
-use super::Job;
+use super::turns::timed_out;
+use super::{Job, ResponseRun};
 use crate::Engine;
 use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
-use crate::credential::Credentials;
+use crate::memory::session::Session;
+use crate::money::ledger::LedgerEntry;
+use crate::plugins::hooks;
+use crate::plugins::tools::{self, PluginScope, ServerTools};
 use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
 use crate::request::ResponsesRequest;
-use crate::routing;
+use crate::routing::{self, RoutingPlan};
+use crate::run::Run;
+use crate::scope::RequestScope;
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The candidates, each with the index of its model, and the summary that the router gets.
-pub(super) struct RoutingPlan {
-    pub(super) candidates: Vec<(u32, Arc<Endpoint>)>,
-    pub(super) summary: RequestSummary,
+/// What planning a request needs of its run.
+struct Planned<'a> {
+    entry: &'a mut LedgerEntry,
+    session: &'a mut Option<Session>,
+    /// The model as the client wrote it.
+    requested: &'a str,
+}
+
+impl ResponseRun {
+    /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
+    /// is kept alive meanwhile.
+    pub(super) async fn prepare(&mut self) -> Result<RoutingPlan, Refusal> {
+        let Run { entry, deadline, trace, session, .. } = &mut self.run;
+        let left = deadline.left();
+        let run = Planned { entry, session, requested: &trace.requested };
+        let plan = deadline.during(self.job.plan(run), left).await;
+        match plan.unwrap_or_else(|_late| Err(timed_out())) {
+            Ok(plan) => {
+                entry.routed();
+                let hosted = self.job.request.hosted().filter_map(|hosted| hosted.type_name.clone());
+                entry.offers(hosted.collect());
+                Ok(plan)
+            }
+            Err(refusal) => {
+                entry.refuse();
+                Err(deadline.final_refusal(refusal))
+            }
+        }
+    }
 }
 
 impl Job {
+    async fn plan(&mut self, mut run: Planned<'_>) -> Result<RoutingPlan, Refusal> {
+        if !self.hooks.is_empty() || !self.request.tools.is_empty() {
+            // Checked before hooks and tools run, because they take time and may cost money.
+            self.check_models()?;
+        }
+        if !self.hooks.is_empty() {
+            Box::pin(self.show_request(run.entry)).await?;
+        }
+        tools::add_plugin_tools(&self.scope.engine, &mut self.request)?;
+        // Which endpoints have a tool themselves depends on the caller's own credentials.
+        self.look_for_own_keys().await;
+        tools::substitute_hosted_tools(&self.scope.engine, &mut self.request, &self.own_keys);
+        if ServerTools::are_asked_for(&self.request)? {
+            self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
+        } else if self.request.has_server_calls {
+            Box::pin(tools::render_calls_as_text(&mut self.request)).await?;
+        }
+        Box::pin(self.choose_models(&mut run)).await?;
+        let plan = self.candidates(run.requested)?;
+        // With a single candidate there is no choice, so the conversation is not remembered.
+        if run.session.is_none() && plan.candidates.len() > 1 {
+            *run.session = self.find_session(run.requested);
+        }
+        Ok(plan)
+    }
+
+    /// Calls the hooks with the request and records what they spent on tools.
+    async fn show_request(&mut self, entry: &mut LedgerEntry) -> Result<(), Refusal> {
+        let Self { scope, scratches, hooks, request, cost, asking, .. } = self;
+        let RequestScope { engine, caller, context, .. } = &**scope;
+        let occasion = PluginScope { engine, caller, context, scratches, asking };
+        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
+        Ok(())
+    }
+
     /// Lets a model router choose the models, if the request names one.
-    pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
-        if !self.engine.names_model_router(&self.request) {
+    async fn choose_models(&mut self, run: &mut Planned<'_>) -> Result<(), Refusal> {
+        let parts = self.scope.parts();
+        if !self.scope.engine.names_model_router(&self.request) {
             return Ok(());
         }
-        self.find_session();
-        let remembered = self.remembered();
-        let catalog = &self.engine.parts.catalog;
+        *run.session = self.find_session(run.requested);
+        let remembered = parts.memory.remembered(*run.session);
+        let catalog = &parts.catalog;
         let is_answering = |model: &&Arc<Model>| model.kind == ModelKind::Responses;
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
         let beside: Vec<Arc<Model>> = named.map(Arc::clone).collect();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &beside);
-        let Self { engine, request, context, own_keys, .. } = self;
+        let Self { scope, request, own_keys, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
         };
+        let (engine, context) = (&scope.engine, &scope.context);
         self.chosen_models =
             engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
         Ok(())
@@ -44,14 +112,13 @@ impl Job {
 
     /// Finds the providers for which the caller has a credential of its own. Done only for requests
     /// with hosted tools or items, because whether an endpoint takes those may depend on it.
-    pub(super) async fn look_for_own_keys(&mut self) {
-        let Self { engine, caller, context, request, .. } = self;
-        if request.hosted().next().is_none() {
+    async fn look_for_own_keys(&mut self) {
+        if self.request.hosted().next().is_none() {
             return;
         }
-        let credentials = Credentials { store: &engine.parts.store, caller, request_id: &context.request_id };
+        let credentials = self.scope.credentials();
         let mut seen = BTreeSet::new();
-        for endpoint in engine.parts.catalog.endpoints() {
+        for endpoint in self.scope.parts().catalog.endpoints() {
             let provider = &endpoint.provider;
             if seen.insert(&provider.name) && credentials.has_byok(provider).await {
                 self.own_keys.insert(provider.name.clone());
@@ -59,54 +126,43 @@ impl Job {
         }
     }
 
-    /// The endpoint that answered this conversation last, by the id of its health.
-    pub(super) fn remembered(&self) -> Option<u64> {
-        let memory = &self.engine.parts.memory;
-        memory.sessions.endpoint(self.session?, memory.clock.monotonic_ms())
-    }
-
-    fn find_session(&mut self) {
-        let sessions = &self.engine.parts.memory.sessions;
-        let header = self.options.session_header.as_deref();
-        self.session = sessions.find(&self.caller, &self.trace.requested, header, &self.request);
-    }
-
-    pub(super) fn plan(&mut self) -> Result<RoutingPlan, Refusal> {
-        let plan = self.candidates()?;
-        // With a single candidate there is no choice, so the conversation is not remembered.
-        if self.session.is_none() && plan.candidates.len() > 1 {
-            self.find_session();
-        }
-        Ok(plan)
+    /// The conversation that the request belongs to. `requested` is the model as the client wrote it.
+    fn find_session(&self, requested: &str) -> Option<Session> {
+        let RequestScope { engine, caller, options, .. } = &*self.scope;
+        let sessions = &engine.parts.memory.sessions;
+        sessions.find(caller, requested, options.session_header.as_deref(), &self.request)
     }
 
     /// Checks that the models exist that the request names, unless a model router is to choose.
     ///
     /// # Errors
     /// 404 and 400, as [`routing::find_models`].
-    pub(super) fn check_models(&self) -> Result<(), Refusal> {
-        let Self { engine, request, .. } = self;
-        if engine.names_model_router(request) {
+    fn check_models(&self) -> Result<(), Refusal> {
+        if self.scope.engine.names_model_router(&self.request) {
             return Ok(());
         }
-        routing::find_models(&engine.parts.catalog, &request.models, ModelKind::Responses).map(drop)
+        self.models().map(drop)
     }
 
-    fn candidates(&self) -> Result<RoutingPlan, Refusal> {
+    fn models(&self) -> Result<Vec<Arc<Model>>, Refusal> {
+        routing::find_models(&self.scope.parts().catalog, &self.request.models, ModelKind::Responses)
+    }
+
+    fn candidates(&self, requested: &str) -> Result<RoutingPlan, Refusal> {
         let request = &self.request;
-        let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
+        let models = self.models()?;
         let misses =
             |endpoint: &Endpoint| endpoint.misses(request, self.own_keys.contains(&endpoint.provider.name));
         let candidates = routing::candidates(&models, |endpoint| misses(endpoint).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             return Err(match all.first().and_then(|(_, endpoint)| misses(endpoint)) {
-                Some(miss) => untaken(&self.engine, &miss),
+                Some(miss) => untaken(&self.scope.engine, &miss),
                 None => Refusal::not_found("No endpoints found for this model"),
             });
         }
-        let summary = summary(&self.trace.requested, request, &models);
-        Ok(RoutingPlan { candidates, summary })
+        let summary = summary(requested, request, &models);
+        Ok(RoutingPlan { candidates, summary, allow_fallbacks: request.provider.allow_fallbacks })
     }
 }
 

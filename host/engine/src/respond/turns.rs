@@ -1,15 +1,17 @@
-//! Between two turns of one response: runs the calls of server tools and asks the model again.
+//! The turns of one response: asks the model, runs the calls of server tools, asks the model again.
 
-use super::outcome::refused;
-use super::{ChosenEndpoint, Job};
-use crate::assembler::{Assembler, Outcome};
-use crate::lifecycle::deadline::Deadline;
-use crate::money::ledger::LedgerEntry;
+use super::attempt::{ResponseAttempt, RestOfAnswer};
+use super::outcome::{host_failed, refused};
+use super::{Job, ResponseRun};
+use crate::assembler::{Assembler, Outcome, Permits};
+use crate::money::credit::TurnTokens;
 use crate::plugins::tools::Interrupted;
-use crate::refusal::{Refusal, RefusedBy, TIMED_OUT, is_length};
+use crate::refusal::{Refusal, TIMED_OUT, is_length};
+use crate::routing::RoutingPlan;
+use crate::routing::model_choice::ChosenModels;
+use crate::run::{Answering, Turn};
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
-use cofferdam_store::UsageOutcome;
 
 /// What follows a turn.
 pub(super) enum TurnStep {
@@ -17,12 +19,68 @@ pub(super) enum TurnStep {
     /// have to be read.
     End(Outcome, Option<Box<UpstreamReading>>),
     /// Another turn, which has begun.
-    Turn(ChosenEndpoint),
+    Turn(Answering<RestOfAnswer>),
     /// The client has left.
     Gone,
 }
 
 impl Job {
+    /// The next turn.
+    fn turn(&self) -> Turn {
+        let Self { request, tools, .. } = self;
+        // The input of a later turn includes what was said and found since the first.
+        let told = tools.as_ref().map_or(0, |tools| tools.turn_json().len());
+        let more = told.saturating_sub(request.guest_json.len()) as u64;
+        Turn {
+            tokens: TurnTokens {
+                input: request.weight.most().saturating_add(more),
+                output: request.max_output_tokens,
+                reasoning: request.weight.most_reasoning(),
+            },
+            input_tokens: request.weight.about().max(request.input_tokens.into()),
+            // After the result of a call the model may have nothing left to say.
+            may_be_empty: request.ends_with_result || tools.as_ref().is_some_and(|tools| tools.has_run()),
+        }
+    }
+}
+
+impl ResponseRun {
+    /// Routes the request, and tries endpoints in the router's order until one answers.
+    pub(super) async fn choose(&mut self, plan: RoutingPlan) -> Result<Answering<RestOfAnswer>, Refusal> {
+        self.run.route(plan).await?;
+        let chosen = self.job.chosen_models.as_ref();
+        self.run.trace.pipeline.extend(chosen.map(ChosenModels::stage));
+        if self.job.tools.is_some() {
+            self.run.reserve(self.job.turn().tokens).await?;
+            // Approved calls make reservations of their own, so the turn's reservation is released
+            // meanwhile.
+            self.run.entry.turn_over();
+            self.run_approved().await?;
+        }
+        let answering = self.ask().await?;
+        let model = &answering.endpoint.candidate.model;
+        if let Some(chosen) = self.job.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
+            chosen.strategy().clone_into(&mut self.run.trace.strategy);
+        }
+        Ok(answering)
+    }
+
+    /// Reserves the most that the turn may cost, and tries endpoints in their order until one
+    /// answers.
+    async fn ask(&mut self) -> Result<Answering<RestOfAnswer>, Refusal> {
+        let Self { job, run } = self;
+        let turn = job.turn();
+        run.reserve(turn.tokens).await?;
+        let attempt = ResponseAttempt {
+            scope: &job.scope,
+            json: job.tools.as_ref().map_or(&job.request.guest_json, |tools| tools.turn_json()),
+            request: &job.request,
+            permits: Permits::of(&job.request),
+            echo: job.echo.as_ref(),
+        };
+        run.ask(&attempt, &turn).await
+    }
+
     /// Runs what the model called in a turn that ended with `outcome`, and begins the next turn if
     /// there is one.
     ///
@@ -33,10 +91,9 @@ impl Job {
         outcome: Outcome,
         reading: Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
     ) -> Result<TurnStep, Refusal> {
-        let Some(tools) = &mut self.tools else { return Ok(TurnStep::End(outcome, reading)) };
+        let Self { job, run } = &mut *self;
+        let Some(tools) = &mut job.tools else { return Ok(TurnStep::End(outcome, reading)) };
         // The arguments of an incomplete answer may be incomplete too.
         if !matches!(outcome, Outcome::Completed) {
             return Ok(TurnStep::End(outcome, reading));
@@ -53,14 +110,14 @@ impl Job {
             reading.drain().await;
             reading.close().await;
         }
-        let time = self.engine.parts.timeouts.total;
+        let (context, time) = (&job.scope.context, job.scope.parts().timeouts.total);
         let spent = tools.cost();
-        let run = tools.run(&calls, &self.context, assembler, entry, deadline, time).await;
-        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
-        match run {
+        let ran = tools.run(&calls, context, assembler, &mut run.entry, &mut run.deadline, time).await;
+        job.cost.tools = job.cost.tools.plus(tools.cost().minus(spent));
+        match ran {
             Ok(()) => {}
             Err(Interrupted::Gone) => return Ok(TurnStep::Gone),
-            Err(Interrupted::Late) => return self.late(entry, deadline),
+            Err(Interrupted::Late) => return self.late(),
             Err(Interrupted::Malformed(malformed)) => return Ok(TurnStep::End(refused(malformed), None)),
         }
         // The client has to run its own functions before the model can continue.
@@ -69,27 +126,27 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = self.cost.everywhere().plus(self.asking.cost_everywhere());
-        tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
-        let asked = self.ask_again(entry, deadline).await;
-        self.echo(assembler);
+        let cost = job.cost.everywhere().plus(job.asking.cost_everywhere());
+        tools.prepare_turn(&job.request, &calls, usage.as_ref(), cost, &finish);
+        let asked = self.ask().await;
+        self.job.echo(assembler);
         match asked {
-            Ok(chosen) => {
-                let candidate = &chosen.endpoint.candidate;
+            Ok(answering) => {
+                let candidate = &answering.endpoint.candidate;
                 assembler.next_turn(&candidate.model, &candidate.tier);
-                Ok(TurnStep::Turn(chosen))
+                Ok(TurnStep::Turn(answering))
             }
-            Err(_) if deadline.is_over() => self.late(entry, deadline),
+            Err(_) if self.run.deadline.is_over() => self.late(),
             // The results of the tools no longer fit into the context: the response ends as
             // incomplete.
             Err(refusal) if is_length(refusal.kind) => {
                 Ok(TurnStep::End(Outcome::Incomplete("max_output_tokens"), None))
             }
-            Err(refusal) if deadline.is_streamed() => Ok(TurnStep::End(Outcome::Failed(refusal), None)),
+            Err(refusal) if self.run.deadline.is_streamed() => {
+                Ok(TurnStep::End(Outcome::Failed(refusal), None))
+            }
             Err(refusal) => {
-                self.trace.selected = None;
-                entry.failed(refusal.kind);
-                entry.settle(UsageOutcome::Failed);
+                self.run.trace.selected = None;
                 Err(refusal)
             }
         }
@@ -99,27 +156,22 @@ impl Job {
     ///
     /// # Errors
     /// 504: the deadline of the whole request has passed.
-    pub(super) async fn run_approved(
-        &mut self,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<(), Refusal> {
-        let Some(tools) = &mut self.tools else { return Ok(()) };
-        let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
-        let run = tools.run_approved(&self.request, &self.context, entry, deadline, time).await;
-        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
-        run.map_err(|_| timed_out())
+    async fn run_approved(&mut self) -> Result<(), Refusal> {
+        let Self { job, run } = self;
+        let Some(tools) = &mut job.tools else { return Ok(()) };
+        let (context, time) = (&job.scope.context, job.scope.parts().timeouts.total);
+        let spent = tools.cost();
+        let ran = tools.run_approved(&job.request, context, &mut run.entry, &mut run.deadline, time).await;
+        job.cost.tools = job.cost.tools.plus(tools.cost().minus(spent));
+        ran.map_err(|_| timed_out())
     }
 
     /// The deadline of the whole request has passed after an answer had begun.
-    fn late(&mut self, entry: &mut LedgerEntry, deadline: &Deadline) -> Result<TurnStep, Refusal> {
-        if deadline.is_streamed() {
-            let refusal = Refusal::broken(RefusedBy::Host, ErrorKind::Timeout, TIMED_OUT);
-            return Ok(TurnStep::End(Outcome::Failed(refusal), None));
+    fn late(&mut self) -> Result<TurnStep, Refusal> {
+        if self.run.deadline.is_streamed() {
+            return Ok(TurnStep::End(host_failed(ErrorKind::Timeout, TIMED_OUT), None));
         }
-        self.trace.selected = None;
-        entry.failed(ErrorKind::Timeout);
-        entry.settle(UsageOutcome::Failed);
+        self.run.trace.selected = None;
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
     }
 }

@@ -1,0 +1,104 @@
+//! One attempt at one endpoint for embeddings.
+
+use super::document::floats;
+use crate::attempt::{exchange, open};
+use crate::authentication::UsedCredential;
+use crate::catalog::Endpoint;
+use crate::failure::{AttemptFailure, Cause};
+use crate::lifecycle::deadline::Deadline;
+use crate::request::EmbeddingsRequest;
+use crate::run::{Begun, Trial};
+use crate::scope::RequestScope;
+use crate::upstream::reading::ANSWER_BYTES_MAX;
+use cofferdam_runtime::ProviderInstance;
+use cofferdam_runtime::wire::{
+    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, ResponseHead, UpstreamRequest,
+};
+
+/// What an attempt needs besides the endpoint.
+pub(super) struct EmbeddingAttempt<'a> {
+    pub(super) scope: &'a RequestScope,
+    pub(super) request: &'a EmbeddingsRequest,
+}
+
+impl Trial for EmbeddingAttempt<'_> {
+    type Rest = Embeddings;
+
+    async fn run(
+        &self,
+        endpoint: &Endpoint,
+        is_byok: bool,
+        deadline: &mut Deadline,
+    ) -> Result<Begun<Embeddings>, AttemptFailure> {
+        let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
+        let request = &self.request.guest_json;
+        let prepared = instance.prepare_embeddings(request, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, request.len()))?;
+        let begun = |status, used, rest| Begun { status, used, events: Vec::new(), is_empty: false, rest };
+        let upstream = match prepared {
+            Ok(PreparedEmbeddings::Answer(vectors)) => {
+                let vectors = self.checked(vectors)?;
+                instance.close().await;
+                return Ok(begun(None, None, vectors));
+            }
+            Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
+            Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
+            Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
+        };
+        let used = self.scope.credentials().release(&endpoint.provider, is_byok).await?;
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
+            Ok((vectors, status)) => Ok(begun(Some(status), used, vectors)),
+            Err(failed) => Err(failed.after(used.as_ref())),
+        }
+    }
+}
+
+impl EmbeddingAttempt<'_> {
+    async fn exchange(
+        &self,
+        mut instance: ProviderInstance,
+        endpoint: &Endpoint,
+        upstream: UpstreamRequest,
+        used: Option<&UsedCredential>,
+        deadline: &mut Deadline,
+    ) -> Result<(Embeddings, u16), AttemptFailure> {
+        let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
+        let (status, idle) = (head.status, self.scope.parts().timeouts.idle);
+        let body = deadline.during(body.collect(ANSWER_BYTES_MAX), idle).await;
+        let body = body.map_err(|late| AttemptFailure::late(late, true))??;
+        // Embeddings come as one body whatever its content type says.
+        let head = ResponseHead { streamed: false, ..head };
+        let vectors = instance.decode_embeddings(&head, &body).await?;
+        let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status)))?;
+        let vectors = self.checked(vectors)?;
+        instance.close().await;
+        Ok((vectors, status))
+    }
+
+    /// Checks that there is one vector for each input, all of the length asked for, with finite
+    /// numbers only.
+    fn checked(&self, embeddings: Embeddings) -> Result<Embeddings, AttemptFailure> {
+        let width = embeddings.vectors.first().map_or(0, Vec::len);
+        let even = embeddings.vectors.iter().all(|vector| vector.len() == width);
+        let asked = self.request.dimensions.is_none_or(|dimensions| width == dimensions as usize * 4);
+        let fits =
+            embeddings.vectors.len() == self.request.input_count && width > 0 && width.is_multiple_of(4);
+        let finite = embeddings.vectors.iter().all(|vector| floats(vector).all(f32::is_finite));
+        match fits && even && finite {
+            true if asked => Ok(embeddings),
+            true => Err(undimensioned()),
+            false => Err(AttemptFailure::of(Cause::Endpoint)),
+        }
+    }
+}
+
+/// The endpoint made vectors of another length than the client asked for.
+fn undimensioned() -> AttemptFailure {
+    let message = "dimensions is not supported by any endpoint of this model";
+    AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
+}
+
+fn unsupported(index: u32) -> AttemptFailure {
+    let message = format!("input[{index}] is of a kind that no endpoint of this model takes");
+    AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
+}

@@ -1,0 +1,203 @@
+//! One attempt at one endpoint, up to its first real content. Until then nothing has been sent to
+//! the client, so after a failure the next endpoint can be tried.
+
+use super::held;
+use crate::assembler::Permits;
+use crate::attempt::{exchange, framing_of, open};
+use crate::authentication::UsedCredential;
+use crate::catalog::Endpoint;
+use crate::failure::{AttemptFailure, Cause};
+use crate::lifecycle::deadline::Deadline;
+use crate::plugins::hooks::HELD_BYTES_MAX;
+use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, render};
+use crate::run::{Begun, Trial};
+use crate::scope::RequestScope;
+use crate::upstream::echo::Echo;
+use crate::upstream::reading::{Beginning, UpstreamReading, verdict};
+use cofferdam_runtime::ProviderInstance;
+use cofferdam_runtime::wire::{Event, Prepared, UpstreamRequest};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// What an attempt needs besides the endpoint.
+pub(super) struct ResponseAttempt<'a> {
+    pub(super) scope: &'a RequestScope,
+    /// The request of this turn as JSON for the guest.
+    pub(super) json: &'a [u8],
+    /// The parsed request from which `json` was written. Each endpoint's guest gets the options of
+    /// its provider.
+    pub(super) request: &'a ResponsesRequest,
+    /// Which kinds of items the provider may make itself.
+    pub(super) permits: Permits,
+    /// Set where the client asked to see the upstream requests (`debug.echo_upstream_body`).
+    pub(super) echo: Option<&'a Echo>,
+}
+
+/// The rest of an answer that has begun.
+#[derive(Default)]
+pub(super) struct RestOfAnswer {
+    /// Reads what is still to come; `None` for an answer that the guest made itself.
+    pub(super) reading: Option<Box<UpstreamReading>>,
+    /// The functions that stand for client tools of other kinds, where the request was rendered
+    /// differently from what the client sent.
+    pub(super) told: Option<Arc<ToldTools>>,
+}
+
+impl Trial for ResponseAttempt<'_> {
+    type Rest = RestOfAnswer;
+
+    async fn run(
+        &self,
+        endpoint: &Endpoint,
+        is_byok: bool,
+        deadline: &mut Deadline,
+    ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
+        let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
+        let rendered = self.rendered(endpoint, is_byok);
+        let json = rendered.as_ref().map_or(self.json, |rendered| &rendered.json);
+        let prepared = instance.prepare(json, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, json.len()))?;
+        let told = rendered.map(|rendered| rendered.tools);
+        let upstream = match prepared {
+            Ok(Prepared::Answer(events)) => {
+                self.check(endpoint, &events)?;
+                let is_empty = is_empty(&events)?;
+                instance.close().await;
+                let rest = RestOfAnswer { reading: None, told };
+                return Ok(Begun { status: None, used: None, events, is_empty, rest });
+            }
+            Ok(Prepared::Upstream(upstream)) => upstream,
+            Err(failure) => return Err(AttemptFailure::dialect(failure)),
+        };
+        // Only the caller's own credential may be used where the request was routed with it, or
+        // asks for something that the operator does not offer on the operator's credential.
+        let callers_alone = is_byok || endpoint.misses(self.request, false).is_some();
+        let used = self.scope.credentials().release(&endpoint.provider, callers_alone).await?;
+        if let Some(echo) = self.echo {
+            echo.note(&upstream.body, used.as_ref());
+        }
+        let mut begun = match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
+            Ok(begun) => begun,
+            Err(failed) => return Err(failed.after(used.as_ref())),
+        };
+        begun.used = used;
+        begun.rest.told = told;
+        Ok(begun)
+    }
+}
+
+impl ResponseAttempt<'_> {
+    /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
+    /// is.
+    fn rendered(&self, endpoint: &Endpoint, is_byok: bool) -> Option<RenderedRequest> {
+        let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+        let kinds = &self.request.kinds;
+        let dialect = Dialect {
+            has_tool: &|tool_type| endpoint.takes_kind(tool_type, is_byok),
+            takes_items: provider.is_some_and(|provider| provider.takes_items),
+            open: &|sealed| self.scope.credentials().open_conversation(sealed),
+        };
+        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| render(self.json, &dialect, kinds)).flatten()
+    }
+
+    async fn exchange(
+        &self,
+        mut instance: ProviderInstance,
+        endpoint: &Endpoint,
+        upstream: UpstreamRequest,
+        used: Option<&UsedCredential>,
+        deadline: &mut Deadline,
+    ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
+        let first_event = endpoint.first_event.unwrap_or(self.scope.parts().timeouts.first_event);
+        let begin_by = Instant::now() + first_event;
+        let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
+        let status = head.status;
+        let framing = head.streamed.then(|| framing_of(endpoint.provider.adapter.manifest()));
+        let reading = UpstreamReading::open(instance, head, body, framing).await?;
+        self.first_events(endpoint, reading, status, begin_by, deadline).await
+    }
+
+    async fn first_events(
+        &self,
+        endpoint: &Endpoint,
+        mut reading: Box<UpstreamReading>,
+        status: u16,
+        begin_by: Instant,
+        deadline: &mut Deadline,
+    ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
+        let mut events = Vec::new();
+        let mut held_bytes = 0;
+        // For a stream this function returns at the first content, so an error in here comes before
+        // it. A whole answer counts as begun as soon as its head is here.
+        let begun = !deadline.is_streamed();
+        loop {
+            let limit = if reading.awaits_first_event() {
+                begin_by.saturating_duration_since(Instant::now())
+            } else {
+                self.scope.parts().timeouts.idle
+            };
+            let more = reading
+                .next(deadline, limit)
+                .await
+                .map_err(|error| AttemptFailure::read(error, status, begun))?;
+            self.check(endpoint, &more).map_err(|failed| failed.with_status(status))?;
+            let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
+            let mut verdict = verdict_for(&more, deadline.is_streamed());
+            if deadline.is_held() {
+                held_bytes += held::add(&mut events, more);
+            } else {
+                events.extend(more);
+            }
+            // Without a stream nothing was sent to the client before the end: even after the first
+            // content a failure lets another endpoint answer.
+            if ended && !deadline.is_streamed() {
+                verdict = verdict_for(&events, false);
+            }
+            // An answer that is too long to be held back is refused later, where it is assembled.
+            let is_over = ended || held_bytes > HELD_BYTES_MAX;
+            let is_empty = match verdict {
+                Beginning::Failed(failure) => return Err(AttemptFailure::in_band(failure, Some(status))),
+                Beginning::Answered if deadline.is_streamed() || is_over => false,
+                Beginning::Empty => true,
+                Beginning::Wait | Beginning::Answered if !reading.is_over() => continue,
+                _ => return Err(AttemptFailure::of(Cause::Endpoint).with_status(status)),
+            };
+            let rest = RestOfAnswer { reading: Some(reading), told: None };
+            return Ok(Begun { status: Some(status), used: None, events, is_empty, rest });
+        }
+    }
+
+    /// Refuses an answer with an item that only a client or this host may make.
+    fn check(&self, endpoint: &Endpoint, events: &[Event]) -> Result<(), AttemptFailure> {
+        if self.permits.allow_all(events) {
+            return Ok(());
+        }
+        let provider = &endpoint.provider.name;
+        tracing::warn!(%provider, "a provider made an item that only a client or this host may make");
+        Err(AttemptFailure::of(Cause::Endpoint))
+    }
+}
+
+/// Without a stream, an error event anywhere in the answer decides. In a stream, the first content
+/// does.
+fn verdict_for(events: &[Event], streamed: bool) -> Beginning {
+    let error = events.iter().find_map(|event| match event {
+        Event::Error(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    match error {
+        Some(failure) if !streamed => Beginning::Failed(failure),
+        _ => verdict(events),
+    }
+}
+
+/// Whether an answer that the guest made without an upstream request ended without content. After an
+/// error there is no provider to blame: only the request and the guest decided the answer.
+fn is_empty(events: &[Event]) -> Result<bool, AttemptFailure> {
+    match verdict(events) {
+        Beginning::Answered => Ok(false),
+        Beginning::Empty => Ok(true),
+        Beginning::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
+        Beginning::Wait => Err(AttemptFailure::of(Cause::Empty)),
+    }
+}

@@ -1,0 +1,249 @@
+//! Tries the endpoints of a request in their order until one answers. Responses and embeddings both
+//! use it, and no other code goes from one attempt to the next. Health, sessions, retry budget,
+//! ledger and routing trace are updated here.
+
+use super::Run;
+use super::fallback::Failures;
+use super::remaining::RemainingCandidates;
+use super::spare::Spare;
+use crate::authentication::UsedCredential;
+use crate::catalog::Endpoint;
+use crate::cost::{Amount, Cost};
+use crate::failure::blame::Blame;
+use crate::failure::{AttemptFailure, Cause};
+use crate::lifecycle::deadline::Deadline;
+use crate::memory::health::AttemptProbe;
+use crate::memory::retry::{Retries, Round};
+use crate::money::credit::TurnTokens;
+use crate::money::ledger::{Charged, LedgerEntry};
+use crate::random::random_seed;
+use crate::refusal::Refusal;
+use cofferdam_runtime::wire::{Event, Usage};
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tokio::time::sleep;
+
+/// What is tried at one endpoint after another.
+pub(crate) trait Trial: Sync {
+    /// What an answer consists of besides its first events.
+    type Rest: Send;
+
+    /// Tries one endpoint, up to the first content of a stream or to the end of an answer that is
+    /// not streamed. `is_byok`: the request was routed there with the caller's own credential.
+    fn run(
+        &self,
+        endpoint: &Endpoint,
+        is_byok: bool,
+        deadline: &mut Deadline,
+    ) -> impl Future<Output = Result<Begun<Self::Rest>, AttemptFailure>> + Send;
+}
+
+/// An answer that has begun.
+pub(crate) struct Begun<T> {
+    /// The provider's status; `None` for a guest that answers without a provider.
+    pub(crate) status: Option<u16>,
+    /// The credential that was sent.
+    pub(crate) used: Option<UsedCredential>,
+    /// The events so far, for answers that are made of events.
+    pub(crate) events: Vec<Event>,
+    /// Whether the answer ended normally without content.
+    pub(crate) is_empty: bool,
+    pub(crate) rest: T,
+}
+
+impl<T> Begun<T> {
+    fn is_byok(&self) -> bool {
+        self.used.as_ref().is_some_and(|used| used.is_byok)
+    }
+}
+
+/// An endpoint that answers, and its answer.
+pub(crate) struct Answering<T> {
+    /// Index of the endpoint in the order.
+    pub(super) place: usize,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) begun: Begun<T>,
+    /// Gets the end of the answer, for the endpoint's health.
+    pub(crate) watch: AttemptProbe,
+}
+
+impl<T> Answering<T> {
+    /// Whether the caller's own credential was sent.
+    pub(crate) fn is_byok(&self) -> bool {
+        self.begun.is_byok()
+    }
+
+    /// What the answer costs by its usage. `calls` is the cost of the provider's own tools.
+    pub(crate) fn price(&self, usage: &Usage, calls: Amount) -> Cost {
+        Cost::of(usage, &self.endpoint.prices, self.is_byok()).with_calls(calls)
+    }
+}
+
+/// The limits of one turn.
+pub(crate) struct Turn {
+    /// The most tokens that the turn can have.
+    pub(crate) tokens: TurnTokens,
+    /// A rough count of the turn's input tokens, for the ledger.
+    pub(crate) input_tokens: u64,
+    /// Whether a normal end without content is accepted at once, before the other endpoints are
+    /// asked.
+    pub(crate) may_be_empty: bool,
+}
+
+/// What has failed so far.
+struct RoundFailures<T> {
+    failures: Failures,
+    retries: Retries,
+    /// The first answer without content. It is used if no endpoint gives content.
+    spare: Option<Spare<T>>,
+}
+
+impl Run {
+    /// Tries one endpoint after another until one answers.
+    ///
+    /// # Errors
+    /// The refusal for all failures, when no endpoint is left to be tried.
+    pub(crate) async fn ask<T: Trial>(
+        &mut self,
+        trial: &T,
+        turn: &Turn,
+    ) -> Result<Answering<T::Rest>, Refusal> {
+        self.deadline.note_dispatch();
+        self.memory().retries.earn();
+        let mut failed =
+            RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
+        let others = (0..self.order.endpoints.len()).filter(|place| Some(*place) != self.preferred);
+        let mut places = self.preferred.into_iter().chain(others).collect();
+        let answering = loop {
+            match self.round(places, trial, turn, &mut failed).await {
+                ControlFlow::Break(Some(answering)) => break Some(answering),
+                ControlFlow::Break(None) => break None,
+                ControlFlow::Continue(()) => {}
+            }
+            match self.wait(&mut failed.retries).await {
+                Some(again) => places = again,
+                None => break None,
+            }
+        };
+        // An answer without content is better than an error.
+        let answering = answering.or_else(|| failed.spare.map(|spare| spare.take(self)));
+        let answering = answering.ok_or_else(|| failed.failures.refusal(&self.trace))?;
+        self.preferred = Some(answering.place);
+        Ok(answering)
+    }
+
+    /// Tries each of the endpoints at `places` once. Breaks with the answer, or with `None` when no
+    /// other endpoint may be tried.
+    async fn round<T: Trial>(
+        &mut self,
+        places: Vec<usize>,
+        trial: &T,
+        turn: &Turn,
+        failed: &mut RoundFailures<T::Rest>,
+    ) -> ControlFlow<Option<Answering<T::Rest>>> {
+        let RoundFailures { failures, retries, spare } = failed;
+        let mut places = RemainingCandidates::new(places);
+        while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures) {
+            // Set before the attempt, because the client may leave at any point of it.
+            let attendance = self.deadline.attendance();
+            attendance.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms()));
+            let output_max = turn.tokens.output_at(&endpoint);
+            self.entry.asked(&endpoint, turn.input_tokens, output_max, attendance);
+            let is_byok = self.order.is_byok(place);
+            let (failed, charged) = match trial.run(&endpoint, is_byok, &mut self.deadline).await {
+                // The next endpoint may give content. The endpoint is not blamed: it has answered.
+                Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
+                    watch.answered();
+                    let failed = AttemptFailure { status: begun.status, ..AttemptFailure::of(Cause::Empty) };
+                    let endpoint = Arc::clone(&endpoint);
+                    (failed, Spare::keep(spare, Answering { place, endpoint, begun, watch }, self))
+                }
+                Ok(begun) => {
+                    watch.answered();
+                    Spare::pass_over(spare, self);
+                    self.trace.answered(place, &endpoint, begun.status, begun.used.as_ref());
+                    return ControlFlow::Break(Some(Answering { place, endpoint, begun, watch }));
+                }
+                Err(failed) => {
+                    watch.failed(&failed);
+                    self.unpin(&endpoint, &failed);
+                    let charged = charge_failed(&failed, &mut self.entry, &self.deadline);
+                    (failed, charged)
+                }
+            };
+            retries.note(place, &failed);
+            failures.note_head(&failed, self.deadline.is_streamed());
+            let next = failures.add(&endpoint, failed, &mut self.trace);
+            self.trace.charged(charged);
+            // After the client has left, only the answer that had begun is read on.
+            if next.is_break() || self.deadline.has_left() {
+                return ControlFlow::Break(None);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Begins the next attempt of a round.
+    fn start(
+        &self,
+        places: &mut RemainingCandidates,
+        failures: &Failures,
+    ) -> Option<(usize, Arc<Endpoint>, AttemptProbe)> {
+        let (clock, streamed) = (&self.memory().clock, self.deadline.is_streamed());
+        let eject = self.scope.parts().eject;
+        let endpoint =
+            |place: usize| self.order.endpoints.get(place).filter(|endpoint| failures.allow(endpoint));
+        let (place, watch) = places.next(
+            |place| endpoint(place).is_some(),
+            |place| eject && endpoint(place).is_some_and(|endpoint| endpoint.health.is_well()),
+            |place| AttemptProbe::begin(&endpoint(place)?.health, clock, streamed),
+        )?;
+        let endpoint = endpoint(place)?;
+        let anyway = || AttemptProbe::begin_anyway(&endpoint.health, clock, streamed);
+        Some((place, Arc::clone(endpoint), watch.unwrap_or_else(anyway)))
+    }
+
+    /// Ends the conversation's preference for an endpoint that failed.
+    fn unpin(&self, endpoint: &Endpoint, failed: &AttemptFailure) {
+        if let Some(session) = self.session.filter(|_| failed.blame() != Blame::Other) {
+            self.memory().sessions.failed(session, endpoint.health.id());
+        }
+    }
+
+    /// Waits until failed endpoints may be tried again, if they may. Returns their indexes.
+    async fn wait(&mut self, retries: &mut Retries) -> Option<Vec<usize>> {
+        if !self.may_retry {
+            return None;
+        }
+        let left = self.deadline.left();
+        // A random number from 0 to 1.
+        let share = random_seed() as f64 / u64::MAX as f64;
+        let Round { wait, places } = retries.next(&self.memory().retries, left, share)?;
+        tracing::info!(
+            wait_ms = wait.as_millis() as u64,
+            attempts = places.len(),
+            "every endpoint failed, trying again"
+        );
+        self.deadline.during(sleep(wait), left).await.ok()?;
+        for endpoint in places.iter().filter_map(|place| self.order.endpoints.get(*place)) {
+            endpoint.health.retried();
+        }
+        Some(places)
+    }
+}
+
+/// Charges a failed attempt: nothing, unless it was sent and not answered in time.
+fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &Deadline) -> Option<Charged> {
+    let is_sent = deadline.attendance().is_sent();
+    deadline.attendance().has_answered();
+    if is_sent && failed.is_timed_out {
+        return entry.timed_out(failed.is_byok);
+    }
+    if is_sent && deadline.has_left() && failed.status.is_none_or(|status| status < 400) {
+        // The client left, the answer was read on for its usage, and it ended without any.
+        entry.break_off_lost(failed.is_byok);
+    }
+    entry.unanswered();
+    None
+}
