@@ -33,7 +33,7 @@ use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{ContentPart, ItemBody, ItemStatus, OutputItem};
-use json::{compact_json, raw, string};
+use json::{compact_json, key, member, raw};
 use std::sync::Arc;
 
 /// The most output of one response, in bytes of text, arguments and pictures.
@@ -139,7 +139,7 @@ impl Assembler {
             let mut response = Vec::with_capacity(1024);
             self.write_response(&mut response, &Outcome::InProgress, &Receipt::default());
             self.events.write(name, |out| {
-                raw(out, ",\"response\":");
+                key(out, "response");
                 out.extend_from_slice(&response);
             });
         }
@@ -149,7 +149,7 @@ impl Assembler {
     /// come before all other events.
     pub fn debug(&mut self, debug: &[u8]) {
         self.events.write_aside("response.debug", |out| {
-            raw(out, ",\"debug\":");
+            key(out, "debug");
             out.extend_from_slice(debug);
         });
     }
@@ -236,7 +236,7 @@ impl Assembler {
             return body;
         }
         self.events.write(outcome.event(), |out| {
-            raw(out, ",\"response\":");
+            key(out, "response");
             out.extend_from_slice(&body);
         });
         self.events.end();
@@ -247,10 +247,8 @@ impl Assembler {
     fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &OutputItem)) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
-            raw(out, ",\"item_id\":");
-            string(out, &item.id);
-            raw(out, ",\"output_index\":");
-            json::number(out, index as u64);
+            member(out, "item_id", &item.id);
+            member(out, "output_index", index);
             members(out, item);
         });
     }
@@ -258,9 +256,8 @@ impl Assembler {
     fn whole_item_event(&mut self, name: &str, index: usize) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
-            raw(out, ",\"output_index\":");
-            json::number(out, index as u64);
-            raw(out, ",\"item\":");
+            member(out, "output_index", index);
+            key(out, "item");
             item.write(out);
         });
     }
@@ -322,9 +319,8 @@ impl Assembler {
 
     fn part_event(&mut self, name: &str, index: usize, part: usize) {
         self.item_event(name, index, |out, item| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
-            raw(out, ",\"part\":");
+            member(out, "content_index", part);
+            key(out, "part");
             if let Some(part) = item.parts().get(part) {
                 part.write(out);
             }
@@ -382,11 +378,9 @@ impl Assembler {
             annotations.push(annotation.clone());
         }
         self.item_event("response.output_text.annotation.added", index, |out, _| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
-            raw(out, ",\"annotation_index\":");
-            json::number(out, place as u64);
-            raw(out, ",\"annotation\":");
+            member(out, "content_index", part);
+            member(out, "annotation_index", place);
+            key(out, "annotation");
             out.extend_from_slice(&annotation);
         });
     }
@@ -439,8 +433,7 @@ impl Assembler {
             _ => return Ok(()),
         };
         self.item_event(name, index, |out, _| {
-            raw(out, ",\"delta\":");
-            string(out, &delta.text);
+            member(out, "delta", &delta.text);
         });
         Ok(())
     }
@@ -478,8 +471,7 @@ impl Assembler {
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
         self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
+            member(out, "content_index", part);
             if let Some(part) = item.parts().get(part) {
                 part.write_done(out);
             }

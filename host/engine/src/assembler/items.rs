@@ -1,7 +1,7 @@
 //! The output items while they grow, and their JSON.
 
 use super::client_calls::ClientCall;
-use super::json::{compact_json, number, optional_string, raw, string};
+use super::json::{begin, compact_json, key, member, raw};
 use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
@@ -53,8 +53,8 @@ impl ContentPart {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, annotations, logprobs } => {
-                raw(out, "{\"type\":\"output_text\",\"text\":");
-                string(out, text);
+                begin(out, "output_text");
+                member(out, "text", text);
                 raw(out, ",\"annotations\":[");
                 out.extend_from_slice(&annotations.join(&b','));
                 raw(out, "],\"logprobs\":[");
@@ -62,8 +62,8 @@ impl ContentPart {
                 raw(out, "]}");
             }
             Self::Refusal(refusal) => {
-                raw(out, "{\"type\":\"refusal\",\"refusal\":");
-                string(out, refusal);
+                begin(out, "refusal");
+                member(out, "refusal", refusal);
                 raw(out, "}");
             }
         }
@@ -73,16 +73,12 @@ impl ContentPart {
     pub(super) fn write_done(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, logprobs, .. } => {
-                raw(out, ",\"text\":");
-                string(out, text);
+                member(out, "text", text);
                 raw(out, ",\"logprobs\":[");
                 out.extend_from_slice(logprobs);
                 raw(out, "]");
             }
-            Self::Refusal(refusal) => {
-                raw(out, ",\"refusal\":");
-                string(out, refusal);
-            }
+            Self::Refusal(refusal) => member(out, "refusal", refusal),
         }
     }
 }
@@ -253,13 +249,10 @@ impl OutputItem {
     pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
         let ItemBody::Call { custom, name, text, .. } = &self.body else { return };
         if *custom {
-            raw(out, ",\"input\":");
-            string(out, text);
+            member(out, "input", text);
         } else {
-            raw(out, ",\"name\":");
-            string(out, name);
-            raw(out, ",\"arguments\":");
-            string(out, text);
+            member(out, "name", name);
+            member(out, "arguments", text);
         }
     }
 
@@ -270,16 +263,15 @@ impl OutputItem {
                 self.head(out, "message");
                 raw(out, ",\"role\":\"assistant\"");
                 if let Some(phase) = phase {
-                    raw(out, ",\"phase\":");
-                    string(out, phase);
+                    member(out, "phase", phase);
                 }
-                raw(out, ",\"content\":");
+                key(out, "content");
                 list(out, parts, |out, part| part.write(out));
                 raw(out, "}");
             }
             ItemBody::Reasoning { summary, text, seal } => {
                 self.head(out, "reasoning");
-                raw(out, ",\"summary\":");
+                key(out, "summary");
                 list(out, summary, |out, text| write_summary_text(out, text));
                 if let Some(text) = text {
                     raw(out, ",\"content\":[");
@@ -293,75 +285,53 @@ impl OutputItem {
             }
             ItemBody::Call { custom, call_id, name, namespace, text } => {
                 self.head(out, if *custom { "custom_tool_call" } else { "function_call" });
-                raw(out, ",\"call_id\":");
-                string(out, call_id);
-                raw(out, ",\"name\":");
-                string(out, name);
+                member(out, "call_id", call_id);
+                member(out, "name", name);
                 if let Some(namespace) = namespace {
-                    raw(out, ",\"namespace\":");
-                    string(out, namespace);
+                    member(out, "namespace", namespace);
                 }
-                raw(out, if *custom { ",\"input\":" } else { ",\"arguments\":" });
-                string(out, text);
+                member(out, if *custom { "input" } else { "arguments" }, text);
                 raw(out, "}");
             }
             ItemBody::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
             ItemBody::Tool { item, arguments, members, .. } => {
-                raw(out, "{\"type\":");
-                string(out, &item.item_type);
-                raw(out, ",\"id\":");
-                string(out, &self.id);
+                begin(out, &item.item_type);
+                member(out, "id", &self.id);
                 if !item.is_stateless {
-                    raw(out, ",\"status\":\"");
-                    raw(out, self.status.as_str());
-                    raw(out, "\"");
+                    member(out, "status", self.status.as_str());
                 }
                 if !members.is_empty() {
                     raw(out, ",");
                     out.extend_from_slice(members);
                 }
                 if item.shows_arguments {
-                    raw(out, ",\"arguments\":");
-                    string(out, arguments);
+                    member(out, "arguments", arguments);
                 }
                 raw(out, "}");
             }
             ItemBody::Image { result } => {
                 self.head(out, "image_generation_call");
-                raw(out, ",\"result\":");
-                optional_string(out, result.as_deref());
+                member(out, "result", result.as_deref());
                 raw(out, "}");
             }
         }
     }
 
     fn head(&self, out: &mut Vec<u8>, kind: &str) {
-        raw(out, "{\"type\":\"");
-        raw(out, kind);
-        raw(out, "\"");
-        self.id_and_status(out);
-    }
-
-    fn id_and_status(&self, out: &mut Vec<u8>) {
-        raw(out, ",\"id\":");
-        string(out, &self.id);
-        raw(out, ",\"status\":\"");
-        raw(out, self.status.as_str());
-        raw(out, "\"");
+        begin(out, kind);
+        member(out, "id", &self.id);
+        member(out, "status", self.status.as_str());
     }
 }
 
 pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     let members = [
-        (",\"encrypted_content\":", &seal.encrypted_content),
-        (",\"signature\":", &seal.signature),
-        (",\"format\":", &seal.format),
+        ("encrypted_content", &seal.encrypted_content),
+        ("signature", &seal.signature),
+        ("format", &seal.format),
     ];
-    for (name, member) in members {
-        if let Some(member) = member {
-            raw(out, name);
-            string(out, member);
-        }
+    for (name, value) in members {
+        value.iter().for_each(|value| member(out, name, value));
     }
 }
 
@@ -378,30 +348,27 @@ pub(super) fn list<T>(out: &mut Vec<u8>, elements: &[T], write: impl Fn(&mut Vec
 }
 
 pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
-    raw(out, "{\"type\":\"reasoning_text\",\"text\":");
-    string(out, text);
+    begin(out, "reasoning_text");
+    member(out, "text", text);
     raw(out, "}");
 }
 
 pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
-    raw(out, "{\"type\":\"summary_text\",\"text\":");
-    string(out, text);
+    begin(out, "summary_text");
+    member(out, "text", text);
     raw(out, "}");
 }
 
 /// Appends `content_index` and `delta`, which all text deltas have.
 pub(super) fn delta_members(out: &mut Vec<u8>, part: usize, delta: &str) {
-    raw(out, ",\"content_index\":");
-    number(out, part as u64);
-    raw(out, ",\"delta\":");
-    string(out, delta);
+    member(out, "content_index", part);
+    member(out, "delta", delta);
 }
 
 pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: usize, part: usize) {
     assembler.item_event(name, index, |out, item| {
-        raw(out, ",\"summary_index\":");
-        number(out, part as u64);
-        raw(out, ",\"part\":");
+        member(out, "summary_index", part);
+        key(out, "part");
         write_summary_text(out, item.summary(part));
     });
 }

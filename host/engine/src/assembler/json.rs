@@ -1,5 +1,7 @@
 //! Writes JSON into a byte buffer without building a tree.
 
+use serde::Serialize;
+
 /// Appends text that is already JSON.
 pub(super) fn raw(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
@@ -15,14 +17,34 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn optional_string(out: &mut Vec<u8>, text: Option<&str>) {
-    match text {
-        Some(text) => string(out, text),
-        None => raw(out, "null"),
-    }
+    written(serde_json::to_writer(out, &text));
 }
 
-pub(super) fn value(out: &mut Vec<u8>, value: &serde_json::Value) {
-    written(serde_json::to_writer(out, value));
+/// Begins an object with its type.
+pub(super) fn begin(out: &mut Vec<u8>, type_name: &str) {
+    raw(out, "{\"type\":");
+    string(out, type_name);
+}
+
+/// Appends the name of a member, with a comma before it. A name in the code needs no escapes.
+pub(super) fn key(out: &mut Vec<u8>, name: &'static str) {
+    raw(out, ",\"");
+    raw(out, name);
+    raw(out, "\":");
+}
+
+/// Appends a member, with a comma before it.
+pub(super) fn member(out: &mut Vec<u8>, name: &'static str, value: impl Serialize) {
+    key(out, name);
+    written(serde_json::to_writer(out, &value));
+}
+
+/// The same with a name that is not in the code.
+pub(super) fn named_member(out: &mut Vec<u8>, name: &str, value: impl Serialize) {
+    raw(out, ",");
+    string(out, name);
+    raw(out, ":");
+    written(serde_json::to_writer(out, &value));
 }
 
 pub(super) fn object(out: &mut Vec<u8>, members: &serde_json::Map<String, serde_json::Value>) {

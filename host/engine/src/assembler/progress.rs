@@ -2,7 +2,7 @@
 //! tool's manifest declares whether its calls have such events, and the word in their names.
 
 use super::items::ItemBody;
-use super::json::{number, raw, string};
+use super::json::member;
 use super::{Assembler, Malformed};
 use crate::assembler::question_progress::{Note, QuestionProgress};
 use serde_json::{Map, Value};
@@ -41,11 +41,11 @@ impl Assembler {
     /// Renders progress in a panel. An answer arrives in one piece, because it may come from a
     /// second model after the first one failed midway.
     fn show_panel(&mut self, place: usize, model: &str, note: &Note) {
-        let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
+        let mut event = |name: &str, value: Option<(&'static str, &str)>, status: Option<u16>| {
             self.call_event(place, name, |out| {
                 member(out, "model", model);
                 value.into_iter().for_each(|(name, value)| member(out, name, value));
-                status.into_iter().for_each(|status| write_status(out, status));
+                status.into_iter().for_each(|status| member(out, "status_code", status));
             });
         };
         match note {
@@ -75,25 +75,12 @@ impl Assembler {
             Note::Answered { text, .. } => {
                 let Ok(analysis) = serde_json::from_str::<Map<String, Value>>(text) else { return };
                 self.call_event(place, "analysis.completed", |out| {
-                    raw(out, ",\"analysis\":");
-                    super::json::value(out, &Value::Object(analysis));
+                    member(out, "analysis", analysis);
                 });
             }
             Note::Failed { .. } => {}
         }
     }
-}
-
-fn write_status(out: &mut Vec<u8>, status: u16) {
-    raw(out, ",\"status_code\":");
-    number(out, u64::from(status));
-}
-
-fn member(out: &mut Vec<u8>, name: &str, value: &str) {
-    raw(out, ",\"");
-    raw(out, name);
-    raw(out, "\":");
-    string(out, value);
 }
 
 #[cfg(test)]

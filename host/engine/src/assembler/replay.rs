@@ -2,7 +2,7 @@
 //! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{self, raw, string, value};
+use super::json::{self, key, member, named_member, raw};
 use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,8 +104,7 @@ impl ResponseReplay {
             None => {
                 *next = None;
                 assembler.events.write(response.terminal, |out| {
-                    raw(out, ",\"response\":");
-                    json::object(out, &response.members);
+                    member(out, "response", &response.members);
                 });
                 assembler.events.end();
             }
@@ -173,8 +172,7 @@ impl PartKind {
 
     fn write_logprobs(&self, out: &mut Vec<u8>, part: &ResponseMembers) {
         if self.has_logprobs {
-            raw(out, ",\"logprobs\":");
-            value(out, part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
+            member(out, "logprobs", part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
         }
     }
 }
@@ -216,10 +214,8 @@ impl Assembler {
             _ => {}
         }
         self.events.write("response.output_item.done", |out| {
-            raw(out, ",\"output_index\":");
-            json::number(out, place as u64);
-            raw(out, ",\"item\":");
-            json::object(out, item);
+            member(out, "output_index", place);
+            member(out, "item", item);
         });
     }
 
@@ -235,14 +231,11 @@ impl Assembler {
         let PartKind { index: counter, part: part_name, text: text_name, member: member_name, .. } =
             kind.unwrap_or(&OUTPUT_TEXT);
         let counted = |out: &mut Vec<u8>| {
-            raw(out, ",");
-            string(out, counter);
-            raw(out, ":");
-            json::number(out, index as u64);
+            member(out, counter, index);
         };
         self.item_event(&format!("{part_name}.added"), place, |out, _| {
             counted(out);
-            raw(out, ",\"part\":");
+            key(out, "part");
             match kind {
                 Some(kind) => raw(out, kind.empty),
                 None => json::object(out, part),
@@ -250,7 +243,7 @@ impl Assembler {
         });
         if let Some(kind) = kind {
             let words = text(part, member_name);
-            let told = |out: &mut Vec<u8>, name: &str| {
+            let told = |out: &mut Vec<u8>, name: &'static str| {
                 counted(out);
                 member(out, name, words);
                 kind.write_logprobs(out, part);
@@ -263,8 +256,7 @@ impl Assembler {
         }
         self.item_event(&format!("{part_name}.done"), place, |out, _| {
             counted(out);
-            raw(out, ",\"part\":");
-            json::object(out, part);
+            member(out, "part", part);
         });
     }
 
@@ -272,17 +264,14 @@ impl Assembler {
         let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
         for (index, annotation) in annotations.enumerate() {
             self.item_event("response.output_text.annotation.added", place, |out, _| {
-                raw(out, ",\"content_index\":");
-                json::number(out, part_index as u64);
-                raw(out, ",\"annotation_index\":");
-                json::number(out, index as u64);
-                raw(out, ",\"annotation\":");
-                value(out, annotation);
+                member(out, "content_index", part_index);
+                member(out, "annotation_index", index);
+                member(out, "annotation", annotation);
             });
         }
     }
 
-    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
+    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &'static str) {
         let words = text(item, said);
         if !words.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));
@@ -320,7 +309,7 @@ impl Assembler {
                 self.item_event(&name, place, |out, _| member(out, "delta", words));
             }
             let name = format!("response.{}.done", table.events);
-            self.item_event(&name, place, |out, _| member(out, &table.member, words));
+            self.item_event(&name, place, |out, _| named_member(out, &table.member, words));
         }
         let has_error = call.fails_by_error && item.get("error").is_some_and(|error| !error.is_null());
         let events = match text(item, "status") {
@@ -372,14 +361,6 @@ fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
 /// A member that is a string; empty if it is missing or has another type.
 fn text<'a>(members: &'a ResponseMembers, name: &str) -> &'a str {
     members.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Appends a member with a string value, with a leading comma.
-fn member(out: &mut Vec<u8>, name: &str, text: &str) {
-    raw(out, ",");
-    string(out, name);
-    raw(out, ":");
-    string(out, text);
 }
 
 #[cfg(test)]

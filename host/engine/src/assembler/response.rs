@@ -3,7 +3,7 @@
 
 use super::Assembler;
 use super::items::{self, OutputItem};
-use super::json::{number, optional_string, raw, string, value};
+use super::json::{key, member, number, raw};
 use crate::cost::{Amount, Cost};
 use crate::refusal::{Refusal, stream_code};
 use serde_json::Value;
@@ -101,16 +101,15 @@ impl Assembler {
         raw(out, &identity.hex);
         raw(out, "\",\"object\":\"response\",\"created_at\":");
         number(out, identity.created_at);
-        raw(out, ",\"completed_at\":");
-        match outcome {
-            Outcome::Completed | Outcome::Incomplete(_) => number(out, receipt.completed_at),
-            Outcome::InProgress | Outcome::Failed(_) => raw(out, "null"),
-        }
-        raw(out, ",\"status\":\"");
-        raw(out, outcome.status());
-        raw(out, "\",\"error\":");
+        let completed_at = match outcome {
+            Outcome::Completed | Outcome::Incomplete(_) => Some(receipt.completed_at),
+            Outcome::InProgress | Outcome::Failed(_) => None,
+        };
+        member(out, "completed_at", completed_at);
+        member(out, "status", outcome.status());
+        key(out, "error");
         write_error(out, outcome);
-        raw(out, ",\"incomplete_details\":");
+        key(out, "incomplete_details");
         match outcome {
             Outcome::Incomplete(reason) => {
                 raw(out, "{\"reason\":\"");
@@ -119,27 +118,22 @@ impl Assembler {
             }
             _ => raw(out, "null"),
         }
-        raw(out, ",\"model\":");
-        string(out, &identity.model);
-        raw(out, ",\"output\":");
+        member(out, "model", &identity.model);
+        key(out, "output");
         let running = matches!(outcome, Outcome::InProgress);
         items::list(out, if running { &[] } else { &self.items }, |out, item: &OutputItem| item.write(out));
-        raw(out, ",\"usage\":");
+        key(out, "usage");
         if running {
             raw(out, "null")
         } else {
             self.write_usage(out, receipt)
         }
         let served = self.ended.as_ref().and_then(|ended| ended.service_tier.as_deref());
-        raw(out, ",\"service_tier\":");
-        optional_string(out, Some(served.unwrap_or(&identity.service_tier)));
+        member(out, "service_tier", served.unwrap_or(&identity.service_tier));
         raw(out, ",");
         raw(out, &identity.echo);
         if let (Some((field, metadata)), false) = (&receipt.metadata, running) {
-            raw(out, ",\"");
-            raw(out, field);
-            raw(out, "\":");
-            value(out, metadata);
+            member(out, field, metadata);
         }
         raw(out, "}");
     }
@@ -158,18 +152,17 @@ impl Assembler {
             raw(out, name);
             number(out, count);
         }
-        raw(out, ",\"cost\":");
+        key(out, "cost");
         receipt.cost.total().write(out);
-        raw(out, ",\"is_byok\":");
-        raw(out, if receipt.is_byok { "true" } else { "false" });
+        member(out, "is_byok", receipt.is_byok);
         raw(out, ",\"cost_details\":{\"upstream_inference_cost\":");
         match receipt.cost.upstream {
             Some(cost) => cost.write(out),
             None => raw(out, "null"),
         }
-        raw(out, ",\"upstream_inference_input_cost\":");
+        key(out, "upstream_inference_input_cost");
         receipt.cost.input.write(out);
-        raw(out, ",\"upstream_inference_output_cost\":");
+        key(out, "upstream_inference_output_cost");
         receipt.cost.output.write(out);
         match &receipt.server_tools {
             Some(tools) => write_tool_use(out, tools, receipt.cost.tools),
@@ -181,14 +174,12 @@ impl Assembler {
 
 /// Ends `cost_details` and writes `server_tool_use_details`.
 fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
-    raw(out, ",\"server_tool_cost\":");
+    key(out, "server_tool_cost");
     cost.write(out);
     raw(out, "},\"server_tool_use_details\":{\"tool_calls_executed\":");
     number(out, u64::from(tools.executed));
-    raw(out, ",\"tool_calls_requested\":");
-    number(out, u64::from(tools.requested));
-    raw(out, ",\"web_search_requests\":");
-    number(out, u64::from(tools.web_searches));
+    member(out, "tool_calls_requested", tools.requested);
+    member(out, "web_search_requests", tools.web_searches);
     raw(out, "}");
 }
 
@@ -199,9 +190,8 @@ fn write_error(out: &mut Vec<u8>, outcome: &Outcome) {
     };
     raw(out, "{\"code\":\"");
     raw(out, stream_code(*kind));
-    raw(out, "\",\"message\":");
-    string(out, message);
-    raw(out, "},\"error_type\":\"");
-    raw(out, kind.as_str());
     raw(out, "\"");
+    member(out, "message", message);
+    raw(out, "}");
+    member(out, "error_type", kind.as_str());
 }

@@ -3,7 +3,7 @@
 //! arguments stay inside the host, unless the tool's manifest shows them.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{raw, string};
+use super::json::{member, named_member};
 use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
 use cofferdam_runtime::manifest::TextTable;
@@ -230,8 +230,7 @@ impl Assembler {
         if item.streams_arguments && !delta.is_empty() {
             let name = format!("response.{}_arguments.delta", item.item_type);
             self.item_event(&name, place, |out, _| {
-                raw(out, ",\"delta\":");
-                string(out, delta);
+                member(out, "delta", delta);
             });
         }
     }
@@ -267,15 +266,11 @@ impl Assembler {
         self.grow(text.len())?;
         if !text.is_empty() {
             self.item_event(&format!("response.{}.delta", table.events), place, |out, _| {
-                raw(out, ",\"delta\":");
-                string(out, text);
+                member(out, "delta", text);
             });
         }
         self.item_event(&format!("response.{}.done", table.events), place, |out, _| {
-            raw(out, ",");
-            string(out, &table.member);
-            raw(out, ":");
-            string(out, text);
+            named_member(out, &table.member, text);
         });
         Ok(())
     }
@@ -432,7 +427,6 @@ impl Assembler {
 
 fn write_arguments(out: &mut Vec<u8>, item: &OutputItem) {
     if let ItemBody::Tool { arguments, .. } = &item.body {
-        raw(out, ",\"arguments\":");
-        string(out, arguments);
+        member(out, "arguments", arguments);
     }
 }
