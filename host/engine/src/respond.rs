@@ -38,6 +38,7 @@ use cofferdam_store::UsageKind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::Sender;
 
 impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
@@ -63,14 +64,11 @@ impl Engine {
         let asking = QuestionScope::of_client(&request, &id);
         let scope = RequestScope::new(Arc::clone(self), caller, options, &id);
         let mut response = ResponseRun::open(scope, request, hex, asking, deadline)?;
-        response.export();
+        let ResponsesRequest { session_id, user, trace, .. } = &response.job.request;
+        response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
         if streamed {
-            let stream = EventStream::start(departure, |client| {
-                let is_held = hooks::hold_streams(&response.job.hooks);
-                response.run.deadline.stream_to(client, is_held);
-                async move { response.answer().await.map(drop) }
-            });
-            return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
+            let stream = EventStream::start(departure, |client| response.answer_stream(client)).await?;
+            return Ok(Answer { id, body: AnswerBody::Stream(stream) });
         }
         let body = AttendedWork::new(departure, response.answer()).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
@@ -138,8 +136,9 @@ impl Job {
 
 /// A request for a response while it runs.
 struct ResponseRun {
-    job: Job,
+    /// Dropped first: what was spent until then is charged before the tools are closed.
     run: Run,
+    job: Job,
 }
 
 impl ResponseRun {
@@ -171,14 +170,14 @@ impl ResponseRun {
             cost: Cost::default(),
         };
         // Boxed because it is large and passed on from step to step.
-        Ok(Box::new(Self { job, run }))
+        Ok(Box::new(Self { run, job }))
     }
 
-    /// Begins the record for the request export. A question is part of the client's request, which
-    /// has the record.
-    fn export(&mut self) {
-        let ResponsesRequest { session_id, user, trace, .. } = &self.job.request;
-        self.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
+    /// Answers the request with a stream to `client`.
+    async fn answer_stream(mut self: Box<Self>, client: Sender<Bytes>) -> Result<(), Refusal> {
+        let is_held = hooks::hold_streams(&self.job.hooks);
+        self.run.deadline.stream_to(client, is_held);
+        self.answer().await.map(drop)
     }
 
     /// Answers the request. For a stream everything is sent to the client and the result is empty;

@@ -151,10 +151,7 @@ impl RoutingPlan {
         }
         tracing::debug!(strategy = %decision.strategy, reason = %decision.reason, "routed");
         trace.strategy = decision.strategy;
-        trace.available = order
-            .iter()
-            .map(|endpoint| (endpoint.candidate.model.clone(), endpoint.provider.name.clone()))
-            .collect();
+        trace.available.clone_from(&order);
         if order.is_empty() {
             return Err(Refusal::not_found("No endpoints found that match the provider preferences"));
         }

@@ -12,13 +12,12 @@ use crate::refusal::{Refusal, status_of};
 use crate::request::ProviderPreferences;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One attempt at one endpoint.
-#[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) provider: String,
-    pub(crate) model: String,
+    endpoint: Arc<Endpoint>,
     /// The provider's status; `None` when it sent none.
     pub(crate) status: Option<u16>,
     /// Why it failed; `None` for the attempt that answered.
@@ -40,7 +39,6 @@ impl Attempt {
 }
 
 /// The trace of a request's routing.
-#[derive(Clone, Debug)]
 pub(crate) struct RoutingTrace {
     /// The model as the client wrote it.
     pub(crate) requested: String,
@@ -53,8 +51,8 @@ pub(crate) struct RoutingTrace {
     pub(crate) preferences: ProviderPreferences,
     /// The number of endpoints of the requested models, before the router chose.
     pub(crate) total: usize,
-    /// Model and provider of each candidate, in the router's order.
-    pub(crate) available: Vec<(String, String)>,
+    /// The candidates in the router's order.
+    pub(crate) available: Vec<Arc<Endpoint>>,
     /// The index in `available` of the candidate that answered.
     pub(crate) selected: Option<usize>,
     pub(crate) attempts: Vec<Attempt>,
@@ -98,7 +96,7 @@ impl RoutingTrace {
     pub(crate) fn answered(
         &mut self,
         place: usize,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         status: Option<u16>,
         used: Option<&UsedCredential>,
     ) {
@@ -110,7 +108,7 @@ impl RoutingTrace {
     /// Records an attempt and how it ended.
     pub(crate) fn tried(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         status: Option<u16>,
         error: Option<ErrorKind>,
         has_reached: bool,
@@ -119,8 +117,7 @@ impl RoutingTrace {
         provider.attempts.count(error.is_none());
         let given = self.preferences.options_for(&provider.name);
         self.attempts.push(Attempt {
-            provider: provider.name.clone(),
-            model: endpoint.candidate.model.clone(),
+            endpoint: Arc::clone(endpoint),
             status,
             error,
             has_reached,
@@ -170,7 +167,8 @@ impl RoutingTrace {
             .available
             .iter()
             .enumerate()
-            .map(|(place, (model, provider))| {
+            .map(|(place, endpoint)| {
+                let (model, provider) = (&endpoint.candidate.model, &endpoint.provider.name);
                 json!({ "model": model, "provider": provider, "selected": self.selected == Some(place) })
             })
             .collect();
@@ -179,8 +177,8 @@ impl RoutingTrace {
             .iter()
             .map(|attempt| {
                 let mut entry = json!({
-                    "provider": attempt.provider,
-                    "model": attempt.model,
+                    "provider": attempt.endpoint.provider.name,
+                    "model": attempt.endpoint.candidate.model,
                     "status": attempt.effective_status(),
                 });
                 let charged = attempt.charged;
@@ -232,9 +230,9 @@ impl RoutingTrace {
 
     fn summary(&self) -> String {
         let mut summary = format!("available={}", self.available.len());
-        if let Some((_, provider)) = self.selected.and_then(|place| self.available.get(place)) {
+        if let Some(endpoint) = self.selected.and_then(|place| self.available.get(place)) {
             summary.push_str(", selected=");
-            summary.push_str(provider);
+            summary.push_str(&endpoint.provider.name);
         }
         let failed = self.attempts.iter().filter(|attempt| attempt.error.is_some()).count();
         if failed > 0 {
@@ -250,8 +248,8 @@ impl RoutingTrace {
             .filter(|(_, attempt)| attempt.error.is_some())
             .map(|(_, attempt)| {
                 json!({
-                    "provider_name": attempt.provider,
-                    "model": attempt.model,
+                    "provider_name": attempt.endpoint.provider.name,
+                    "model": attempt.endpoint.candidate.model,
                     "status": attempt.status,
                     "error_type": attempt.error.map(|kind| kind.as_str()),
                 })

@@ -7,7 +7,7 @@ use crate::attempt::{exchange, framing_of, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
-use crate::lifecycle::deadline::Deadline;
+use crate::lifecycle::deadline::{Deadline, Timeouts};
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, render};
 use crate::run::{Begun, Trial};
@@ -108,8 +108,8 @@ impl ResponseAttempt<'_> {
         used: Option<&UsedCredential>,
         deadline: &mut Deadline,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
-        let first_event = endpoint.first_event.unwrap_or(self.scope.parts().timeouts.first_event);
-        let begin_by = Instant::now() + first_event;
+        let Timeouts { first_event, .. } = self.scope.parts().timeouts;
+        let begin_by = Instant::now() + endpoint.first_event.unwrap_or(first_event);
         let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
         let status = head.status;
         let framing = head.streamed.then(|| framing_of(endpoint.provider.adapter.manifest()));

@@ -20,22 +20,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What planning a request needs of its run.
-struct Planned<'a> {
-    entry: &'a mut LedgerEntry,
-    session: &'a mut Option<Session>,
-    /// The model as the client wrote it.
-    requested: &'a str,
-}
-
 impl ResponseRun {
     /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
     /// is kept alive meanwhile.
     pub(super) async fn prepare(&mut self) -> Result<RoutingPlan, Refusal> {
         let Run { entry, deadline, trace, session, .. } = &mut self.run;
         let left = deadline.left();
-        let run = Planned { entry, session, requested: &trace.requested };
-        let plan = deadline.during(self.job.plan(run), left).await;
+        let plan = deadline.during(self.job.plan(entry, session, &trace.requested), left).await;
         match plan.unwrap_or_else(|_late| Err(timed_out())) {
             Ok(plan) => {
                 entry.routed();
@@ -52,13 +43,20 @@ impl ResponseRun {
 }
 
 impl Job {
-    async fn plan(&mut self, mut run: Planned<'_>) -> Result<RoutingPlan, Refusal> {
+    /// Plans the request. Sets the conversation that it belongs to, if there is a choice of
+    /// endpoints. `requested` is the model as the client wrote it.
+    async fn plan(
+        &mut self,
+        entry: &mut LedgerEntry,
+        session: &mut Option<Session>,
+        requested: &str,
+    ) -> Result<RoutingPlan, Refusal> {
         if !self.hooks.is_empty() || !self.request.tools.is_empty() {
             // Checked before hooks and tools run, because they take time and may cost money.
             self.check_models()?;
         }
         if !self.hooks.is_empty() {
-            Box::pin(self.show_request(run.entry)).await?;
+            Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.scope.engine, &mut self.request)?;
         // Which endpoints have a tool themselves depends on the caller's own credentials.
@@ -69,11 +67,14 @@ impl Job {
         } else if self.request.has_server_calls {
             Box::pin(tools::render_calls_as_text(&mut self.request)).await?;
         }
-        Box::pin(self.choose_models(&mut run)).await?;
-        let plan = self.candidates(run.requested)?;
+        if self.scope.engine.names_model_router(&self.request) {
+            *session = self.find_session(requested);
+            Box::pin(self.choose_models(*session)).await?;
+        }
+        let plan = self.candidates(requested)?;
         // With a single candidate there is no choice, so the conversation is not remembered.
-        if run.session.is_none() && plan.candidates.len() > 1 {
-            *run.session = self.find_session(run.requested);
+        if session.is_none() && plan.candidates.len() > 1 {
+            *session = self.find_session(requested);
         }
         Ok(plan)
     }
@@ -87,14 +88,10 @@ impl Job {
         Ok(())
     }
 
-    /// Lets a model router choose the models, if the request names one.
-    async fn choose_models(&mut self, run: &mut Planned<'_>) -> Result<(), Refusal> {
+    /// Lets a model router choose the models.
+    async fn choose_models(&mut self, session: Option<Session>) -> Result<(), Refusal> {
         let parts = self.scope.parts();
-        if !self.scope.engine.names_model_router(&self.request) {
-            return Ok(());
-        }
-        *run.session = self.find_session(run.requested);
-        let remembered = parts.memory.remembered(*run.session);
+        let remembered = parts.memory.remembered(session);
         let catalog = &parts.catalog;
         let is_answering = |model: &&Arc<Model>| model.kind == ModelKind::Responses;
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));

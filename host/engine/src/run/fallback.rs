@@ -11,6 +11,7 @@ use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The failures of one request so far.
 #[derive(Default)]
@@ -28,7 +29,7 @@ pub(crate) struct Failures {
 /// One failure.
 struct FailedAttempt {
     why: AttemptFailure,
-    provider: String,
+    endpoint: Arc<Endpoint>,
     /// Its index among the attempts of the routing trace.
     place: usize,
 }
@@ -56,7 +57,7 @@ impl Failures {
     /// Records a failure. Breaks when no other endpoint may be tried.
     pub(crate) fn add(
         &mut self,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         failed: AttemptFailure,
         trace: &mut RoutingTrace,
     ) -> ControlFlow<()> {
@@ -72,10 +73,9 @@ impl Failures {
             self.refused_models.push(endpoint.candidate.model.clone());
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
-        let provider = endpoint.provider.name.clone();
         let place = trace.attempts.len() - 1;
         let limited = failed.cause == Cause::Limited;
-        let failed = FailedAttempt { why: failed, provider, place };
+        let failed = FailedAttempt { why: failed, endpoint: Arc::clone(endpoint), place };
         if !limited {
             self.last = Some(failed);
         } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
@@ -87,14 +87,15 @@ impl Failures {
     /// The refusal after every candidate has failed: the last error, or the rate limit if every
     /// failure was one.
     pub(crate) fn refusal(self, trace: &RoutingTrace) -> Refusal {
-        let Some(FailedAttempt { why: mut failed, provider, place }) = self.last.or(self.limited) else {
+        let Some(FailedAttempt { why: mut failed, endpoint, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
         if let Cause::Late { total: true, begun } = &mut failed.cause {
             // An answer of any attempt may have begun, not only that of the last.
             *begun |= self.has_begun;
         }
-        let mut refusal = refusal_of(&failed, &provider);
+        let provider = &endpoint.provider.name;
+        let mut refusal = refusal_of(&failed, provider);
         let mut metadata =
             json!({ "refused_by": refused_by(failed.cause).as_str(), "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {
