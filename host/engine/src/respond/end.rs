@@ -18,7 +18,7 @@ impl ResponseRun {
         &mut self,
         outcome: Outcome,
         reading: Option<Box<UpstreamReading>>,
-        mut assembler: Assembler,
+        assembler: &mut Assembler,
     ) -> Result<Vec<u8>, Refusal> {
         let Self { job, run } = &mut *self;
         let outcome = if run.deadline.is_cut_short() { cut_short(outcome) } else { outcome };
@@ -58,7 +58,7 @@ impl ResponseRun {
                 reading.close().await;
             }
             if self.run.deadline.is_held() {
-                return self.send_held(&assembler, &body).await;
+                return self.send_held(assembler, &body).await;
             }
             return Ok(body);
         }

@@ -35,7 +35,7 @@ impl ResponseRun {
                 TurnStep::Gone => return Ok(Vec::new()),
             }
         };
-        self.end(outcome, reading, assembler).await
+        self.end(outcome, reading, &mut assembler).await
     }
 
     /// The assembler of an answer that has begun.

@@ -151,7 +151,9 @@ impl Run {
             let output_max = turn.tokens.output_at(&endpoint);
             self.entry.asked(&endpoint, turn.input_tokens, output_max, attendance);
             let is_byok = self.order.is_byok(place);
-            let (failed, charged) = match trial.run(&endpoint, is_byok, &mut self.deadline).await {
+            // Boxed, so that a request has no room for it while its answer is read.
+            let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline));
+            let (failed, charged) = match attempt.await {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
                     watch.answered();
