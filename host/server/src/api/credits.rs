@@ -5,8 +5,9 @@ use http::Response;
 use serde::Serialize;
 
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, document};
+use crate::reply::document;
 
 #[derive(Serialize)]
 struct CreditsData {

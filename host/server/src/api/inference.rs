@@ -10,9 +10,10 @@ use hyper::body::Incoming;
 use super::media::{self, ContentType};
 use crate::body::{self, BODY_BYTES_MAX, Share};
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::limits::admission::Admitted;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, json_response};
+use crate::reply::json_response;
 
 /// The headers that ask for routing metadata, each with the response field that will hold it. The
 /// service's own names come first, because they win when both are given.

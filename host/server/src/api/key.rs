@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::spending::{SpendingMembers, label};
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, document};
+use crate::reply::document;
 use crate::timestamp::timestamp;
 
 #[derive(Serialize)]

@@ -18,9 +18,10 @@ use super::inference::plain_body;
 use super::query::{PageWindow, flag};
 use crate::access::{manages, manages_intern, manages_member};
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::limits::rate::key_changes_quota;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, FieldError, document};
+use crate::reply::document;
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;

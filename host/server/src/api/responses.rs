@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 
 use super::inference;
 use crate::call::Call;
-use crate::reply::Fault;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
 
 pub(crate) async fn create(

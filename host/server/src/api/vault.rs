@@ -20,8 +20,9 @@ use work::CommitDeadline;
 use super::query::PageWindow;
 use crate::body;
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, FieldError, VaultFault, document};
+use crate::reply::document;
 use crate::route::{VaultRoute, decode};
 
 pub(crate) async fn answer(
@@ -108,7 +109,7 @@ async fn copy(
 
 /// The secret name in a path.
 fn name(written: &str) -> Result<SecretName, Fault> {
-    let name = decode(written).ok().and_then(|name| name.parse().ok());
+    let name = decode(written).and_then(|name| name.parse().ok());
     name.ok_or_else(|| invalid(FieldError::at("name", "must be a name of a secret")))
 }
 
@@ -128,9 +129,9 @@ fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
         Fault::Malformed(_) => invalid(FieldError::at("body", "is broken")),
         fault => fault,
     })?;
-    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidVaultKey) }
+    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidKey) }
 }
 
 fn invalid(flaw: FieldError) -> Fault {
-    Fault::Vault(VaultFault::Invalid(flaw))
+    Fault::InvalidVaultRequest(flaw)
 }

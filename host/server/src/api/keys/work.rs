@@ -5,7 +5,7 @@ use std::time::Duration;
 use cofferdam_store::{Error, Pending, QueuePermit, Store};
 use tokio::time::timeout;
 
-use crate::reply::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 
 /// The maximum wait for a permit of the writer's queue. When it expires, nothing was changed.
 const PLACE_TIME: Duration = Duration::from_secs(15);

@@ -8,7 +8,7 @@ use cofferdam_store::{Error, Pending, QueuePermit, Store};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::reply::{Fault, VaultFault};
+use crate::fault::Fault;
 
 /// From the end of the request body until the writer's queue gives a permit.
 const ROUTE_TIME: Duration = Duration::from_secs(15);
@@ -34,10 +34,10 @@ impl CommitDeadline {
 pub(super) async fn place(store: &Store, deadline: CommitDeadline) -> Result<QueuePermit, Fault> {
     if store.is_stalled() {
         // The commit that is being written may never end.
-        return Err(Fault::Vault(VaultFault::TimedOut));
+        return Err(Fault::VaultTimedOut);
     }
     let place = timeout_at(deadline.0, store.place()).await;
-    place.map_err(|_| Fault::Vault(VaultFault::TooLate))?.map_err(failed)
+    place.map_err(|_| Fault::VaultTooLate)?.map_err(failed)
 }
 
 /// Waits until a change is durable.
@@ -47,7 +47,7 @@ pub(super) async fn place(store: &Store, deadline: CommitDeadline) -> Result<Que
 /// The change is refused or fails, or its outcome is not known in time.
 pub(super) async fn commit<T>(pending: Pending<T>) -> Result<T, Fault> {
     let committed = timeout(STORE_TIME, pending).await;
-    committed.map_err(|_| Fault::Vault(VaultFault::TimedOut))?.map_err(failed)
+    committed.map_err(|_| Fault::VaultTimedOut)?.map_err(failed)
 }
 
 /// Reads from disk on a blocking thread, so that request threads do not wait. A read whose caller
@@ -70,7 +70,7 @@ pub(super) async fn read<T: Send + 'static>(
         // The read panicked.
         read.await.map_err(|_| Fault::Internal)?.map_err(failed)
     };
-    timeout(STORE_TIME, reading).await.map_err(|_| Fault::Vault(VaultFault::TimedOut))?
+    timeout(STORE_TIME, reading).await.map_err(|_| Fault::VaultTimedOut)?
 }
 
 /// The fault for an error of the store. The error itself is logged unless the request caused it.
@@ -78,13 +78,13 @@ fn failed(error: Error) -> Fault {
     let fault = match error {
         // The secret, the workspace or the intern was deleted after the gates were passed.
         Error::NoSuchSecret | Error::Lookup(_) => return Fault::NotFound,
-        Error::NoSpace => return Fault::Vault(VaultFault::Unavailable),
-        Error::Unbound => return Fault::Vault(VaultFault::Unbound),
-        Error::Quota(exceeded) => return Fault::Vault(VaultFault::Full(exceeded)),
-        Error::Busy => Fault::Vault(VaultFault::TooLate),
-        Error::TimedOut => Fault::Vault(VaultFault::TimedOut),
-        Error::Damaged => Fault::Vault(VaultFault::InvalidResponse),
-        _ => Fault::Vault(VaultFault::Failed),
+        Error::NoSpace => return Fault::VaultUnavailable,
+        Error::Unbound => return Fault::UnboundSecret,
+        Error::Quota(exceeded) => return Fault::VaultFull(exceeded),
+        Error::Busy => Fault::VaultTooLate,
+        Error::TimedOut => Fault::VaultTimedOut,
+        Error::Damaged => Fault::VaultDamaged,
+        _ => Fault::VaultFailed,
     };
     tracing::error!(%error, "the vault failed");
     fault
@@ -110,9 +110,9 @@ mod tests {
         let places = Arc::new(Semaphore::new(1));
         let (go_on, wait) = sync_channel(1);
         let hung = in_the_end(&places, move || wait.recv().map_err(|_| Error::Closed)).await;
-        assert!(matches!(hung, Err(Fault::Vault(VaultFault::TimedOut))));
+        assert!(matches!(hung, Err(Fault::VaultTimedOut)));
         let second = in_the_end(&places, || Ok(())).await;
-        assert!(matches!(second, Err(Fault::Vault(VaultFault::TimedOut))), "it has found a place");
+        assert!(matches!(second, Err(Fault::VaultTimedOut)), "it has found a place");
         go_on.send(()).unwrap();
         drop(places.acquire().await.unwrap());
         assert!(read(&places, || Ok(())).await.is_ok());
