@@ -10,4 +10,5 @@ pub(crate) mod models;
 mod query;
 pub(crate) mod responses;
 mod spending;
+mod store_wait;
 pub(crate) mod vault;
