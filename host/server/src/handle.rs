@@ -162,8 +162,8 @@ async fn dispatch(
     // The futures of these endpoints are large. They are boxed, so that the futures above, which
     // are moved when they are passed on, stay small.
     match route {
-        Route::Responses => Box::pin(api::responses::create(call, body)).await,
-        Route::Embeddings => Box::pin(api::embeddings::create(call, body)).await,
+        Route::Responses => Box::pin(api::inference::respond(call, body)).await,
+        Route::Embeddings => Box::pin(api::inference::embed(call, body)).await,
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
         Route::Key => api::key::read(call),

@@ -63,7 +63,7 @@ async fn put(
 ) -> Result<Response<ResponseBody>, Fault> {
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
+    let whole = whole(call, body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await)?;
     let Put { hosts, value } = Put::parse(&whole)?;
     // Wipe the body before waiting for the store.
     drop(whole);
@@ -79,7 +79,7 @@ async fn delete(
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if !whole(call, body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
+    if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await)? {
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
     commit(call, |place| call.app.store.delete_secret(place, actor(call), vault, name)).await?;
@@ -96,7 +96,7 @@ async fn copy(
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
+    let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await)?;
     let names = input::names(&whole)?;
     let (store, workspace) = (&call.app.store, leave.workspace);
     let copies =
@@ -140,11 +140,6 @@ fn name(written: &str) -> Result<SecretName, Fault> {
 
 fn actor(call: &Call<'_>) -> Actor {
     Actor::Key(call.principal.key_id())
-}
-
-fn limits(call: &Call<'_>, bytes_max: usize) -> body::BodyLimits {
-    let timeouts = call.app.live().config.timeouts;
-    body::BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
 }
 
 /// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
