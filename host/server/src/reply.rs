@@ -51,6 +51,19 @@ pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Respons
     response
 }
 
+/// `{data}`: the envelope of a document.
+#[derive(Serialize)]
+pub(crate) struct DataDocument<T> {
+    pub(crate) data: T,
+}
+
+/// `{data, has_more}`: one page of a list.
+#[derive(Serialize)]
+pub(crate) struct PageDocument<T> {
+    pub(crate) data: Vec<T>,
+    pub(crate) has_more: bool,
+}
+
 /// A 200 response with a JSON document and `Cache-Control: no-store`.
 pub(crate) fn document<T: Serialize>(document: &T) -> Response<ResponseBody> {
     match serde_json::to_vec(document) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cofferdam_store::{
     Actor, ApiKey, Directory, Error, KeyChange, KeyOwner, NewKey, Pending, QueuePermit, Store, WorkspaceId,
 };
-use document::{Created, Deleted, KeyData, KeyDocument, KeyListing};
+use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use input::{CreateKeyBody, Patch};
@@ -23,7 +23,7 @@ use crate::call::Call;
 use crate::fault::{Fault, FieldError};
 use crate::limits::rate::key_changes_quota;
 use crate::reply::answer::ResponseBody;
-use crate::reply::document;
+use crate::reply::{DataDocument, PageDocument, document};
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
@@ -48,7 +48,7 @@ pub(crate) async fn one(
     match call.head.method {
         Method::PATCH => change(call, key, body).await,
         Method::DELETE => delete(call, key).await,
-        _ => Ok(document(&KeyData { data: KeyDocument::of(&call.app.store, key) })),
+        _ => Ok(document(&DataDocument { data: KeyDocument::of(&call.app.store, key) })),
     }
 }
 
@@ -62,7 +62,7 @@ fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let mut keys =
         keys.filter(|key| is_there(call, &directory, key) && (disabled_too || !key.disabled)).skip(offset);
     let data = keys.by_ref().take(limit).map(|key| KeyDocument::of(&call.app.store, key)).collect();
-    Ok(document(&KeyListing { data, has_more: keys.next().is_some() }))
+    Ok(document(&PageDocument { data, has_more: keys.next().is_some() }))
 }
 
 async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
@@ -131,7 +131,7 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
     let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&KeyData { data: KeyDocument::of(store, &changed) }))
+    Ok(document(&DataDocument { data: KeyDocument::of(store, &changed) }))
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {

@@ -9,7 +9,7 @@ mod gate;
 mod input;
 
 use cofferdam_store::{Actor, Error, NewSecret, Pending, QueuePermit, SecretName, VaultId};
-use document::{SecretData, SecretDocument, SecretListing};
+use document::{SecretDocument, listing};
 use gate::{VaultOperation, VaultPermit};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
@@ -21,7 +21,7 @@ use crate::body;
 use crate::call::Call;
 use crate::fault::{Fault, FieldError};
 use crate::reply::answer::ResponseBody;
-use crate::reply::document;
+use crate::reply::{DataDocument, document};
 use crate::route::{VaultRoute, decode};
 
 pub(crate) async fn answer(
@@ -47,12 +47,12 @@ async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<Respo
         let page = store_wait::read(places, move || store.effective_secrets(intern, offset, limit))
             .await
             .map_err(failed)?;
-        return Ok(document(&SecretListing::from(&page)));
+        return Ok(document(&listing(&page)));
     }
     let vault = leave.vault()?;
     let page =
         store_wait::read(places, move || store.list_secrets(vault, offset, limit)).await.map_err(failed)?;
-    Ok(document(&SecretListing::from(&page)))
+    Ok(document(&listing(&page)))
 }
 
 async fn put(
@@ -70,7 +70,7 @@ async fn put(
     drop(share);
     let new = NewSecret { vault, name, hosts, value };
     let stored = commit(call, |place| call.app.store.put_secret(place, actor(call), new)).await?;
-    Ok(document(&SecretData { data: SecretDocument::from(&stored) }))
+    Ok(document(&DataDocument { data: SecretDocument::from(&stored) }))
 }
 
 async fn delete(
@@ -102,7 +102,7 @@ async fn copy(
     let copies =
         commit(call, |place| store.copy_secrets(place, actor(call), workspace, intern, names)).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
-    Ok(document(&SecretData { data }))
+    Ok(document(&DataDocument { data }))
 }
 
 /// Makes a change and waits until it is durable.
