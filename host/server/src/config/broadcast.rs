@@ -60,18 +60,13 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast
 }
 
 fn kind(table: &Table<'_>) -> DestinationKind {
-    let (kind, format) = (table.required_text("kind"), table.required_text("format"));
-    let otlp_format = match format.value.as_str() {
-        "json" => OtlpFormat::Json,
-        "protobuf" => OtlpFormat::Protobuf,
-        _ => {
-            format.reject("expected `json` or `protobuf`");
-            OtlpFormat::Json
-        }
-    };
+    let kind = table.required_text("kind");
+    let format = table.choice("format", [("json", OtlpFormat::Json), ("protobuf", OtlpFormat::Protobuf)]);
     match kind.value.as_str() {
-        "otlp" => return DestinationKind::Otlp(otlp_format),
-        "webhook" | "" if otlp_format != OtlpFormat::Json => format.reject("a webhook takes `json` only"),
+        "otlp" => return DestinationKind::Otlp(format),
+        "webhook" | "" if format != OtlpFormat::Json => {
+            table.value("format", ()).reject("a webhook takes `json` only");
+        }
         "webhook" | "" => {}
         _ => kind.reject("expected `webhook` or `otlp`"),
     }
