@@ -55,6 +55,34 @@ impl Serialize for Amount {
     }
 }
 
+/// An amount of money by the party it is paid to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlay {
+    /// Charged by this host.
+    pub here: Amount,
+    /// Paid by the caller to providers directly.
+    pub elsewhere: Amount,
+}
+
+impl Outlay {
+    /// The sum of both, party by party.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self { here: self.here.plus(more.here), elsewhere: self.elsewhere.plus(more.elsewhere) }
+    }
+
+    /// The difference of both, party by party and at least zero.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        Self { here: self.here.minus(less.here), elsewhere: self.elsewhere.minus(less.elsewhere) }
+    }
+
+    /// What it costs the caller, here and at providers.
+    pub fn everywhere(self) -> Amount {
+        self.here.plus(self.elsewhere)
+    }
+}
+
 /// Prices of one endpoint: per token, and for images per piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {

@@ -120,7 +120,7 @@ pub use secret::{
 };
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, Funds, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
+    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
     RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};

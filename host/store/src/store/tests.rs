@@ -42,7 +42,7 @@ fn usage_row(store: &Store, request_id: &str) -> UsageRow {
 /// Begins and ends a request with this row.
 fn record_usage(store: &Store, row: UsageRow) {
     let outcome = row.outcome;
-    store.reserve(row, 0).unwrap().settle(outcome);
+    store.reserve(row).unwrap().settle(outcome);
 }
 
 /// Everything in the directory as text, for comparing two states.
@@ -310,7 +310,7 @@ fn after_a_failed_write_nothing_is_written_until_the_next_start() {
     assert!(matches!(failed, Error::WriteFailed) && failed.outcome_unknown());
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
-    assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(usage_row(&store, "a")).unwrap_err(), ReservationRefused::NoRoom);
     // Reads continue with the last acknowledged state.
     assert!(store.authenticate(&token(&issued)).is_ok());
     assert!(store.directory().find_workspace("second").is_err());

@@ -47,9 +47,7 @@ impl LedgerEntry {
         if let Some(underway) = &mut self.underway {
             underway.read_again();
         }
-        if let Some(reservation) = &mut self.reservation {
-            reservation.note(|row| name(row, endpoint));
-        }
+        self.note_row(|row| name(row, endpoint));
     }
 
     /// Charges the answer that was set aside and is not used. Returns the charge.
