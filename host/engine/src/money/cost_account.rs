@@ -21,10 +21,10 @@ pub(crate) struct CostAccount {
 
 #[derive(Debug, Default)]
 struct SpentSoFar {
-    /// The request's own turns and tools.
-    own: Outlay,
-    /// The questions of its plugins.
-    questions: Outlay,
+    /// The request's own turns.
+    turns: Outlay,
+    /// Its plugins: server tools and questions.
+    plugins: Outlay,
     /// The tokens of its own turns.
     usage: Option<Usage>,
 }
@@ -55,18 +55,23 @@ impl CostAccount {
         self.parent.as_ref().map_or_else(|| self.own_reservation(), |parent| parent.reservation())
     }
 
-    /// Sets what the request's own turns and tools cost and used so far. The increase is taken from
-    /// `pledge`.
-    pub(crate) fn set_own(&self, outlay: Outlay, usage: &Usage, pledge: Option<&mut Pledge>) {
+    /// Sets what the request's own turns cost and used so far. The increase is taken from `pledge`.
+    pub(crate) fn set_turns(&self, outlay: Outlay, usage: &Usage, pledge: Option<&mut Pledge>) {
         let mut spent = self.spent();
         spent.usage = Some(*usage);
-        let more = outlay.minus(std::mem::replace(&mut spent.own, outlay));
+        let more = outlay.minus(std::mem::replace(&mut spent.turns, outlay));
         self.book(spent, more, pledge);
     }
 
-    fn add_question(&self, more: Outlay, pledge: Option<&mut Pledge>) {
+    /// Adds what a call of a server tool cost, at the moment at which it is over: its result is
+    /// shown later, and the client may leave before that.
+    pub(crate) fn add_tool(&self, cost: Amount) {
+        self.add_plugin(Outlay::charged(cost), None);
+    }
+
+    fn add_plugin(&self, more: Outlay, pledge: Option<&mut Pledge>) {
         let mut spent = self.spent();
-        spent.questions = spent.questions.plus(more);
+        spent.plugins = spent.plugins.plus(more);
         self.book(spent, more, pledge);
     }
 
@@ -74,7 +79,7 @@ impl CostAccount {
     fn book(&self, spent: MutexGuard<'_, SpentSoFar>, more: Outlay, pledge: Option<&mut Pledge>) {
         if let Some(parent) = &self.parent {
             drop(spent);
-            return parent.add_question(more, pledge);
+            return parent.add_plugin(more, pledge);
         }
         // The row is changed under the lock, so that an earlier sum never replaces a later one.
         if let Some(reservation) = self.own_reservation() {
@@ -85,12 +90,12 @@ impl CostAccount {
         }
     }
 
-    /// What the questions of its plugins cost so far.
-    pub(crate) fn questions(&self) -> Outlay {
-        self.spent().questions
+    /// What its plugins have spent so far: server tools, and questions, finished or not.
+    pub(crate) fn plugins(&self) -> Outlay {
+        self.spent().plugins
     }
 
-    /// Everything so far: own turns, tools and questions.
+    /// Everything so far: own turns and plugins.
     pub(crate) fn total(&self) -> Outlay {
         self.spent().total()
     }
@@ -114,7 +119,7 @@ impl CostAccount {
 
 impl SpentSoFar {
     fn total(&self) -> Outlay {
-        self.own.plus(self.questions)
+        self.turns.plus(self.plugins)
     }
 }
 
@@ -127,7 +132,7 @@ mod tests {
     /// Sets what the request's own turns cost here and elsewhere.
     fn spend(account: &CostAccount, here: u64, elsewhere: u64) {
         let outlay = Outlay { here: Amount(here), elsewhere: Amount(elsewhere) };
-        account.set_own(outlay, &no_usage(), None);
+        account.set_turns(outlay, &no_usage(), None);
     }
 
     fn charged(account: &CostAccount) -> Amount {
@@ -147,9 +152,11 @@ mod tests {
             (charged(&deeper), charged(&question), charged(&client)),
             (Amount(3), Amount(28), Amount(38))
         );
-        assert_eq!(client.questions().here, Amount(28));
+        assert_eq!(client.plugins().here, Amount(28));
+        question.add_tool(Amount(2));
+        assert_eq!((charged(&question), charged(&client)), (Amount(30), Amount(40)));
         assert!(!deeper.is_overdrawn());
-        spend(&deeper, 66, 0);
+        spend(&deeper, 64, 0);
         assert!(deeper.is_overdrawn() && client.is_overdrawn());
     }
 

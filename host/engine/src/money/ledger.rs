@@ -8,7 +8,7 @@ pub(crate) use lost::Charged;
 
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, Outlay, no_usage, sum};
+use crate::cost::{Amount, Cost, no_usage, sum};
 use crate::export::PendingExport;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::ClientPresence;
@@ -19,7 +19,6 @@ use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use underway::Underway;
 
@@ -32,9 +31,8 @@ const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct LedgerEntry {
     is_routed: bool,
     usage: Usage,
-    /// The cost of models, without tools.
+    /// The cost of the answer's turns.
     models: Cost,
-    tools: Amount,
     /// The cost and usage of attempts that are not the answer.
     lost: Cost,
     lost_usage: Usage,
@@ -79,7 +77,6 @@ impl LedgerEntry {
             is_routed: false,
             usage: no_usage(),
             models: Cost::default(),
-            tools: Amount::default(),
             lost: Cost::default(),
             lost_usage: no_usage(),
             is_estimated: false,
@@ -204,7 +201,7 @@ impl LedgerEntry {
             underway.reported(*turn);
         }
         self.usage = *all;
-        self.models = Cost { tools: Amount::default(), ..*cost };
+        self.models = *cost;
         self.note();
     }
 
@@ -235,17 +232,10 @@ impl LedgerEntry {
         self.pledge = None;
     }
 
-    /// Adds the cost of something other than models, such as tools.
-    pub(crate) fn spent(&mut self, cost: Amount) {
-        self.tools = self.tools.plus(cost);
-        self.note();
-    }
-
     /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
-        let cost = self.models.plus(&self.lost);
-        let outlay = Outlay { here: cost.total().plus(self.tools), elsewhere: cost.byok };
-        self.account.set_own(outlay, &self.usage, self.pledge.as_mut());
+        let paid = self.models.paid.plus(self.lost.paid);
+        self.account.set_turns(paid, &self.usage, self.pledge.as_mut());
         let usage = sum(&self.usage, &self.lost_usage);
         self.note_row(|row| {
             row.input_tokens = usage.input_tokens;
@@ -350,42 +340,4 @@ fn name_until_asked(row: &mut UsageRow, endpoint: &Endpoint) {
     if row.attempts == 0 {
         name(row, endpoint);
     }
-}
-
-/// Records what plugins spend while they run. The entry is updated when this is dropped at the
-/// latest, so also when the client leaves.
-pub(crate) struct PluginSpending<'a> {
-    entry: &'a mut LedgerEntry,
-    /// In pico-dollars. It never decreases.
-    total: &'a AtomicU64,
-    noted: u64,
-}
-
-impl<'a> PluginSpending<'a> {
-    /// Records what is added to `total` from here on.
-    pub(crate) fn new(entry: &'a mut LedgerEntry, total: &'a AtomicU64) -> Self {
-        Self { entry, total, noted: total.load(Ordering::Relaxed) }
-    }
-
-    /// Records what was spent since the last call.
-    pub(crate) fn note(&mut self) {
-        let total = self.total.load(Ordering::Relaxed);
-        let more = total.saturating_sub(self.noted);
-        self.noted = total;
-        if more > 0 {
-            self.entry.spent(Amount(more));
-        }
-    }
-}
-
-impl Drop for PluginSpending<'_> {
-    fn drop(&mut self) {
-        self.note();
-    }
-}
-
-/// Adds to a total such as that of [`PluginSpending`].
-pub(crate) fn add_to(total: &AtomicU64, cost: Amount) {
-    // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
-    total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_add(cost.0))).ok();
 }

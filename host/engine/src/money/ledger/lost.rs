@@ -78,7 +78,7 @@ impl LedgerEntry {
         self.lost = self.lost.plus(&cost);
         self.lost_usage = sum(&self.lost_usage, usage);
         self.note();
-        Charged { cost: cost.total(), is_estimated: false }
+        Charged { cost: cost.paid.here, is_estimated: false }
     }
 
     /// The cost of attempts that are not the answer.
