@@ -222,7 +222,7 @@ impl Job {
         deadline: &mut Deadline,
     ) -> Result<RoutingPlan, Refusal> {
         let left = deadline.left();
-        let plan = deadline.during(self.plan_with(entry), left).await;
+        let plan = deadline.during(self.plan_with(), left).await;
         let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
         match &plan {
             Ok(_) => {
@@ -234,13 +234,13 @@ impl Job {
         plan
     }
 
-    async fn plan_with(&mut self, entry: &mut LedgerEntry) -> Result<RoutingPlan, Refusal> {
+    async fn plan_with(&mut self) -> Result<RoutingPlan, Refusal> {
         if !self.hooks.is_empty() || !self.request.tools.is_empty() {
             // Checked before hooks and tools run, because they take time and may cost money.
             self.check_models()?;
         }
         if !self.hooks.is_empty() {
-            Box::pin(self.show_request(entry)).await?;
+            Box::pin(self.show_request()).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
         // Which endpoints have a tool themselves depends on the caller's own credentials.
@@ -255,12 +255,11 @@ impl Job {
         self.plan()
     }
 
-    /// Calls the hooks with the request and records what they spent on tools.
-    async fn show_request(&mut self, entry: &mut LedgerEntry) -> Result<(), Refusal> {
-        let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
+    /// Calls the hooks with the request.
+    async fn show_request(&mut self) -> Result<(), Refusal> {
+        let Self { engine, caller, context, scratches, hooks, request, asking, .. } = self;
         let occasion = PluginScope { engine, caller, context, scratches, asking };
-        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
-        Ok(())
+        hooks::on_request(hooks, occasion, request).await
     }
 
     /// Answers the request. For a stream everything is sent through `deadline` and the result is empty;

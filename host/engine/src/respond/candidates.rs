@@ -47,7 +47,7 @@ impl Job {
             // Approved calls make reservations of their own, so the turn's reservation is released
             // meanwhile.
             entry.turn_over();
-            self.run_approved(entry, deadline).await?;
+            self.run_approved(deadline).await?;
             entry.reserve(self.turn(), deadline).await?;
         }
         let answering = self.ask(entry, deadline).await?;

@@ -45,9 +45,7 @@ impl Job {
         // One body, or a stream that was held back: hooks see it before the client gets any of it.
         if !deadline.is_streamed() {
             let body = match whole(last, outcome) {
-                Ok(body) if !self.hooks.is_empty() => {
-                    Box::pin(self.show_response(body, entry, deadline)).await
-                }
+                Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, deadline)).await,
                 whole => whole,
             };
             if let Err(refusal) = &body {
@@ -85,14 +83,9 @@ impl Job {
     }
 
     /// Calls the hooks with the response, within the request's deadline.
-    async fn show_response(
-        &self,
-        body: Vec<u8>,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<Vec<u8>, Refusal> {
+    async fn show_response(&self, body: Vec<u8>, deadline: &mut Deadline) -> Result<Vec<u8>, Refusal> {
         let left = deadline.left();
-        let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
+        let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body);
         let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
         deadline.during(shown, left).await.unwrap_or_else(late)
     }
@@ -157,7 +150,8 @@ impl Job {
     pub(super) fn receipt(&self, cost: Cost) -> Receipt {
         Receipt {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
-            cost: Cost { tools: cost.tools.plus(self.asking.cost()), ..cost },
+            cost,
+            plugins: self.asking.account().plugins().here,
             is_byok: self.trace.is_byok,
             server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trace.json())),

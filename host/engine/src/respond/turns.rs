@@ -56,10 +56,7 @@ impl Job {
             reading.close().await;
         }
         let time = self.engine.parts.timeouts.total;
-        let spent = tools.cost();
-        let run = tools.run(&calls, &self.context, assembler, entry, deadline, time).await;
-        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
-        match run {
+        match tools.run(&calls, &self.context, assembler, deadline, time).await {
             Ok(()) => {}
             Err(Interrupted::Gone) => return Ok(TurnStep::Gone),
             Err(Interrupted::Late) => return self.late(entry, deadline),
@@ -71,7 +68,7 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = self.cost.everywhere().plus(self.asking.cost_everywhere());
+        let cost = self.cost.paid.plus(self.asking.account().plugins()).everywhere();
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask_again(entry, deadline).await;
         self.echo(assembler);
@@ -103,15 +100,10 @@ impl Job {
     ///
     /// # Errors
     /// 504: the deadline of the whole request has passed.
-    pub(super) async fn run_approved(
-        &mut self,
-        entry: &mut LedgerEntry,
-        deadline: &mut Deadline,
-    ) -> Result<(), Refusal> {
+    pub(super) async fn run_approved(&mut self, deadline: &mut Deadline) -> Result<(), Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(()) };
-        let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
-        let run = tools.run_approved(&self.request, &self.context, entry, deadline, time).await;
-        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
+        let time = self.engine.parts.timeouts.total;
+        let run = tools.run_approved(&self.request, &self.context, deadline, time).await;
         run.map_err(|_| timed_out())
     }
 

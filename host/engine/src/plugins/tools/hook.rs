@@ -4,14 +4,12 @@ use super::capabilities::RequestCapabilities;
 use super::run::{Invocation, ToolFailure, is_withheld, shortened};
 use crate::Engine;
 use crate::cost::Amount;
-use crate::money::ledger::add_to;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
 use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a call into a hook ended.
 pub(crate) type HookOutcome = Result<Result<Action, Failure>, CallError>;
@@ -21,15 +19,13 @@ pub(crate) struct HookTools {
     engine: Arc<Engine>,
     context: CallContext,
     doors: RequestCapabilities,
-    /// In pico-dollars.
-    cost: AtomicU64,
 }
 
 impl HookTools {
     /// The tools of this host, with the capabilities of a request.
     pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: RequestCapabilities) -> Arc<Self> {
         let (engine, context) = (Arc::clone(engine), context.clone());
-        Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
+        Arc::new(Self { engine, context, doors })
     }
 
     /// The host services for a call into `hook`.
@@ -52,16 +48,6 @@ impl HookTools {
         clean
     }
 
-    /// What is spent on tools, in pico-dollars.
-    pub(crate) fn spent(&self) -> &AtomicU64 {
-        &self.cost
-    }
-
-    /// The cost of the tools that were called so far.
-    pub(crate) fn cost(&self) -> Amount {
-        Amount(self.cost.load(Ordering::Relaxed))
-    }
-
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
         let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
             self.engine.log_lacking_tool(call.tool);
@@ -82,7 +68,7 @@ impl HookTools {
             | ToolFailure::TooDeep
             | ToolFailure::Broken => ToolCallError::Failed,
         })?;
-        add_to(&self.cost, Amount(output.cost_pico));
+        self.doors.asking().account().add_tool(Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))
     }
 }

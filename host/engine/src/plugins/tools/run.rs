@@ -35,7 +35,6 @@ pub(crate) struct FinishedCall {
     /// The item's members, a JSON object.
     pub(crate) members: Vec<u8>,
     pub(crate) annotations: Vec<Vec<u8>>,
-    pub(crate) cost: Amount,
     /// Whether the tool was run at all.
     pub(crate) executed: bool,
 }
@@ -50,7 +49,6 @@ impl FinishedCall {
             members: error.clone().into_bytes(),
             for_model: error,
             annotations: Vec::new(),
-            cost: Amount::default(),
             executed,
         }
     }
@@ -62,7 +60,6 @@ impl FinishedCall {
             for_model: shortened(output.for_model),
             members: output.item,
             annotations: output.annotations,
-            cost: Amount(output.cost_pico),
             executed: true,
         }
     }
@@ -200,8 +197,8 @@ pub(crate) fn clean(
     if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
 }
 
-/// Runs a model's call of `tool`. With a `reporter` the progress of its questions to models is
-/// reported.
+/// Runs a model's call of `tool` and charges its cost. With a `reporter` the progress of its
+/// questions to models is reported.
 pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
@@ -220,7 +217,10 @@ pub(crate) async fn run(
         None => doors.services(&tool.plugin),
     };
     match invocation.run(context, services, doors.released()).await {
-        Ok(output) => FinishedCall::completed(output),
+        Ok(output) => {
+            doors.asking().account().add_tool(Amount(output.cost_pico));
+            FinishedCall::completed(output)
+        }
         Err(ToolFailure::Arguments(None)) => {
             FinishedCall::failed("The arguments are not a JSON object.", false)
         }
