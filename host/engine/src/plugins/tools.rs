@@ -355,7 +355,6 @@ impl ServerTools {
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
         let turn = GuestTurn {
-            model: None,
             input: self.input.as_deref(),
             items: &view.added(),
             tools: Some(&tools),

@@ -1,7 +1,7 @@
 //! The body of POST /v1/responses.
 
 use super::fields::BodyFields;
-use super::guest::{GuestTurn, Spans};
+use super::guest::{GuestParts, GuestTurn};
 use super::input::{InputTally, Marks, saturated};
 use super::json::{JsonDocument, JsonValue};
 use super::render::Kinds;
@@ -100,7 +100,7 @@ pub struct ResponsesRequest {
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
-    spans: Spans,
+    parts: GuestParts,
 }
 
 /// Counts over the text of an input, for model routers. The text itself is never included.
@@ -210,22 +210,22 @@ impl ResponsesRequest {
             brought,
             kinds: tally.kinds,
             echo,
-            spans: guest.spans,
+            parts: guest.parts,
         })
     }
 }
 
 impl ResponsesRequest {
-    /// `guest_json` with the changes of one turn: another model, more items or other tools.
+    /// `guest_json` with the changes of one turn: other or more items, or other tools.
     #[must_use]
     pub fn guest_json_for(&self, turn: &GuestTurn<'_>) -> Bytes {
-        guest::write_turn(&self.guest_json, &self.spans, turn)
+        self.parts.write(turn)
     }
 
     /// The items of `input` as in `guest_json`, comma-separated, without the brackets.
     #[must_use]
     pub fn input_items(&self) -> Bytes {
-        guest::input_items(&self.guest_json, &self.spans)
+        self.parts.input.clone()
     }
 
     /// All tools and files that a provider runs or reads for this request.
@@ -240,10 +240,7 @@ impl ResponsesRequest {
 
     /// Replaces the items of `input` by `items`, in normal form and comma-separated.
     pub(crate) fn replace_input(&mut self, items: &[u8]) {
-        let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
-        let json = self.guest_json_for(&turn);
-        self.spans.replace_input(items.len());
-        self.guest_json = json;
+        self.guest_json = self.parts.replace_input(items);
     }
 
     /// Replaces everything that models receive by that of `other`, the request as a hook returned
@@ -254,7 +251,7 @@ impl ResponsesRequest {
         // that there are any.
         self.has_server_calls |= other.has_server_calls;
         self.ends_with_result = other.ends_with_result;
-        self.spans = other.spans;
+        self.parts = other.parts;
         self.tools = other.tools;
         self.brought = other.brought;
         self.kinds = other.kinds;
