@@ -32,7 +32,7 @@ use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
 use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
+use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -405,7 +405,7 @@ fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
     } else {
         json!({ "error": "The results of this request are too large together." }).to_string()
     };
-    Bytes::from(json!({ "type": "function_call_output", "call_id": call_id, "output": result }).to_string())
+    HostItem::FunctionCallOutput { call_id, output: &result }.to_json()
 }
 
 fn saturated(count: usize) -> u32 {

@@ -7,6 +7,7 @@
 //! function. When the tools of the request are known, the engine replaces it by the name under
 //! which the tool is offered, or renders the call as text.
 
+use super::host_item::HostItem;
 use super::json::{JsonKind, JsonValue, separate, write_key};
 use super::tools::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
@@ -134,13 +135,8 @@ fn write_call(item: JsonValue<'_>, name: &str, call_id: &str, out: &mut Vec<u8>)
     let operation = operation.map(|operation| String::from_utf8_lossy(&operation.compact()).into_owned());
     let arguments = arguments
         .map_or_else(|| operation.unwrap_or_else(|| "{}".to_owned()).into(), |arguments| arguments.text());
-    out.extend_from_slice(br#"{"type":"function_call","call_id":"#);
-    write_text(call_id, out);
-    out.extend_from_slice(br#","name":"#);
-    write_text(&format!("{}{name}", ToolPrefix::Service.as_str()), out);
-    out.extend_from_slice(br#","arguments":"#);
-    write_text(&arguments, out);
-    out.push(b'}');
+    let name = format!("{}{name}", ToolPrefix::Service.as_str());
+    HostItem::FunctionCall { call_id, name: &name, arguments: &arguments }.write(out);
 }
 
 fn write_result(item: JsonValue<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
@@ -156,12 +152,9 @@ fn write_result(item: JsonValue<'_>, name: &str, call_id: &str, out: &mut Vec<u8
         value.write(&mut result);
     }
     result.push(b'}');
-    out.extend_from_slice(br#",{"type":"function_call_output","call_id":"#);
-    write_text(call_id, out);
-    out.extend_from_slice(br#","output":"#);
+    out.push(b',');
     // Members of a parsed document are valid UTF-8.
-    write_text(&String::from_utf8_lossy(&result), out);
-    out.push(b'}');
+    HostItem::FunctionCallOutput { call_id, output: &String::from_utf8_lossy(&result) }.write(out);
 }
 
 /// Whether a member has a picture. As text it would be megabytes of base64 that models cannot read.
@@ -170,9 +163,4 @@ fn is_picture(tool: &str, key: JsonValue<'_>, value: JsonValue<'_>) -> bool {
         && (key.is("result")
             || key.is("image_b64")
             || (key.is("image_url") && value.text().starts_with("data:")))
-}
-
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    // Serialization of a string cannot fail.
-    out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
