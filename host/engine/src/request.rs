@@ -19,13 +19,14 @@ mod plugins;
 mod prompt;
 mod provider;
 mod render;
-mod replay;
 mod responses;
 mod rule;
+mod server_items;
 mod settings;
 mod shapes;
 mod tool_source;
 mod tools;
+mod transcript;
 pub(crate) mod walk;
 mod weight;
 
@@ -40,13 +41,13 @@ pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::{GivenOptions, ProviderPreferences};
 pub(crate) use render::{ClientKind, ClientTool, Dialect, RenderedRequest, ToldTools, render};
-pub(crate) use replay::server_tool_of_call;
-pub(crate) use responses::render_as_calls;
 pub use responses::{ResponsesRequest, TextFacts};
+pub(crate) use server_items::ToolCallRecord;
 pub use settings::{Ability, RouteSetting, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{ToolPath, ToolSource};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 pub(crate) use tools::{is_search, split_prefix};
+pub(crate) use transcript::{PlainItem, ToolResult, TranscriptItem, read_transcript};
 
 #[cfg(test)]
 mod tests;

@@ -29,10 +29,9 @@ use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::lifecycle::deadline::{ClientGone, Deadline};
 use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
-use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
+use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -82,8 +81,9 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 /// # Errors
 /// 500 for an input that the parser cannot have written.
 pub async fn render_calls_as_text(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = render_calls::render_calls(&request.input_items(), &Offer::default()).await?;
-    request.replace_input(&items);
+    if let Some(items) = render_calls::rendered_input(request, &Offer::default()).await? {
+        request.replace_input(&render_calls::joined(&items));
+    }
     Ok(())
 }
 
@@ -181,18 +181,13 @@ impl ServerTools {
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        // First the calls of hosted substitutes become calls of functions, then the other earlier
-        // calls are rendered.
-        let items = request.input_items();
-        let kinds: Vec<String> = offer.hosted_substitute_items().into_iter().map(str::to_owned).collect();
-        let mut input = aside(items.len(), move || render_as_calls(&items, &kinds)).await?;
-        if request.has_server_calls || input.is_some() {
-            let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(render_calls::render_calls(&items, &offer).await?);
+        let (mut input, mut history) = (None, None);
+        if let Some(items) = render_calls::rendered_input(request, &offer).await? {
+            let rendered = render_calls::joined(&items);
+            doors.view().replace_input(&rendered);
+            input = Some(rendered);
+            history = History::read(items, &offer, doors.approvals()).await?;
         }
-        let items = input.clone().unwrap_or_else(|| request.input_items());
-        doors.view().replace_input(&items);
-        let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,

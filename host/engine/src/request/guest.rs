@@ -91,6 +91,12 @@ impl GuestParts {
         Bytes::from(out)
     }
 
+    /// The range of `input` in the document, with its brackets.
+    pub(super) fn input_array(&self) -> Range<usize> {
+        let start = self.head.len().saturating_sub(1);
+        start..start.saturating_add(self.input.len()).saturating_add(2)
+    }
+
     /// Replaces the elements of `input`, and returns the document.
     pub(super) fn replace_input(&mut self, items: &[u8]) -> Bytes {
         let json = self.write(&GuestTurn { input: Some(items), ..GuestTurn::default() });

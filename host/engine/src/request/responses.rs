@@ -13,7 +13,7 @@ use super::tools::CheckedTool;
 use super::weight::Weight;
 use super::{
     Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestBounds, RequestPlugin, RequestTool,
-    RouteSetting, ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
+    RouteSetting, ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, weight,
 };
 use bytes::Bytes;
 use std::ops::Range;
@@ -91,7 +91,7 @@ pub struct ResponsesRequest {
     /// The input ends with the result of a call. The model may then finish without any output.
     pub(crate) ends_with_result: bool,
     /// The input has items of server tools. `guest_json` has them as calls of functions under the
-    /// tool's prefixed name, until the tools of the request are known.
+    /// tool's prefixed name, because the functions of the request's tools are not known yet.
     pub(crate) has_server_calls: bool,
     /// The tools of `additional_tools` items.
     pub(crate) brought: Vec<RequestTool>,
@@ -228,6 +228,11 @@ impl ResponsesRequest {
         self.parts.input.clone()
     }
 
+    /// `input` as in `guest_json`.
+    pub(crate) fn input_array(&self) -> Bytes {
+        self.guest_json.slice(self.parts.input_array())
+    }
+
     /// All tools and files that a provider runs or reads for this request.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
         self.all_tools().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
@@ -269,26 +274,6 @@ impl ResponsesRequest {
 fn with_json(offered: Vec<CheckedTool<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
     placed.map(|(index, (tool, range))| tool.into_tool(ToolPath::Tools(index), json.slice(range))).collect()
-}
-
-/// Renders the items of an input for models that support items of `kinds`, such as
-/// `code_interpreter_call`, only as function calls. None when there are no such items. Input and
-/// result are comma-separated.
-pub(crate) fn render_as_calls(items: &[u8], kinds: &[String]) -> Option<Bytes> {
-    if kinds.is_empty() {
-        return None;
-    }
-    let array = [b"[", items, b"]"].concat();
-    // The items are part of a document that was parsed before, so this does not fail.
-    let document = JsonDocument::parse(&array).ok()?;
-    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
-    if !replay::has_kinds(document.root(), &kinds) {
-        return None;
-    }
-    let mut out = Vec::with_capacity(array.len() + 256);
-    input::write_for(document.root(), &kinds, &mut out);
-    let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
-    Some(Bytes::copy_from_slice(items))
 }
 
 /// Members that an endpoint may not support, for `require_parameters`.
