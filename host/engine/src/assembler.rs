@@ -18,7 +18,6 @@ mod reasoning;
 mod replay;
 mod response;
 mod tools;
-mod turn;
 mod whole;
 
 pub use permits::Permits;
@@ -33,7 +32,7 @@ use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{ContentPart, ItemBody, ItemStatus, OutputItem};
-use json::{compact_json, raw, string};
+use json::{compact_json, member, number_member, raw};
 use std::sync::Arc;
 
 /// The most output of one response, in bytes of text, arguments and pictures.
@@ -247,10 +246,8 @@ impl Assembler {
     fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &OutputItem)) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
-            raw(out, ",\"item_id\":");
-            string(out, &item.id);
-            raw(out, ",\"output_index\":");
-            json::number(out, index as u64);
+            member(out, "item_id", &item.id);
+            number_member(out, "output_index", index as u64);
             members(out, item);
         });
     }
@@ -258,8 +255,7 @@ impl Assembler {
     fn whole_item_event(&mut self, name: &str, index: usize) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
-            raw(out, ",\"output_index\":");
-            json::number(out, index as u64);
+            number_member(out, "output_index", index as u64);
             raw(out, ",\"item\":");
             item.write(out);
         });
@@ -322,8 +318,7 @@ impl Assembler {
 
     fn part_event(&mut self, name: &str, index: usize, part: usize) {
         self.item_event(name, index, |out, item| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
+            number_member(out, "content_index", part as u64);
             raw(out, ",\"part\":");
             if let Some(part) = item.parts().get(part) {
                 part.write(out);
@@ -382,10 +377,8 @@ impl Assembler {
             annotations.push(annotation.clone());
         }
         self.item_event("response.output_text.annotation.added", index, |out, _| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
-            raw(out, ",\"annotation_index\":");
-            json::number(out, place as u64);
+            number_member(out, "content_index", part as u64);
+            number_member(out, "annotation_index", place as u64);
             raw(out, ",\"annotation\":");
             out.extend_from_slice(&annotation);
         });
@@ -439,8 +432,7 @@ impl Assembler {
             _ => return Ok(()),
         };
         self.item_event(name, index, |out, _| {
-            raw(out, ",\"delta\":");
-            string(out, &delta.text);
+            member(out, "delta", &delta.text);
         });
         Ok(())
     }
@@ -478,8 +470,7 @@ impl Assembler {
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
         self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
-            raw(out, ",\"content_index\":");
-            json::number(out, part as u64);
+            number_member(out, "content_index", part as u64);
             if let Some(part) = item.parts().get(part) {
                 part.write_done(out);
             }

@@ -2,7 +2,7 @@
 //! converted back into the items and events of the kind, once the arguments are complete.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{self, raw, string, value};
+use super::json::{member, number_member, raw, string, value};
 use super::{Assembler, Malformed};
 use crate::request::{ClientKind, ClientTool, ToldTools};
 use cofferdam_runtime::wire::CallStart;
@@ -76,10 +76,8 @@ impl ClientCall {
         raw(out, self.tool.kind.item_type());
         raw(out, "\"");
         if let Some((id, status)) = id_and_status {
-            raw(out, ",\"id\":");
-            string(out, id);
-            raw(out, ",\"status\":");
-            string(out, status);
+            member(out, "id", id);
+            member(out, "status", status);
         }
         for (name, member) in self.members() {
             raw(out, ",");
@@ -244,32 +242,24 @@ impl Assembler {
 
     /// Writes one `delta` event with the whole text, if there is any, and the `done` event that
     /// repeats it.
-    fn text_pair(&mut self, place: usize, events: &str, member: &str, text: &str) {
+    fn text_pair(&mut self, place: usize, events: &str, name: &str, text: &str) {
         if !text.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| {
-                raw(out, ",\"delta\":");
-                string(out, text);
+                member(out, "delta", text);
             });
         }
         self.item_event(&format!("response.{events}.done"), place, |out, _| {
-            raw(out, ",");
-            string(out, member);
-            raw(out, ":");
-            string(out, text);
+            member(out, name, text);
         });
     }
 
     fn command_events(&mut self, place: usize, index: usize, command: &str) {
-        for (name, member, text) in
+        for (name, said, text) in
             [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
         {
             self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &OutputItem| {
-                raw(out, ",\"command_index\":");
-                json::number(out, index as u64);
-                raw(out, ",\"");
-                raw(out, member);
-                raw(out, "\":");
-                string(out, text);
+                number_member(out, "command_index", index as u64);
+                member(out, said, text);
             });
         }
     }

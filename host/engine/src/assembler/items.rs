@@ -1,8 +1,10 @@
 //! The output items while they grow, and their JSON.
 
 use super::client_calls::ClientCall;
-use super::json::{compact_json, number, optional_string, raw, string};
+use super::json::{compact_json, member, number_member, optional_string, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
+use crate::request::HostItem;
+use bytes::Bytes;
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,6 +31,17 @@ impl ItemStatus {
     }
 }
 
+/// For whom an item is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ItemReader {
+    /// With id and status.
+    Client,
+    /// In the normal form of requests, with calls of server tools as the function calls that the model
+    /// made. Ids are left out: they differ in each response, while equal conversations must give
+    /// equal requests.
+    Model,
+}
+
 /// A content part of a message.
 #[derive(Debug)]
 pub(super) enum ContentPart {
@@ -51,19 +64,25 @@ impl ContentPart {
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.write_for(ItemReader::Client, out);
+    }
+
+    fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, annotations, logprobs } => {
-                raw(out, "{\"type\":\"output_text\",\"text\":");
-                string(out, text);
+                raw(out, "{\"type\":\"output_text\"");
+                member(out, "text", text);
                 raw(out, ",\"annotations\":[");
-                out.extend_from_slice(&annotations.join(&b','));
-                raw(out, "],\"logprobs\":[");
-                out.extend_from_slice(logprobs);
+                if reader == ItemReader::Client {
+                    out.extend_from_slice(&annotations.join(&b','));
+                    raw(out, "],\"logprobs\":[");
+                    out.extend_from_slice(logprobs);
+                }
                 raw(out, "]}");
             }
             Self::Refusal(refusal) => {
-                raw(out, "{\"type\":\"refusal\",\"refusal\":");
-                string(out, refusal);
+                raw(out, "{\"type\":\"refusal\"");
+                member(out, "refusal", refusal);
                 raw(out, "}");
             }
         }
@@ -73,15 +92,13 @@ impl ContentPart {
     pub(super) fn write_done(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, logprobs, .. } => {
-                raw(out, ",\"text\":");
-                string(out, text);
+                member(out, "text", text);
                 raw(out, ",\"logprobs\":[");
                 out.extend_from_slice(logprobs);
                 raw(out, "]");
             }
             Self::Refusal(refusal) => {
-                raw(out, ",\"refusal\":");
-                string(out, refusal);
+                member(out, "refusal", refusal);
             }
         }
     }
@@ -253,32 +270,67 @@ impl OutputItem {
     pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
         let ItemBody::Call { custom, name, text, .. } = &self.body else { return };
         if *custom {
-            raw(out, ",\"input\":");
-            string(out, text);
+            member(out, "input", text);
         } else {
-            raw(out, ",\"name\":");
-            string(out, name);
-            raw(out, ",\"arguments\":");
-            string(out, text);
+            member(out, "name", name);
+            member(out, "arguments", text);
         }
     }
 
+    /// Appends the item as the client gets it.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.write_for(ItemReader::Client, out);
+    }
+
+    /// The item as input of the next turn. None for a message without content.
+    pub(super) fn as_input(&self) -> Option<Bytes> {
+        if matches!(&self.body, ItemBody::Message { parts, .. } if parts.is_empty()) {
+            return None;
+        }
+        let mut out = Vec::with_capacity(256);
+        self.write_for(ItemReader::Model, &mut out);
+        Some(Bytes::from(out))
+    }
+
+    fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
         match &self.body {
-            ItemBody::Opaque { json, .. } => out.extend_from_slice(json),
+            ItemBody::Opaque { json, .. } => return out.extend_from_slice(json),
+            ItemBody::Client(call) => {
+                let id_and_status = (reader == ItemReader::Client).then(|| (&*self.id, self.status.as_str()));
+                return call.write(id_and_status, out);
+            }
+            ItemBody::Tool { call_id, function, arguments, .. } if reader == ItemReader::Model => {
+                return HostItem::FunctionCall { call_id, name: function, arguments }.write(out);
+            }
+            ItemBody::Tool { item, arguments, members, .. } => {
+                raw(out, "{\"type\":");
+                string(out, &item.item_type);
+                member(out, "id", &self.id);
+                if !item.is_stateless {
+                    member(out, "status", self.status.as_str());
+                }
+                if !members.is_empty() {
+                    raw(out, ",");
+                    out.extend_from_slice(members);
+                }
+                if item.shows_arguments {
+                    member(out, "arguments", arguments);
+                }
+            }
             ItemBody::Message { phase, parts } => {
-                self.head(out, "message");
-                raw(out, ",\"role\":\"assistant\"");
+                self.head(reader, out, "message");
+                member(out, "role", "assistant");
+                if reader == ItemReader::Model {
+                    member(out, "status", "completed");
+                }
                 if let Some(phase) = phase {
-                    raw(out, ",\"phase\":");
-                    string(out, phase);
+                    member(out, "phase", phase);
                 }
                 raw(out, ",\"content\":");
-                list(out, parts, |out, part| part.write(out));
-                raw(out, "}");
+                list(out, parts, |out, part| part.write_for(reader, out));
             }
             ItemBody::Reasoning { summary, text, seal } => {
-                self.head(out, "reasoning");
+                self.head(reader, out, "reasoning");
                 raw(out, ",\"summary\":");
                 list(out, summary, |out, text| write_summary_text(out, text));
                 if let Some(text) = text {
@@ -289,78 +341,49 @@ impl OutputItem {
                 if let Some(seal) = seal {
                     write_seal(out, seal);
                 }
-                raw(out, "}");
             }
             ItemBody::Call { custom, call_id, name, namespace, text } => {
-                self.head(out, if *custom { "custom_tool_call" } else { "function_call" });
-                raw(out, ",\"call_id\":");
-                string(out, call_id);
-                raw(out, ",\"name\":");
-                string(out, name);
+                self.head(reader, out, if *custom { "custom_tool_call" } else { "function_call" });
+                member(out, "call_id", call_id);
+                member(out, "name", name);
                 if let Some(namespace) = namespace {
-                    raw(out, ",\"namespace\":");
-                    string(out, namespace);
+                    member(out, "namespace", namespace);
                 }
-                raw(out, if *custom { ",\"input\":" } else { ",\"arguments\":" });
-                string(out, text);
-                raw(out, "}");
-            }
-            ItemBody::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
-            ItemBody::Tool { item, arguments, members, .. } => {
-                raw(out, "{\"type\":");
-                string(out, &item.item_type);
-                raw(out, ",\"id\":");
-                string(out, &self.id);
-                if !item.is_stateless {
-                    raw(out, ",\"status\":\"");
-                    raw(out, self.status.as_str());
-                    raw(out, "\"");
-                }
-                if !members.is_empty() {
-                    raw(out, ",");
-                    out.extend_from_slice(members);
-                }
-                if item.shows_arguments {
-                    raw(out, ",\"arguments\":");
-                    string(out, arguments);
-                }
-                raw(out, "}");
+                member(out, if *custom { "input" } else { "arguments" }, text);
             }
             ItemBody::Image { result } => {
-                self.head(out, "image_generation_call");
+                self.head(reader, out, "image_generation_call");
+                if reader == ItemReader::Model {
+                    member(out, "status", "completed");
+                }
                 raw(out, ",\"result\":");
                 optional_string(out, result.as_deref());
-                raw(out, "}");
             }
         }
+        raw(out, "}");
     }
 
-    fn head(&self, out: &mut Vec<u8>, kind: &str) {
+    /// Appends the type, and for the client id and status.
+    fn head(&self, reader: ItemReader, out: &mut Vec<u8>, kind: &str) {
         raw(out, "{\"type\":\"");
         raw(out, kind);
         raw(out, "\"");
-        self.id_and_status(out);
-    }
-
-    fn id_and_status(&self, out: &mut Vec<u8>) {
-        raw(out, ",\"id\":");
-        string(out, &self.id);
-        raw(out, ",\"status\":\"");
-        raw(out, self.status.as_str());
-        raw(out, "\"");
+        if reader == ItemReader::Client {
+            member(out, "id", &self.id);
+            member(out, "status", self.status.as_str());
+        }
     }
 }
 
-pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     let members = [
-        (",\"encrypted_content\":", &seal.encrypted_content),
-        (",\"signature\":", &seal.signature),
-        (",\"format\":", &seal.format),
+        ("encrypted_content", &seal.encrypted_content),
+        ("signature", &seal.signature),
+        ("format", &seal.format),
     ];
-    for (name, member) in members {
-        if let Some(member) = member {
-            raw(out, name);
-            string(out, member);
+    for (name, text) in members {
+        if let Some(text) = text {
+            member(out, name, text);
         }
     }
 }
@@ -391,16 +414,13 @@ pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
 
 /// Appends `content_index` and `delta`, which all text deltas have.
 pub(super) fn delta_members(out: &mut Vec<u8>, part: usize, delta: &str) {
-    raw(out, ",\"content_index\":");
-    number(out, part as u64);
-    raw(out, ",\"delta\":");
-    string(out, delta);
+    number_member(out, "content_index", part as u64);
+    member(out, "delta", delta);
 }
 
 pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: usize, part: usize) {
     assembler.item_event(name, index, |out, item| {
-        raw(out, ",\"summary_index\":");
-        number(out, part as u64);
+        number_member(out, "summary_index", part as u64);
         raw(out, ",\"part\":");
         write_summary_text(out, item.summary(part));
     });

@@ -14,6 +14,23 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
     written(serde_json::to_writer(out, text));
 }
 
+/// Appends a comma and a member with a name that needs no escapes.
+pub(super) fn member(out: &mut Vec<u8>, name: &str, text: &str) {
+    write_name(out, name);
+    string(out, text);
+}
+
+pub(super) fn number_member(out: &mut Vec<u8>, name: &str, value: u64) {
+    write_name(out, name);
+    number(out, value);
+}
+
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    raw(out, ",\"");
+    raw(out, name);
+    raw(out, "\":");
+}
+
 pub(super) fn optional_string(out: &mut Vec<u8>, text: Option<&str>) {
     match text {
         Some(text) => string(out, text),

@@ -2,7 +2,7 @@
 //! tool's manifest declares whether its calls have such events, and the word in their names.
 
 use super::items::ItemBody;
-use super::json::{number, raw, string};
+use super::json::{member, number_member, raw};
 use super::{Assembler, Malformed};
 use crate::assembler::question_progress::{Note, QuestionProgress};
 use serde_json::{Map, Value};
@@ -85,15 +85,7 @@ impl Assembler {
 }
 
 fn write_status(out: &mut Vec<u8>, status: u16) {
-    raw(out, ",\"status_code\":");
-    number(out, u64::from(status));
-}
-
-fn member(out: &mut Vec<u8>, name: &str, value: &str) {
-    raw(out, ",\"");
-    raw(out, name);
-    raw(out, "\":");
-    string(out, value);
+    number_member(out, "status_code", u64::from(status));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! item always ends before any other item begins.
 
 use super::items::{self, ItemBody, ItemStatus, OutputItem};
-use super::json::{self, raw, string};
+use super::json::{member, number_member, raw, string};
 use super::{Assembler, Malformed, PARTS_MAX};
 use cofferdam_runtime::wire::{ReasoningSeal, SummaryDelta};
 
@@ -66,20 +66,16 @@ impl Assembler {
             last.push_str(&delta.text);
         }
         self.item_event("response.reasoning_summary_text.delta", index, |out, _| {
-            raw(out, ",\"summary_index\":");
-            json::number(out, part as u64 - 1);
-            raw(out, ",\"delta\":");
-            string(out, &delta.text);
+            number_member(out, "summary_index", part as u64 - 1);
+            member(out, "delta", &delta.text);
         });
         Ok(())
     }
 
     fn close_summary_part(&mut self, index: usize, part: usize) {
         self.item_event("response.reasoning_summary_text.done", index, |out, item| {
-            raw(out, ",\"summary_index\":");
-            json::number(out, part as u64);
-            raw(out, ",\"text\":");
-            string(out, item.summary(part));
+            number_member(out, "summary_index", part as u64);
+            member(out, "text", item.summary(part));
         });
         items::summary_part_event(self, "response.reasoning_summary_part.done", index, part);
     }

@@ -2,7 +2,7 @@
 //! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{self, raw, string, value};
+use super::json::{self, member, number_member, raw, string, value};
 use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,8 +216,7 @@ impl Assembler {
             _ => {}
         }
         self.events.write("response.output_item.done", |out| {
-            raw(out, ",\"output_index\":");
-            json::number(out, place as u64);
+            number_member(out, "output_index", place as u64);
             raw(out, ",\"item\":");
             json::object(out, item);
         });
@@ -272,10 +271,8 @@ impl Assembler {
         let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
         for (index, annotation) in annotations.enumerate() {
             self.item_event("response.output_text.annotation.added", place, |out, _| {
-                raw(out, ",\"content_index\":");
-                json::number(out, part_index as u64);
-                raw(out, ",\"annotation_index\":");
-                json::number(out, index as u64);
+                number_member(out, "content_index", part_index as u64);
+                number_member(out, "annotation_index", index as u64);
                 raw(out, ",\"annotation\":");
                 value(out, annotation);
             });
@@ -372,14 +369,6 @@ fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
 /// A member that is a string; empty if it is missing or has another type.
 fn text<'a>(members: &'a ResponseMembers, name: &str) -> &'a str {
     members.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Appends a member with a string value, with a leading comma.
-fn member(out: &mut Vec<u8>, name: &str, text: &str) {
-    raw(out, ",");
-    string(out, name);
-    raw(out, ":");
-    string(out, text);
 }
 
 #[cfg(test)]

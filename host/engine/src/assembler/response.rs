@@ -3,7 +3,7 @@
 
 use super::Assembler;
 use super::items::{self, OutputItem};
-use super::json::{number, optional_string, raw, string, value};
+use super::json::{member, number, number_member, optional_string, raw, string, value};
 use crate::cost::{Amount, Cost};
 use crate::refusal::stream_code;
 use cofferdam_runtime::wire::ErrorKind;
@@ -122,8 +122,7 @@ impl Assembler {
             }
             _ => raw(out, "null"),
         }
-        raw(out, ",\"model\":");
-        string(out, &identity.model);
+        member(out, "model", &identity.model);
         raw(out, ",\"output\":");
         let running = matches!(outcome, Outcome::InProgress);
         items::list(out, if running { &[] } else { &self.items }, |out, item: &OutputItem| item.write(out));
@@ -188,10 +187,8 @@ fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
     cost.write(out);
     raw(out, "},\"server_tool_use_details\":{\"tool_calls_executed\":");
     number(out, u64::from(tools.executed));
-    raw(out, ",\"tool_calls_requested\":");
-    number(out, u64::from(tools.requested));
-    raw(out, ",\"web_search_requests\":");
-    number(out, u64::from(tools.web_searches));
+    number_member(out, "tool_calls_requested", u64::from(tools.requested));
+    number_member(out, "web_search_requests", u64::from(tools.web_searches));
     raw(out, "}");
 }
 

@@ -3,9 +3,10 @@
 //! arguments stay inside the host, unless the tool's manifest shows them.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{raw, string};
+use super::json::{member, raw, string};
 use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
+use bytes::Bytes;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
@@ -230,8 +231,7 @@ impl Assembler {
         if item.streams_arguments && !delta.is_empty() {
             let name = format!("response.{}_arguments.delta", item.item_type);
             self.item_event(&name, place, |out, _| {
-                raw(out, ",\"delta\":");
-                string(out, delta);
+                member(out, "delta", delta);
             });
         }
     }
@@ -267,8 +267,7 @@ impl Assembler {
         self.grow(text.len())?;
         if !text.is_empty() {
             self.item_event(&format!("response.{}.delta", table.events), place, |out, _| {
-                raw(out, ",\"delta\":");
-                string(out, text);
+                member(out, "delta", text);
             });
         }
         self.item_event(&format!("response.{}.done", table.events), place, |out, _| {
@@ -416,6 +415,11 @@ impl Assembler {
         }
     }
 
+    /// The items of this turn in their order, each as a JSON object for the input of the next turn.
+    pub fn turn_items(&self) -> Vec<Bytes> {
+        self.items.iter().skip(self.turn_start).filter_map(OutputItem::as_input).collect()
+    }
+
     /// Begins another turn, with the name and tier of the model that answers. The usage so far is
     /// kept and added to that of the new turn.
     pub fn next_turn(&mut self, model: &str, service_tier: &str) {
@@ -432,7 +436,6 @@ impl Assembler {
 
 fn write_arguments(out: &mut Vec<u8>, item: &OutputItem) {
     if let ItemBody::Tool { arguments, .. } = &item.body {
-        raw(out, ",\"arguments\":");
-        string(out, arguments);
+        member(out, "arguments", arguments);
     }
 }

@@ -1,7 +1,7 @@
 //! Items that arrive in one piece, or in pieces that replace each other: pictures and opaque items.
 
 use super::items::{ItemBody, ItemStatus, tag_of};
-use super::json::{self, raw, string};
+use super::json::{member, number_member};
 use super::{Assembler, Malformed};
 use cofferdam_runtime::wire::Image;
 
@@ -27,10 +27,8 @@ impl Assembler {
         };
         if !done {
             self.item_event("response.image_generation_call.partial_image", index, |out, _| {
-                raw(out, ",\"partial_image_index\":");
-                json::number(out, u64::from(image.partial_index));
-                raw(out, ",\"partial_image_b64\":");
-                string(out, &image.base64);
+                number_member(out, "partial_image_index", u64::from(image.partial_index));
+                member(out, "partial_image_b64", &image.base64);
             });
             return Ok(());
         }

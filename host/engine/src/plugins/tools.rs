@@ -31,7 +31,7 @@ use crate::lifecycle::deadline::{ClientGone, Deadline};
 use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
+use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -80,8 +80,9 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 /// # Errors
 /// 500 for an input that the parser cannot have written.
 pub async fn render_calls_as_text(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = render_calls::render_calls(&request.input_items(), &Offer::default()).await?;
-    request.replace_input(&items);
+    if let Some(items) = render_calls::rendered_input(request, &Offer::default()).await? {
+        request.replace_input(&render_calls::joined(&items));
+    }
     Ok(())
 }
 
@@ -177,18 +178,13 @@ impl ServerTools {
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        // First the calls of hosted substitutes become calls of functions, then the other earlier
-        // calls are rendered.
-        let items = request.input_items();
-        let kinds: Vec<String> = offer.hosted_substitute_items().into_iter().map(str::to_owned).collect();
-        let mut input = aside(items.len(), move || render_as_calls(&items, &kinds)).await?;
-        if request.has_server_calls || input.is_some() {
-            let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(render_calls::render_calls(&items, &offer).await?);
+        let (mut input, mut history) = (None, None);
+        if let Some(items) = render_calls::rendered_input(request, &offer).await? {
+            let rendered = render_calls::joined(&items);
+            doors.view().replace_input(&rendered);
+            input = Some(rendered);
+            history = History::read(items, &offer, doors.approvals()).await?;
         }
-        let items = input.clone().unwrap_or_else(|| request.input_items());
-        doors.view().replace_input(&items);
-        let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
@@ -342,7 +338,6 @@ impl ServerTools {
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
         let turn = GuestTurn {
-            model: None,
             input: self.input.as_deref(),
             items: &view.added(),
             tools: Some(&tools),
@@ -383,7 +378,7 @@ fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
     } else {
         json!({ "error": "The results of this request are too large together." }).to_string()
     };
-    Bytes::from(json!({ "type": "function_call_output", "call_id": call_id, "output": result }).to_string())
+    HostItem::FunctionCallOutput { call_id, output: &result }.to_json()
 }
 
 fn saturated(count: usize) -> u32 {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cofferdam_runtime::services::{DeferredTools, HttpDoor, ModelListing, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The capabilities of one request, for each of its tools.
 pub(crate) struct RequestCapabilities {
@@ -40,12 +40,8 @@ impl RequestCapabilities {
     pub(crate) fn new(occasion: PluginScope<'_>, request: &ResponsesRequest) -> Self {
         let PluginScope { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
-        let view = RequestSnapshot {
-            input: request.input_items(),
-            retold: OnceLock::new(),
-            deferred,
-            state: Mutex::default(),
-        };
+        let state = ViewState { input: request.input_items(), ..ViewState::default() };
+        let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         let released = Released::default();
         Self {
             http: http_door(engine, caller, &context.request_id, &released),
@@ -116,15 +112,15 @@ pub(crate) struct Deferred {
 
 /// The request being served, which grows with each turn.
 pub(crate) struct RequestSnapshot {
-    input: Bytes,
-    /// The input as rendered for models. Set once the functions of the tools are known.
-    retold: OnceLock<Bytes>,
     deferred: Vec<Deferred>,
     state: Mutex<ViewState>,
 }
 
 #[derive(Default)]
 struct ViewState {
+    /// The items of the input, comma-separated; rendered for models as soon as the functions of the
+    /// tools are known.
+    input: Bytes,
     /// What was added to the input since.
     items: Vec<Bytes>,
     /// Names of deferred functions that a tool search has found.
@@ -134,7 +130,7 @@ struct ViewState {
 impl RequestSnapshot {
     /// Sets the beginning of the transcript to the input as rendered for models.
     pub(crate) fn replace_input(&self, input: &Bytes) {
-        self.retold.get_or_init(|| input.clone());
+        self.lock().input = input.clone();
     }
 
     /// Adds items to the transcript.
@@ -160,10 +156,7 @@ impl RequestSnapshot {
 impl RequestView for RequestSnapshot {
     fn transcript(&self) -> Vec<u8> {
         let state = self.lock();
-        let parts = std::iter::once(self.retold.get().unwrap_or(&self.input))
-            .chain(&state.items)
-            .filter(|part| !part.is_empty());
-        array(parts)
+        array(std::iter::once(&state.input).chain(&state.items).filter(|part| !part.is_empty()))
     }
 }
 
@@ -204,7 +197,8 @@ mod tests {
             json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
         };
         let deferred = vec![tool("f"), tool("g")];
-        let view = RequestSnapshot { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let state = ViewState { input, ..ViewState::default() };
+        let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
         let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
         assert_eq!(transcript[0]["content"][0]["text"], "Hi");
