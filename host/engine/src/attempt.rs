@@ -19,8 +19,8 @@ use crate::upstream::echo::Echo;
 use crate::upstream::reading::{ANSWER_BYTES_MAX, Beginning, UpstreamReading, verdict};
 use cofferdam_egress::{Egress, Error as EgressError, ExchangeLimits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
-use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
-use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
+use cofferdam_runtime::wire::{Event, Prepared, ResponseHead, UpstreamRequest};
+use cofferdam_runtime::{CallContext, Manifest, ProviderInstance};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::sync::Arc;
@@ -94,8 +94,7 @@ impl Trial for ResponseAttempt<'_> {
     /// streamed.
     async fn run(&self, endpoint: &Endpoint, deadline: &mut Deadline) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
-        let call = |error: CallError| AttemptFailure::call(&error);
-        let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
+        let mut instance = provider.adapter.open_provider(self.context).await?;
         let mut target = endpoint.target.clone();
         if let Some(given) = self.checked.provider.options_for(&provider.name) {
             target.options = provider.options.sift(given).json;
@@ -103,7 +102,7 @@ impl Trial for ResponseAttempt<'_> {
         let told = self.rendered(endpoint);
         let request = told.as_ref().map_or(self.request, |told| &told.json);
         let prepared = instance.prepare(request, &target).await;
-        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error, request.len()))?;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, request.len()))?;
         let told = told.map(|told| told.tools);
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
@@ -162,7 +161,7 @@ impl ResponseAttempt<'_> {
         // the same owner.
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, deadline).await?;
-        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
+        instance.resume(self.context).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = asked_for_stream && is_event_stream(&reply.headers);
@@ -171,8 +170,7 @@ impl ResponseAttempt<'_> {
             return Err(map_error(&mut instance, &head, reply, used, deadline).await);
         }
         let framing = streamed.then(|| framing_of(manifest));
-        let reading = UpstreamReading::open(instance, head, reply.body, framing).await;
-        let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
+        let reading = UpstreamReading::open(instance, head, reply.body, framing).await?;
         self.first_events(endpoint, reading, status.as_u16(), begin_by, deadline).await
     }
 
@@ -199,8 +197,7 @@ impl ResponseAttempt<'_> {
                 .next(deadline, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
-            self.check(endpoint, &more)
-                .map_err(|failed| AttemptFailure { status: Some(status), ..failed })?;
+            self.check(endpoint, &more).map_err(|failed| failed.with_status(status))?;
             let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
             let mut verdict = verdict_for(&more, deadline.is_streamed());
             if deadline.is_held() {
@@ -228,7 +225,7 @@ impl ResponseAttempt<'_> {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None, told: None, is_empty: true });
                 }
-                _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
+                _ => return Err(AttemptFailure::of(Cause::Endpoint).with_status(status)),
             }
         }
     }
@@ -242,7 +239,7 @@ impl ResponseAttempt<'_> {
         }
         let provider = &endpoint.provider.name;
         tracing::warn!(%provider, "a provider made an item that only a client or this host may make");
-        Err(AttemptFailure::malformed())
+        Err(AttemptFailure::of(Cause::Endpoint))
     }
 }
 
@@ -266,7 +263,7 @@ fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
         Beginning::Answered => false,
         Beginning::Empty => true,
         Beginning::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
-        Beginning::Wait => return Err(AttemptFailure::empty()),
+        Beginning::Wait => return Err(AttemptFailure::of(Cause::Empty)),
     };
     Ok(Begun { events, reading: None, status: None, used: None, told: None, is_empty })
 }
@@ -283,11 +280,7 @@ pub(crate) async fn send(
     let provider = &endpoint.provider;
     let Some(origin) = &provider.origin else {
         tracing::warn!(provider = %provider.name, "the plugin wants to send a request, but its provider has no base_url");
-        return Err(AttemptFailure::plain(
-            Cause::Plugin,
-            ErrorKind::ProviderUnavailable,
-            "Provider returned error",
-        ));
+        return Err(AttemptFailure::of(Cause::Plugin));
     };
     // A provider that is asked for a single body sends the head when the whole body is ready, so
     // the head gets the time of the whole answer.
@@ -313,7 +306,7 @@ pub(crate) async fn send(
         if error.is_connect() {
             log_unreached(provider, origin, &error);
         }
-        AttemptFailure::egress(&error)
+        error.into()
     })
 }
 
@@ -337,7 +330,7 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
     let headers: Option<Vec<_>> = upstream.headers.iter().map(parse).collect();
     headers.ok_or_else(|| {
         tracing::warn!("a provider plugin returned an invalid header");
-        AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+        AttemptFailure::of(Cause::Plugin)
     })
 }
 
@@ -378,7 +371,7 @@ pub(crate) async fn map_error(
     if status.as_u16() < 400 {
         // A redirect or another status without an answer. Redirects of providers are never
         // followed.
-        return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
+        return AttemptFailure::of(Cause::Endpoint).with_status(status.as_u16());
     }
     // If the body does not arrive, the status alone decides.
     let mut body = deadline.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
@@ -387,7 +380,7 @@ pub(crate) async fn map_error(
     }
     match instance.map_error(head, &body).await {
         Ok(failure) => AttemptFailure { raw: raw(&body), ..AttemptFailure::from_status(status, failure) },
-        Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },
+        Err(error) => AttemptFailure::from(error).with_status(status.as_u16()),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::Credentials;
 use crate::export::About;
-use crate::failure::AttemptFailure;
-use crate::lifecycle::deadline::{Deadline, Late};
+use crate::failure::{AttemptFailure, Cause};
+use crate::lifecycle::deadline::Deadline;
 use crate::money::credit::{TurnEstimate, TurnTokens};
 use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
@@ -27,7 +27,6 @@ use crate::upstream::reading::ANSWER_BYTES_MAX;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{
     EmbeddingFailure, Embeddings, ErrorKind, Event, Failure, PreparedEmbeddings, Purpose, RequestSummary,
     UpstreamRequest, Usage,
@@ -205,16 +204,15 @@ impl Trial for EmbeddingAttempt<'_> {
     type Answer = Vectors;
 
     async fn run(&self, endpoint: &Endpoint, deadline: &mut Deadline) -> Result<Vectors, AttemptFailure> {
-        let call = |error| AttemptFailure::call(&error);
         let adapter = &endpoint.provider.adapter;
-        let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
+        let mut instance = adapter.open_provider(self.context).await?;
         let mut target = endpoint.target.clone();
         if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
             target.options = endpoint.provider.options.sift(given).json;
         }
         let request = &self.request.guest_json;
         let prepared = instance.prepare_embeddings(request, &target).await;
-        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error, request.len()))?;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, request.len()))?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;
@@ -245,17 +243,15 @@ impl EmbeddingAttempt<'_> {
         let timeouts = &self.engine.parts.timeouts;
         instance.pause();
         let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, deadline).await?;
-        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
+        instance.resume(self.context).await?;
         let status = reply.status;
         let head = response_head(endpoint.provider.adapter.manifest(), &reply, false);
         if !status.is_success() {
             return Err(map_error(&mut instance, &head, reply, used, deadline).await);
         }
         let body = deadline.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
-        let body = body.map_err(|late: Late| AttemptFailure::late(late, true))?;
-        let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
-        let vectors = instance.decode_embeddings(&head, &body).await;
-        let vectors = vectors.map_err(|error| AttemptFailure::call(&error))?;
+        let body = body.map_err(|late| AttemptFailure::late(late, true))??;
+        let vectors = instance.decode_embeddings(&head, &body).await?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status.as_u16())))?;
         let vectors = self.checked(vectors)?;
         instance.close().await;
@@ -274,28 +270,20 @@ impl EmbeddingAttempt<'_> {
         match fits && even && finite {
             true if asked => Ok(embeddings),
             true => Err(undimensioned()),
-            false => Err(AttemptFailure::malformed()),
+            false => Err(AttemptFailure::of(Cause::Endpoint)),
         }
     }
 }
 
 /// The endpoint made vectors of another length than the client asked for.
 fn undimensioned() -> AttemptFailure {
-    AttemptFailure::dialect(Failure {
-        kind: ErrorKind::InvalidRequest,
-        message: "dimensions is not supported by any endpoint of this model".to_owned(),
-        code: None,
-        retry_after_ms: None,
-    })
+    let message = "dimensions is not supported by any endpoint of this model";
+    AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
 }
 
 fn unsupported(index: u32) -> AttemptFailure {
-    AttemptFailure::dialect(Failure {
-        kind: ErrorKind::InvalidRequest,
-        message: format!("input[{index}] is of a kind that no endpoint of this model takes"),
-        code: None,
-        retry_after_ms: None,
-    })
+    let message = format!("input[{index}] is of a kind that no endpoint of this model takes");
+    AttemptFailure::dialect(Failure::new(ErrorKind::InvalidRequest, message))
 }
 
 /// Fills in an estimate of the input where the provider did not report it.

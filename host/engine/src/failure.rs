@@ -4,6 +4,7 @@ pub(crate) mod blame;
 
 use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::Late;
+use crate::refusal::{PROVIDER_FAILED, SATURATED, STEP_TIMED_OUT, status_of};
 use crate::upstream::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
@@ -85,23 +86,21 @@ impl AttemptFailure {
         Self::new(cause, None, failure)
     }
 
-    pub(crate) fn call(error: &CallError) -> Self {
-        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-        if error.is_saturated() {
-            return Self::plain(
-                Cause::Saturated,
-                ErrorKind::ProviderOverloaded,
-                "Service temporarily unavailable",
-            );
-        }
-        Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    /// A failure whose only message is that the provider failed.
+    pub(crate) fn of(cause: Cause) -> Self {
+        Self::plain(cause, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+    }
+
+    /// The same after an answer with this status.
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        Self { status: Some(status), ..self }
     }
 
     /// The plugin could not write the upstream request. When it ran out of memory or time over a
     /// long request, the message names the limit, and another endpoint's plugin may have a higher
     /// one.
-    pub(crate) fn prepare(error: &CallError, shown: usize) -> Self {
-        let Some(limit) = exceeded(error, shown) else { return Self::call(error) };
+    pub(crate) fn prepare(error: CallError, shown: usize) -> Self {
+        let Some(limit) = exceeded(&error, shown) else { return error.into() };
         tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
         let message =
             format!("The request is too large for the plugin that translates it: {limit} is the limit");
@@ -110,23 +109,8 @@ impl AttemptFailure {
 
     pub(crate) fn late(late: Late, begun: bool) -> Self {
         let cause = Cause::Late { total: late == Late::Total, begun };
-        let failed = Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout");
+        let failed = Self::plain(cause, ErrorKind::Timeout, STEP_TIMED_OUT);
         Self { is_timed_out: true, ..failed }
-    }
-
-    pub(crate) fn egress(error: &EgressError) -> Self {
-        // A failed connection is logged by `log_unreached` already, with the provider's name and
-        // once a minute.
-        if !error.is_connect() {
-            tracing::info!(%error, "an exchange with a provider failed");
-        }
-        match error {
-            EgressError::TimedOut => Self::late(Late::Step, false),
-            error => {
-                let cause = if error.is_connect() { Cause::Unreachable } else { Cause::Endpoint };
-                Self::plain(cause, ErrorKind::ProviderUnavailable, "Provider returned error")
-            }
-        }
     }
 
     pub(crate) fn dialect(failure: Failure) -> Self {
@@ -138,28 +122,16 @@ impl AttemptFailure {
         Self::new(in_band_cause(failure.kind), status, failure)
     }
 
-    /// The answer cannot be understood.
-    pub(crate) fn malformed() -> Self {
-        Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
-    }
-
     /// `begun` says whether what was read so far counts as an answer.
     pub(super) fn read(error: ReadError, status: u16, begun: bool) -> Self {
-        let mut failed = match &error {
-            ReadError::Late(late) => Self::late(*late, begun),
-            ReadError::Call(error) => Self::call(error),
-            ReadError::Upstream(error) => Self::egress(error),
-            ReadError::Guest(_) | ReadError::TooLong => {
-                let failure = error.failure();
-                Self::new(in_band_cause(failure.kind), None, failure)
-            }
+        let failed = match error {
+            ReadError::Late(late) => Self::late(late, begun),
+            ReadError::Call(error) => error.into(),
+            ReadError::Upstream(error) => error.into(),
+            ReadError::Guest(failure) => Self::in_band(failure, None),
+            ReadError::TooLong => Self::of(Cause::Endpoint),
         };
-        failed.status = Some(status);
-        failed
+        failed.with_status(status)
     }
 
     /// Adds what follows from the credential that was sent: the provider's message may repeat it,
@@ -188,9 +160,34 @@ impl AttemptFailure {
     }
 }
 
+impl From<CallError> for AttemptFailure {
+    fn from(error: CallError) -> Self {
+        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+        match error.is_saturated() {
+            true => Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED),
+            false => Self::of(Cause::Plugin),
+        }
+    }
+}
+
+impl From<EgressError> for AttemptFailure {
+    fn from(error: EgressError) -> Self {
+        // A failed connection is logged by `log_unreached` already, with the provider's name and
+        // once a minute.
+        if error.is_connect() {
+            return Self::of(Cause::Unreachable);
+        }
+        tracing::info!(%error, "an exchange with a provider failed");
+        match error {
+            EgressError::TimedOut => Self::late(Late::Step, false),
+            _ => Self::of(Cause::Endpoint),
+        }
+    }
+}
+
 /// The cause that an error inside a successful answer stands for.
 fn in_band_cause(kind: ErrorKind) -> Cause {
-    match crate::refusal::status_of(kind) {
+    match status_of(kind) {
         401..=403 => Cause::Credential,
         429 => Cause::Limited,
         504 => Cause::Late { total: false, begun: true },

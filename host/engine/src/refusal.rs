@@ -12,6 +12,31 @@ pub(crate) const PROVIDER_FAILED: &str = "Provider returned error";
 /// The message when a provider's plugin failed, and not the provider.
 pub(crate) const PLUGIN_FAILED: &str = "A plugin of this host failed while it spoke to the provider";
 
+/// The message when the deadline of the whole request passed.
+pub(crate) const TIMED_OUT: &str = "Request timed out. Please try again later.";
+
+/// The message when the time for one step passed.
+pub(crate) const STEP_TIMED_OUT: &str = "The operation was aborted due to timeout";
+
+/// The message when this host has no capacity.
+pub(crate) const SATURATED: &str = "Service temporarily unavailable";
+
+/// Which side refused a request or failed. Clients see it as `refused_by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedBy {
+    Host,
+    Provider,
+}
+
+impl RefusedBy {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Provider => "provider",
+        }
+    }
+}
+
 /// A request that ends in an error before anything was sent to the client.
 #[derive(Clone, Debug)]
 pub struct Refusal {
@@ -55,15 +80,23 @@ impl Refusal {
 
     /// 503: this host has no capacity now. The client may try again shortly.
     pub fn saturated() -> Self {
-        Self {
-            retry_after_s: Some(1),
-            ..Self::new(503, ErrorKind::ProviderOverloaded, "Service temporarily unavailable")
-        }
+        Self { retry_after_s: Some(1), ..Self::new(503, ErrorKind::ProviderOverloaded, SATURATED) }
     }
 
     /// 500: this host failed. The cause is only in the log.
     pub fn internal() -> Self {
         Self::new(500, ErrorKind::Server, "Internal Server Error")
+    }
+
+    /// 502: an answer failed after it had begun.
+    pub(crate) fn broken(by: RefusedBy, kind: ErrorKind, message: impl Into<String>) -> Self {
+        let metadata = Box::new(json!({ "refused_by": by.as_str() }));
+        Self { metadata, ..Self::new(502, kind, message) }
+    }
+
+    /// 502: the provider failed after its answer had begun, and its own words are not shown.
+    pub(crate) fn provider_broke() -> Self {
+        Self::broken(RefusedBy::Provider, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
     }
 
     /// The refusal for a guest's failure, with the status of its kind.
@@ -147,7 +180,7 @@ pub(crate) fn is_length(kind: ErrorKind) -> bool {
 /// provider's own words where the client can act on them.
 pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
-        ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
+        ErrorKind::Timeout => STEP_TIMED_OUT.to_owned(),
         _ => match words(failure) {
             Some(words) => format!("{PROVIDER_FAILED}: {words}"),
             None => PROVIDER_FAILED.to_owned(),

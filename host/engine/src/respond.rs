@@ -315,7 +315,7 @@ impl Job {
         let mut assembler = Assembler::new(self.identity(&self.trace.requested, "default"), true);
         self.echo(&mut assembler);
         assembler.assume(Some(entry.usage()));
-        let outcome = Outcome::Failed(refusal.kind, refusal.message);
+        let outcome = Outcome::Failed(refusal);
         let receipt = self.receipt(self.cost);
         // If the client is gone, the last event is not needed.
         deadline.send(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();

@@ -5,8 +5,7 @@ use super::Assembler;
 use super::items::{self, OutputItem};
 use super::json::{member, number, number_member, optional_string, raw, string, value};
 use crate::cost::{Amount, Cost};
-use crate::refusal::stream_code;
-use cofferdam_runtime::wire::ErrorKind;
+use crate::refusal::{Refusal, stream_code};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -45,8 +44,8 @@ pub enum Outcome {
     Completed,
     /// The answer was cut short; the text is `incomplete_details.reason`.
     Incomplete(&'static str),
-    /// The response failed; the message is meant for the client.
-    Failed(ErrorKind, String),
+    /// The response failed.
+    Failed(Refusal),
 }
 
 impl Outcome {
@@ -55,7 +54,7 @@ impl Outcome {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete(_) => "incomplete",
-            Self::Failed(..) => "failed",
+            Self::Failed(_) => "failed",
         }
     }
 
@@ -64,7 +63,7 @@ impl Outcome {
             Self::InProgress => "response.in_progress",
             Self::Completed => "response.completed",
             Self::Incomplete(_) => "response.incomplete",
-            Self::Failed(..) => "response.failed",
+            Self::Failed(_) => "response.failed",
         }
     }
 }
@@ -107,7 +106,7 @@ impl Assembler {
         raw(out, ",\"completed_at\":");
         match outcome {
             Outcome::Completed | Outcome::Incomplete(_) => number(out, receipt.completed_at),
-            Outcome::InProgress | Outcome::Failed(..) => raw(out, "null"),
+            Outcome::InProgress | Outcome::Failed(_) => raw(out, "null"),
         }
         raw(out, ",\"status\":\"");
         raw(out, outcome.status());
@@ -193,7 +192,7 @@ fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
 }
 
 fn write_error(out: &mut Vec<u8>, outcome: &Outcome) {
-    let Outcome::Failed(kind, message) = outcome else {
+    let Outcome::Failed(Refusal { kind, message, .. }) = outcome else {
         raw(out, "null");
         return;
     };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Finish, Image, ReasoningSeal, SummaryDelta};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -193,7 +194,7 @@ fn malformed_pieces_are_refused() {
 
 #[test]
 fn a_failure_closes_open_items_and_carries_type_and_code() {
-    let outcome = Outcome::Failed(ErrorKind::RateLimitExceeded, "slow down".to_owned());
+    let outcome = Outcome::Failed(Refusal::new(502, ErrorKind::RateLimitExceeded, "slow down"));
     let events = streamed(vec![text("a"), call(3)], &outcome);
     let last = &events.last().unwrap()["response"];
     assert_eq!(last["status"], "failed");

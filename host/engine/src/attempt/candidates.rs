@@ -8,8 +8,8 @@ mod spare;
 use crate::attempt::fallback::Failures;
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
-use crate::failure::AttemptFailure;
 use crate::failure::blame::Blame;
+use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::Deadline;
 use crate::memory::Memory;
 use crate::memory::health::AttemptProbe;
@@ -158,7 +158,8 @@ impl Candidates<'_> {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(answer) if answer.is_empty() && !self.may_be_empty && !deadline.has_left() => {
                     watch.answered();
-                    let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
+                    let failed =
+                        AttemptFailure { status: answer.status(), ..AttemptFailure::of(Cause::Empty) };
                     let won = Won { place, answer, watch };
                     (failed, Spare::keep(spare, won, notes))
                 }

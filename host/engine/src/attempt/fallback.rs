@@ -3,7 +3,10 @@
 
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
-use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
+use crate::refusal::{
+    PLUGIN_FAILED, PROVIDER_FAILED, Refusal, RefusedBy, STEP_TIMED_OUT, TIMED_OUT, client_message, status_of,
+    words,
+};
 use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
@@ -92,7 +95,8 @@ impl Failures {
             *begun |= self.has_begun;
         }
         let mut refusal = refusal_of(&failed, &provider);
-        let mut metadata = json!({ "refused_by": refused_by(failed.cause), "provider_name": provider });
+        let mut metadata =
+            json!({ "refused_by": refused_by(failed.cause).as_str(), "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
@@ -113,8 +117,8 @@ impl Failures {
     }
 }
 
-/// Whether the host or the provider refused. Clients see it as `refused_by`.
-fn refused_by(cause: Cause) -> &'static str {
+/// Which side refused.
+fn refused_by(cause: Cause) -> RefusedBy {
     match cause {
         // The provider was not asked, or the host did not wait for the end of its answer.
         Cause::Dialect
@@ -122,7 +126,7 @@ fn refused_by(cause: Cause) -> &'static str {
         | Cause::Saturated
         | Cause::Withdrawn
         | Cause::NoCredential
-        | Cause::Late { total: true, .. } => "host",
+        | Cause::Late { total: true, .. } => RefusedBy::Host,
         Cause::Request
         | Cause::Endpoint
         | Cause::Unreachable
@@ -130,7 +134,7 @@ fn refused_by(cause: Cause) -> &'static str {
         | Cause::Credential
         | Cause::CallersCredential
         | Cause::Limited
-        | Cause::Late { total: false, .. } => "provider",
+        | Cause::Late { total: false, .. } => RefusedBy::Provider,
     }
 }
 
@@ -138,12 +142,8 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
     let failure = &failed.failure;
     let mut refusal = match failed.cause {
         Cause::Saturated => return Refusal::saturated(),
-        Cause::Late { total: true, begun: true } => {
-            Refusal::new(524, ErrorKind::Timeout, "Request timed out. Please try again later.")
-        }
-        Cause::Late { .. } => {
-            Refusal::new(504, ErrorKind::Timeout, "The operation was aborted due to timeout")
-        }
+        Cause::Late { total: true, begun: true } => Refusal::new(524, ErrorKind::Timeout, TIMED_OUT),
+        Cause::Late { .. } => Refusal::new(504, ErrorKind::Timeout, STEP_TIMED_OUT),
         Cause::Credential => {
             // The operator's credential was refused. The client's own key for this host is fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)

@@ -11,7 +11,7 @@ use crate::lifecycle::deadline::{ClientGone, Deadline};
 use crate::memory::health::AttemptProbe;
 use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks::HELD_BYTES_MAX;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusedBy};
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 
@@ -52,7 +52,7 @@ impl Job {
             };
             // Read before the entry forgets the turn.
             let calls = entry.noted_calls();
-            let is_failed = matches!(outcome, Outcome::Failed(..));
+            let is_failed = matches!(outcome, Outcome::Failed(_));
             // The provider will not report the rest of its usage, so the rest is estimated.
             if is_cut_here || (is_failed && deadline.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
@@ -61,8 +61,8 @@ impl Job {
             deadline.attendance().has_answered();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
-            if let Outcome::Failed(kind, _) = &outcome {
-                self.trace.broke(*kind);
+            if let Outcome::Failed(refusal) = &outcome {
+                self.trace.broke(refusal.kind);
                 self.broke(&endpoint, &watch, is_endpoints_fault);
             } else {
                 watch.finished(&usage, deadline.held().saturating_sub(held));
@@ -94,7 +94,7 @@ impl Job {
         let summary = assembler.take_summary().filter(|_| matches!(outcome, Outcome::Completed));
         let Some(summary) = summary else { return outcome };
         if summary.trim().is_empty() {
-            return Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned());
+            return Outcome::Failed(Refusal::provider_broke());
         }
         match self.engine.parts.store.seal_conversation(self.caller.workspace, &summary) {
             Ok(sealed) => match assembler.show_compaction(&sealed) {
@@ -103,7 +103,7 @@ impl Job {
             },
             Err(error) => {
                 tracing::error!(%error, "a compacted conversation could not be sealed");
-                Outcome::Failed(ErrorKind::Server, "Internal Server Error".to_owned())
+                Outcome::Failed(Refusal::broken(RefusedBy::Host, ErrorKind::Server, "Internal Server Error"))
             }
         }
     }
@@ -140,14 +140,11 @@ impl Job {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(deadline, self.engine.parts.timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => return Ok(TurnEnd::broken(&error)),
+                        Err(error) => return Ok(TurnEnd::broken(error)),
                     }
                 }
                 // The provider's answer ended without a final event.
-                _ => {
-                    let message = "Provider returned error".to_owned();
-                    return Ok(TurnEnd::reported(Outcome::Failed(ErrorKind::ProviderUnavailable, message)));
-                }
+                _ => return Ok(TurnEnd::reported(Outcome::Failed(Refusal::provider_broke()))),
             };
         }
     }

@@ -1,16 +1,15 @@
 //! The end of a response: its outcome, its cost and the last bytes to the client.
 
 use super::Job;
-use super::outcome::{cut_short, settled, too_long_to_hold, whole};
+use super::outcome::{cut_short, settled, too_long_to_hold};
 use super::plan::left_out;
-use super::turns::TIMED_OUT;
 use crate::assembler::{Assembler, Identity, Outcome, Receipt, ResponseReplay};
 use crate::cost::Cost;
 use crate::export::{About, PendingExport};
 use crate::lifecycle::deadline::Deadline;
 use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, TIMED_OUT};
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::ErrorKind;
@@ -31,8 +30,8 @@ impl Job {
         let is_too_long = deadline.is_held() && assembler.is_overfull();
         let outcome = if is_too_long { too_long_to_hold() } else { outcome };
         let settled = settled(&outcome);
-        if let Outcome::Failed(kind, _) = &outcome {
-            entry.failed(*kind);
+        if let Outcome::Failed(refusal) = &outcome {
+            entry.failed(refusal.kind);
             self.trace.selected = None;
         }
         self.trace.ended(deadline.since_dispatch());
@@ -44,9 +43,10 @@ impl Job {
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         // One body, or a stream that was held back: hooks see it before the client gets any of it.
         if !deadline.is_streamed() {
-            let body = match whole(last, outcome) {
-                Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, deadline)).await,
-                whole => whole,
+            let body = match outcome {
+                Outcome::Failed(refusal) => Err(refusal),
+                _ if self.hooks.is_empty() => Ok(last),
+                _ => Box::pin(self.show_response(last, deadline)).await,
             };
             if let Err(refusal) = &body {
                 entry.failed(refusal.kind);
@@ -75,7 +75,7 @@ impl Job {
             && let Some(mut reading) = reading
         {
             reading.drain().await;
-            if !matches!(outcome, Outcome::Failed(..)) {
+            if !matches!(outcome, Outcome::Failed(_)) {
                 reading.close().await;
             }
         }

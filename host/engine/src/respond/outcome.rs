@@ -4,11 +4,13 @@ use crate::assembler::{Ended, Malformed, Outcome};
 use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::{Late, STOPPING};
 use crate::plugins::hooks::HELD_BYTES_MAX;
-use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
+use crate::refusal::{
+    PLUGIN_FAILED, Refusal, RefusedBy, STEP_TIMED_OUT, TIMED_OUT, client_message, is_length, status_of,
+};
 use crate::upstream::reading::ReadError;
+use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
-use serde_json::json;
 
 /// How reading one turn ended.
 pub(super) struct TurnEnd {
@@ -31,22 +33,36 @@ impl TurnEnd {
     /// The provider ended the turn itself.
     pub(super) fn reported(outcome: Outcome) -> Self {
         let is_endpoints_fault =
-            matches!(&outcome, Outcome::Failed(kind, _) if refusal::status_of(*kind) >= 500);
+            matches!(&outcome, Outcome::Failed(refusal) if status_of(refusal.kind) >= 500);
         Self { outcome, is_endpoints_fault, is_cut_here: false }
     }
 
     /// Reading failed.
-    pub(super) fn broken(error: &ReadError) -> Self {
-        let outcome = broken(error);
+    pub(super) fn broken(error: ReadError) -> Self {
         match error {
-            // The deadline of the whole request passed, or a plugin failed.
-            ReadError::Late(Late::Total) | ReadError::Call(_) => {
-                let is_cut_here = matches!(error, ReadError::Late(_));
-                Self { outcome, is_endpoints_fault: false, is_cut_here }
+            // The deadline of the whole request.
+            ReadError::Late(Late::Total) => {
+                let outcome = host_failed(ErrorKind::Timeout, TIMED_OUT);
+                Self { outcome, is_endpoints_fault: false, is_cut_here: true }
             }
-            _ => Self::reported(outcome),
+            ReadError::Call(error) => {
+                tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+                let outcome = host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED);
+                Self { outcome, is_endpoints_fault: false, is_cut_here: false }
+            }
+            ReadError::Late(Late::Step) | ReadError::Upstream(EgressError::TimedOut) => {
+                Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT))
+            }
+            ReadError::Upstream(_) | ReadError::TooLong => {
+                Self::reported(Outcome::Failed(Refusal::provider_broke()))
+            }
+            ReadError::Guest(failure) => Self::reported(failed(&failure)),
         }
     }
+}
+
+fn host_failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
+    Outcome::Failed(Refusal::broken(RefusedBy::Host, kind, message))
 }
 
 pub(super) fn finished(ended: &Ended) -> Outcome {
@@ -61,12 +77,14 @@ pub(super) fn failed(failure: &Failure) -> Outcome {
     if is_length(failure.kind) {
         return Outcome::Incomplete("max_output_tokens");
     }
-    Outcome::Failed(failure.kind, client_message(failure))
+    // Every timeout has the same message and names the host, also one that the provider reports.
+    let by = if failure.kind == ErrorKind::Timeout { RefusedBy::Host } else { RefusedBy::Provider };
+    Outcome::Failed(Refusal::broken(by, failure.kind, client_message(failure)))
 }
 
 pub(super) fn refused(malformed: Malformed) -> Outcome {
     tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
+    host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED)
 }
 
 /// The answer is longer than what is held back for hooks. Another attempt would give as much.
@@ -76,26 +94,13 @@ pub(super) fn too_long_to_hold() -> Outcome {
         "The answer is longer than the {mib} MiB that this host holds back for a plugin that looks at answers. \
          Ask for a shorter one, or for one without the plugin."
     );
-    Outcome::Failed(ErrorKind::Server, message)
-}
-
-fn broken(error: &ReadError) -> Outcome {
-    match error {
-        ReadError::Late(Late::Total) => {
-            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
-        }
-        ReadError::Call(error) => {
-            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
-        }
-        _ => failed(&error.failure()),
-    }
+    host_failed(ErrorKind::Server, message)
 }
 
 /// The outcome of a request that ended because the host ends.
 pub(super) fn cut_short(outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Failed(..) => Outcome::Failed(ErrorKind::ProviderOverloaded, STOPPING.to_owned()),
+        Outcome::Failed(_) => host_failed(ErrorKind::ProviderOverloaded, STOPPING),
         outcome => outcome,
     }
 }
@@ -103,8 +108,9 @@ pub(super) fn cut_short(outcome: Outcome) -> Outcome {
 /// Covers the credential in a provider's message, which may repeat it.
 pub(super) fn covered(outcome: Outcome, used: Option<&UsedCredential>) -> Outcome {
     match (outcome, used) {
-        (Outcome::Failed(kind, message), Some(used)) => {
-            Outcome::Failed(kind, used.credential.covered(message))
+        (Outcome::Failed(refusal), Some(used)) => {
+            let message = used.credential.covered(refusal.message);
+            Outcome::Failed(Refusal { message, ..refusal })
         }
         (outcome, _) => outcome,
     }
@@ -114,19 +120,6 @@ pub(super) fn settled(outcome: &Outcome) -> UsageOutcome {
     match outcome {
         Outcome::Completed => UsageOutcome::Completed,
         Outcome::Incomplete(_) => UsageOutcome::Incomplete,
-        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
-    }
-}
-
-/// A whole answer that fails while it is assembled becomes an error, because nothing was sent to
-/// the client.
-pub(super) fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
-    match outcome {
-        Outcome::Failed(kind, message) => {
-            let by_provider = message.starts_with(PROVIDER_FAILED);
-            let metadata = Box::new(json!({ "refused_by": if by_provider { "provider" } else { "host" } }));
-            Err(Refusal { metadata, ..Refusal::new(502, kind, message) })
-        }
-        _ => Ok(body),
+        Outcome::Failed(_) | Outcome::InProgress => UsageOutcome::Failed,
     }
 }

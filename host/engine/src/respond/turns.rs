@@ -6,12 +6,10 @@ use crate::assembler::{Assembler, Outcome};
 use crate::lifecycle::deadline::Deadline;
 use crate::money::ledger::LedgerEntry;
 use crate::plugins::tools::Interrupted;
-use crate::refusal::{Refusal, is_length};
+use crate::refusal::{Refusal, RefusedBy, TIMED_OUT, is_length};
 use crate::upstream::reading::UpstreamReading;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
-
-pub(super) const TIMED_OUT: &str = "Request timed out. Please try again later.";
 
 /// What follows a turn.
 pub(super) enum TurnStep {
@@ -84,9 +82,7 @@ impl Job {
             Err(refusal) if is_length(refusal.kind) => {
                 Ok(TurnStep::End(Outcome::Incomplete("max_output_tokens"), None))
             }
-            Err(refusal) if deadline.is_streamed() => {
-                Ok(TurnStep::End(Outcome::Failed(refusal.kind, refusal.message), None))
-            }
+            Err(refusal) if deadline.is_streamed() => Ok(TurnStep::End(Outcome::Failed(refusal), None)),
             Err(refusal) => {
                 self.trace.selected = None;
                 entry.failed(refusal.kind);
@@ -110,7 +106,8 @@ impl Job {
     /// The deadline of the whole request has passed after an answer had begun.
     fn late(&mut self, entry: &mut LedgerEntry, deadline: &Deadline) -> Result<TurnStep, Refusal> {
         if deadline.is_streamed() {
-            return Ok(TurnStep::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
+            let refusal = Refusal::broken(RefusedBy::Host, ErrorKind::Timeout, TIMED_OUT);
+            return Ok(TurnStep::End(Outcome::Failed(refusal), None));
         }
         self.trace.selected = None;
         entry.failed(ErrorKind::Timeout);

@@ -5,7 +5,7 @@ use crate::lifecycle::deadline::{Deadline, Late};
 use crate::upstream::framing::Framer;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame, ResponseHead};
+use cofferdam_runtime::wire::{Event, Failure, FinishReason, Frame, ResponseHead};
 use cofferdam_runtime::{CallError, ProviderInstance};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -247,20 +247,4 @@ pub(crate) fn verdict(events: &[Event]) -> Beginning {
         }
     }
     Beginning::Wait
-}
-
-impl ReadError {
-    /// The failure in canonical error types. The message is for the client.
-    pub(crate) fn failure(&self) -> Failure {
-        let (kind, message) = match self {
-            Self::Guest(failure) => return failure.clone(),
-            Self::Late(_) | Self::Upstream(EgressError::TimedOut) => {
-                (ErrorKind::Timeout, "The operation was aborted due to timeout")
-            }
-            Self::Upstream(_) | Self::TooLong | Self::Call(_) => {
-                (ErrorKind::ProviderUnavailable, "Provider returned error")
-            }
-        };
-        Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
-    }
 }
