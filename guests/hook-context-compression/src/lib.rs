@@ -5,13 +5,6 @@
 //! a reasoning item from what follows it. The token count is a rough one, a quarter of the
 //! characters, as everywhere in this host.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Compression;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
-    export!(Compression);
-}
 mod count;
 mod middle_out;
 mod settings;
@@ -20,14 +13,16 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::config;
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::exports::cofferdam::plugin::on_request::Guest;
+use cofferdam_guest_kit::bindings::config;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::on_request::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
 
 use settings::Settings;
 
 struct Compression;
+
+cofferdam_guest_kit::export!(request_hook: Compression);
 
 impl Guest for Compression {
     fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {

@@ -1,13 +1,6 @@
 //! Replaces PDF files by their text, so that any model can read them. Files of other kinds are not
 //! changed.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::FileParser;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
-    export!(FileParser);
-}
 mod file;
 mod frame;
 mod settings;
@@ -16,14 +9,16 @@ mod splice;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::cofferdam::plugin::{config, log};
-use bindings::exports::cofferdam::plugin::on_request::Guest;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::on_request::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
+use cofferdam_guest_kit::bindings::{config, log};
 
 use settings::{Engine, Operator};
 
 struct FileParser;
+
+cofferdam_guest_kit::export!(request_hook: FileParser);
 
 impl Guest for FileParser {
     fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {

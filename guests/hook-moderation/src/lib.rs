@@ -4,13 +4,6 @@
 //! on unchanged or rejected. If there is no verdict, the request is refused, unless the operator
 //! configures otherwise.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Moderation;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
-    export!(Moderation);
-}
 mod endpoint;
 mod operator;
 mod rules;
@@ -19,17 +12,19 @@ mod texts;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::cofferdam::plugin::{config, log};
-use bindings::exports::cofferdam::plugin::on_request::Guest;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::http::{self, HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::on_request::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
+use cofferdam_guest_kit::bindings::{config, log};
 
 use endpoint::Trouble;
 use operator::{OnError, Operator};
 use texts::Texts;
 
 struct Moderation;
+
+cofferdam_guest_kit::export!(request_hook: Moderation);
 
 impl Guest for Moderation {
     fn handle(request: Json, _: Json, _: CallContext) -> Result<Action, Failure> {

@@ -1,10 +1,10 @@
 //! Vectors of hashed words, word pairs and letter groups. Texts that share words or parts of words
 //! get similar vectors.
 
+use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
+use cofferdam_guest_kit::bindings::types::ErrorKind;
 use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 
-use crate::bindings::cofferdam::plugin::types::ErrorKind;
-use crate::bindings::exports::cofferdam::plugin::embedding::{EmbeddingFailure, Embeddings};
 use crate::{failure, words};
 
 /// The number of dimensions of a full vector.

@@ -1,8 +1,9 @@
 //! The `provider` object of a request.
 
+use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::Value;
 
-use crate::settings::{Fields, Malformed};
+use crate::settings::Fields;
 use crate::slug::Slugs;
 
 /// The client's preferences. Absent and null fields have their defaults.
@@ -83,7 +84,7 @@ impl Preferences {
     ///
     /// # Errors
     /// The first invalid field, by its path.
-    pub fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(json: &[u8]) -> Result<Self, Failure> {
         if matches!(json, b"" | b"{}") {
             // The usual case needs no parser.
             return Ok(Self { allow_fallbacks: true, ..Self::default() });
@@ -113,16 +114,16 @@ impl Preferences {
 }
 
 /// Reads a list of slugs. An empty list counts as absent.
-fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Malformed> {
+fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Failure> {
     Ok(fields.texts(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
 }
 
-fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Malformed> {
+fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Failure> {
     Ok(fields.texts(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
 }
 
 /// Reads `sort`: a word, or an object with the criterion and the scope.
-fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Malformed> {
+fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Failure> {
     let Some(Value::Object(_)) = fields.get("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
     let Some(sort) = fields.object("sort")? else { return Ok((None, None)) };
     let partition = sort.word("partition", &["model", "none"])?;
@@ -130,7 +131,7 @@ fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Malforme
     Ok((sort_by(&sort, "by")?, partition))
 }
 
-fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Malformed> {
+fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Failure> {
     let word = fields.word(name, &["price", "throughput", "latency", "exacto"])?;
     Ok(word.map(|word| match word {
         "price" => SortBy::Price,
@@ -140,7 +141,7 @@ fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Malformed> {
     }))
 }
 
-fn max_price(fields: &Fields) -> Result<MaxPrice, Malformed> {
+fn max_price(fields: &Fields) -> Result<MaxPrice, Failure> {
     let amounts = fields.object("max_price")?.unwrap_or_default();
     amounts.dollars("audio")?;
     amounts.dollars("request")?;
@@ -151,7 +152,7 @@ fn max_price(fields: &Fields) -> Result<MaxPrice, Malformed> {
     })
 }
 
-fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Malformed> {
+fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Failure> {
     const ANY: std::ops::RangeInclusive<f64> = 0.0..=f64::MAX;
     match fields.get(name) {
         None => Ok(Thresholds::default()),

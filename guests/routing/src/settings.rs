@@ -1,28 +1,10 @@
 //! Reads a JSON object of settings. Known fields are read strictly: an invalid field is named by its
 //! path, with the rule it breaks. Unknown fields are ignored.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use serde_json::{Map, Value};
-
-/// An invalid field, as a sentence: `provider.order[1] must be a string`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed(String);
-
-impl Malformed {
-    /// `rule` is the end of the sentence that begins with `path`.
-    #[must_use]
-    pub fn new(path: &str, rule: &str) -> Self {
-        Self(format!("{path} {rule}"))
-    }
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// The fields of one object. `null` means the same as an absent field.
 #[derive(Debug, Clone, Default)]
@@ -37,14 +19,14 @@ impl Fields {
     ///
     /// # Errors
     /// When it is not a JSON object.
-    pub fn parse(json: &[u8], path: &str) -> Result<Self, Malformed> {
+    pub fn parse(json: &[u8], path: &str) -> Result<Self, Failure> {
         let members = match json {
             // The usual cases need no parser.
             b"" | b"{}" => Map::new(),
             json => match serde_json::from_slice(json) {
                 Ok(Value::Object(members)) => members,
                 Ok(Value::Null) => Map::new(),
-                _ => return Err(Malformed::new(path, "must be an object")),
+                _ => return Err(invalid(path, "must be an object")),
             },
         };
         Ok(Self { path: path.to_owned(), members })
@@ -52,8 +34,8 @@ impl Fields {
 
     /// The error for an invalid field. `rule` says what it must be.
     #[must_use]
-    pub fn malformed(&self, name: &str, rule: &str) -> Malformed {
-        Malformed::new(&format!("{}.{name}", self.path), rule)
+    pub fn malformed(&self, name: &str, rule: &str) -> Failure {
+        invalid(&format!("{}.{name}", self.path), rule)
     }
 
     /// All names and values, in the order in which they were written.
@@ -71,7 +53,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the field is not a Boolean.
-    pub fn flag(&self, name: &str) -> Result<Option<bool>, Malformed> {
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, Failure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.malformed(name, "must be true or false"))
     }
@@ -80,7 +62,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the field is not a number, or out of range.
-    pub fn number(&self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, Malformed> {
+    pub fn number(&self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, Failure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = value.as_f64().filter(|number| range.contains(number));
         number.map(Some).ok_or_else(|| {
@@ -98,7 +80,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the field is neither, or the amount is negative.
-    pub fn dollars(&self, name: &str) -> Result<Option<f64>, Malformed> {
+    pub fn dollars(&self, name: &str) -> Result<Option<f64>, Failure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let number = match value {
             Value::String(text) => text.trim().parse().ok(),
@@ -114,7 +96,7 @@ impl Fields {
     ///
     /// # Errors
     /// When it is none of them.
-    pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>, Malformed> {
+    pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>, Failure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let known = value.as_str().and_then(|text| words.iter().find(|word| **word == text));
         known.map(|word| Some(*word)).ok_or_else(|| {
@@ -127,7 +109,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the field is not a list, or an entry is not a string.
-    pub fn texts(&self, name: &str) -> Result<Option<Vec<&str>>, Malformed> {
+    pub fn texts(&self, name: &str) -> Result<Option<Vec<&str>>, Failure> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let list = value.as_array().ok_or_else(|| self.malformed(name, "must be a list of strings"))?;
         let text = |(place, entry): (usize, &'_ Value)| match entry {
@@ -142,7 +124,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the field is not an object.
-    pub fn object(&self, name: &str) -> Result<Option<Self>, Malformed> {
+    pub fn object(&self, name: &str) -> Result<Option<Self>, Failure> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Object(members)) => {
@@ -151,6 +133,11 @@ impl Fields {
             Some(_) => Err(self.malformed(name, "must be an object")),
         }
     }
+}
+
+/// The failure for an invalid field, as a sentence: `provider.order[1] must be a string`.
+fn invalid(path: &str, rule: &str) -> Failure {
+    Failure::new(ErrorKind::InvalidRequest, format!("{path} {rule}"))
 }
 
 #[cfg(test)]
@@ -164,7 +151,7 @@ mod tests {
         }
         for json in ["[]", "7", "{", "\"{}\"", "{} {}"] {
             let error = Fields::parse(json.as_bytes(), "p").unwrap_err();
-            assert_eq!(error.to_string(), "p must be an object", "{json}");
+            assert_eq!(error.message, "p must be an object", "{json}");
         }
     }
 
@@ -194,7 +181,7 @@ mod tests {
             "p.m must be a list of strings",
             "p.o must be an object",
         ];
-        assert_eq!(errors.map(|error| error.to_string()), expected);
+        assert_eq!(errors.map(|error| error.message), expected);
         assert_eq!(fields.flag("none"), Ok(None));
         assert_eq!(fields.texts("absent"), Ok(None));
     }

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, clip, grade, lower_words};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, clip, grade, lower_words};
 
 use crate::model::Model;
 

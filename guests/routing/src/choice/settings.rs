@@ -1,12 +1,14 @@
 //! The plugin entry of a router: `auto-router`, `auto-beta-router`,
 //! `jev-router`, `pareto-router` and `switchyard-router`.
 
+use cofferdam_guest_kit::bindings::types::Failure;
+
+use super::Model;
 use super::band::Band;
 use super::pareto::Pareto;
 use super::patterns::{LowerIds, Patterns};
 use super::router::Router;
 use super::switchyard::Algorithm;
-use super::{Malformed, Model};
 use crate::settings::Fields;
 
 /// The largest number of patterns in one list.
@@ -44,7 +46,7 @@ impl Settings {
     ///
     /// # Errors
     /// The first invalid field, by its path.
-    pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Failure> {
         let plugin = router.plugin();
         let mut fields = Fields::parse(json, plugin)?;
         let foreign = fields.get("id").is_some_and(|id| id.as_str() != Some(plugin));
@@ -97,7 +99,7 @@ struct Lists<'a> {
 
 impl Lists<'_> {
     /// Reads the patterns of several fields as one list.
-    fn read(&mut self, names: &[&str]) -> Result<Patterns, Malformed> {
+    fn read(&mut self, names: &[&str]) -> Result<Patterns, Failure> {
         let mut all = Vec::new();
         for name in names {
             let list = self.fields.texts(name)?.unwrap_or_default();

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::bindings::cofferdam::plugin::model::Answer;
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure, Usage};
-use crate::models::Models;
+use super::models::Models;
+use crate::bindings::model::Answer;
+use crate::bindings::types::{ErrorKind, Failure, Usage};
 
 /// The model that answers a question that names no model.
 pub const OUTER_MODEL: &str = "outer/model";

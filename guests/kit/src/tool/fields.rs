@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
+use crate::bindings::tools::ToolError;
 
 /// An object whose fields are read one by one. `null` means the same as an absent field.
 #[derive(Debug)]
