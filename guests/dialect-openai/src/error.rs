@@ -93,10 +93,8 @@ fn translate(status: Option<u16>, reported: &Reported) -> Failure {
         .map(clean)
         .filter(|message| !message.is_empty());
     Failure {
-        kind,
-        message: theirs.unwrap_or_else(|| generic_message(kind).to_owned()),
         code: reported.code.as_deref().or(reported.kind.as_deref()).and_then(code),
-        retry_after_ms: None,
+        ..Failure::new(kind, theirs.unwrap_or_else(|| generic_message(kind).to_owned()))
     }
 }
 

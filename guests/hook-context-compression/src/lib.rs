@@ -32,12 +32,8 @@ impl Guest for Compression {
 
 /// Compresses `request` if necessary. `operator` is the guest's configuration.
 fn handled(request: &[u8], settings: &[u8], operator: &[u8]) -> Result<Action, Failure> {
-    let settings = Settings::read(settings, operator).map_err(|message| Failure {
-        kind: ErrorKind::InvalidRequest,
-        message,
-        code: None,
-        retry_after_ms: None,
-    })?;
+    let settings = Settings::read(settings, operator)
+        .map_err(|message| Failure::new(ErrorKind::InvalidRequest, message))?;
     // Without a known length there is no limit to keep.
     let Some(context_length) = settings.context_length.filter(|_| settings.enabled) else {
         return Ok(Action::Pass);

@@ -24,7 +24,7 @@ impl Guest for FileParser {
     fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {
         let operator = Operator::read(&config::settings()).map_err(|message| {
             log::write(log::Level::Error, &format!("[plugins.hook-file-parser.config] {message}"));
-            failure(
+            Failure::new(
                 ErrorKind::Server,
                 "Files cannot be read: file-parser is not set up correctly on this host.",
             )
@@ -34,17 +34,13 @@ impl Guest for FileParser {
 }
 
 fn handled(request: &[u8], settings: &[u8], operator: &Operator) -> Result<Action, Failure> {
-    let engine = Engine::of(settings).map_err(|message| failure(ErrorKind::InvalidRequest, &message))?;
+    let engine = Engine::of(settings).map_err(|message| Failure::new(ErrorKind::InvalidRequest, message))?;
     if engine == Engine::Native {
         return Ok(Action::Pass);
     }
     // The host passes valid requests only. Other bytes are passed on for the host to refuse.
     let Ok(request) = std::str::from_utf8(request) else { return Ok(Action::Pass) };
     let replaced = splice::with_text(request, operator)
-        .map_err(|message| failure(ErrorKind::InvalidRequest, &message))?;
+        .map_err(|message| Failure::new(ErrorKind::InvalidRequest, message))?;
     Ok(replaced.map_or(Action::Pass, |request| Action::Replace(request.into_bytes())))
-}
-
-fn failure(kind: ErrorKind, message: &str) -> Failure {
-    Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
 }

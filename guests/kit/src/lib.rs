@@ -9,6 +9,7 @@ pub mod bindings;
 mod constructors;
 mod data_url;
 mod embedding;
+mod fields;
 mod item;
 mod lenient;
 mod options;
@@ -21,6 +22,7 @@ mod tools;
 
 pub use data_url::DataUrl;
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
+pub use fields::Fields;
 pub use item::{Item, Message, Reasoning, Role};
 pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList};
 pub use options::add_options;

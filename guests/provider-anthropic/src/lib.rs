@@ -74,5 +74,5 @@ impl generation::GuestDecoder for Decoder {
 
 /// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
 fn refuse(message: &str) -> Failure {
-    Failure { kind: ErrorKind::InvalidRequest, message: message.to_owned(), code: None, retry_after_ms: None }
+    Failure::new(ErrorKind::InvalidRequest, message)
 }

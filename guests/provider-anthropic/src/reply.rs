@@ -373,12 +373,7 @@ fn annotation(quote: Quote, start: usize, end: usize) -> Event {
 }
 
 fn malformed() -> Failure {
-    Failure {
-        kind: ErrorKind::ProviderUnavailable,
-        message: "The provider's answer could not be read.".to_owned(),
-        code: None,
-        retry_after_ms: None,
-    }
+    Failure::new(ErrorKind::ProviderUnavailable, "The provider's answer could not be read.")
 }
 
 #[cfg(test)]

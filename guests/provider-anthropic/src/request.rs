@@ -13,7 +13,6 @@ use crate::blocks::{Block, Turn};
 use crate::cache::{self, CacheControl, CacheOptions, Marking};
 use crate::models::Model;
 use crate::options;
-use crate::refuse;
 use crate::schema::{Form, OutputFormat};
 use crate::thinking::{Limits, Plan, Thinking};
 use crate::tools::{Choice, Offer, ToolDefinition};
@@ -273,7 +272,7 @@ impl OutputConfig {
 }
 
 fn unreadable() -> Failure {
-    Failure { kind: ErrorKind::Server, ..refuse("the request could not be translated") }
+    Failure::new(ErrorKind::Server, "the request could not be translated")
 }
 
 #[cfg(test)]

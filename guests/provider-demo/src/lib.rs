@@ -74,13 +74,9 @@ impl GuestDecoder for NoDecoder {
 }
 
 fn no_upstream() -> Failure {
-    failure(ErrorKind::Server, "the demonstration provider has no upstream".to_owned())
+    Failure::new(ErrorKind::Server, "the demonstration provider has no upstream")
 }
 
 fn malformed() -> Failure {
-    failure(ErrorKind::InvalidRequest, "the request is not what this provider expects".to_owned())
-}
-
-fn failure(kind: ErrorKind, message: String) -> Failure {
-    Failure { kind, message, code: None, retry_after_ms: None }
+    Failure::new(ErrorKind::InvalidRequest, "the request is not what this provider expects")
 }

@@ -16,7 +16,6 @@ mod preferences;
 mod random;
 mod rank;
 mod route;
-mod settings;
 mod slug;
 mod sort;
 mod tier;
@@ -25,8 +24,5 @@ mod tier;
 mod tests;
 
 pub use choice::{Choice, Question, Router, choose};
-pub use preferences::{MaxPrice, Preferences};
 pub use random::Random;
 pub use route::route;
-pub use settings::Fields;
-pub use sort::total;

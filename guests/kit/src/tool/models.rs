@@ -72,7 +72,7 @@ impl Manner {
     ///
     /// When a field is wrong; the message names it.
     pub fn read(fields: &Fields, tool: &str, calls_default: u32, calls_max: u32) -> Result<Self, ToolError> {
-        let temperature = fields.amount("temperature")?;
+        let temperature = fields.number("temperature", 0.0..=f64::MAX)?;
         if temperature.is_some_and(|temperature| temperature > 2.0) {
             return Err(fields.wrong("temperature", "must be a number from 0 to 2"));
         }
@@ -300,9 +300,7 @@ mod tests {
 
     #[test]
     fn failures_name_their_cause() {
-        let failure = |kind, message: &str| {
-            Err(Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None })
-        };
+        let failure = |kind, message: &str| Err(Failure::new(kind, message));
         for (kind, message, told) in [
             (ErrorKind::NotFound, "There is no model a/b", "The question was refused: There is no model a/b"),
             (ErrorKind::ProviderUnavailable, "Provider returned error", "Provider returned error"),

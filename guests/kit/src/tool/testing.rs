@@ -34,7 +34,7 @@ impl Script {
 impl Models for Script {
     fn ask(&mut self, request: &Value) -> Result<Answer, Failure> {
         self.asked.push(request.clone());
-        let failure = |kind| Failure { kind, message: FAILURE.to_owned(), code: None, retry_after_ms: None };
+        let failure = |kind| Failure::new(kind, FAILURE);
         let text = self.answers.pop_front().unwrap_or(Err(ErrorKind::Unmapped)).map_err(failure)?;
         let citation = json!({ "type": "url_citation", "url": "https://a.test", "title": "A" });
         let part = json!({ "type": "output_text", "text": text, "annotations": [citation, {}] });

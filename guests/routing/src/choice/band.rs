@@ -1,8 +1,7 @@
 //! Price bands: the price range of a choice, as positions among all models ordered by price.
 
+use cofferdam_guest_kit::Fields;
 use cofferdam_guest_kit::bindings::types::Failure;
-
-use crate::settings::Fields;
 
 /// A range of positions by price, from `low` up to but not including `high`. The last band includes
 /// the dearest model.

@@ -1,11 +1,11 @@
 //! The Pareto router: the cheapest model among those with a sufficient coding score.
 
+use cofferdam_guest_kit::Fields;
 use cofferdam_guest_kit::bindings::types::Failure;
 
 use super::fit::Fitting;
 use super::scores::Scores;
 use super::{Model, Ordered, Question, nothing_left};
-use crate::settings::Fields;
 use crate::sort::total;
 
 /// The settings of the router.

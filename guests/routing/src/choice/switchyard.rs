@@ -2,13 +2,13 @@
 //! a judge model how difficult the task is; here the local estimate is used. Of earlier tool results
 //! only counts are known.
 
+use cofferdam_guest_kit::Fields;
 use cofferdam_guest_kit::bindings::types::Failure;
 
 use super::difficulty::difficulty;
 use super::fit::Fitting;
 use super::{Ordered, Question, by_price, last_model};
 use crate::random::Random;
-use crate::settings::Fields;
 
 /// The setting `algorithm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

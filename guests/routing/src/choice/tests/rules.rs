@@ -134,9 +134,11 @@ fn switchyard_algorithms_choose_between_efficient_and_capable() {
 #[test]
 fn switchyard_chooses_among_the_models_named_beside_it() {
     let mut asked = asked("switchyard", "{}");
-    asked.request.models = ["v/9", "v/none", "v/3"].map(str::to_owned).into();
+    let named: Vec<String> = ["v/9", "v/none", "v/3"].map(str::to_owned).into();
+    asked.request.models.clone_from(&named);
     assert_eq!(asked.names(), "3 9", "the efficient one for what is easy");
     (asked.request, asked.facts) = hard();
+    asked.request.models = named;
     assert_eq!(asked.names(), "9 3");
     asked.settings = r#"{"algorithm":"passthrough"}"#.into();
     assert_eq!(asked.names(), "9 3", "the client's order");
