@@ -1,6 +1,6 @@
 //! What authenticates requests to providers and to export destinations.
 
-use cofferdam_egress::{Credential, HeaderPlacement};
+use cofferdam_egress::{Credential, Placement};
 use cofferdam_store::{
     Actor, Error as StoreError, HostName, Purpose, ReleaseError, ReleaseScope, SecretName, Store,
 };
@@ -13,7 +13,7 @@ const STORE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Authentication {
     /// The header in which the credential is sent.
-    pub placement: HeaderPlacement,
+    pub placement: Placement,
     /// The operator's credential.
     pub own: Option<OperatorKey>,
     /// The caller's own credential. It is used instead of `own` when the caller's vault has a
@@ -53,7 +53,7 @@ pub(crate) struct UsedCredential {
 pub(crate) async fn operators(
     store: &Store,
     key: &OperatorKey,
-    placement: &HeaderPlacement,
+    placement: &Placement,
     destination: &str,
 ) -> Result<Credential, String> {
     let secret = match key {
@@ -66,7 +66,7 @@ pub(crate) async fn operators(
         store.release(Actor::System, ReleaseScope::Operator, &secret.name, &secret.host, &purpose)
     });
     let release = release.await.map_err(|error| error.to_string())?;
-    placement.fill(release.expose()).map_err(|error| error.to_string())
+    Credential::new(placement, release.expose()).map_err(|error| error.to_string())
 }
 
 /// The store reads its files on the calling thread. A blocking thread and a time limit keep

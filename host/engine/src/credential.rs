@@ -5,7 +5,7 @@ use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCreden
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
-use cofferdam_egress::CredentialError;
+use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{Actor, Purpose, Release, ReleaseError, ReleaseScope, Store};
 
@@ -51,7 +51,7 @@ impl Credentials<'_> {
         if let Some(secret) = byok
             && let Some(release) = self.released_if_bound(secret, provider).await.map_err(callers)?
         {
-            let credential = placement.fill(release.expose());
+            let credential = Credential::new(placement, release.expose());
             let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
             return Ok(Some(UsedCredential { credential, is_byok: true }));
         }
@@ -64,7 +64,7 @@ impl Credentials<'_> {
             Some(OperatorKey::Vault(secret)) => {
                 let release = self.released(ReleaseScope::Operator, secret, provider).await;
                 let release = release.map_err(failed)?;
-                placement.fill(release.expose()).map_err(|error| {
+                Credential::new(placement, release.expose()).map_err(|error| {
                     tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
                     unavailable()
                 })?

@@ -6,23 +6,16 @@
 //! as `authorization: Bearer`, when the caller has bound it to this host.
 
 use super::refusal::UnsentRequest;
-use cofferdam_egress::{GuestRequest, Reason, SECRETS_MAX, SecretPlacement, SlotError, placeholders};
-use cofferdam_runtime::wire::{Injection, Placement};
+use cofferdam_egress::{GuestRequest, PlacedSecret, Placement, Reason, SECRETS_MAX, placeholders};
+use cofferdam_runtime::wire;
 use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
-
-/// A secret and where it is placed in one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
-    pub(crate) secret: SecretName,
-    pub(crate) slot: SecretPlacement,
-}
 
 /// The secrets of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InjectionPlan {
     /// Either all of these are sent, or the request is not sent.
-    pub(crate) secrets: Vec<Planned>,
+    pub(crate) secrets: Vec<PlacedSecret>,
     /// Whether neither grant nor guest places a secret, so that one without a configured place may
     /// be sent.
     pub(crate) is_silent: bool,
@@ -37,22 +30,22 @@ pub(crate) fn plan(
     host: &HostName,
     access: HostAccess,
     request: &GuestRequest,
-    injections: &[Injection],
+    injections: &[wire::Injection],
 ) -> Result<InjectionPlan, UnsentRequest> {
     if injections.len() > SECRETS_MAX {
         return Err(Reason::TooManySecrets.into());
     }
     let mut secrets = Vec::new();
     for rule in grant.injections.iter().filter(|rule| rule.host == *host) {
-        add(&mut secrets, Planned { secret: rule.secret.clone(), slot: rule.slot.for_requests()? });
+        add(&mut secrets, PlacedSecret { secret: rule.secret.clone(), placement: rule.placement.clone() });
     }
     for injection in injections {
         add(&mut secrets, named(grant, host, injection)?);
     }
     for found in placeholders(request)? {
         let secret = granted(grant, found.secret)?;
-        let slot = placeholder(grant, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
-        add(&mut secrets, Planned { secret, slot });
+        let placement = placeholder(grant, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
+        add(&mut secrets, PlacedSecret { secret, placement });
     }
     if let (Some(first), HostAccess::Public) = (secrets.first(), access) {
         let line = grant.line_for_host(host);
@@ -70,7 +63,7 @@ pub(crate) fn plan(
 pub(crate) fn unplaced(
     mut releasable: Vec<SecretName>,
     host: &HostName,
-) -> Result<Vec<Planned>, UnsentRequest> {
+) -> Result<Vec<PlacedSecret>, UnsentRequest> {
     let Some(secret) = releasable.pop() else { return Ok(Vec::new()) };
     if let Some(other) = releasable.pop() {
         let log = format!(
@@ -79,35 +72,29 @@ pub(crate) fn unplaced(
         );
         return Err(UnsentRequest::denied(RequestRefusal::Ambiguous, Some(secret), log));
     }
-    Ok(vec![Planned { secret, slot: SecretPlacement::header("authorization", "Bearer ", "")? }])
+    Ok(vec![PlacedSecret { secret, placement: Placement::header("authorization", "Bearer {}")? }])
 }
 
 /// Adds an injection once: the guest may repeat one of the grant.
-fn add(secrets: &mut Vec<Planned>, planned: Planned) {
-    if !secrets.contains(&planned) {
-        secrets.push(planned);
+fn add(secrets: &mut Vec<PlacedSecret>, placed: PlacedSecret) {
+    if !secrets.contains(&placed) {
+        secrets.push(placed);
     }
 }
 
 /// The secret and the place that a guest's injection names. The place must be `authorization` or a
 /// header that the grant opens to placeholders: any other header could be one that the host shows
 /// to third parties. A secret that has an injection in the grant may be placed only there.
-fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planned, UnsentRequest> {
+fn named(grant: &Grant, host: &HostName, injection: &wire::Injection) -> Result<PlacedSecret, UnsentRequest> {
     let unknown = || unavailable(None, "the guest names a secret that cannot exist".to_owned());
     let secret = granted(grant, injection.secret.parse().map_err(|_| unknown())?)?;
-    let slot = match &injection.placement {
-        Placement::Header((name, before, after)) => {
-            // Only the grant may send a secret as a cookie (egress rule R15).
-            if name.eq_ignore_ascii_case("cookie") {
-                return Err(SlotError::Header.into());
-            }
-            let slot = SecretPlacement::header(name, before, after)?;
+    let placement = match &injection.placement {
+        wire::Placement::Header((name, before, after)) => {
+            let placement = Placement::credential_header(name, &format!("{before}{{}}{after}"))?;
             let name = name.to_ascii_lowercase();
             let mut placed = grant.injections.iter().filter(|rule| rule.secret == secret).peekable();
             let is_open = match placed.peek() {
-                Some(_) => placed.any(|rule| {
-                    rule.host == *host && rule.slot.for_requests().is_ok_and(|planned| planned == slot)
-                }),
+                Some(_) => placed.any(|rule| rule.host == *host && rule.placement == placement),
                 None => name == "authorization" || grant.placeholder_headers.contains(&name),
             };
             if !is_open {
@@ -117,32 +104,32 @@ fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planne
                 );
                 return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
             }
-            slot
+            placement
         }
-        Placement::Query(name) => {
+        wire::Placement::Query(name) => {
             // Query strings end up in logs, so only the grant may place a secret there
             // (egress rule R3).
-            SecretPlacement::query(name)?;
+            Placement::query(name)?;
             let log = format!(
                 "a guest may not put {secret} into the query itself; to allow it: injections = \
                  [{{ secret = \"{secret}\", host = \"...\", query = {name:?} }}]"
             );
             return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
         }
-        Placement::HeaderPlaceholder((header, text)) => placeholder(grant, header, text)?,
+        wire::Placement::HeaderPlaceholder((header, text)) => placeholder(grant, header, text)?,
     };
-    Ok(Planned { secret, slot })
+    Ok(PlacedSecret { secret, placement })
 }
 
-fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<SecretPlacement, UnsentRequest> {
+fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<Placement, UnsentRequest> {
     let header = header.to_ascii_lowercase();
-    let slot = SecretPlacement::header_placeholder(&header, text)?;
+    let placement = Placement::placeholder(&header, text)?;
     if !grant.placeholder_headers.contains(&header) {
         let line = grant.line_for_header(&header);
         let log = format!("the guest may not write placeholders into {header}; to allow it: {line}");
         return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, None, log));
     }
-    Ok(slot)
+    Ok(placement)
 }
 
 /// Checks that the secret is granted. The guest gets the same error for a secret that is not

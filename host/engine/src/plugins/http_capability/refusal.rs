@@ -3,7 +3,7 @@
 //! log gets the reason. The operator's log gets the line of configuration that would allow the
 //! request.
 
-use cofferdam_egress::{Error, Reason, SlotError, TargetError};
+use cofferdam_egress::{Error, PlacementError, Reason, TargetError};
 use cofferdam_runtime::wire::HttpError;
 use cofferdam_store::{ReleaseError, RequestRefusal, SecretName};
 
@@ -63,8 +63,8 @@ impl From<TargetError> for UnsentRequest {
     }
 }
 
-impl From<SlotError> for UnsentRequest {
-    fn from(error: SlotError) -> Self {
+impl From<PlacementError> for UnsentRequest {
+    fn from(error: PlacementError) -> Self {
         Self::invalid(error)
     }
 }

@@ -5,10 +5,8 @@
 //! that spells a value in another character set, or escapes its letters in JSON, could have the
 //! plugin restore it.
 
-use super::Sent;
-use cofferdam_egress::ScrubSet;
+use cofferdam_egress::{SentSecret, SentSecrets};
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
-use cofferdam_store::{FingerprintPrefix, SecretName};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,17 +16,11 @@ const GROUPS_MAX: usize = 64;
 
 /// What was sent in one request, by plugin. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<Group>>>>);
-
-/// Secrets that were sent together.
-struct Group {
-    secrets: Vec<(SecretName, Option<FingerprintPrefix>)>,
-    values: ScrubSet,
-}
+pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<SentSecrets>>>>);
 
 /// A search for all secrets that were sent for one plugin.
 pub(crate) struct ReleasedSearch {
-    sets: Vec<ScrubSet>,
+    groups: Vec<SentSecrets>,
     has_found: bool,
 }
 
@@ -38,32 +30,34 @@ impl Released {
         self.with(|groups| groups.get(plugin).is_some_and(|groups| groups.len() >= GROUPS_MAX))
     }
 
-    /// Records secrets that were sent for this plugin.
-    pub(super) fn note(&self, plugin: &str, sent: &[Sent], values: &ScrubSet) {
-        if values.is_empty() {
+    /// Records secrets that were sent together for this plugin.
+    pub(super) fn note(&self, plugin: &str, sent: &SentSecrets) {
+        if sent.values.is_empty() {
             return;
         }
-        let secrets: Vec<_> = sent.iter().map(|sent| (sent.secret.clone(), sent.fingerprint)).collect();
         self.with(|groups| {
             let groups = groups.entry(plugin.to_owned()).or_default();
-            if !groups.iter().any(|known| known.secrets == secrets) {
-                groups.push(Group { secrets, values: values.clone() });
+            if !groups.iter().any(|known| has_same_values(known, sent)) {
+                groups.push(sent.clone());
             }
         });
     }
 
     /// A search for what was sent for this plugin; `None` if nothing was.
     pub(crate) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
-        let sets = self.with(|groups| {
-            let groups = groups.get(plugin).into_iter().flatten();
-            groups.map(|group| group.values.clone()).collect::<Vec<_>>()
-        });
-        (!sets.is_empty()).then_some(ReleasedSearch { sets, has_found: false })
+        let groups = self.with(|groups| groups.get(plugin).cloned().unwrap_or_default());
+        (!groups.is_empty()).then_some(ReleasedSearch { groups, has_found: false })
     }
 
-    fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<Group>>) -> T) -> T {
+    fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<SentSecrets>>) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Whether both are the same secrets, sent to any host.
+fn has_same_values(one: &SentSecrets, other: &SentSecrets) -> bool {
+    let identity = |sent: &SentSecret| (sent.name.clone(), sent.fingerprint);
+    one.secrets.iter().map(identity).eq(other.secrets.iter().map(identity))
 }
 
 impl ReleasedSearch {
@@ -114,9 +108,9 @@ impl ReleasedSearch {
 
     fn scrub(&mut self, text: &str) -> Option<String> {
         let mut clean: Option<String> = None;
-        for set in &self.sets {
+        for group in &self.groups {
             let text = clean.as_deref().unwrap_or(text);
-            if let Some((scrubbed, _)) = set.scrub(text.as_bytes()) {
+            if let Some((scrubbed, _)) = group.scrub(text.as_bytes()) {
                 clean = Some(String::from_utf8_lossy(&scrubbed).into_owned());
             }
         }
@@ -181,14 +175,16 @@ fn escaped_letter(part: &str) -> Option<(char, &str)> {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use cofferdam_egress::ScrubSet;
     use proptest::prelude::*;
     use serde_json::json;
 
     const VALUE: &str = "very-secret-0123456789";
 
     fn search() -> ReleasedSearch {
-        let set = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
-        ReleasedSearch { sets: vec![set], has_found: false }
+        let values = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
+        let group = SentSecrets { secrets: Arc::new([]), values };
+        ReleasedSearch { groups: vec![group], has_found: false }
     }
 
     fn escaped(text: &str) -> String {
