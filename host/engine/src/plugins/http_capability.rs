@@ -32,13 +32,14 @@ use cofferdam_egress::{
 };
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
-use cofferdam_runtime::{Grant, HostAccess, OnReflection};
+use cofferdam_runtime::{Grant, HostAccess, OnReflection, Plugin};
 use cofferdam_store::{
     HostName, Purpose, Reflection, RefusedRequest, Release, RequestRefusal, SecretName, VaultId,
 };
 use refusal::UnsentRequest;
 use release::CallerVault;
-pub(crate) use released::{Released, ReleasedSearch};
+use released::Released;
+pub(crate) use released::ReleasedSearch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -54,27 +55,8 @@ const REDIRECTS_MAX: u8 = 5;
 /// request fails with `Exhausted`, so that a plugin cannot fill the disk or the log.
 const REFUSALS_MAX: u32 = 16;
 
-/// The HTTP capability for the plugins of one request of `caller`.
-pub(crate) fn http_door(
-    engine: &Engine,
-    caller: &Caller,
-    request_id: &Arc<str>,
-    released: &Released,
-) -> Arc<dyn HttpDoor> {
-    Arc::new(HttpCapability {
-        egress: engine.parts.egress.clone(),
-        vault: CallerVault::of(&engine.parts.store, caller),
-        scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
-        reflections: Arc::clone(&engine.parts.memory.reflections),
-        unreached: Arc::clone(&engine.parts.memory.unreached),
-        request_id: Arc::clone(request_id),
-        time_max: engine.parts.timeouts.total,
-        refusals: AtomicU32::new(0),
-        released: released.clone(),
-    })
-}
-
-struct HttpCapability {
+/// The HTTP capability for the plugins of one request.
+pub(crate) struct HttpCapability {
     egress: Egress,
     vault: CallerVault,
     scope: VaultId,
@@ -136,6 +118,42 @@ impl HttpDoor for HttpCapability {
 }
 
 impl HttpCapability {
+    /// For the plugins of one request of `caller`.
+    pub(crate) fn new(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<Self> {
+        Arc::new(Self {
+            egress: engine.parts.egress.clone(),
+            vault: CallerVault::of(&engine.parts.store, caller),
+            scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
+            reflections: Arc::clone(&engine.parts.memory.reflections),
+            unreached: Arc::clone(&engine.parts.memory.unreached),
+            request_id: Arc::clone(request_id),
+            time_max: engine.parts.timeouts.total,
+            refusals: AtomicU32::new(0),
+            released: Released::default(),
+        })
+    }
+
+    /// A search through what a plugin gives on; `None` if no secret was sent for it.
+    pub(crate) fn search(&self, plugin: &Plugin) -> Option<ReleasedSearch> {
+        self.released.search(plugin.name())
+    }
+
+    /// Counts what a search has found as reflections. Returns true where the grant of the plugin
+    /// blocks such outputs.
+    pub(crate) fn is_withheld(&self, plugin: &Plugin, search: &ReleasedSearch) -> bool {
+        if search.found().is_empty() {
+            return false;
+        }
+        let visit = Visit { door: self, plugin: plugin.name(), grant: plugin.grant() };
+        let blocked = visit.note_reflections(search.found()).is_err();
+        tracing::warn!(
+            plugin = plugin.name(),
+            blocked,
+            "a plugin decoded a secret that a host sent back; it was removed"
+        );
+        blocked
+    }
+
     /// The time limit of a request.
     ///
     /// # Errors

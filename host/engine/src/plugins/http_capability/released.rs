@@ -9,19 +9,20 @@ use cofferdam_egress::{SentSecret, SentSecrets};
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// The most different groups of secrets that are sent for one plugin in one request.
 const GROUPS_MAX: usize = 64;
 
-/// What was sent in one request, by plugin. Clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<SentSecrets>>>>);
+/// What was sent in one request, by plugin.
+#[derive(Default)]
+pub(super) struct Released(Mutex<BTreeMap<String, Vec<SentSecrets>>>);
 
 /// A search for all secrets that were sent for one plugin.
 pub(crate) struct ReleasedSearch {
     groups: Vec<SentSecrets>,
-    has_found: bool,
+    /// Each once.
+    found: Vec<SentSecret>,
 }
 
 impl Released {
@@ -44,9 +45,9 @@ impl Released {
     }
 
     /// A search for what was sent for this plugin; `None` if nothing was.
-    pub(crate) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
+    pub(super) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
         let groups = self.with(|groups| groups.get(plugin).cloned().unwrap_or_default());
-        (!groups.is_empty()).then_some(ReleasedSearch { groups, has_found: false })
+        (!groups.is_empty()).then_some(ReleasedSearch { groups, found: Vec::new() })
     }
 
     fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<SentSecrets>>) -> T) -> T {
@@ -61,9 +62,9 @@ fn has_same_values(one: &SentSecrets, other: &SentSecrets) -> bool {
 }
 
 impl ReleasedSearch {
-    /// Whether anything was found so far.
-    pub(crate) fn has_found(&self) -> bool {
-        self.has_found
+    /// The secrets that were found so far, each once.
+    pub(crate) fn found(&self) -> &[SentSecret] {
+        &self.found
     }
 
     /// Removes the values from the output of a tool.
@@ -110,11 +111,11 @@ impl ReleasedSearch {
         let mut clean: Option<String> = None;
         for group in &self.groups {
             let text = clean.as_deref().unwrap_or(text);
-            if let Some((scrubbed, _)) = group.scrub(text.as_bytes()) {
+            if let Some((scrubbed, found)) = group.scrub(text.as_bytes()) {
                 clean = Some(String::from_utf8_lossy(&scrubbed).into_owned());
+                add(&mut self.found, found);
             }
         }
-        self.has_found |= clean.is_some();
         clean
     }
 
@@ -122,11 +123,12 @@ impl ReleasedSearch {
     /// nothing is found or the input is not JSON.
     fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
         let Ok(value) = serde_json::from_slice::<Value>(&json) else { return json };
-        let found_before = std::mem::take(&mut self.has_found);
+        let found_before = std::mem::take(&mut self.found);
         let clean = self.value(value);
-        let has_found = std::mem::replace(&mut self.has_found, found_before);
-        self.has_found |= has_found;
-        if has_found { clean.to_string().into_bytes() } else { json }
+        let found = std::mem::replace(&mut self.found, found_before);
+        let json = if found.is_empty() { json } else { clean.to_string().into_bytes() };
+        add(&mut self.found, found);
+        json
     }
 
     fn value(&mut self, value: Value) -> Value {
@@ -138,6 +140,14 @@ impl ReleasedSearch {
                 Value::Object(members.into_iter().map(clean).collect::<Map<_, _>>())
             }
             value => value,
+        }
+    }
+}
+
+fn add(all: &mut Vec<SentSecret>, found: Vec<SentSecret>) {
+    for sent in found {
+        if !all.contains(&sent) {
+            all.push(sent);
         }
     }
 }
@@ -183,8 +193,9 @@ mod tests {
 
     fn search() -> ReleasedSearch {
         let values = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
-        let group = SentSecrets { secrets: Arc::new([]), values };
-        ReleasedSearch { groups: vec![group], has_found: false }
+        let sent =
+            SentSecret { name: "key".parse().unwrap(), host: "api.test".parse().unwrap(), fingerprint: None };
+        ReleasedSearch { groups: vec![SentSecrets { secrets: [sent].into(), values }], found: Vec::new() }
     }
 
     fn escaped(text: &str) -> String {
@@ -200,7 +211,7 @@ mod tests {
             annotations: vec![json!({ "url": VALUE }).to_string().into_bytes(), b"{ \"n\" : 1 }".to_vec()],
             cost_pico: 7,
         });
-        assert!(search.has_found());
+        assert_eq!(search.found().len(), 1);
         assert_eq!(output.for_model, "{\"a\":\"[secret:key]\"}");
         assert_eq!(output.item, br#"{"[secret:key]":[{"b":"x [secret:key]"}]}"#);
         assert_eq!(output.annotations, [br#"{"url":"[secret:key]"}"#.to_vec(), b"{ \"n\" : 1 }".to_vec()]);
@@ -232,7 +243,7 @@ mod tests {
             }).collect();
             let mut search = search();
             let clean = search.text(format!("{before}{written}{after}"));
-            prop_assert!(search.has_found());
+            prop_assert_eq!(search.found().len(), 1);
             prop_assert!(clean.contains("[secret:key]"), "{}", clean);
         }
 
@@ -242,7 +253,7 @@ mod tests {
             let mut search = search();
             prop_assert_eq!(search.json(bytes.clone()), bytes);
             prop_assert_eq!(search.text(text.clone()), text);
-            prop_assert!(!search.has_found());
+            prop_assert!(search.found().is_empty());
         }
     }
 }
