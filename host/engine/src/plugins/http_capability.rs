@@ -16,9 +16,7 @@
 //!
 //! A redirect is a new request that passes all of these steps.
 
-mod plan;
 mod redirect;
-mod refusal;
 mod release;
 mod released;
 mod stream;
@@ -32,11 +30,10 @@ use cofferdam_egress::{
 };
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
-use cofferdam_runtime::{Grant, HostAccess, OnReflection, Plugin};
+use cofferdam_runtime::{Grant, OnReflection, Plugin, UnsentRequest};
 use cofferdam_store::{
     HostName, Purpose, Reflection, RefusedRequest, Release, RequestRefusal, SecretName, VaultId,
 };
-use refusal::UnsentRequest;
 use release::CallerVault;
 use released::Released;
 pub(crate) use released::ReleasedSearch;
@@ -219,54 +216,31 @@ impl Visit<'_> {
         mut request: GuestRequest,
         injections: &[wire::Injection],
     ) -> Result<CheckedRequest, UnsentRequest> {
-        let (host, access) = self.host(&request.target)?;
-        let plan = plan::plan(self.grant, host, access, &request, injections)?;
-        let secrets = if plan.is_silent { self.unplaced(host).await? } else { plan.secrets };
-        for PlacedSecret { secret, .. } in &secrets {
+        let mut plan = self.grant.plan(&request, injections)?;
+        if let Some(host) = request.target.host_name()
+            && !plan.unplaced.is_empty()
+        {
+            plan.secrets = Grant::place(self.releasable(host, plan.unplaced).await?, host)?;
+        }
+        for PlacedSecret { secret, .. } in &plan.secrets {
             if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
                 let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
                 return Err(UnsentRequest::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
             }
         }
-        request.public_only = access == HostAccess::Public;
-        Ok(self.door.egress.check(request, secrets)?)
+        request.public_only = plan.public_only;
+        Ok(self.door.egress.check(request, plan.secrets)?)
     }
 
-    /// The host of `target`, if it is granted. An IP address never is.
-    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), UnsentRequest> {
-        let Some(host) = target.host_name() else {
-            let log = "hosts are granted by name, and this is an address".to_owned();
-            return Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log));
-        };
-        match self.grant.hosts.access(host) {
-            Some(access) => Ok((host, access)),
-            None => {
-                let log = format!("the host is not granted; to allow it: {}", self.grant.line_for_host(host));
-                Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log))
-            }
-        }
-    }
-
-    /// The one secret without a configured place that is bound to this host.
-    async fn unplaced(&self, host: &HostName) -> Result<Vec<PlacedSecret>, UnsentRequest> {
-        let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
-        let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
-        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        plan::unplaced(found.map_err(|error| UnsentRequest::not_released(&first, &error))?, host)
-    }
-
-    /// The index of the first secret that the vault would not release to this host.
-    async fn unreleasable(
+    /// Those of the names that the vault would release to this host.
+    async fn releasable(
         &self,
         host: &HostName,
-        secrets: &[PlacedSecret],
-    ) -> Result<Option<usize>, HttpError> {
-        let names: Vec<SecretName> = secrets.iter().map(|placed| placed.secret.clone()).collect();
-        let Some(first) = names.first().cloned() else { return Ok(None) };
+        names: Vec<SecretName>,
+    ) -> Result<Vec<SecretName>, UnsentRequest> {
+        let Some(first) = names.first().cloned() else { return Ok(names) };
         let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        let found =
-            found.map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(&first, &error)))?;
-        Ok(secrets.iter().position(|placed| !found.contains(&placed.secret)))
+        found.map_err(|error| UnsentRequest::not_released(&first, &error))
     }
 
     /// Releases the secrets and sends the request.
@@ -294,7 +268,10 @@ impl Visit<'_> {
         if self.door.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }
-        match self.unreleasable(host, checked.secrets()).await? {
+        let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
+        let releasable =
+            self.releasable(host, names).await.map_err(|refused| self.refuse(Some(host), refused))?;
+        match checked.secrets().iter().position(|placed| !releasable.contains(&placed.secret)) {
             // The vault will refuse this secret. It is moved to the front, so that its refusal ends
             // the request before any other secret is released, and no connection is opened, so that
             // the host does not notice the request.

@@ -5,74 +5,101 @@
 //! headers that the grant allows. If neither applies, a granted secret without an injection is sent
 //! as `authorization: Bearer`, when the caller has bound it to this host.
 
-use super::refusal::UnsentRequest;
 use cofferdam_egress::{GuestRequest, PlacedSecret, Placement, Reason, SECRETS_MAX, placeholders};
-use cofferdam_runtime::wire;
-use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
+
+use super::{Grant, HostAccess, UnsentRequest};
+use crate::wire;
 
 /// The secrets of one request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct InjectionPlan {
+pub struct SecretPlan {
     /// Either all of these are sent, or the request is not sent.
-    pub(crate) secrets: Vec<PlacedSecret>,
-    /// Whether neither grant nor guest places a secret, so that one without a configured place may
-    /// be sent.
-    pub(crate) is_silent: bool,
+    pub secrets: Vec<PlacedSecret>,
+    /// If neither grant nor guest places a secret: the secrets without a configured place. The one
+    /// that is bound to the host is sent, see [`Grant::place`].
+    pub unplaced: Vec<SecretName>,
+    /// Whether the request may reach public addresses only, because the operator did not name the
+    /// host.
+    pub public_only: bool,
 }
 
-/// Builds the plan from the grant and the guest's request. `access` says how `host` is granted.
-///
-/// # Errors
-/// The guest names a secret or a place that it may not use, or its request is malformed.
-pub(crate) fn plan(
-    grant: &Grant,
-    host: &HostName,
-    access: HostAccess,
-    request: &GuestRequest,
-    injections: &[wire::Injection],
-) -> Result<InjectionPlan, UnsentRequest> {
-    if injections.len() > SECRETS_MAX {
-        return Err(Reason::TooManySecrets.into());
+impl Grant {
+    /// Decides which secrets are sent with a request of the guest, and where each is placed.
+    ///
+    /// # Errors
+    ///
+    /// The host is not granted, the guest names a secret or a place that it may not use, or its
+    /// request is malformed.
+    pub fn plan(
+        &self,
+        request: &GuestRequest,
+        injections: &[wire::Injection],
+    ) -> Result<SecretPlan, UnsentRequest> {
+        let (host, access) = self.host(request)?;
+        if injections.len() > SECRETS_MAX {
+            return Err(Reason::TooManySecrets.into());
+        }
+        let mut secrets = Vec::new();
+        for rule in self.injections.iter().filter(|rule| rule.host == *host) {
+            add(
+                &mut secrets,
+                PlacedSecret { secret: rule.secret.clone(), placement: rule.placement.clone() },
+            );
+        }
+        for injection in injections {
+            add(&mut secrets, named(self, host, injection)?);
+        }
+        for found in placeholders(request)? {
+            let secret = granted(self, found.secret)?;
+            let placement = placeholder(self, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
+            add(&mut secrets, PlacedSecret { secret, placement });
+        }
+        let public_only = access == HostAccess::Public;
+        if let (Some(first), true) = (secrets.first(), public_only) {
+            let line = self.line_for_host(host);
+            let log = format!("secrets go to hosts granted by name only; to allow it: {line}");
+            return Err(UnsentRequest::denied(RequestRefusal::HostNotNamed, Some(first.secret.clone()), log));
+        }
+        let is_silent = secrets.is_empty() && !public_only;
+        let unplaced = if is_silent { self.unplaced_secrets().cloned().collect() } else { Vec::new() };
+        Ok(SecretPlan { secrets, unplaced, public_only })
     }
-    let mut secrets = Vec::new();
-    for rule in grant.injections.iter().filter(|rule| rule.host == *host) {
-        add(&mut secrets, PlacedSecret { secret: rule.secret.clone(), placement: rule.placement.clone() });
-    }
-    for injection in injections {
-        add(&mut secrets, named(grant, host, injection)?);
-    }
-    for found in placeholders(request)? {
-        let secret = granted(grant, found.secret)?;
-        let placement = placeholder(grant, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
-        add(&mut secrets, PlacedSecret { secret, placement });
-    }
-    if let (Some(first), HostAccess::Public) = (secrets.first(), access) {
-        let line = grant.line_for_host(host);
-        let log = format!("secrets go to hosts granted by name only; to allow it: {line}");
-        return Err(UnsentRequest::denied(RequestRefusal::HostNotNamed, Some(first.secret.clone()), log));
-    }
-    let is_silent = secrets.is_empty() && access == HostAccess::Named;
-    Ok(InjectionPlan { secrets, is_silent })
-}
 
-/// Places the one secret that neither grant nor guest has placed.
-///
-/// # Errors
-/// There is more than one such secret.
-pub(crate) fn unplaced(
-    mut releasable: Vec<SecretName>,
-    host: &HostName,
-) -> Result<Vec<PlacedSecret>, UnsentRequest> {
-    let Some(secret) = releasable.pop() else { return Ok(Vec::new()) };
-    if let Some(other) = releasable.pop() {
-        let log = format!(
-            "{other} and {secret} are both bound to {host}: say which goes where with `injections` in the \
-             configuration of the plugin"
-        );
-        return Err(UnsentRequest::denied(RequestRefusal::Ambiguous, Some(secret), log));
+    /// The host of a request, if it is granted. An IP address never is.
+    fn host<'r>(&self, request: &'r GuestRequest) -> Result<(&'r HostName, HostAccess), UnsentRequest> {
+        let denied = |log| UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log);
+        let Some(host) = request.target.host_name() else {
+            return Err(denied("hosts are granted by name, and this is an address".to_owned()));
+        };
+        let access = self.hosts.access(host).ok_or_else(|| {
+            denied(format!("the host is not granted; to allow it: {}", self.line_for_host(host)))
+        })?;
+        Ok((host, access))
     }
-    Ok(vec![PlacedSecret { secret, placement: Placement::header("authorization", "Bearer {}")? }])
+
+    /// Granted secrets without an injection.
+    pub(super) fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {
+        self.secrets.iter().filter(|name| !self.injections.iter().any(|rule| rule.secret == **name))
+    }
+
+    /// Places the one of [`SecretPlan::unplaced`] that is bound to the host. `bound` are all that
+    /// are.
+    ///
+    /// # Errors
+    ///
+    /// There is more than one such secret.
+    pub fn place(mut bound: Vec<SecretName>, host: &HostName) -> Result<Vec<PlacedSecret>, UnsentRequest> {
+        let Some(secret) = bound.pop() else { return Ok(Vec::new()) };
+        if let Some(other) = bound.pop() {
+            let log = format!(
+                "{other} and {secret} are both bound to {host}: say which goes where with `injections` in the \
+                 configuration of the plugin"
+            );
+            return Err(UnsentRequest::denied(RequestRefusal::Ambiguous, Some(secret), log));
+        }
+        Ok(vec![PlacedSecret { secret, placement: Placement::header("authorization", "Bearer {}")? }])
+    }
 }
 
 /// Adds an injection once: the guest may repeat one of the grant.
