@@ -17,24 +17,25 @@
 //! A redirect is a new request that passes all of these steps.
 
 mod redirect;
-mod release;
 mod released;
 mod stream;
 
 use crate::Engine;
+use crate::authentication::BoundSecret;
 use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::reflection::{Reflections, Use};
+use crate::release::Releaser;
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
-use cofferdam_runtime::{Grant, OnReflection, Plugin, UnsentRequest};
+use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
 use cofferdam_store::{
-    HostName, Purpose, Reflection, RefusedRequest, Release, RequestRefusal, SecretName, VaultId,
+    Actor, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseScope, RequestRefusal, SecretName,
+    Store, VaultId, WorkspaceId,
 };
-use release::CallerVault;
 use released::Released;
 pub(crate) use released::ReleasedSearch;
 use std::sync::Arc;
@@ -55,7 +56,12 @@ const REFUSALS_MAX: u32 = 16;
 /// The HTTP capability for the plugins of one request.
 pub(crate) struct HttpCapability {
     egress: Egress,
-    vault: CallerVault,
+    store: Store,
+    actor: Actor,
+    workspace: WorkspaceId,
+    /// Where the caller's own secrets are released from.
+    release_scope: ReleaseScope,
+    /// Whose reflections are counted together.
     scope: VaultId,
     reflections: Arc<Reflections>,
     unreached: Arc<LogThrottle>,
@@ -119,7 +125,10 @@ impl HttpCapability {
     pub(crate) fn new(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<Self> {
         Arc::new(Self {
             egress: engine.parts.egress.clone(),
-            vault: CallerVault::of(&engine.parts.store, caller),
+            store: engine.parts.store.clone(),
+            actor: Actor::Key(caller.key),
+            workspace: caller.workspace,
+            release_scope: caller.release_scope(),
             scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
             reflections: Arc::clone(&engine.parts.memory.reflections),
             unreached: Arc::clone(&engine.parts.memory.unreached),
@@ -239,7 +248,8 @@ impl Visit<'_> {
         names: Vec<SecretName>,
     ) -> Result<Vec<SecretName>, UnsentRequest> {
         let Some(first) = names.first().cloned() else { return Ok(names) };
-        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
+        let secrets = names.into_iter().map(|name| self.bound(&name, host)).collect();
+        let found = self.releaser().releasable(secrets).await;
         found.map_err(|error| UnsentRequest::not_released(&first, &error))
     }
 
@@ -283,9 +293,11 @@ impl Visit<'_> {
                 connected.map_err(|error| self.refuse(Some(host), error.into()))?;
             }
         }
+        let releaser = self.releaser();
         let mut releases = Vec::with_capacity(checked.secrets().len());
         for PlacedSecret { secret, .. } in checked.secrets() {
-            let released = self.door.vault.release(self.grant, secret, host, &self.purpose()).await;
+            let (scope, bound) = self.bound(secret, host);
+            let released = releaser.release_recorded(scope, bound).await;
             releases.push(
                 released
                     .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
@@ -338,8 +350,7 @@ impl Visit<'_> {
             suspended,
             purpose: self.purpose(),
         };
-        let CallerVault { store, actor, .. } = &self.door.vault;
-        if store.note_reflection(*actor, reflection).is_err() {
+        if self.door.store.note_reflection(self.door.actor, reflection).is_err() {
             tracing::error!("an audit record of a reflection was lost");
         }
     }
@@ -371,12 +382,26 @@ impl Visit<'_> {
         );
         if let Some((reason, name)) = audit {
             let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
-            let CallerVault { store, actor, .. } = &self.door.vault;
-            if store.note_refused_request(*actor, refused).is_err() {
+            if self.door.store.note_refused_request(self.door.actor, refused).is_err() {
                 tracing::error!("an audit record of a refused request was lost");
             }
         }
         error
+    }
+
+    fn releaser(&self) -> Releaser {
+        let HttpCapability { store, actor, .. } = self.door;
+        Releaser { store: store.clone(), actor: *actor, purpose: self.purpose() }
+    }
+
+    /// A secret for a host, and the scope that the plugin gets it from.
+    fn bound(&self, name: &SecretName, host: &HostName) -> (ReleaseScope, BoundSecret) {
+        let scope = match self.grant.source(name) {
+            SecretSource::Caller => self.door.release_scope,
+            SecretSource::Workspace => ReleaseScope::Workspace(self.door.workspace),
+            SecretSource::Operator => ReleaseScope::Operator,
+        };
+        (scope, BoundSecret { name: name.clone(), host: host.clone() })
     }
 
     fn used(&self, secret: &SecretName) -> Use {
