@@ -37,6 +37,8 @@ mod failure;
 mod plugin_defaults;
 mod upstream;
 
+mod release;
+
 mod authentication;
 mod caller;
 mod lifecycle;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_egress::{Egress, HeaderPlacement, Origin};
+use cofferdam_egress::{Credential, Egress, Origin, Placement};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, Provider};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::EndpointKey;
@@ -223,7 +223,7 @@ fn authentication(
     environment: Option<Secret>,
 ) -> Result<Authentication, String> {
     let placement =
-        HeaderPlacement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
+        Placement::credential_header(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
     let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
         bound(name, written.origin.as_ref())
             .map_err(|error| format!("{key}: the host of base_url is {error}"))
@@ -231,7 +231,7 @@ fn authentication(
     let own = match written.key.as_ref().map(|(source, _)| source) {
         Some(KeySource::Operator(name)) => Some(OperatorKey::Vault(bound(name, "key")?)),
         Some(KeySource::Env(_)) => {
-            let fixed = environment.map(|secret| placement.fill(secret.expose()));
+            let fixed = environment.map(|secret| Credential::new(&placement, secret.expose()));
             fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
         }
         None => None,

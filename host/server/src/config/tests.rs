@@ -1,6 +1,7 @@
+use cofferdam_egress::Placement;
 use cofferdam_engine::catalog::ModelKind;
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
-use cofferdam_runtime::{InjectionTarget, OnReflection};
+use cofferdam_runtime::OnReflection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -194,7 +195,7 @@ fn every_section_is_read() {
     assert_eq!(plugin.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["api.github.com"]);
     assert!(plugin.any_host && plugin.placeholder_headers.contains("x-key"));
     assert_eq!(plugin.secrets.len(), 1);
-    assert_eq!(plugin.injections[0].slot, InjectionTarget::header("authorization", "token {}").unwrap());
+    assert_eq!(plugin.injections[0].placement, Placement::header("authorization", "token {}").unwrap());
     assert_eq!(plugin.on_reflection, OnReflection::Block);
 }
 

@@ -34,8 +34,7 @@ impl ServerTools {
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
             let finished =
-                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.released()).await
-                {
+                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.http()).await {
                     Ok(output) => FinishedCall::completed(output),
                     Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
                     Err(_) => FinishedCall::failed("The tool failed.", false),

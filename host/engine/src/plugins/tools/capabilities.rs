@@ -5,7 +5,7 @@ use super::{PluginScope, offer};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
-use crate::plugins::http_capability::{Released, http_door};
+use crate::plugins::http_capability::HttpCapability;
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
@@ -16,13 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The capabilities of one request, for each of its tools.
 pub(crate) struct RequestCapabilities {
-    http: Arc<dyn HttpDoor>,
+    http: Arc<HttpCapability>,
     catalog: Arc<dyn ModelListing>,
     view: Arc<RequestSnapshot>,
     scratches: Scratches,
     ask: ModelCapability,
     approvals: Approvals,
-    released: Released,
 }
 
 /// The scratch stores of one request's plugins, by plugin. Clones share them.
@@ -42,22 +41,20 @@ impl RequestCapabilities {
         let deferred = offer::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
-        let released = Released::default();
         Self {
-            http: http_door(engine, caller, &context.request_id, &released),
+            http: HttpCapability::new(engine, caller, &context.request_id),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: scratches.clone().unwrap_or_default(),
             ask: ModelCapability::new(engine, caller, asking),
             approvals: Approvals::new(&engine.parts.store, caller),
-            released,
         }
     }
 
     /// The host services for one call into `plugin`.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         Services {
-            http: Some(Arc::clone(&self.http)),
+            http: Some(Arc::clone(&self.http) as Arc<dyn HttpDoor>),
             ask: Some(Arc::new(self.ask.clone())),
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
@@ -73,9 +70,9 @@ impl RequestCapabilities {
         Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
     }
 
-    /// The secrets that were sent for the plugins.
-    pub(crate) fn released(&self) -> &Released {
-        &self.released
+    /// The plugins' requests to other hosts.
+    pub(crate) fn http(&self) -> &HttpCapability {
+        &self.http
     }
 
     /// The ids of approval requests.

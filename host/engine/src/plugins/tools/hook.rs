@@ -1,7 +1,7 @@
 //! Server tools for hooks: the same calls, made by a guest instead of a model.
 
 use super::capabilities::RequestCapabilities;
-use super::run::{Invocation, ToolFailure, is_withheld, shortened};
+use super::run::{Invocation, ToolFailure, shortened};
 use crate::Engine;
 use crate::cost::Amount;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
@@ -36,7 +36,7 @@ impl HookTools {
 
     /// Removes the values of secrets that were sent for `hook` from its decision.
     pub(crate) fn clean(&self, hook: &Plugin, verdict: HookOutcome) -> HookOutcome {
-        let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
+        let Some(mut search) = self.doors.http().search(hook) else { return verdict };
         let clean = match verdict {
             Ok(Ok(action)) => Ok(Ok(search.action(action))),
             Ok(Err(failure)) => Ok(Err(search.failure(failure))),
@@ -44,7 +44,7 @@ impl HookTools {
         };
         // The decision counts even where the grant blocks such outputs: ignoring a hook's decision
         // would let everything pass.
-        is_withheld(&search, hook);
+        self.doors.http().is_withheld(hook, &search);
         clean
     }
 
@@ -56,7 +56,7 @@ impl HookTools {
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }
-            .run(&self.context, services, self.doors.released())
+            .run(&self.context, services, self.doors.http())
             .await;
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,

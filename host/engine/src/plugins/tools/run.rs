@@ -6,10 +6,10 @@ use super::offer::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
-use crate::plugins::http_capability::{Released, ReleasedSearch};
+use crate::plugins::http_capability::HttpCapability;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, Output, ToolError};
-use cofferdam_runtime::{CallContext, CallErrorKind, OnReflection, Plugin, Services, TrapKind};
+use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -118,10 +118,10 @@ impl Invocation<'_> {
         &self,
         context: &CallContext,
         services: Services,
-        released: &Released,
+        http: &HttpCapability,
     ) -> Result<Output, ToolFailure> {
-        let ended = self.ended(context, services).await;
-        let Some(mut search) = released.search(self.plugin.name()) else { return ended };
+        let ended = self.run_unsearched(context, services).await;
+        let Some(mut search) = http.search(self.plugin) else { return ended };
         let clean = match ended {
             Ok(output) => Ok(search.output(output)),
             Err(ToolFailure::Arguments(message)) => {
@@ -130,10 +130,15 @@ impl Invocation<'_> {
             Err(ToolFailure::Failed(message)) => Err(ToolFailure::Failed(search.text(message))),
             Err(mishap) => Err(mishap),
         };
-        if is_withheld(&search, self.plugin) { Err(ToolFailure::Withheld) } else { clean }
+        if http.is_withheld(self.plugin, &search) { Err(ToolFailure::Withheld) } else { clean }
     }
 
-    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, ToolFailure> {
+    /// The same, for an output that is dropped: it is not searched for secrets.
+    pub(super) async fn run_unsearched(
+        &self,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Output, ToolFailure> {
         let arguments = match self.arguments.trim_ascii() {
             // Models send empty arguments for a function without parameters.
             b"" => b"{}",
@@ -170,21 +175,6 @@ impl Invocation<'_> {
     }
 }
 
-/// Logs that a search has found a secret in what a plugin returned. Returns true where the grant
-/// blocks such outputs.
-pub(crate) fn is_withheld(search: &ReleasedSearch, plugin: &Plugin) -> bool {
-    if !search.has_found() {
-        return false;
-    }
-    let blocked = plugin.grant().on_reflection == OnReflection::Block;
-    tracing::warn!(
-        plugin = plugin.name(),
-        blocked,
-        "a plugin decoded a secret that a host sent back; it was removed"
-    );
-    blocked
-}
-
 /// Removes the values of secrets that were sent for the tool from its functions: some tools get
 /// these from a server.
 pub(crate) fn clean(
@@ -192,9 +182,9 @@ pub(crate) fn clean(
     tool: &ServerTool,
     doors: &RequestCapabilities,
 ) -> Vec<Function> {
-    let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
+    let Some(mut search) = doors.http().search(&tool.plugin) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
-    if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
+    if doors.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
 }
 
 /// Runs a model's call of `tool` and charges its cost. With a `reporter` the progress of its
@@ -216,7 +206,7 @@ pub(crate) async fn run(
         Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
         None => doors.services(&tool.plugin),
     };
-    match invocation.run(context, services, doors.released()).await {
+    match invocation.run(context, services, doors.http()).await {
         Ok(output) => {
             doors.asking().account().add_tool(Amount(output.cost_pico));
             FinishedCall::completed(output)
