@@ -28,7 +28,6 @@ use crate::caller::Caller;
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::lifecycle::deadline::{ClientGone, Deadline};
-use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass};
