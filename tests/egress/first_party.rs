@@ -149,6 +149,30 @@ async fn a_response_with_an_encoded_secret_can_be_blocked() {
 }
 
 #[tokio::test]
+async fn a_secret_that_is_found_only_in_what_a_plugin_decoded_counts_as_sent_back() {
+    let mut bench = Bench::start(GRANTS).await;
+    bench.secret("api_key", VALUE, API);
+    let arguments = json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "api_key"}});
+    for _ in 0..4 {
+        bench.site.reply(in_other_charset(VALUE));
+        let (item, told) = call(&bench, "http_request", json!({}), arguments.clone()).await;
+        assert_eq!(item["status"], "completed", "{item}");
+        assert!(told.contains("[secret:api_key]"), "{told}");
+    }
+    let (item, told) = call(&bench, "http_request", json!({}), arguments).await;
+    assert_eq!(item["status"], "failed", "the secret is suspended: {item}");
+    assert!(told.contains("secret is not available"), "{told}");
+    assert_eq!(bench.site.seen().len(), 4);
+    let reflected = bench.audit("secret_reflected");
+    assert_eq!(reflected.len(), 4, "{reflected:?}");
+    for (index, entry) in reflected.iter().enumerate() {
+        assert_eq!((&entry["name"], &entry["host"]), (&"api_key".into(), &API.into()));
+        assert_eq!((&entry["blocked"], &entry["suspended"]), (&false.into(), &(index == 3).into()));
+        assert_eq!(entry["used_by"], "plugin tool-http-request");
+    }
+}
+
+#[tokio::test]
 async fn the_model_gets_a_sentence_about_missing_grants() {
     let bench = Bench::start(GRANTS).await;
     bench.secret("api_key", VALUE, API);

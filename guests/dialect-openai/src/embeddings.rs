@@ -4,6 +4,10 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use cofferdam_guest_kit::bindings::dialect::UpstreamRequest;
+use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
+use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_guest_kit::{Count, MaybeText};
 use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, add_options};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
@@ -12,39 +16,12 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::map_reported;
-use crate::failure::Failure;
-use crate::lenient::{Count, MaybeText};
+use crate::failure::{malformed, unreadable_request};
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-
-/// Why a request cannot be sent to this provider.
-#[derive(Debug, PartialEq, Eq)]
-pub enum EmbeddingFailure {
-    /// The input with this index is not text.
-    UnsupportedInput(u32),
-    Failed(Failure),
-}
-
-/// A request translated into OpenAI's form.
-#[derive(Debug, PartialEq, Eq)]
-pub struct PreparedEmbeddings {
-    pub body: Vec<u8>,
-    /// How many vectors the answer must have.
-    pub count: usize,
-}
-
-/// An answer translated from OpenAI's form.
-#[derive(Debug, PartialEq)]
-pub struct Embeddings {
-    /// In the order of the input, each as little-endian binary32 numbers.
-    pub vectors: Vec<Vec<u8>>,
-    pub prompt_tokens: u64,
-    pub total_tokens: u64,
-    pub cost_dollars: Option<f64>,
-}
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -67,7 +44,7 @@ enum Input<'a> {
     Tokens(&'a [u64]),
 }
 
-/// Translates a request. `options` are the provider options that the client set for this provider.
+/// Translates a request. Also returns how many vectors the answer must have. `options` are the provider options that the client set for this provider.
 /// `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
 ///
 /// # Errors
@@ -78,8 +55,8 @@ pub fn prepare_embeddings(
     model: &str,
     supports: &[String],
     options: &[u8],
-) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-    let unreadable = || EmbeddingFailure::Failed(Failure::unreadable_request());
+) -> Result<(UpstreamRequest, usize), EmbeddingFailure> {
+    let unreadable = || EmbeddingFailure::Failed(unreadable_request());
     let request = EmbeddingRequest::parse(request).map_err(|_| unreadable())?;
     let input: Vec<_> = request
         .input
@@ -98,7 +75,7 @@ pub fn prepare_embeddings(
     };
     let count = body.input.len();
     let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
-    Ok(PreparedEmbeddings { body: add_options(body, options), count })
+    Ok((UpstreamRequest::new("embeddings", add_options(body, options), false), count))
 }
 
 fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {
@@ -128,20 +105,17 @@ fn joined<'a>(parts: &'a [EmbeddingPart<'_>]) -> Option<Cow<'a, str>> {
 }
 
 #[derive(DeriveDeserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Reply<'a> {
-    #[serde(default, borrow)]
+    #[serde(default)]
     object: MaybeText<'a>,
-    #[serde(default)]
     data: Option<Vec<Row>>,
-    #[serde(default)]
     usage: Option<Usage>,
-    #[serde(default, borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(DeriveDeserialize)]
 struct Row {
-    #[serde(default)]
     index: Option<usize>,
     embedding: Vector,
 }
@@ -161,16 +135,16 @@ struct Usage {
 /// When the answer reports an error, cannot be read, or does not hold exactly one vector for each
 /// input, all of the same length.
 pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
-    let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| Failure::malformed())?;
+    let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| malformed())?;
     if let Some(error) = reply.error {
         return Err(map_reported(error.get()));
     }
     if reply.object.as_str() == "error" {
         return Err(map_reported(std::str::from_utf8(body).unwrap_or_default()));
     }
-    let rows = reply.data.ok_or_else(Failure::malformed)?;
+    let rows = reply.data.ok_or_else(malformed)?;
     let count = count.unwrap_or(rows.len());
-    let vectors = in_order(rows, count).ok_or_else(Failure::malformed)?;
+    let vectors = in_order(rows, count).ok_or_else(malformed)?;
     let usage = reply.usage.unwrap_or_default();
     let prompt_tokens = usage.prompt_tokens.0.or(usage.total_tokens.0).unwrap_or_default();
     Ok(Embeddings {
@@ -178,6 +152,8 @@ pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings
         prompt_tokens,
         total_tokens: usage.total_tokens.0.unwrap_or(prompt_tokens),
         cost_dollars: usage.cost,
+        // Only text goes upstream, so there is one modality and no details to report.
+        prompt_tokens_details: Vec::new(),
     })
 }
 

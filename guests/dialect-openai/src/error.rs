@@ -2,10 +2,11 @@
 //! precise, then its type, then the status. Some servers report an input that is too long only
 //! in the message text, so the text is searched for that case.
 
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use cofferdam_guest_kit::retry_after_ms;
 use serde_json::{Map, Value};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{generic_message, lies_in_the_request};
 use crate::message::clean;
 
 /// Translates an error answer. `headers` have lower-case names.
@@ -88,14 +89,12 @@ fn translate(status: Option<u16>, reported: &Reported) -> Failure {
     let theirs = reported
         .message
         .as_deref()
-        .filter(|_| kind.lies_in_the_request() && status.is_none_or(|status| status < 500))
+        .filter(|_| lies_in_the_request(kind) && status.is_none_or(|status| status < 500))
         .map(clean)
         .filter(|message| !message.is_empty());
     Failure {
-        kind,
-        message: theirs.unwrap_or_else(|| kind.generic_message().to_owned()),
         code: reported.code.as_deref().or(reported.kind.as_deref()).and_then(code),
-        retry_after_ms: None,
+        ..Failure::new(kind, theirs.unwrap_or_else(|| generic_message(kind).to_owned()))
     }
 }
 
@@ -106,16 +105,16 @@ fn code(text: &str) -> Option<String> {
     is_code.then(|| text.to_owned())
 }
 
-fn classify(status: Option<u16>, reported: &Reported) -> Kind {
+fn classify(status: Option<u16>, reported: &Reported) -> ErrorKind {
     let words = [&reported.code, &reported.kind];
     if let Some(kind) = words.into_iter().flatten().find_map(|word| by_word(&word.to_ascii_lowercase())) {
         return kind;
     }
     let in_request = status.is_none_or(|status| matches!(status, 400 | 413 | 422));
     if in_request && reported.message.as_deref().is_some_and(tells_of_context) {
-        return Kind::ContextLengthExceeded;
+        return ErrorKind::ContextLengthExceeded;
     }
-    status.map_or(Kind::Server, by_status)
+    status.map_or(ErrorKind::Server, by_status)
 }
 
 fn tells_of_context(message: &str) -> bool {
@@ -133,39 +132,39 @@ fn tells_of_context(message: &str) -> bool {
 
 /// Codes and types that have one meaning with every status. General ones
 /// (`invalid_request_error`, `server_error`) are left to the status.
-fn by_word(word: &str) -> Option<Kind> {
+fn by_word(word: &str) -> Option<ErrorKind> {
     Some(match word {
-        "context_length_exceeded" | "exceed_context_size_error" => Kind::ContextLengthExceeded,
-        "max_tokens_exceeded" => Kind::MaxTokensExceeded,
-        "token_limit_exceeded" => Kind::TokenLimitExceeded,
-        "string_above_max_length" | "string_too_long" => Kind::StringTooLong,
+        "context_length_exceeded" | "exceed_context_size_error" => ErrorKind::ContextLengthExceeded,
+        "max_tokens_exceeded" => ErrorKind::MaxTokensExceeded,
+        "token_limit_exceeded" => ErrorKind::TokenLimitExceeded,
+        "string_above_max_length" | "string_too_long" => ErrorKind::StringTooLong,
         "invalid_api_key"
         | "authentication_error"
         | "invalid_authentication"
         | "account_deactivated"
-        | "invalid_organization" => Kind::Authentication,
+        | "invalid_organization" => ErrorKind::Authentication,
         "permission_denied"
         | "permission_error"
         | "insufficient_permissions"
         | "unsupported_country_region_territory"
-        | "data_residency_mismatch" => Kind::PermissionDenied,
+        | "data_residency_mismatch" => ErrorKind::PermissionDenied,
         "insufficient_quota"
         | "insufficient_balance"
         | "billing_hard_limit_reached"
         | "billing_not_active"
-        | "payment_required" => Kind::PaymentRequired,
-        "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" => Kind::RateLimitExceeded,
+        | "payment_required" => ErrorKind::PaymentRequired,
+        "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" => ErrorKind::RateLimitExceeded,
         "overloaded"
         | "overloaded_error"
         | "engine_overloaded"
         | "engine_overloaded_error"
         | "server_overloaded"
         | "server_is_overloaded"
-        | "slow_down" => Kind::ProviderOverloaded,
-        "service_unavailable" | "unavailable_error" | "model_not_ready" => Kind::ProviderUnavailable,
-        "invalid_prompt" => Kind::InvalidPrompt,
-        "model_not_found" | "not_found" | "not_found_error" => Kind::NotFound,
-        "payload_too_large" | "request_too_large" => Kind::PayloadTooLarge,
+        | "slow_down" => ErrorKind::ProviderOverloaded,
+        "service_unavailable" | "unavailable_error" | "model_not_ready" => ErrorKind::ProviderUnavailable,
+        "invalid_prompt" => ErrorKind::InvalidPrompt,
+        "model_not_found" | "not_found" | "not_found_error" => ErrorKind::NotFound,
+        "payload_too_large" | "request_too_large" => ErrorKind::PayloadTooLarge,
         "content_policy_violation"
         | "content_filter"
         | "moderation_blocked"
@@ -173,45 +172,45 @@ fn by_word(word: &str) -> Option<Kind> {
         | "bio_policy"
         | "misalignment_policy_violation"
         | "image_content_policy_violation"
-        | "responsibleaipolicyviolation" => Kind::ContentPolicyViolation,
-        "timeout" | "request_timeout" | "vector_store_timeout" => Kind::Timeout,
+        | "responsibleaipolicyviolation" => ErrorKind::ContentPolicyViolation,
+        "timeout" | "request_timeout" | "vector_store_timeout" => ErrorKind::Timeout,
         other => return by_image_word(other),
     })
 }
 
-fn by_image_word(word: &str) -> Option<Kind> {
+fn by_image_word(word: &str) -> Option<ErrorKind> {
     Some(match word {
         "invalid_image"
         | "invalid_base64_image"
         | "invalid_image_url"
         | "invalid_image_mode"
         | "image_parse_error"
-        | "empty_image_file" => Kind::InvalidImage,
-        "invalid_image_format" | "unsupported_image_media_type" => Kind::UnsupportedImageFormat,
-        "image_too_large" | "image_file_too_large" => Kind::ImageTooLarge,
-        "image_too_small" => Kind::ImageTooSmall,
-        "image_file_not_found" | "image_not_found" => Kind::ImageNotFound,
-        "failed_to_download_image" | "image_download_failed" => Kind::ImageDownloadFailed,
+        | "empty_image_file" => ErrorKind::InvalidImage,
+        "invalid_image_format" | "unsupported_image_media_type" => ErrorKind::UnsupportedImageFormat,
+        "image_too_large" | "image_file_too_large" => ErrorKind::ImageTooLarge,
+        "image_too_small" => ErrorKind::ImageTooSmall,
+        "image_file_not_found" | "image_not_found" => ErrorKind::ImageNotFound,
+        "failed_to_download_image" | "image_download_failed" => ErrorKind::ImageDownloadFailed,
         _ => return None,
     })
 }
 
-fn by_status(status: u16) -> Kind {
+fn by_status(status: u16) -> ErrorKind {
     match status {
-        401 => Kind::Authentication,
-        402 => Kind::PaymentRequired,
-        403 => Kind::PermissionDenied,
-        404 => Kind::NotFound,
-        408 | 504 | 524 => Kind::Timeout,
-        412 => Kind::PreconditionFailed,
-        413 => Kind::PayloadTooLarge,
-        422 => Kind::Unprocessable,
-        429 => Kind::RateLimitExceeded,
-        502 => Kind::ProviderUnavailable,
-        503 | 529 => Kind::ProviderOverloaded,
-        400..=499 => Kind::InvalidRequest,
-        500..=599 => Kind::Server,
-        _ => Kind::Unmapped,
+        401 => ErrorKind::Authentication,
+        402 => ErrorKind::PaymentRequired,
+        403 => ErrorKind::PermissionDenied,
+        404 => ErrorKind::NotFound,
+        408 | 504 | 524 => ErrorKind::Timeout,
+        412 => ErrorKind::PreconditionFailed,
+        413 => ErrorKind::PayloadTooLarge,
+        422 => ErrorKind::Unprocessable,
+        429 => ErrorKind::RateLimitExceeded,
+        502 => ErrorKind::ProviderUnavailable,
+        503 | 529 => ErrorKind::ProviderOverloaded,
+        400..=499 => ErrorKind::InvalidRequest,
+        500..=599 => ErrorKind::Server,
+        _ => ErrorKind::Unmapped,
     }
 }
 

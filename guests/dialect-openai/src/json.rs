@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use cofferdam_guest_kit::MaybeText;
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use crate::lenient::MaybeText;
 
 /// The fields of an object with unparsed values. `null` counts as absent.
 #[derive(Debug, Default)]

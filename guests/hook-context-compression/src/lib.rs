@@ -5,13 +5,6 @@
 //! a reasoning item from what follows it. The token count is a rough one, a quarter of the
 //! characters, as everywhere in this host.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Compression;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
-    export!(Compression);
-}
 mod count;
 mod middle_out;
 mod settings;
@@ -20,14 +13,16 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::config;
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::exports::cofferdam::plugin::on_request::Guest;
+use cofferdam_guest_kit::bindings::config;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::on_request::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
 
 use settings::Settings;
 
 struct Compression;
+
+cofferdam_guest_kit::export!(request_hook: Compression);
 
 impl Guest for Compression {
     fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {
@@ -37,12 +32,8 @@ impl Guest for Compression {
 
 /// Compresses `request` if necessary. `operator` is the guest's configuration.
 fn handled(request: &[u8], settings: &[u8], operator: &[u8]) -> Result<Action, Failure> {
-    let settings = Settings::read(settings, operator).map_err(|message| Failure {
-        kind: ErrorKind::InvalidRequest,
-        message,
-        code: None,
-        retry_after_ms: None,
-    })?;
+    let settings = Settings::read(settings, operator)
+        .map_err(|message| Failure::new(ErrorKind::InvalidRequest, message))?;
     // Without a known length there is no limit to keep.
     let Some(context_length) = settings.context_length.filter(|_| settings.enabled) else {
         return Ok(Action::Pass);

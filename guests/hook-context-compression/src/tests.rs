@@ -2,12 +2,12 @@
 //! message of the user. Each item repeats its word a hundred times: 50 tokens, and 54 with the
 //! structure around it.
 
+use cofferdam_guest_kit::bindings::hooks::Action;
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, proptest};
 use proptest::prop_assert;
 use serde_json::{Value, json};
 
-use super::bindings::cofferdam::plugin::hooks::Action;
 use super::count;
 use super::handled;
 

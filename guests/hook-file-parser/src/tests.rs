@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::types::ErrorKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::bindings::cofferdam::plugin::hooks::Action;
-use super::bindings::cofferdam::plugin::types::ErrorKind;
 use super::handled;
 use super::settings::Operator;
 

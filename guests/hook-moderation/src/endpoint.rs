@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
 use crate::operator::Endpoint;
 use crate::texts::Place;
 use crate::{Flagged, Outside, Texts};

@@ -4,13 +4,6 @@
 //! on unchanged or rejected. If there is no verdict, the request is refused, unless the operator
 //! configures otherwise.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Moderation;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
-    export!(Moderation);
-}
 mod endpoint;
 mod operator;
 mod rules;
@@ -19,17 +12,19 @@ mod texts;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::cofferdam::plugin::{config, log};
-use bindings::exports::cofferdam::plugin::on_request::Guest;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::http::{self, HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::on_request::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
+use cofferdam_guest_kit::bindings::{config, log};
 
 use endpoint::Trouble;
 use operator::{OnError, Operator};
 use texts::Texts;
 
 struct Moderation;
+
+cofferdam_guest_kit::export!(request_hook: Moderation);
 
 impl Guest for Moderation {
     fn handle(request: Json, _: Json, _: CallContext) -> Result<Action, Failure> {
@@ -75,7 +70,7 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
     if operator.rules.is_empty() && operator.endpoint.is_none() {
         // The host replaces the id at the start of the message by `plugins[i]`.
         let message = "moderation is not set up on this host: it has neither rules nor an endpoint";
-        return Err(failure(ErrorKind::InvalidRequest, message));
+        return Err(Failure::new(ErrorKind::InvalidRequest, message));
     }
     let texts = texts::read(request).ok_or_else(broken)?;
     if let Some(flagged) = rules::flagged(&operator.rules, &texts) {
@@ -103,7 +98,7 @@ fn reject(flagged: &Flagged) -> Action {
     Action::Reject(Failure {
         message: format!("The input was flagged by moderation: {}", flagged.reasons.join(", ")),
         code: Some(format!("{reasons}#{}", flagged.pointer)),
-        ..failure(ErrorKind::ContentPolicyViolation, "")
+        ..Failure::new(ErrorKind::ContentPolicyViolation, "")
     })
 }
 
@@ -111,13 +106,13 @@ fn refusal(trouble: &Trouble) -> Failure {
     match trouble {
         Trouble::Passing { retry_after_ms, .. } => Failure {
             retry_after_ms: *retry_after_ms,
-            ..failure(
+            ..Failure::new(
                 ErrorKind::ProviderOverloaded,
                 "The input could not be moderated: the moderation endpoint does not answer. Please try again shortly.",
             )
         },
         Trouble::Lasting(_) => broken(),
-        Trouble::TooLong => failure(
+        Trouble::TooLong => Failure::new(
             ErrorKind::ContextLengthExceeded,
             "The input is longer than what can be moderated on this host.",
         ),
@@ -125,13 +120,9 @@ fn refusal(trouble: &Trouble) -> Failure {
 }
 
 fn broken() -> Failure {
-    failure(
+    Failure::new(
         ErrorKind::Server,
         "The input could not be moderated: moderation is not set up correctly on this host. \
          Its operator finds the cause in the log.",
     )
-}
-
-fn failure(kind: ErrorKind, message: &str) -> Failure {
-    Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
 }

@@ -1,12 +1,12 @@
 //! Tests with requests, rules and scripted endpoints.
 
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::log::Level;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::bindings::cofferdam::plugin::hooks::Action;
-use super::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
-use super::bindings::cofferdam::plugin::log::Level;
-use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use super::{Outside, handled};
 
 /// An endpoint that gives scripted answers in order, and flags nothing after the last one.

@@ -5,27 +5,22 @@
 //! been sent to the client. Valid answers and answers beyond repair pass unchanged, so that a client
 //! that validates sees the model's own text.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Healing;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "response-hook" });
-    export!(Healing);
-}
 mod repair;
 mod wanted;
 
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::hooks::Action;
-use bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
-use bindings::exports::cofferdam::plugin::on_response::Guest;
+use cofferdam_guest_kit::bindings::hooks::Action;
+use cofferdam_guest_kit::bindings::on_response::Guest;
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use serde_json::Value;
 
 use wanted::Wanted;
 
 struct Healing;
+
+cofferdam_guest_kit::export!(response_hook: Healing);
 
 impl Guest for Healing {
     fn handle(request: Json, response: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {

@@ -8,19 +8,20 @@ use crate::lenient::{Text, maybe_text, text};
 
 /// An embeddings request as the host hands it over.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub struct EmbeddingRequest<'a> {
     /// The catalog id of the model. The name to send upstream is in the target.
-    #[serde(default, borrow, deserialize_with = "text")]
+    #[serde(default, deserialize_with = "text")]
     pub model: Text<'a>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub input: Vec<EmbeddingInput<'a>>,
     pub dimensions: Option<u32>,
     /// `float` or `base64`, as the client asked. It does not change the form of the guest's answer.
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub encoding_format: Option<Text<'a>>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub input_type: Option<Text<'a>>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub user: Option<Text<'a>>,
 }
 
@@ -62,8 +63,8 @@ pub enum EmbeddingPart<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingInput<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(bound(deserialize = "'de: 'a"))]
         struct Joint<'a> {
-            #[serde(borrow)]
             content: Vec<EmbeddingPart<'a>>,
         }
         #[derive(Deserialize)]
@@ -82,17 +83,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingInput<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingPart<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(bound(deserialize = "'de: 'a"))]
         struct Fields<'a> {
-            #[serde(rename = "type", borrow, deserialize_with = "text")]
+            #[serde(rename = "type", deserialize_with = "text")]
             kind: Text<'a>,
-            #[serde(default, borrow, deserialize_with = "maybe_text")]
+            #[serde(default, deserialize_with = "maybe_text")]
             text: Option<Text<'a>>,
-            #[serde(default, borrow)]
             image_url: Option<Url<'a>>,
         }
         #[derive(Deserialize)]
+        #[serde(bound(deserialize = "'de: 'a"))]
         struct Url<'a> {
-            #[serde(borrow, deserialize_with = "text")]
+            #[serde(deserialize_with = "text")]
             url: Text<'a>,
         }
 

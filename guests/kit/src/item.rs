@@ -77,41 +77,25 @@ pub enum Item<'a> {
 
 /// The union of the fields of all items. It is read in one pass, at any position of `type`.
 #[derive(Default, serde::Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Fields<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: MaybeText<'a>,
-    #[serde(borrow)]
     id: MaybeText<'a>,
-    #[serde(borrow)]
     role: MaybeText<'a>,
-    #[serde(borrow)]
     content: Content<'a>,
-    #[serde(borrow)]
     phase: MaybeText<'a>,
-    #[serde(borrow)]
     call_id: MaybeText<'a>,
-    #[serde(borrow)]
     name: MaybeText<'a>,
-    #[serde(borrow)]
     arguments: MaybeText<'a>,
-    #[serde(borrow)]
     namespace: MaybeText<'a>,
-    #[serde(borrow)]
     input: MaybeText<'a>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     action: Option<&'a RawValue>,
-    #[serde(borrow)]
     operation: Option<&'a RawValue>,
-    #[serde(borrow)]
     summary: Content<'a>,
-    #[serde(borrow)]
     encrypted_content: MaybeText<'a>,
-    #[serde(borrow)]
     signature: MaybeText<'a>,
-    #[serde(borrow)]
     format: MaybeText<'a>,
 }
 

@@ -4,8 +4,12 @@
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
 
+#[allow(unsafe_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
+pub mod bindings;
+mod constructors;
 mod data_url;
 mod embedding;
+mod fields;
 mod item;
 mod lenient;
 mod options;
@@ -13,15 +17,19 @@ mod part;
 mod readable;
 mod request;
 mod retry_after;
-mod tool;
+pub mod tool;
+mod tools;
 
 pub use data_url::DataUrl;
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
+pub use fields::Fields;
 pub use item::{Item, Message, Reasoning, Role};
-pub use lenient::Text;
+pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList};
 pub use options::add_options;
 pub use part::{Content, Marks, Part};
 pub use readable::is_text_member;
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
 pub use retry_after::retry_after_ms;
-pub use tool::{AllowedTool, Tool, ToolChoice};
+pub use tools::{AllowedTool, Tool, ToolChoice};
+#[doc(hidden)]
+pub use wit_bindgen;

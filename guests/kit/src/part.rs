@@ -1,12 +1,12 @@
 //! The parts of a message or of a function result.
 
-use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
-use crate::lenient::{MaybeText, Text, skip_map, skip_seq};
+use crate::lenient::{Lenient, ListReader, MaybeText, Reader, Text};
 
 /// The client's cache hints on a part.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,42 +56,28 @@ impl Part<'_> {
 /// The union of the fields of all parts. Reading it needs no second pass, at any position of
 /// `type`.
 #[derive(Default, serde::Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Fields<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: MaybeText<'a>,
-    #[serde(borrow)]
     text: MaybeText<'a>,
-    #[serde(borrow)]
     refusal: MaybeText<'a>,
-    #[serde(borrow)]
     image_url: MaybeText<'a>,
-    #[serde(borrow)]
     file_id: MaybeText<'a>,
-    #[serde(borrow)]
     detail: MaybeText<'a>,
-    #[serde(borrow)]
     filename: MaybeText<'a>,
-    #[serde(borrow)]
     file_data: MaybeText<'a>,
-    #[serde(borrow)]
     file_url: MaybeText<'a>,
-    #[serde(borrow)]
     input_audio: Option<Audio<'a>>,
-    #[serde(borrow)]
     video_url: MaybeText<'a>,
-    #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
-    #[serde(borrow)]
     prompt_cache_breakpoint: Option<&'a RawValue>,
 }
 
 #[derive(Default, serde::Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Audio<'a> {
-    #[serde(borrow)]
     data: MaybeText<'a>,
-    #[serde(borrow)]
     format: MaybeText<'a>,
 }
 
@@ -127,56 +113,29 @@ impl<'a> From<Fields<'a>> for Part<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PartVisitor)
+impl Default for Part<'_> {
+    fn default() -> Self {
+        Part::Other { kind: Text::Borrowed("") }
     }
 }
 
-struct PartVisitor;
+struct PartReader;
 
-impl<'de> Visitor<'de> for PartVisitor {
-    type Value = Part<'de>;
+impl<'de> Reader<'de> for PartReader {
+    type Output = Part<'de>;
 
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a content part")
+    fn text(self, text: Text<'de>) -> Part<'de> {
+        Part::Text { text, marks: Marks::default() }
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Part::Text { text: Text::Borrowed(text), marks: Marks::default() })
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Part::Text { text: Text::Owned(text.to_owned()), marks: Marks::default() })
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Part::Other { kind: Text::Borrowed("") })
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-        self.visit_bool(false)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
-        self.visit_bool(false)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-        self.visit_bool(false)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        self.visit_bool(false)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, sequence: A) -> Result<Self::Value, A::Error> {
-        skip_seq(sequence)?;
-        self.visit_bool(false)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+    fn object<A: MapAccess<'de>>(self, map: A) -> Result<Part<'de>, A::Error> {
         Deserialize::deserialize(MapAccessDeserializer::new(map)).map(|fields: Fields<'de>| fields.into())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(PartReader))
     }
 }
 
@@ -217,58 +176,22 @@ impl<'a> Content<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
+struct ContentReader;
+
+impl<'de> Reader<'de> for ContentReader {
+    type Output = Content<'de>;
+
+    fn text(self, text: Text<'de>) -> Content<'de> {
+        Content::Text(text)
+    }
+
+    fn list<A: SeqAccess<'de>>(self, sequence: A) -> Result<Content<'de>, A::Error> {
+        ListReader(PhantomData).list(sequence).map(Content::Parts)
     }
 }
 
-struct ContentVisitor;
-
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("text or content parts")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Text::Borrowed(text)))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Content::Text(Text::Owned(text.to_owned())))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Content::Empty)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-        let mut parts = Vec::new();
-        while let Some(part) = sequence.next_element()? {
-            parts.push(part);
-        }
-        Ok(Content::Parts(parts))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        skip_map(map).map(|()| Content::Empty)
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(ContentReader))
     }
 }

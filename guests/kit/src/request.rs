@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::item::Item;
 use crate::lenient::{MaybeText, Text, maybe_text, text};
-use crate::tool::{Tool, ToolChoice};
+use crate::tools::{Tool, ToolChoice};
 
 /// A Responses request as the host passes it: validated, with only the fields of the API;
 /// `input` is always a list of items and message content always a list of parts.
@@ -15,16 +15,16 @@ use crate::tool::{Tool, ToolChoice};
 /// `I` is the form in which the input is read: items by default, or `Vec<&RawValue>` for a
 /// dialect that passes items on.
 #[derive(Debug, Deserialize)]
-#[serde(bound(deserialize = "I: Deserialize<'de> + Default"))]
+#[serde(bound(deserialize = "'de: 'a, I: Deserialize<'de> + Default"))]
 pub struct Request<'a, I = Vec<Item<'a>>> {
     /// The catalog id of the model. The name to send upstream is in the target.
-    #[serde(default, borrow, deserialize_with = "text")]
+    #[serde(default, deserialize_with = "text")]
     pub model: Text<'a>,
     #[serde(default)]
     pub stream: bool,
     #[serde(default)]
     pub input: I,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub instructions: Option<Text<'a>>,
     pub max_output_tokens: Option<u64>,
     pub temperature: Option<Number>,
@@ -34,35 +34,29 @@ pub struct Request<'a, I = Vec<Item<'a>>> {
     pub presence_penalty: Option<Number>,
     pub top_logprobs: Option<u64>,
     pub parallel_tool_calls: Option<bool>,
-    #[serde(default = "Vec::new", borrow)]
+    #[serde(default = "Vec::new")]
     pub tools: Vec<Tool<'a>>,
-    #[serde(default, borrow)]
     pub tool_choice: Option<ToolChoice<'a>>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub text: TextSettings<'a>,
-    #[serde(default, borrow)]
     pub reasoning: Option<ReasoningSettings<'a>>,
     #[serde(default)]
     pub include: Vec<String>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub service_tier: Option<Text<'a>>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub prompt_cache_key: Option<Text<'a>>,
-    #[serde(default, borrow)]
     pub prompt_cache_options: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     pub cache_control: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub safety_identifier: Option<Text<'a>>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub user: Option<Text<'a>>,
-    #[serde(default, borrow)]
     pub metadata: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub truncation: Option<Text<'a>>,
     #[serde(default)]
     pub modalities: Vec<String>,
-    #[serde(default)]
     pub image_config: Option<Map<String, Value>>,
 }
 
@@ -91,10 +85,11 @@ impl<'a> Request<'a, Vec<&'a RawValue>> {
 
 /// `text`: the form of the answer.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub struct TextSettings<'a> {
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub format: TextFormat<'a>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub verbosity: Option<Text<'a>>,
 }
 
@@ -118,14 +113,14 @@ pub enum TextFormat<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct FormatFields<'a> {
-    #[serde(rename = "type", default, borrow)]
+    #[serde(rename = "type", default)]
     kind: MaybeText<'a>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     name: MaybeText<'a>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     description: MaybeText<'a>,
-    #[serde(default, borrow)]
     schema: Option<&'a RawValue>,
     strict: Option<bool>,
 }
@@ -154,10 +149,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for TextFormat<'a> {
 
 /// `reasoning`: how much the model should reason.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub struct ReasoningSettings<'a> {
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub effort: Option<Text<'a>>,
-    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    #[serde(default, deserialize_with = "maybe_text")]
     pub summary: Option<Text<'a>>,
     pub max_tokens: Option<u64>,
     pub enabled: Option<bool>,

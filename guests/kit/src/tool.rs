@@ -1,154 +1,25 @@
-//! `tools` and `tool_choice`.
+//! Shared code of the server tools: readers for settings and arguments, domain rules, HTTP answers as text, and
+//! questions to models.
+//!
+//! Nothing here keeps state, and nothing depends on the name of a tool.
 
-use serde::de::{Deserialize, Deserializer, Error};
-use serde_json::value::RawValue;
+mod domains;
+mod fields;
+mod media;
+mod models;
+mod network;
+mod paths;
+mod single;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod words;
 
-use crate::lenient::{MaybeText, Text, text};
-
-/// A tool that the client offers.
-#[derive(Debug)]
-pub enum Tool<'a> {
-    /// A function; `parameters` is its JSON Schema.
-    Function {
-        name: Text<'a>,
-        description: Option<Text<'a>>,
-        parameters: Option<&'a RawValue>,
-        strict: Option<bool>,
-        cache_control: Option<&'a RawValue>,
-    },
-    /// A tool whose input is free text; `format` is `text` or a grammar.
-    Custom { name: Text<'a>, description: Option<Text<'a>>, format: Option<&'a RawValue> },
-    /// Tools under a common name.
-    Namespace { name: Text<'a>, description: Option<Text<'a>>, tools: Vec<Tool<'a>> },
-    /// Any other tool; `raw` is the whole definition.
-    Other { kind: Text<'a>, raw: &'a RawValue },
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(default)]
-struct Fields<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: MaybeText<'a>,
-    #[serde(borrow)]
-    name: MaybeText<'a>,
-    #[serde(borrow)]
-    description: MaybeText<'a>,
-    #[serde(borrow)]
-    parameters: Option<&'a RawValue>,
-    #[serde(borrow)]
-    strict: Option<&'a RawValue>,
-    #[serde(borrow)]
-    cache_control: Option<&'a RawValue>,
-    #[serde(borrow)]
-    format: Option<&'a RawValue>,
-    #[serde(borrow)]
-    tools: Option<&'a RawValue>,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Tool<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&'a RawValue>::deserialize(deserializer)?;
-        let fields: Fields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
-        let kind = fields.kind.0.unwrap_or_default();
-        let name = fields.name.0.unwrap_or_default();
-        let description = fields.description.0;
-        Ok(match &*kind {
-            "function" => Tool::Function {
-                name,
-                description,
-                parameters: fields.parameters,
-                strict: fields.strict.and_then(|raw| serde_json::from_str(raw.get()).ok()),
-                cache_control: fields.cache_control,
-            },
-            "custom" => Tool::Custom { name, description, format: fields.format },
-            "namespace" => {
-                let tools = fields.tools.map_or("[]", RawValue::get);
-                let tools = serde_json::from_str(tools).map_err(D::Error::custom)?;
-                Tool::Namespace { name, description, tools }
-            }
-            _ => Tool::Other { kind, raw },
-        })
-    }
-}
-
-/// A tool that `allowed_tools` names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowedTool<'a> {
-    /// `function`, `custom`, or the type of another tool.
-    pub kind: Text<'a>,
-    /// The tool's name, for types that have one.
-    pub name: Option<Text<'a>>,
-}
-
-/// Which tools the model must or may call.
-#[derive(Debug)]
-pub enum ToolChoice<'a> {
-    Auto,
-    None,
-    Required,
-    /// This function.
-    Function {
-        name: Text<'a>,
-    },
-    /// This custom tool.
-    Custom {
-        name: Text<'a>,
-    },
-    /// One of these tools. When `required`, the model must call at least one.
-    Allowed {
-        required: bool,
-        tools: Vec<AllowedTool<'a>>,
-    },
-    /// Another tool; `raw` is the whole choice.
-    Other {
-        kind: Text<'a>,
-        raw: &'a RawValue,
-    },
-}
-
-#[derive(serde::Deserialize)]
-struct ChoiceFields<'a> {
-    #[serde(rename = "type", borrow, deserialize_with = "text")]
-    kind: Text<'a>,
-    #[serde(default, borrow)]
-    name: MaybeText<'a>,
-    #[serde(default, borrow)]
-    mode: MaybeText<'a>,
-    #[serde(default, borrow)]
-    tools: Vec<AllowedFields<'a>>,
-}
-
-#[derive(serde::Deserialize)]
-struct AllowedFields<'a> {
-    #[serde(rename = "type", default, borrow)]
-    kind: MaybeText<'a>,
-    #[serde(default, borrow)]
-    name: MaybeText<'a>,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for ToolChoice<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&'a RawValue>::deserialize(deserializer)?;
-        match raw.get() {
-            "\"auto\"" => return Ok(ToolChoice::Auto),
-            "\"none\"" => return Ok(ToolChoice::None),
-            "\"required\"" => return Ok(ToolChoice::Required),
-            _ => {}
-        }
-        let fields: ChoiceFields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
-        let name = fields.name.0.unwrap_or_default();
-        Ok(match &*fields.kind {
-            "function" => ToolChoice::Function { name },
-            "custom" => ToolChoice::Custom { name },
-            "allowed_tools" => ToolChoice::Allowed {
-                required: fields.mode.0.as_deref() == Some("required"),
-                tools: fields
-                    .tools
-                    .into_iter()
-                    .map(|tool| AllowedTool { kind: tool.kind.0.unwrap_or_default(), name: tool.name.0 })
-                    .collect(),
-            },
-            _ => ToolChoice::Other { kind: fields.kind, raw },
-        })
-    }
-}
+pub use cofferdam_text::{Clipped, clip, decode};
+pub use domains::DomainRules;
+pub use fields::Fields;
+pub use media::Media;
+pub use models::{Instance, Manner, Models, Service, failed, members, text_of};
+pub use network::{Network, Streaming, Wire, header, sentence, web_address};
+pub use paths::relative_path;
+pub use single::{SingleFunction, schema, unknown_function};
+pub use words::{grade, lower_words};

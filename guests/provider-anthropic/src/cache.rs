@@ -48,11 +48,10 @@ fn ttl(asked: &str) -> &'static str {
 
 /// `prompt_cache_options`.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub struct CacheOptions<'a> {
-    #[serde(default)]
     mode: Option<String>,
     /// The lifetime for marks that have none.
-    #[serde(default, borrow)]
     ttl: Option<&'a RawValue>,
 }
 

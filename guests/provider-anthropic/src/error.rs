@@ -4,11 +4,11 @@
 //! as well as a blocked answer. Where clients react differently to such cases, the wording of the
 //! message decides.
 
+use cofferdam_guest_kit::bindings::dialect::ResponseHead;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use cofferdam_guest_kit::retry_after_ms;
 use serde::Deserialize;
 
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::dialect::ResponseHead;
 use crate::wire::ErrorBody;
 
 /// The longest message that a client gets, in characters.

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam_guest_kit::DataUrl;
+use cofferdam_guest_kit::bindings::types::Failure;
 
-use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::blocks::{Block, Source, Text};
 use crate::cache::CacheControl;
 use crate::refuse;

@@ -23,16 +23,9 @@ mod wire;
 
 use std::cell::{Cell, RefCell};
 
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure};
-use bindings::exports::cofferdam::plugin::dialect::{self, ResponseHead, Target};
-use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepared};
-
-#[allow(unsafe_code, clippy::all, clippy::pedantic, unused_qualifications, reason = "generated")]
-mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "generation-provider" });
-    use super::Anthropic;
-    export!(Anthropic);
-}
+use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
+use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure};
 
 thread_local! {
     /// Whether the client of the current attempt asked for reasoning summaries. One value is
@@ -43,6 +36,8 @@ thread_local! {
 }
 
 struct Anthropic;
+
+cofferdam_guest_kit::export!(generation_provider: Anthropic);
 
 impl dialect::Guest for Anthropic {
     fn map_error(head: ResponseHead, body: Vec<u8>) -> Failure {
@@ -79,5 +74,5 @@ impl generation::GuestDecoder for Decoder {
 
 /// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
 fn refuse(message: &str) -> Failure {
-    Failure { kind: ErrorKind::InvalidRequest, message: message.to_owned(), code: None, retry_after_ms: None }
+    Failure::new(ErrorKind::InvalidRequest, message)
 }

@@ -5,9 +5,8 @@
 //! `anthropic-beta`.
 
 use cofferdam_guest_kit::add_options;
+use cofferdam_guest_kit::bindings::dialect::UpstreamRequest;
 use serde_json::{Map, Value};
-
-use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
 
 const VERSION: &str = "2023-06-01";
 

@@ -9,9 +9,9 @@
 use std::borrow::Cow;
 
 use cofferdam_guest_kit::Reasoning;
+use cofferdam_guest_kit::bindings::generation::ReasoningSeal;
 use serde::{Deserialize, Serialize};
 
-use crate::bindings::exports::cofferdam::plugin::generation::ReasoningSeal;
 use crate::blocks::Block;
 
 /// The name of this dialect's reasoning format.

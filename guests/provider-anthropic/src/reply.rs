@@ -1,14 +1,14 @@
 //! Translates the answer into events. A whole body takes the same steps as a stream: each block is
 //! started and stopped, without deltas in between.
 
+use cofferdam_guest_kit::bindings::generation::{
+    CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
+};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::generation::{
-    CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
-};
 use crate::usage::Counts;
 use crate::wire::{Block, Citation, Delta, Message, StopDetails, StreamEvent, Text, Usage};
 use crate::{error, replay};
@@ -373,12 +373,7 @@ fn annotation(quote: Quote, start: usize, end: usize) -> Event {
 }
 
 fn malformed() -> Failure {
-    Failure {
-        kind: ErrorKind::ProviderUnavailable,
-        message: "The provider's answer could not be read.".to_owned(),
-        code: None,
-        retry_after_ms: None,
-    }
+    Failure::new(ErrorKind::ProviderUnavailable, "The provider's answer could not be read.")
 }
 
 #[cfg(test)]

@@ -2,18 +2,17 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use cofferdam_guest_kit::{Item, ReasoningSettings, TextSettings, Tool, ToolChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
 use crate::blocks::{Block, Turn};
 use crate::cache::{self, CacheControl, CacheOptions, Marking};
 use crate::models::Model;
 use crate::options;
-use crate::refuse;
 use crate::schema::{Form, OutputFormat};
 use crate::thinking::{Limits, Plan, Thinking};
 use crate::tools::{Choice, Offer, ToolDefinition};
@@ -31,37 +30,28 @@ pub struct Translated {
 
 /// The fields of a request that this dialect can carry. Other fields are skipped while reading.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Fields<'a> {
     #[serde(default)]
     stream: bool,
-    #[serde(borrow)]
     input: Vec<Item<'a>>,
-    #[serde(default, borrow)]
     instructions: Option<Text<'a>>,
     max_output_tokens: Option<u64>,
     temperature: Option<Number>,
     top_p: Option<Number>,
     top_k: Option<Number>,
-    #[serde(default, borrow)]
     stop: Option<Stop<'a>>,
     parallel_tool_calls: Option<bool>,
-    #[serde(default = "Vec::new", borrow)]
+    #[serde(default = "Vec::new")]
     tools: Vec<Tool<'a>>,
-    #[serde(default, borrow)]
     tool_choice: Option<ToolChoice<'a>>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     text: TextSettings<'a>,
-    #[serde(default, borrow)]
     reasoning: Option<ReasoningSettings<'a>>,
-    #[serde(default, borrow)]
     service_tier: Option<Text<'a>>,
-    #[serde(default, borrow)]
     prompt_cache_options: Option<CacheOptions<'a>>,
-    #[serde(default, borrow)]
     cache_control: Option<&'a RawValue>,
-    #[serde(default, borrow)]
     safety_identifier: Option<Text<'a>>,
-    #[serde(default, borrow)]
     user: Option<Text<'a>>,
 }
 
@@ -282,7 +272,7 @@ impl OutputConfig {
 }
 
 fn unreadable() -> Failure {
-    Failure { kind: ErrorKind::Server, ..refuse("the request could not be translated") }
+    Failure::new(ErrorKind::Server, "the request could not be translated")
 }
 
 #[cfg(test)]

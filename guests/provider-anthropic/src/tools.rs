@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{Tool, ToolChoice};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::blocks::{Block, Text, Turn};
 use crate::cache::CacheControl;
 use crate::refuse;

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{Content, Item, Message, Part, Role};
 use serde_json::value::RawValue;
 
-use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::blocks::{Block, Side, Text, Turn};
 use crate::cache::Marking;
 use crate::files::{self, File};

@@ -1,7 +1,8 @@
 //! Token counts of an answer. Anthropic does not include cached input in `input_tokens`; the
 //! contract does.
 
-use crate::bindings::cofferdam::plugin::types;
+use cofferdam_guest_kit::bindings::types;
+
 use crate::wire;
 
 /// The latest value of each count.

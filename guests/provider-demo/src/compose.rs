@@ -1,9 +1,9 @@
 //! Composes an answer: reasoning if requested, then calls, a document or text.
 
+use cofferdam_guest_kit::bindings::generation::{Event, FinishReason, ReasoningSeal};
 use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat};
 use serde_json::{Value, json};
 
-use crate::bindings::exports::cofferdam::plugin::generation::{Event, FinishReason, ReasoningSeal};
 use crate::calls;
 use crate::conversation::Conversation;
 use crate::fill::Filler;

@@ -1,11 +1,11 @@
 //! Vectors of hashed words, word pairs and letter groups. Texts that share words or parts of words
 //! get similar vectors.
 
+use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 
-use crate::bindings::cofferdam::plugin::types::ErrorKind;
-use crate::bindings::exports::cofferdam::plugin::embedding::{EmbeddingFailure, Embeddings};
-use crate::{failure, words};
+use crate::words;
 
 /// The number of dimensions of a full vector.
 const WIDTH: usize = 384;
@@ -23,7 +23,7 @@ pub(crate) fn answer(request: &EmbeddingRequest<'_>) -> Result<Embeddings, Embed
             Ok(wanted @ 1..=WIDTH) => wanted,
             _ => {
                 let message = format!("dimensions: this model gives 1 to {WIDTH}");
-                return Err(EmbeddingFailure::Failed(failure(ErrorKind::InvalidRequest, message)));
+                return Err(EmbeddingFailure::Failed(Failure::new(ErrorKind::InvalidRequest, message)));
             }
         },
     };

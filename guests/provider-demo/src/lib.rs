@@ -5,13 +5,6 @@
 //! worked example of a provider. It is deterministic: apart from ids, the same request gives the
 //! same answer.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::Demo;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "provider" });
-    export!(Demo);
-}
 mod calls;
 mod compose;
 mod conversation;
@@ -25,17 +18,17 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
-use bindings::exports::cofferdam::plugin::dialect::{Guest as Dialect, ResponseHead, Target};
-use bindings::exports::cofferdam::plugin::embedding::{
+use cofferdam_guest_kit::bindings::dialect::{Guest as Dialect, ResponseHead, Target};
+use cofferdam_guest_kit::bindings::embedding::{
     EmbeddingFailure, Embeddings, Guest as Embedding, PreparedEmbeddings,
 };
-use bindings::exports::cofferdam::plugin::generation::{
-    Event, Frame, Guest as Generation, GuestDecoder, Prepared,
-};
+use cofferdam_guest_kit::bindings::generation::{Event, Frame, Guest as Generation, GuestDecoder, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure, Json};
 use cofferdam_guest_kit::{EmbeddingRequest, Request};
 
 struct Demo;
+
+cofferdam_guest_kit::export!(provider: Demo);
 
 impl Dialect for Demo {
     fn map_error(_: ResponseHead, _: Vec<u8>) -> Failure {
@@ -81,13 +74,9 @@ impl GuestDecoder for NoDecoder {
 }
 
 fn no_upstream() -> Failure {
-    failure(ErrorKind::Server, "the demonstration provider has no upstream".to_owned())
+    Failure::new(ErrorKind::Server, "the demonstration provider has no upstream")
 }
 
 fn malformed() -> Failure {
-    failure(ErrorKind::InvalidRequest, "the request is not what this provider expects".to_owned())
-}
-
-fn failure(kind: ErrorKind, message: String) -> Failure {
-    Failure { kind, message, code: None, retry_after_ms: None }
+    Failure::new(ErrorKind::InvalidRequest, "the request is not what this provider expects")
 }

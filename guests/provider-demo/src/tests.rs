@@ -3,12 +3,12 @@
 mod documents;
 mod vectors;
 
+use cofferdam_guest_kit::bindings::dialect::Target;
+use cofferdam_guest_kit::bindings::generation::{Event, FinishReason, Guest, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, Usage};
 use serde_json::{Value, json};
 
 use super::Demo;
-use super::bindings::cofferdam::plugin::types::{CallContext, Usage};
-use super::bindings::exports::cofferdam::plugin::dialect::Target;
-use super::bindings::exports::cofferdam::plugin::generation::{Event, FinishReason, Guest, Prepared};
 
 fn context() -> CallContext {
     CallContext { request_id: "resp_1".into(), workspace: "w".into(), now_ms: 0 }

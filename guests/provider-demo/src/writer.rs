@@ -1,11 +1,11 @@
 //! Writes the events of an answer within its token limit.
 
-use serde_json::json;
-
-use crate::bindings::cofferdam::plugin::types::Usage;
-use crate::bindings::exports::cofferdam::plugin::generation::{
+use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, ReasoningSeal, SummaryDelta, TextDelta,
 };
+use cofferdam_guest_kit::bindings::types::Usage;
+use serde_json::json;
+
 use crate::calls::Call;
 use crate::words;
 

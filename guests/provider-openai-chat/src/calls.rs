@@ -2,7 +2,8 @@
 //! arrives or the answer ends, because its id and its name may be incomplete until then. Calls end
 //! only with the answer, because servers may interleave their pieces.
 
-use crate::bindings::exports::cofferdam::plugin::generation::{CallDelta, CallStart, Event};
+use cofferdam_guest_kit::bindings::generation::{CallDelta, CallStart, Event};
+
 use crate::reply::{CallPart, Named};
 
 /// The largest number of calls in one answer; more are treated as an error of the server.

@@ -3,7 +3,6 @@
 //! servers accept them. Answers are read leniently.
 
 mod calls;
-mod convert;
 mod messages;
 mod reply;
 mod request;
@@ -13,21 +12,12 @@ mod tests;
 mod thought;
 mod tools;
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "provider", additional_derives: [PartialEq] });
-    use super::Provider;
-    export!(Provider);
-}
-
+use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
+use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
+use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
+use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use std::cell::{Cell, RefCell};
-
-use bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
-use bindings::exports::cofferdam::plugin::dialect::{self, ResponseHead, Target};
-use bindings::exports::cofferdam::plugin::embedding::{
-    self, EmbeddingFailure, Embeddings, PreparedEmbeddings,
-};
-use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepared};
 
 use crate::stream::Decoder;
 
@@ -42,9 +32,11 @@ thread_local! {
 
 struct Provider;
 
+cofferdam_guest_kit::export!(provider: Provider);
+
 impl dialect::Guest for Provider {
     fn map_error(head: ResponseHead, body: Vec<u8>) -> Failure {
-        cofferdam_dialect_openai::map_error(head.status, &head.headers, &body).into()
+        map_error(head.status, &head.headers, &body)
     }
 }
 
@@ -81,12 +73,12 @@ impl embedding::Guest for Provider {
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
         let Target { model, supports, options, .. } = &target;
-        let prepared = cofferdam_dialect_openai::prepare_embeddings(&request, model, supports, options)?;
-        EXPECTED_VECTORS.set(prepared.count);
-        Ok(PreparedEmbeddings::Upstream(convert::post("embeddings", prepared.body, false)))
+        let (upstream, count) = prepare_embeddings(&request, model, supports, options)?;
+        EXPECTED_VECTORS.set(count);
+        Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        Ok(cofferdam_dialect_openai::decode_embeddings(&body, Some(EXPECTED_VECTORS.get()))?.into())
+        decode_embeddings(&body, Some(EXPECTED_VECTORS.get()))
     }
 }

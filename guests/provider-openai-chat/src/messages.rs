@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 
-use cofferdam_dialect_openai::Failure;
+use cofferdam_dialect_openai::failure;
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role, Text};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -159,7 +160,7 @@ pub(crate) fn messages<'a>(
         conversation.system(text);
     }
     for (index, raw) in input.iter().enumerate() {
-        let item = serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
+        let item = serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
         conversation.take(item, index)?;
     }
     // A server that requires reasoning back requires it with every call, also with calls that other
@@ -354,7 +355,7 @@ fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize, takes: Takes) -> Res
     }
     let parts = parts.into_iter().enumerate().map(|(index, part)| {
         translate(part, takes)
-            .map_err(|what| Failure::unsupported(&format!("input[{item}].content[{index}]"), what))
+            .map_err(|what| failure::unsupported(&format!("input[{item}].content[{index}]"), what))
     });
     Ok(Content::Parts(parts.collect::<Result<_, _>>()?))
 }

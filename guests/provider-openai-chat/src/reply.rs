@@ -1,120 +1,90 @@
 //! The answers of servers. One type reads both a chunk of a stream and a whole answer. Every field
 //! may be missing, null or of an unexpected type.
 
-use cofferdam_dialect_openai::{Count, JsonText, List, MaybeText, TextOrList, dollars};
+use cofferdam_dialect_openai::dollars;
+use cofferdam_guest_kit::bindings::types::Usage;
+use cofferdam_guest_kit::{Count, JsonText, List, MaybeText, TextOrList};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::bindings::cofferdam::plugin::types::Usage;
-
 /// A chunk of a stream, or a whole answer.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Chunk<'a> {
-    #[serde(borrow)]
     pub(crate) object: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) choices: List<Choice<'a>>,
-    #[serde(borrow)]
     pub(crate) usage: Option<UsageBody<'a>>,
-    #[serde(borrow)]
     pub(crate) service_tier: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
     /// Groq reports the usage of a stream here.
-    #[serde(borrow)]
     pub(crate) x_groq: Option<Groq<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Groq<'a> {
-    #[serde(borrow)]
     pub(crate) usage: Option<UsageBody<'a>>,
-    #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Choice<'a> {
-    #[serde(borrow)]
     pub(crate) delta: Option<Delta<'a>>,
-    #[serde(borrow)]
     pub(crate) message: Option<Delta<'a>>,
-    #[serde(borrow)]
     pub(crate) finish_reason: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) logprobs: Option<&'a RawValue>,
     /// Moonshot reports the usage of a stream here.
-    #[serde(borrow)]
     pub(crate) usage: Option<UsageBody<'a>>,
 }
 
 /// A piece of the message, or the whole message.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Delta<'a> {
-    #[serde(borrow)]
     pub(crate) content: TextOrList<'a, ContentPart<'a>>,
-    #[serde(borrow)]
     pub(crate) refusal: MaybeText<'a>,
     /// The name that DeepSeek, vLLM and llama.cpp use for reasoning.
-    #[serde(borrow)]
     pub(crate) reasoning_content: MaybeText<'a>,
     /// The name that OpenRouter, Ollama and Groq use for reasoning. Some servers send both.
-    #[serde(borrow)]
     pub(crate) reasoning: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) tool_calls: List<CallPart<'a>>,
     /// The older form of `tool_calls`, with one call.
-    #[serde(borrow)]
     pub(crate) function_call: Option<Named<'a>>,
-    #[serde(borrow)]
     pub(crate) annotations: List<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) images: List<ContentPart<'a>>,
 }
 
 /// A part of Mistral's content, or an image.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct ContentPart<'a> {
-    #[serde(borrow)]
     pub(crate) text: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) thinking: TextOrList<'a, ThinkingPart<'a>>,
-    #[serde(borrow)]
     pub(crate) image_url: Option<ImageUrl<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct ThinkingPart<'a> {
-    #[serde(borrow)]
     pub(crate) text: MaybeText<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct ImageUrl<'a> {
-    #[serde(borrow)]
     pub(crate) url: MaybeText<'a>,
 }
 
 /// A piece of a call, or a whole call.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct CallPart<'a> {
     pub(crate) index: Count,
-    #[serde(borrow)]
     pub(crate) id: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) function: Option<Named<'a>>,
-    #[serde(borrow)]
     pub(crate) custom: Option<Named<'a>>,
     /// Google's signature of the call.
-    #[serde(borrow)]
     pub(crate) extra_content: Option<&'a RawValue>,
 }
 
@@ -127,25 +97,21 @@ impl<'a> CallPart<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Named<'a> {
-    #[serde(borrow)]
     pub(crate) name: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) arguments: JsonText<'a>,
-    #[serde(borrow)]
     pub(crate) input: MaybeText<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Logprobs<'a> {
-    #[serde(borrow)]
     pub(crate) content: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct UsageBody<'a> {
     prompt_tokens: Count,
     completion_tokens: Count,
@@ -158,7 +124,6 @@ pub(crate) struct UsageBody<'a> {
     num_search_queries: Count,
     /// OpenRouter's number of searches.
     server_tool_use: Option<ServerTools>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
 }
 

@@ -2,14 +2,14 @@
 //! that old and strict servers accept. Other fields go to endpoints whose `supports` lists them.
 //! Servers that refuse an unknown field are more common than servers that need it.
 
-use cofferdam_dialect_openai::{Failure, requested_tier};
+use cofferdam_dialect_openai::{failure, requested_tier};
+use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{Request, TextFormat, add_options};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
-use crate::convert::post;
 use crate::messages::{Message, Takes, mark_last, messages};
 use crate::tools::{Choice, Tool, Tools, tools};
 
@@ -92,7 +92,7 @@ struct Schema<'a> {
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
-    let mut request = Request::parse_with_raw_items(request).map_err(|_| Failure::unreadable_request())?;
+    let mut request = Request::parse_with_raw_items(request).map_err(|_| failure::unreadable_request())?;
     let supports = |ability: &str| target.supports.iter().any(|stated| stated == ability);
     let custom = supports("custom_tools");
     let instructions = request.instructions.take();
@@ -149,8 +149,8 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         prompt_cache_options: request.prompt_cache_options.filter(|_| takes.breakpoints),
     };
     let streamed = body.stream;
-    let body = serde_json::to_vec(&body).map_err(|_| Failure::unreadable_request())?;
-    Ok(post("chat/completions", add_options(body, &target.options), streamed))
+    let body = serde_json::to_vec(&body).map_err(|_| failure::unreadable_request())?;
+    Ok(UpstreamRequest::new("chat/completions", add_options(body, &target.options), streamed))
 }
 
 /// OpenAI's scale ends at `high`; the scale of this API goes further.
@@ -166,7 +166,7 @@ fn response_format<'a>(format: &'a TextFormat<'_>) -> Result<Option<ResponseForm
             json_schema: Schema { name, description: description.as_deref(), schema, strict: *strict },
         }),
         TextFormat::Other { .. } => {
-            return Err(Failure::unsupported("text.format.type", "this format"));
+            return Err(failure::unsupported("text.format.type", "this format"));
         }
     })
 }

@@ -4,16 +4,14 @@
 use std::borrow::Cow;
 
 use cofferdam_dialect_openai::{
-    self as shared, Fields, Kind, MaybeText, ObjectWriter, log_probabilities, map_reported, on_one_line,
-    served_tier,
+    Fields, ObjectWriter, failure, log_probabilities, map_reported, on_one_line, served_tier,
 };
-use cofferdam_guest_kit::DataUrl;
+use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Frame, Image, TextDelta};
+use cofferdam_guest_kit::bindings::types::Usage;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+use cofferdam_guest_kit::{DataUrl, MaybeText};
 use serde_json::value::RawValue;
 
-use crate::bindings::cofferdam::plugin::types::Usage;
-use crate::bindings::exports::cofferdam::plugin::generation::{
-    Event, Finish, FinishReason, Frame, Image, TextDelta,
-};
 use crate::calls::{BadCalls, Calls};
 use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
 use crate::thought::{self, Thought};
@@ -67,7 +65,7 @@ impl Decoder {
                 break;
             }
             if self.on_frame(&frame.data).is_err() {
-                self.fail(shared::Failure::malformed());
+                self.fail(failure::malformed());
             }
         }
         std::mem::take(&mut self.events)
@@ -76,7 +74,7 @@ impl Decoder {
     /// The connection ended. An answer without a finish reason was cut off.
     pub(crate) fn finish(&mut self) -> Vec<Event> {
         if !self.ended && self.reason.is_some() && self.complete().is_err() {
-            self.fail(shared::Failure::malformed());
+            self.fail(failure::malformed());
         }
         std::mem::take(&mut self.events)
     }
@@ -240,8 +238,8 @@ impl Decoder {
             }
             "length" | "max_tokens" | "model_length" => FinishReason::Length,
             "content_filter" => FinishReason::ContentFilter,
-            "insufficient_system_resource" => return self.interrupt(Kind::ProviderOverloaded),
-            "error" | "abort" => return self.interrupt(Kind::ProviderUnavailable),
+            "insufficient_system_resource" => return self.interrupt(ErrorKind::ProviderOverloaded),
+            "error" | "abort" => return self.interrupt(ErrorKind::ProviderUnavailable),
             other => FinishReason::Other(other.to_owned()),
         };
         self.seal(None);
@@ -257,9 +255,9 @@ impl Decoder {
     }
 
     /// The server aborted the answer.
-    fn interrupt(&mut self, kind: Kind) -> Outcome {
+    fn interrupt(&mut self, kind: ErrorKind) -> Outcome {
         self.report_usage();
-        self.fail(shared::Failure::new(kind, "The provider broke off its answer."));
+        self.fail(Failure::new(kind, "The provider broke off its answer."));
         Ok(())
     }
 
@@ -269,8 +267,8 @@ impl Decoder {
         }
     }
 
-    fn fail(&mut self, failure: shared::Failure) {
-        self.events.push(Event::Error(failure.into()));
+    fn fail(&mut self, failure: Failure) {
+        self.events.push(Event::Error(failure));
         self.ended = true;
     }
 }

@@ -3,21 +3,18 @@
 //! Next to each `fixtures/NAME.sse` or `.json` is a file `NAME.SUFFIX.events` with the expected
 //! events, one per line.
 
-mod render;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cofferdam_dialect_openai::frames_per_read;
+use cofferdam_dialect_openai::{frames_per_read, render};
+use cofferdam_guest_kit::bindings::dialect::{ResponseHead, Target};
+use cofferdam_guest_kit::bindings::embedding::{self, Guest as _, PreparedEmbeddings};
+use cofferdam_guest_kit::bindings::generation::{Event, Frame};
+use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::{any, proptest};
 
 use crate::Provider;
-use crate::bindings::cofferdam::plugin::types::CallContext;
-use crate::bindings::exports::cofferdam::plugin::dialect::{ResponseHead, Target};
-use crate::bindings::exports::cofferdam::plugin::embedding::{self, Guest as _, PreparedEmbeddings};
-use crate::bindings::exports::cofferdam::plugin::generation::{Event, Frame};
 use crate::stream::Decoder;
-use render::render;
 
 fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
     named.into_iter().map(|(name, data)| Frame { name, data }).collect()

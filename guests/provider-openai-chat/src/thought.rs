@@ -8,11 +8,10 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::bindings::generation::ReasoningSeal;
 use cofferdam_guest_kit::{Reasoning, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::bindings::exports::cofferdam::plugin::generation::ReasoningSeal;
 
 /// The dialect and its version, as in `reasoning-seal.format`.
 const FORMAT: &str = "openai-chat-v1";

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use cofferdam_dialect_openai::{Failure, Fields};
+use cofferdam_dialect_openai::{Fields, failure};
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{AllowedTool, Text, Tool as Offered, ToolChoice};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -109,7 +110,7 @@ pub(crate) fn tools<'a>(
             Some(Choice::Word(if required { "required" } else { "auto" }))
         }
         Some(ToolChoice::Other { .. }) => {
-            return Err(Failure::unsupported("tool_choice.type", "this choice"));
+            return Err(failure::unsupported("tool_choice.type", "this choice"));
         }
     };
     let choice = choice.filter(|_| !tools.is_empty());
@@ -141,7 +142,7 @@ fn translate(tool: Offered<'_>, index: usize, custom: bool) -> Result<Tool<'_>, 
         Offered::Custom { name, description, format } if custom => {
             Ok(Tool::Custom { custom: Custom { name, description, format: format.and_then(grammar) } })
         }
-        _ => Err(Failure::unsupported(&format!("tools[{index}].type"), "a tool of this type")),
+        _ => Err(failure::unsupported(&format!("tools[{index}].type"), "a tool of this type")),
     }
 }
 

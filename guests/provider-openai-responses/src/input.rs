@@ -2,7 +2,8 @@
 //! are unknown upstream and are dropped. Reasoning is sent only if the upstream server sealed it.
 //! Unknown items are left out, because a history must never make a request fail.
 
-use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter};
+use cofferdam_dialect_openai::{Fields, ObjectWriter, failure};
+use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::value::RawValue;
 
 use crate::seal::{Sealed, is_id, unseal};
@@ -219,7 +220,7 @@ fn write_parts(
         let kind = part.text("type").unwrap_or_default();
         let Some((kind, names)) = PARTS.iter().find(|(known, _)| *known == kind) else {
             let path = format!("input[{item}].{member}[{index}].type");
-            return Err(Failure::unsupported(&path, "a part of this type"));
+            return Err(failure::unsupported(&path, "a part of this type"));
         };
         if index > 0 {
             out.push(b',');

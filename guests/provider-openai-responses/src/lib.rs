@@ -2,7 +2,6 @@
 //! requests are reduced and not rebuilt. Two things need care: a history may hold items of other
 //! providers, and no part of an answer may be passed on twice.
 
-mod convert;
 mod input;
 mod reply;
 mod request;
@@ -11,29 +10,22 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "provider", additional_derives: [PartialEq] });
-    use super::Provider;
-    export!(Provider);
-}
-
+use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
+use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
+use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
+use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use std::cell::RefCell;
-
-use bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
-use bindings::exports::cofferdam::plugin::dialect::{self, ResponseHead, Target};
-use bindings::exports::cofferdam::plugin::embedding::{
-    self, EmbeddingFailure, Embeddings, PreparedEmbeddings,
-};
-use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepared};
 
 use crate::stream::Decoder;
 
 struct Provider;
 
+cofferdam_guest_kit::export!(provider: Provider);
+
 impl dialect::Guest for Provider {
     fn map_error(head: ResponseHead, body: Vec<u8>) -> Failure {
-        cofferdam_dialect_openai::map_error(head.status, &head.headers, &body).into()
+        map_error(head.status, &head.headers, &body)
     }
 }
 
@@ -69,13 +61,13 @@ impl embedding::Guest for Provider {
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
         let Target { model, supports, options, .. } = &target;
-        let prepared = cofferdam_dialect_openai::prepare_embeddings(&request, model, supports, options)?;
-        Ok(PreparedEmbeddings::Upstream(convert::post("embeddings", prepared.body, false)))
+        let (upstream, _) = prepare_embeddings(&request, model, supports, options)?;
+        Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
     /// Decodes without the expected number of vectors: the manifest says `stateless`, so this may not
     /// be the instance that ran `prepare`. The host checks the number.
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        Ok(cofferdam_dialect_openai::decode_embeddings(&body, None)?.into())
+        decode_embeddings(&body, None)
     }
 }

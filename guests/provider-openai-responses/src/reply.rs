@@ -1,102 +1,70 @@
 //! The answers of the upstream server, as far as this dialect reads them. Every field may be
 //! missing, null or of an unexpected type, because imitations of the API differ.
 
-use cofferdam_dialect_openai::{Count, List, MaybeText, dollars};
-use std::mem::take;
-
+use cofferdam_dialect_openai::dollars;
+use cofferdam_guest_kit::bindings::types::Usage;
+use cofferdam_guest_kit::{Count, List, MaybeText};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use crate::bindings::cofferdam::plugin::types::Usage;
+use std::mem::take;
 
 /// The union of the fields of all stream events. One pass reads any of them; large objects stay
 /// unparsed until an event needs them.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct StreamEvent<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     pub(crate) kind: MaybeText<'a>,
     pub(crate) output_index: Count,
-    #[serde(borrow)]
     pub(crate) item_id: MaybeText<'a>,
     pub(crate) content_index: Count,
     pub(crate) summary_index: Count,
-    #[serde(borrow)]
     pub(crate) delta: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) text: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) refusal: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) arguments: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) input: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) logprobs: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) annotation: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) part: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) item: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) response: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) partial_image_b64: MaybeText<'a>,
     pub(crate) partial_image_index: Count,
-    #[serde(borrow)]
     pub(crate) output_format: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
 }
 
 /// The fields that every output item has when it starts.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct ItemHead<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     pub(crate) kind: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) id: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) phase: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) call_id: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) name: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) namespace: MaybeText<'a>,
 }
 
 /// A whole item with the fields that are translated, including those of [`ItemHead`].
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct WholeItem<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: MaybeText<'a>,
-    #[serde(borrow)]
     id: MaybeText<'a>,
-    #[serde(borrow)]
     phase: MaybeText<'a>,
-    #[serde(borrow)]
     call_id: MaybeText<'a>,
-    #[serde(borrow)]
     name: MaybeText<'a>,
-    #[serde(borrow)]
     namespace: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) content: List<PartBody<'a>>,
-    #[serde(borrow)]
     pub(crate) summary: List<PartBody<'a>>,
-    #[serde(borrow)]
     pub(crate) encrypted_content: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) arguments: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) input: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) result: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) output_format: MaybeText<'a>,
 }
 
@@ -116,55 +84,42 @@ impl<'a> WholeItem<'a> {
 
 /// A part of a message or of reasoning.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct PartBody<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     pub(crate) kind: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) text: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) refusal: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) annotations: List<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) logprobs: Option<&'a RawValue>,
 }
 
 /// The response object: the whole body, or the content of a terminal event.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Response<'a> {
-    #[serde(borrow)]
     pub(crate) object: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) status: MaybeText<'a>,
-    #[serde(borrow)]
     pub(crate) output: Option<List<&'a RawValue>>,
-    #[serde(borrow)]
     pub(crate) usage: Option<UsageBody<'a>>,
-    #[serde(borrow)]
     pub(crate) error: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) incomplete_details: Option<Incomplete<'a>>,
-    #[serde(borrow)]
     pub(crate) service_tier: MaybeText<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct Incomplete<'a> {
-    #[serde(borrow)]
     pub(crate) reason: MaybeText<'a>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(crate) struct UsageBody<'a> {
     input_tokens: Count,
     input_tokens_details: Option<InputDetails>,
     output_tokens: Count,
     output_tokens_details: Option<OutputDetails>,
-    #[serde(borrow)]
     cost: Option<&'a RawValue>,
 }
 

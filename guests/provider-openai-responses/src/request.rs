@@ -1,11 +1,11 @@
 //! Reduces the client's request to what the Responses dialect supports.
 
-use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked, requested_tier};
+use cofferdam_dialect_openai::{Fields, ObjectWriter, failure, picked, requested_tier};
+use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
+use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{ReasoningSettings, add_options};
 use serde_json::value::RawValue;
 
-use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
-use crate::convert::post;
 use crate::input::write_input;
 
 /// Fields that go upstream unchanged.
@@ -69,8 +69,8 @@ const HOSTED: Carried = Carried::But(&["engine"]);
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
-    let text = std::str::from_utf8(request).map_err(|_| Failure::unreadable_request())?;
-    let (fields, input) = Fields::read_with_list(text, "input").map_err(|_| Failure::unreadable_request())?;
+    let text = std::str::from_utf8(request).map_err(|_| failure::unreadable_request())?;
+    let (fields, input) = Fields::read_with_list(text, "input").map_err(|_| failure::unreadable_request())?;
     let streamed = fields.get("stream").is_some_and(|value| value.get() == "true");
     let mut body = Vec::with_capacity(request.len());
     let mut object = ObjectWriter::new(&mut body);
@@ -106,7 +106,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.value("service_tier", &tier);
     }
     object.end();
-    Ok(post("responses", add_options(body, &target.options), streamed))
+    Ok(UpstreamRequest::new("responses", add_options(body, &target.options), streamed))
 }
 
 /// The endpoint's limit, when the client's limit is higher.
@@ -117,10 +117,10 @@ fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
 
 fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
     let tools: Vec<&RawValue> =
-        serde_json::from_str(tools.get()).map_err(|_| Failure::unreadable_request())?;
+        serde_json::from_str(tools.get()).map_err(|_| failure::unreadable_request())?;
     tools
         .into_iter()
-        .map(|tool| Fields::read(tool.get()).map_err(|_| Failure::unreadable_request()))
+        .map(|tool| Fields::read(tool.get()).map_err(|_| failure::unreadable_request()))
         .collect()
 }
 
@@ -143,7 +143,7 @@ fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>
     // Namespaces do not nest. This also bounds the recursion.
     let misplaced = kind == "namespace" && path.contains('.');
     let Some((_, carried)) = known.filter(|_| !misplaced) else {
-        return Err(Failure::unsupported(&format!("{path}.type"), "a tool of this type"));
+        return Err(failure::unsupported(&format!("{path}.type"), "a tool of this type"));
     };
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
@@ -170,10 +170,10 @@ fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>
 
 fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), Failure> {
     let Some(text) = fields.get("text") else { return Ok(()) };
-    let text = Fields::read(text.get()).map_err(|_| Failure::unreadable_request())?;
+    let text = Fields::read(text.get()).map_err(|_| failure::unreadable_request())?;
     let mut settings = ObjectWriter::new(object.name("text"));
     if let Some(format) = text.get("format") {
-        let format = Fields::read(format.get()).map_err(|_| Failure::unreadable_request())?;
+        let format = Fields::read(format.get()).map_err(|_| failure::unreadable_request())?;
         picked(&format, FORMAT, settings.name("format"));
     }
     if let Some(verbosity) = text.text("verbosity") {
@@ -192,9 +192,9 @@ fn write_reasoning(
     object: &mut ObjectWriter<'_>,
 ) -> Result<(), Failure> {
     let Some(raw) = fields.get("reasoning") else { return Ok(()) };
-    let reasoning = Fields::read(raw.get()).map_err(|_| Failure::unreadable_request())?;
+    let reasoning = Fields::read(raw.get()).map_err(|_| failure::unreadable_request())?;
     let wish: ReasoningSettings<'_> =
-        serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
+        serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
     let limit = fields.get("max_output_tokens").and_then(|limit| limit.get().parse().ok());
     let effort = wish.effort_word(limit.or(Some(u64::from(endpoint_limit))));
     if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {

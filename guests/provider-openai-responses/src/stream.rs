@@ -4,14 +4,14 @@
 
 mod item;
 
-use cofferdam_dialect_openai::{
-    self as shared, MaybeText, log_probabilities, map_reported, on_one_line, served_tier,
-};
-use serde_json::value::RawValue;
-
-use crate::bindings::exports::cofferdam::plugin::generation::{
+use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_line, served_tier};
+use cofferdam_guest_kit::MaybeText;
+use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
+use cofferdam_guest_kit::bindings::types::Failure;
+use serde_json::value::RawValue;
+
 use crate::reply::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use crate::seal;
 use item::{Item, Items, Kind, Piece, Place};
@@ -56,7 +56,7 @@ impl Decoder {
             }
             let outcome = if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) };
             if outcome.is_err() {
-                self.fail(shared::Failure::malformed());
+                self.fail(failure::malformed());
             }
         }
         std::mem::take(&mut self.events)
@@ -415,8 +415,8 @@ impl Decoder {
         Ok(())
     }
 
-    fn fail(&mut self, failure: shared::Failure) {
-        self.events.push(Event::Error(failure.into()));
+    fn fail(&mut self, failure: Failure) {
+        self.events.push(Event::Error(failure));
         self.ended = true;
     }
 }

@@ -1,8 +1,9 @@
 //! Tests of the conversion between the contract and the rules.
 
-use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use super::bindings::exports::cofferdam::plugin::model_choice::{Choice, Guest, Model, TextFacts};
-use super::bindings::exports::cofferdam::plugin::routing::{Price, Purpose, RequestSummary};
+use cofferdam_guest_kit::bindings::model_choice::{Choice, Guest, Model, TextFacts};
+use cofferdam_guest_kit::bindings::routing::{Price, Purpose, RequestSummary};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+
 use super::{RouterAuto, chosen};
 
 fn model(id: &str, price: f64) -> Model {
@@ -60,7 +61,7 @@ fn auto(
     models: &[Model],
     settings: &str,
 ) -> Result<Choice, Failure> {
-    chosen("auto", summary, facts, models.to_vec(), settings.as_bytes(), b"{}", 7)
+    chosen("auto", &summary, &facts, models.to_vec(), settings.as_bytes(), b"{}", 7)
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn refusals_are_failures_for_the_client() {
     let failure = auto(summary(), facts(), &[model("v/a", 1.0)], r#"{"pin_model":7}"#).unwrap_err();
     assert!(matches!(failure.kind, ErrorKind::InvalidRequest));
     assert_eq!(failure.message, "auto-router.pin_model must be true or false");
-    let unknown = chosen("best", summary(), facts(), Vec::new(), b"{}", b"{}", 7).unwrap_err();
+    let unknown = chosen("best", &summary(), &facts(), Vec::new(), b"{}", b"{}", 7).unwrap_err();
     assert!(matches!(unknown.kind, ErrorKind::NotFound));
 }
 
@@ -141,6 +142,6 @@ fn models_named_beside_a_router_reach_the_rules() {
     let mut summary = summary();
     summary.models = vec!["v/c".into(), "v/b".into()];
     let settings = br#"{"algorithm":"passthrough"}"#;
-    let choice = chosen("switchyard", summary, facts(), models.to_vec(), settings, b"{}", 7).unwrap();
+    let choice = chosen("switchyard", &summary, &facts(), models.to_vec(), settings, b"{}", 7).unwrap();
     assert_eq!(choice.models, ["v/c", "v/b"]);
 }

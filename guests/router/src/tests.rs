@@ -1,10 +1,11 @@
 //! Tests of the conversion between the contract and the rules.
 
-use super::Router;
-use super::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use super::bindings::exports::cofferdam::plugin::routing::{
+use cofferdam_guest_kit::bindings::routing::{
     Candidate, Decision, Guest, Percentiles, Price, Purpose, RequestSummary, Statistics,
 };
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+
+use super::Router;
 
 fn candidate(provider: &str, change: fn(&mut Candidate)) -> Candidate {
     let zero = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };

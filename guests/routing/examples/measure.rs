@@ -7,22 +7,29 @@
 
 use std::time::Instant;
 
-use cofferdam_routing::{
-    Candidate, Facts, Model, Percentiles, Price, Question, Request, Router, Statistics, choose, route,
+use cofferdam_guest_kit::bindings::model_choice::{Model, TextFacts};
+use cofferdam_guest_kit::bindings::routing::{
+    Candidate, Percentiles, Price, Purpose, RequestSummary, Statistics,
 };
+use cofferdam_routing::{Question, Router, choose, route};
 
 /// The largest number of rounds for one cell, and its time limit.
 const ROUNDS: u64 = 501;
 const CELL_MS: u128 = 500;
 
+fn price(input: f64, output: f64) -> Price {
+    Price { input, output, cached_input: 0.0, cache_write: 0.0, reasoning: 0.0, image: 0.0 }
+}
+
 fn candidate(place: usize) -> Candidate {
     let figure = (place % 97) as f64;
     let percentiles = Percentiles { p50: figure, p75: figure, p90: figure, p99: figure };
     Candidate {
+        model: "m".to_owned(),
         model_rank: (place % 3) as u32,
         provider: format!("provider-{place}"),
         tier: ["default", "flex", "priority"].get(place % 7).copied().unwrap_or("default").to_owned(),
-        price: Price { input: figure / 10.0, output: figure / 5.0, image: 0.0 },
+        price: price(figure / 10.0, figure / 5.0),
         context_length: 131_072,
         max_output: 8192,
         supports: ["tools", "images", "reasoning", "temperature", "structured_output"]
@@ -43,11 +50,12 @@ fn candidate(place: usize) -> Candidate {
     }
 }
 
-fn request(preferences: &str) -> Request {
-    Request {
-        models: 3,
+fn request(preferences: &str) -> RequestSummary {
+    RequestSummary {
+        purpose: Purpose::Responses,
+        requested: "m".to_owned(),
+        models: ["m", "n", "o"].map(str::to_owned).into(),
         suffix: None,
-        chosen: false,
         preferences: preferences.as_bytes().to_vec(),
         route: None,
         service_tier: "auto".to_owned(),
@@ -55,6 +63,7 @@ fn request(preferences: &str) -> Request {
         needs: vec!["tools".to_owned()],
         input_tokens: 2000,
         max_output_tokens: Some(1000),
+        streamed: false,
         sticky: Some(5),
     }
 }
@@ -63,7 +72,7 @@ fn model(place: usize) -> Model {
     let figure = (place % 97) as f64;
     Model {
         id: format!("vendor-{}/model-{place}-instruct", place % 20),
-        price: Price { input: figure / 10.0, output: figure / 5.0, image: 0.0 },
+        price: price(figure / 10.0, figure / 5.0),
         context_length: 131_072,
         max_output: 8192,
         supports: ["tools", "images", "reasoning"].map(str::to_owned).into(),
@@ -71,8 +80,8 @@ fn model(place: usize) -> Model {
     }
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> TextFacts {
+    TextFacts {
         last_user_chars: 700,
         all_chars: 9000,
         turns: 7,
@@ -141,22 +150,14 @@ fn main() {
         ("choose: pareto", "pareto-code", "{}".to_owned()),
         ("choose: switchyard", "switchyard", "{}".to_owned()),
     ];
-    let (request, facts) = (request("{}"), facts());
+    let facts = facts();
+    let request = RequestSummary { models: Vec::new(), ..request("{}") };
     for (name, slug, settings) in choices {
         let Some(router) = Router::named(slug) else { continue };
         row(name, model, |models, seed| {
             let (settings, operator) = (settings.as_bytes(), b"{}".as_slice());
-            choose(Question {
-                router,
-                request: &request,
-                facts: &facts,
-                models,
-                beside: &[],
-                settings,
-                operator,
-                seed,
-            })
-            .is_ok()
+            choose(Question { router, request: &request, facts: &facts, models, settings, operator, seed })
+                .is_ok()
         });
     }
 }

@@ -22,7 +22,10 @@ use histogram::RollingHistogram;
 use outliers::{EndpointSample, outliers};
 use tally::{FailureCounts, SlotTally};
 
-use cofferdam_routing::{Candidate, Percentiles, Price, Random, Request, Statistics, route};
+use cofferdam_guest_kit::bindings::routing::{
+    Candidate, Percentiles, Price, Purpose, RequestSummary, Statistics,
+};
+use cofferdam_routing::{Random, route};
 
 const REQUESTS: u32 = 100_000;
 /// Requests arrive at equal intervals of this many milliseconds.
@@ -172,10 +175,18 @@ fn endpoints() -> Vec<Endpoint> {
 
 fn candidate(place: usize, price: f64) -> Candidate {
     Candidate {
+        model: "m".to_owned(),
         model_rank: 0,
         provider: format!("provider-{place:02}"),
         tier: "default".to_owned(),
-        price: Price { input: price * 0.25, output: price * 0.75, image: 0.0 },
+        price: Price {
+            input: price * 0.25,
+            output: price * 0.75,
+            cached_input: 0.0,
+            cache_write: 0.0,
+            reasoning: 0.0,
+            image: 0.0,
+        },
         context_length: 0,
         max_output: 0,
         supports: Vec::new(),
@@ -187,11 +198,12 @@ fn candidate(place: usize, price: f64) -> Candidate {
     }
 }
 
-fn request() -> Request {
-    Request {
-        models: 1,
+fn request() -> RequestSummary {
+    RequestSummary {
+        purpose: Purpose::Responses,
+        requested: "m".to_owned(),
+        models: vec!["m".to_owned()],
         suffix: None,
-        chosen: false,
         preferences: b"{}".to_vec(),
         route: None,
         service_tier: "auto".to_owned(),
@@ -199,6 +211,7 @@ fn request() -> Request {
         needs: Vec::new(),
         input_tokens: 500,
         max_output_tokens: None,
+        streamed: false,
         sticky: None,
     }
 }
@@ -267,7 +280,7 @@ fn report(name: &str, outcome: &Outcome) {
 
 fn main() {
     let by_rules = |preferences: &'static str| {
-        let request = Request { preferences: preferences.as_bytes().to_vec(), ..request() };
+        let request = RequestSummary { preferences: preferences.as_bytes().to_vec(), ..request() };
         run(move |candidates, seed| {
             route(&request, candidates, seed).map_or_else(|_| Vec::new(), |decision| decision.order)
         })

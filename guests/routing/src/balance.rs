@@ -2,7 +2,8 @@
 //! that the load, including the load of a failed endpoint, is spread over all endpoints and mostly over
 //! the cheap ones.
 
-use crate::endpoint::Candidate;
+use cofferdam_guest_kit::bindings::routing::Candidate;
+
 use crate::random::Random;
 use crate::sort::total;
 

@@ -19,9 +19,11 @@ mod switchyard;
 #[cfg(test)]
 mod tests;
 
-use crate::endpoint::{Price, Request};
+use cofferdam_guest_kit::bindings::model_choice::{Model, TextFacts};
+use cofferdam_guest_kit::bindings::routing::RequestSummary;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+
 use crate::preferences::Preferences;
-use crate::settings::Malformed;
 use crate::sort::total;
 
 pub use router::Router;
@@ -32,60 +34,16 @@ use settings::{Rule, Settings};
 /// The largest number of models in a choice: the chosen model and its fallbacks.
 const MODELS_MAX: usize = 5;
 
-/// One model of the catalog.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Model {
-    pub id: String,
-    /// The price at the cheapest endpoint.
-    pub price: Price,
-    /// Tokens of input and output together; zero when unknown.
-    pub context_length: u32,
-    /// The largest output in tokens; zero when unknown.
-    pub max_output: u32,
-    /// Abilities and parameters of its endpoints; empty when not stated.
-    pub supports: Vec<String>,
-    /// The position among all models ordered by price: 0 for the cheapest, 1 for the dearest.
-    pub price_rank: f64,
-}
-
-impl Model {
-    /// The position by price, limited to the valid range.
-    fn rank(&self) -> f64 {
-        if self.price_rank.is_nan() { 1.0 } else { self.price_rank.clamp(0.0, 1.0) }
-    }
-}
-
-/// Counts about the text of a request. They hold no content.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Facts {
-    /// The number of Unicode scalar values in the last user message.
-    pub last_user_chars: u32,
-    /// The number of Unicode scalar values in the whole input.
-    pub all_chars: u32,
-    /// The number of messages of any role.
-    pub turns: u32,
-    /// The number of fenced code blocks.
-    pub code_blocks: u32,
-    /// The share of characters that are digits or mathematical signs, from 0 to 1.
-    pub math_share: f64,
-    /// The number of question marks in the last user message.
-    pub questions: u32,
-    /// The model that the last assistant message names, if it names one.
-    pub last_model: Option<String>,
-}
-
 /// Everything that a choice depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The router that the client named.
     pub router: Router,
     /// The request without its content. `sticky` is an index into `models`: the model that served
-    /// this session last.
-    pub request: &'a Request,
-    pub facts: &'a Facts,
+    /// this session last. Its own `models` are those that the client names in addition to the router.
+    pub request: &'a RequestSummary,
+    pub facts: &'a TextFacts,
     pub models: &'a [Model],
-    /// Ids of the models that the client names in addition to the router, in the client's order.
-    pub beside: &'a [String],
     /// The request's plugin entry for this router, JSON.
     pub settings: &'a [u8],
     /// The operator's configuration of the guest, JSON.
@@ -105,47 +63,39 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// Why there is no choice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoChoice {
-    /// A field of the settings or of the `provider` object is invalid.
-    Malformed(Malformed),
-    /// The request's needs and the restrictions leave no model.
-    NothingLeft,
-}
-
-impl From<Malformed> for NoChoice {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-/// The message for the client when no model is left.
-pub const NOTHING_LEFT: &str = "No models match your request and model restrictions";
-
 /// Models in the order of a rule, and the reason for the first one.
 struct Ordered {
     models: Vec<usize>,
     why: String,
 }
 
+/// The request's needs and the restrictions leave no model.
+fn nothing_left() -> Failure {
+    Failure::new(ErrorKind::NotFound, "No models match your request and model restrictions")
+}
+
+/// The position of a model by price, limited to the valid range.
+fn rank(model: &Model) -> f64 {
+    if model.price_rank.is_nan() { 1.0 } else { model.price_rank.clamp(0.0, 1.0) }
+}
+
 /// Chooses models. The same question always has the same answer.
 ///
 /// # Errors
 /// When settings are invalid, or no model is left.
-pub fn choose(question: Question<'_>) -> Result<Choice, NoChoice> {
+pub fn choose(question: Question<'_>) -> Result<Choice, Failure> {
     let Question { router, request, models, .. } = question;
     let settings = Settings::parse(router, question.settings)?;
     let preferences = Preferences::parse(&request.preferences)?;
     let fitting = Fitting::new(request, &preferences, models);
     let allowed = match settings.rule {
         // Switchyard chooses among the named models; for the other routers they are fallbacks.
-        Rule::Switchyard(_) if !question.beside.is_empty() => beside(&question),
+        Rule::Switchyard(_) if !request.models.is_empty() => beside(&question),
         _ => settings.allowed(models),
     };
     let left: Vec<usize> = allowed.into_iter().filter(|index| fitting.fits(*index)).collect();
     if left.is_empty() {
-        return Err(NoChoice::NothingLeft);
+        return Err(nothing_left());
     }
     let mut ordered = match &settings.rule {
         Rule::Auto { budget, .. } => auto::order(&question, &fitting, &left, *budget),
@@ -184,7 +134,7 @@ fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize
 /// The models that the client names in addition to the router, in the client's order.
 fn beside(question: &Question<'_>) -> Vec<usize> {
     let place = |id: &String| question.models.iter().position(|model| model.id == *id);
-    question.beside.iter().filter_map(place).collect()
+    question.request.models.iter().filter_map(place).collect()
 }
 
 /// The index of the model that the last assistant message names.

@@ -1,12 +1,14 @@
 //! Hard constraints: rules that remove endpoints.
 
-use crate::endpoint::{Candidate, Request};
+use cofferdam_guest_kit::bindings::routing::{Candidate, RequestSummary};
+
+use crate::endpoint::{is_free, must_be_free};
 use crate::preferences::Preferences;
 
 /// How many endpoints each constraint removed, in the order of the constraints.
 pub(crate) type Removed = Vec<(&'static str, usize)>;
 
-type Rule = fn(&Request, &Preferences, &Candidate) -> bool;
+type Rule = fn(&RequestSummary, &Preferences, &Candidate) -> bool;
 
 /// Every rule with its name in messages to the client. A rule returns true if the endpoint may stay.
 const RULES: [(&str, Rule); 9] = [
@@ -32,13 +34,13 @@ const RULES: [(&str, Rule); 9] = [
         !preferences.require_parameters || has_all_parameters(request, candidate)
     }),
     ("the suffix :free", |request, _, candidate| {
-        !request.must_be_free(candidate.model_rank) || candidate.price.is_free()
+        !must_be_free(request, candidate.model_rank) || is_free(&candidate.price)
     }),
 ];
 
 /// The indexes of the allowed endpoints, and which rules removed the others.
 pub(crate) fn apply(
-    request: &Request,
+    request: &RequestSummary,
     preferences: &Preferences,
     candidates: &[Candidate],
 ) -> (Vec<usize>, Removed) {
@@ -54,7 +56,7 @@ pub(crate) fn apply(
     (allowed.into_iter().map(|(index, _)| index).collect(), removed)
 }
 
-fn within_max_price(_: &Request, preferences: &Preferences, candidate: &Candidate) -> bool {
+fn within_max_price(_: &RequestSummary, preferences: &Preferences, candidate: &Candidate) -> bool {
     let price = &candidate.price;
     preferences.max_price.allows(price.input, price.output, price.image)
 }
@@ -83,7 +85,7 @@ const PARAMETERS: [&str; 17] = [
 
 /// Whether the endpoint states all parameters and needs. An endpoint without stated abilities does not
 /// pass.
-fn has_all_parameters(request: &Request, candidate: &Candidate) -> bool {
+fn has_all_parameters(request: &RequestSummary, candidate: &Candidate) -> bool {
     let asked = request.parameters.iter().filter(|name| PARAMETERS.contains(&name.as_str()));
     asked.chain(&request.needs).all(|name| {
         let states = |ability: &&str| candidate.supports.iter().any(|stated| stated == ability);

@@ -1,7 +1,8 @@
 //! Tries endpoints that were never measured. A sort by speed puts such endpoints last, where they would
 //! never be measured. A small share of the requests therefore goes to one of them first.
 
-use crate::endpoint::Candidate;
+use cofferdam_guest_kit::bindings::routing::Candidate;
+
 use crate::preferences::SortBy;
 use crate::random::Random;
 use crate::sort;

@@ -1,7 +1,8 @@
 //! Puts the allowed endpoints in order, class by class.
 
+use cofferdam_guest_kit::bindings::routing::{Candidate, RequestSummary};
+
 use crate::balance;
-use crate::endpoint::{Candidate, Request};
 use crate::explore::explore;
 use crate::preferences::{Partition, Preferences, SortBy};
 use crate::random::Random;
@@ -11,7 +12,7 @@ use crate::{sort, tier};
 
 /// The order in which the `allowed` indexes are tried.
 pub(crate) fn decide(
-    request: &Request,
+    request: &RequestSummary,
     preferences: &Preferences,
     candidates: &[Candidate],
     allowed: &[usize],
@@ -48,7 +49,7 @@ pub(crate) fn decide(
 }
 
 /// A part of a sentence for the operator's log.
-pub(crate) fn describe(request: &Request, preferences: &Preferences) -> &'static str {
+pub(crate) fn describe(request: &RequestSummary, preferences: &Preferences) -> &'static str {
     if preferences.order.is_some() {
         return "in the order the client gave";
     }
@@ -63,7 +64,7 @@ pub(crate) fn describe(request: &Request, preferences: &Preferences) -> &'static
 
 /// Removes the endpoints that the service tier forbids, and sorts the others by rank.
 fn rank_all(
-    request: &Request,
+    request: &RequestSummary,
     preferences: &Preferences,
     candidates: &[Candidate],
     allowed: &[usize],
@@ -94,7 +95,7 @@ fn listed(preferences: &Preferences, candidate: &Candidate) -> usize {
 }
 
 /// The requested sort, from `provider.sort` or from the suffix of the model.
-fn sort_by(request: &Request, preferences: &Preferences) -> Option<SortBy> {
+fn sort_by(request: &RequestSummary, preferences: &Preferences) -> Option<SortBy> {
     preferences.sort.or(match request.suffix.as_deref() {
         Some("nitro") => Some(SortBy::Throughput),
         Some("floor") => Some(SortBy::Price),

@@ -1,8 +1,9 @@
 //! The `provider` object of a request.
 
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::Value;
 
-use crate::settings::{Fields, Malformed};
 use crate::slug::Slugs;
 
 /// The client's preferences. Absent and null fields have their defaults.
@@ -83,7 +84,7 @@ impl Preferences {
     ///
     /// # Errors
     /// The first invalid field, by its path.
-    pub fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(json: &[u8]) -> Result<Self, Failure> {
         if matches!(json, b"" | b"{}") {
             // The usual case needs no parser.
             return Ok(Self { allow_fallbacks: true, ..Self::default() });
@@ -113,24 +114,24 @@ impl Preferences {
 }
 
 /// Reads a list of slugs. An empty list counts as absent.
-fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Malformed> {
-    Ok(fields.texts(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
+fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Failure> {
+    Ok(fields.strings(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
 }
 
-fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Malformed> {
-    Ok(fields.texts(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
+fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Failure> {
+    Ok(fields.strings(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
 }
 
 /// Reads `sort`: a word, or an object with the criterion and the scope.
-fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Malformed> {
-    let Some(Value::Object(_)) = fields.get("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
-    let Some(sort) = fields.object("sort")? else { return Ok((None, None)) };
+fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Failure> {
+    let Some(Value::Object(_)) = fields.value("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
+    let sort = fields.nested("sort")?;
     let partition = sort.word("partition", &["model", "none"])?;
     let partition = partition.map(|word| if word == "none" { Partition::None } else { Partition::Model });
     Ok((sort_by(&sort, "by")?, partition))
 }
 
-fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Malformed> {
+fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Failure> {
     let word = fields.word(name, &["price", "throughput", "latency", "exacto"])?;
     Ok(word.map(|word| match word {
         "price" => SortBy::Price,
@@ -140,8 +141,8 @@ fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Malformed> {
     }))
 }
 
-fn max_price(fields: &Fields) -> Result<MaxPrice, Malformed> {
-    let amounts = fields.object("max_price")?.unwrap_or_default();
+fn max_price(fields: &Fields) -> Result<MaxPrice, Failure> {
+    let amounts = fields.nested("max_price")?;
     amounts.dollars("audio")?;
     amounts.dollars("request")?;
     Ok(MaxPrice {
@@ -151,12 +152,12 @@ fn max_price(fields: &Fields) -> Result<MaxPrice, Malformed> {
     })
 }
 
-fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Malformed> {
+fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Failure> {
     const ANY: std::ops::RangeInclusive<f64> = 0.0..=f64::MAX;
-    match fields.get(name) {
+    match fields.value(name) {
         None => Ok(Thresholds::default()),
         Some(Value::Object(_)) => {
-            let each = fields.object(name)?.unwrap_or_default();
+            let each = fields.nested(name)?;
             Ok(Thresholds {
                 p50: each.number("p50", ANY)?,
                 p75: each.number("p75", ANY)?,
@@ -242,7 +243,7 @@ mod tests {
             ("7", "provider must be an object"),
         ];
         for (json, message) in cases {
-            assert_eq!(Preferences::parse(json.as_bytes()).unwrap_err().to_string(), message, "{json}");
+            assert_eq!(Preferences::parse(json.as_bytes()).unwrap_err().message, message, "{json}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Soft rules: they put classes of endpoints before others and remove none.
 
-use crate::endpoint::{Candidate, Percentiles, Request};
+use cofferdam_guest_kit::bindings::routing::{Candidate, Percentiles, RequestSummary};
+
+use crate::endpoint::tokens;
 use crate::preferences::{Preferences, Thresholds};
 
 /// The rank of an endpoint before anything is sorted or drawn; smaller is earlier. The order of the
@@ -32,7 +34,7 @@ pub(crate) struct Rank {
 
 /// What an endpoint's rank depends on, other than the endpoint.
 pub(crate) struct Ranking<'a> {
-    pub(crate) request: &'a Request,
+    pub(crate) request: &'a RequestSummary,
     pub(crate) preferences: &'a Preferences,
     /// Whether models are sorted together.
     pub(crate) across_models: bool,
@@ -66,14 +68,14 @@ impl Ranking<'_> {
 }
 
 /// Whether the endpoint has all needed abilities. Unstated abilities count as sufficient.
-fn is_able(request: &Request, candidate: &Candidate) -> bool {
+fn is_able(request: &RequestSummary, candidate: &Candidate) -> bool {
     candidate.supports.is_empty() || request.needs.iter().all(|need| candidate.supports.contains(need))
 }
 
 /// Whether the request fits. Unknown lengths count as sufficient.
-fn is_long_enough(request: &Request, candidate: &Candidate) -> bool {
+fn is_long_enough(request: &RequestSummary, candidate: &Candidate) -> bool {
     let fits = |limit: u32, wanted: u32| limit == 0 || wanted <= limit;
-    fits(candidate.context_length, request.tokens())
+    fits(candidate.context_length, tokens(request))
         && fits(candidate.max_output, request.max_output_tokens.unwrap_or(0))
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::endpoint::Candidate;
+use cofferdam_guest_kit::bindings::routing::Candidate;
 
 /// A list of slugs, compared without regard to the case of letters. An endpoint is looked up by the few
 /// slugs that match it, so that long lists cost little.

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::endpoint::{Candidate, Price};
+use cofferdam_guest_kit::bindings::routing::{Candidate, Price};
+
 use crate::preferences::SortBy;
 
 /// Compares two endpoints; the better one is less. Equal endpoints are compared by price.

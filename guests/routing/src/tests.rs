@@ -5,17 +5,28 @@ mod classes;
 mod properties;
 mod shares;
 
-use crate::{Candidate, Decision, Percentiles, Price, Refusal, Request, Statistics, route};
+use cofferdam_guest_kit::bindings::routing::{
+    Candidate, Decision, Percentiles, Price, Purpose, RequestSummary, Statistics,
+};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+
+use crate::route;
 
 const ZERO: Percentiles = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
+
+/// A price of input and output tokens.
+pub(crate) fn price(input: f64, output: f64) -> Price {
+    Price { input, output, cached_input: 0.0, cache_write: 0.0, reasoning: 0.0, image: 0.0 }
+}
 
 /// A healthy default endpoint of the first model, with half of `price` for input and for output.
 pub(crate) fn candidate(provider: &str, price: f64) -> Candidate {
     Candidate {
+        model: "m".into(),
         model_rank: 0,
         provider: provider.into(),
         tier: "default".into(),
-        price: Price { input: price / 2.0, output: price / 2.0, image: 0.0 },
+        price: self::price(price / 2.0, price / 2.0),
         context_length: 0,
         max_output: 0,
         supports: Vec::new(),
@@ -40,11 +51,12 @@ fn with(provider: &str, price: f64, change: fn(&mut Candidate)) -> Candidate {
     candidate
 }
 
-pub(crate) fn summary(preferences: &str) -> Request {
-    Request {
-        models: 1,
+pub(crate) fn summary(preferences: &str) -> RequestSummary {
+    RequestSummary {
+        purpose: Purpose::Responses,
+        requested: "m".into(),
+        models: vec!["m".into()],
         suffix: None,
-        chosen: false,
         preferences: preferences.as_bytes().to_vec(),
         route: None,
         service_tier: "auto".into(),
@@ -52,22 +64,23 @@ pub(crate) fn summary(preferences: &str) -> Request {
         needs: Vec::new(),
         input_tokens: 10,
         max_output_tokens: None,
+        streamed: false,
         sticky: None,
     }
 }
 
-fn refusal(request: &Request, candidates: &[Candidate]) -> String {
+fn refusal(request: &RequestSummary, candidates: &[Candidate]) -> String {
     match route(request, candidates, 1) {
-        Err(Refusal::NothingLeft(message)) => message,
+        Err(failure) if failure.kind == ErrorKind::NotFound => failure.message,
         other => panic!("{other:?}"),
     }
 }
 
-fn names(summary: &Request, candidates: &[Candidate]) -> String {
+fn names(summary: &RequestSummary, candidates: &[Candidate]) -> String {
     names_of(route(summary, candidates, 7), candidates)
 }
 
-fn names_of(decision: Result<Decision, Refusal>, candidates: &[Candidate]) -> String {
+fn names_of(decision: Result<Decision, Failure>, candidates: &[Candidate]) -> String {
     let order = decision.expect("an order").order;
     let names: Vec<&str> = order.iter().map(|index| candidates[*index as usize].provider.as_str()).collect();
     names.join(" ")
@@ -134,11 +147,10 @@ fn nothing_allowed_is_not_found_and_says_why() {
 
 #[test]
 fn malformed_preferences_are_invalid_requests() {
-    let Err(Refusal::Malformed(malformed)) = route(&summary(r#"{"zdr":7}"#), &[candidate("a", 1.0)], 1)
-    else {
+    let Err(malformed) = route(&summary(r#"{"zdr":7}"#), &[candidate("a", 1.0)], 1) else {
         panic!("not refused");
     };
-    assert_eq!(malformed.to_string(), "provider.zdr must be true or false");
+    assert_eq!(malformed.message, "provider.zdr must be true or false");
 }
 
 #[test]
@@ -211,7 +223,7 @@ fn models_are_tried_in_order_unless_sorted_together() {
     ];
     for (preferences, route, expected) in cases {
         let mut summary = summary(preferences);
-        summary.models = 2;
+        summary.models = vec!["m".into(), "n".into()];
         summary.route = route.map(str::to_owned);
         assert_eq!(names(&summary, &candidates), expected, "{preferences} {route:?}");
     }
@@ -223,13 +235,13 @@ fn the_free_suffix_keeps_free_endpoints() {
     summary.suffix = Some("free".into());
     let candidates = [candidate("paid", 1.0), candidate("free", 0.0)];
     let decision = route(&summary, &candidates, 1).unwrap();
-    assert_eq!((decision.order.as_slice(), decision.strategy), (&[1][..], "free"));
+    assert_eq!((decision.order.as_slice(), decision.strategy.as_str()), (&[1][..], "free"));
     // A fallback has a name and a suffix of its own.
-    summary.models = 2;
+    summary.models = vec!["m".into(), "n".into()];
     let candidates = [candidate("paid", 1.0), with("fallback", 1.0, |c| c.model_rank = 1)];
     assert_eq!(names(&summary, &candidates), "fallback");
     // If a router chose both models, the suffix applies to both.
-    summary.chosen = true;
+    summary.requested = "service/auto".into();
     assert!(refusal(&summary, &candidates).contains("the suffix :free 2 excluded"));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::endpoint::Candidate;
+use cofferdam_guest_kit::bindings::routing::Candidate;
 
 /// The ranks of the models that have flex endpoints among the allowed ones.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::request;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, Models, Service, completed, failed, text_of};
+use cofferdam_guest_kit::bindings::request;
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, failed, members, schema, text_of};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;
@@ -21,34 +21,33 @@ const INSTRUCTIONS: &str = "You advise another model that is working on a task a
 
 struct Advisor;
 
-cofferdam_toolbox::export_tool!(Advisor);
+cofferdam_guest_kit::export!(tool: Advisor);
 
-impl Guest for Advisor {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        let fields = Fields::settings(&settings)?;
-        let settings = Settings::read(&fields)?;
-        if settings.forwards_transcript && transcript::is_empty(&request::transcript()) {
-            // With the grant, the transcript contains at least the client's input.
-            return Err(fields.wrong(
-                "forward_transcript",
-                "needs the operator's grant: [plugins.tool-advisor] imports = [\"model\", \"request\"]",
-            ));
-        }
-        Ok(vec![function(&settings)])
+impl SingleFunction for Advisor {
+    const NAME: &'static str = settings::TYPE;
+    type Settings = Settings;
+
+    fn settings(fields: &Fields) -> Result<Settings, ToolError> {
+        Settings::read(fields)
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let settings = Settings::read(&Fields::settings(&settings)?)?;
-        if function != settings.instance.function {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+    fn name(settings: &Settings) -> &str {
+        &settings.instance.function
+    }
+
+    fn function(settings: &Settings, _: &CallContext) -> Result<Function, ToolError> {
+        if settings.forwards_transcript && transcript::is_empty(&request::transcript()) {
+            // With the grant, the transcript contains at least the client's input.
+            let message = "parameters.forward_transcript needs the operator's grant: \
+                [plugins.tool-advisor] imports = [\"model\", \"request\"]";
+            return Err(ToolError::InvalidSettings(message.to_owned()));
         }
+        Ok(function(settings))
+    }
+
+    fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
         let told = if settings.forwards_transcript { request::transcript() } else { Vec::new() };
-        consult(&arguments, &settings, &told, &mut Service)
+        consult(arguments, settings, &told, &mut Service)
     }
 }
 
@@ -56,7 +55,7 @@ impl Guest for Advisor {
 fn function(settings: &Settings) -> Function {
     let about = match &settings.manner.instructions {
         Some(instructions) => {
-            format!(" This advisor was told: {}", cofferdam_toolbox::clip(instructions, 300).text)
+            format!(" This advisor was told: {}", cofferdam_guest_kit::tool::clip(instructions, 300).text)
         }
         None => String::new(),
     };
@@ -74,20 +73,11 @@ fn function(settings: &Settings) -> Function {
         });
         properties.insert("model".to_owned(), model);
     }
-    let parameters = json!({
-        "type": "object",
-        "properties": properties,
-        "required": ["prompt"],
-        "additionalProperties": false
-    });
-    Function {
-        name: settings.instance.function.clone(),
-        description: format!(
-            "Asks an advisor model for guidance. Use it before you commit to an approach, when you are stuck, or \
-             before you declare a hard task done; not for steps that you can take yourself.{about}"
-        ),
-        parameters: settings.instance.schema(parameters),
-    }
+    let description = format!(
+        "Asks an advisor model for guidance. Use it before you commit to an approach, when you are stuck, or \
+         before you declare a hard task done; not for steps that you can take yourself.{about}"
+    );
+    settings.instance.function(&description, schema(properties, &["prompt"]))
 }
 
 /// Asks the advisor. `transcript` is a JSON array of items; it may be empty.
@@ -113,18 +103,12 @@ fn consult(
     let answer = models.ask(&Value::Object(question));
     let asked = chosen.or(settings.manner.model.as_deref());
     let model = answer.as_ref().ok().map(|answer| answer.model.as_str()).or(asked);
-    let mut members = Map::new();
-    for (name, value) in
-        [("model", model), ("prompt", Some(prompt)), ("instance_name", settings.instance.name.as_deref())]
-    {
-        if let Some(value) = value {
-            members.insert(name.to_owned(), Value::from(value));
-        }
-    }
+    let instance_name = settings.instance.name.as_deref();
+    let mut members = members([("model", model), ("prompt", Some(prompt)), ("instance_name", instance_name)]);
     match text_of(&answer) {
         Ok(advice) => {
             members.insert("advice".to_owned(), Value::from(advice));
-            Ok(completed(members, advice.to_owned()))
+            Ok(Output::new(advice, members))
         }
         Err(error) => Ok(failed(members, &error)),
     }

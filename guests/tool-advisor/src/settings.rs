@@ -1,10 +1,10 @@
 //! The client's settings: `parameters` of the tool entry.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, Instance, Manner};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, Instance, Manner};
 
 /// The tool's type, and the name of the function of an advisor without a name.
-const TYPE: &str = "advisor";
+pub(crate) const TYPE: &str = "advisor";
 /// The default and the limit for the number of calls of an advisor's own tools.
 const CALLS_DEFAULT: u32 = 10;
 const CALLS_MAX: u32 = 25;

@@ -7,9 +7,9 @@ mod operation;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
 use serde_json::json;
 
 /// The only function, named like the tool. Its arguments are the members of an operation, so that
@@ -23,48 +23,38 @@ with +, with three lines of context around each change. delete_file has no diff.
 
 struct ApplyPatch;
 
-cofferdam_toolbox::export_tool!(ApplyPatch);
+cofferdam_guest_kit::export!(tool: ApplyPatch);
 
-impl Guest for ApplyPatch {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        let settings = Fields::settings(&settings)?;
+impl SingleFunction for ApplyPatch {
+    const NAME: &'static str = NAME;
+    /// Whether the entry is of the client's own tool type.
+    type Settings = bool;
+
+    fn settings(fields: &Fields) -> Result<bool, ToolError> {
         let known = ["auto", "native", "openrouter"];
-        if settings.text("engine")?.is_some_and(|engine| !known.contains(&engine)) {
-            return Err(settings.wrong("engine", "must be one of auto, native, openrouter"));
+        if fields.text("engine")?.is_some_and(|engine| !known.contains(&engine)) {
+            return Err(fields.wrong("engine", "must be one of auto, native, openrouter"));
         }
-        let mut parameters = json!({
-            "type": "object",
-            "properties": {
-                "type": { "type": "string", "enum": operation::KINDS },
-                "path": { "type": "string", "description": "The file, relative to the user's folder, such as src/main.js." },
-                "diff": { "type": "string", "description": "What to change; not for delete_file." }
-            },
-            "required": ["type", "path"],
-            "additionalProperties": false
+        Ok(fields.text("type")?.is_some())
+    }
+
+    fn function(is_clients: &bool, _: &CallContext) -> Result<Function, ToolError> {
+        let properties = json!({
+            "type": { "type": "string", "enum": operation::KINDS },
+            "path": { "type": "string", "description": "The file, relative to the user's folder, such as src/main.js." },
+            "diff": { "type": "string", "description": "What to change; not for delete_file." }
         });
+        let mut parameters = schema(properties, &["type", "path"]);
         // Clients of this tool type require an operation from the start of the item, before it is known.
-        let is_clients = settings.text("type")?.is_some();
-        if let Some(parameters) = parameters.as_object_mut().filter(|_| is_clients) {
+        if *is_clients {
             let unknown = json!({ "type": "update_file", "path": "", "diff": "" });
             parameters.insert("x-item".to_owned(), json!({ "operation": unknown }));
         }
-        Ok(vec![Function {
-            name: NAME.to_owned(),
-            description: DESCRIPTION.to_owned(),
-            parameters: parameters.to_string().into_bytes(),
-        }])
+        Ok(Function::new(NAME, DESCRIPTION, parameters))
     }
 
-    fn invoke(function: String, arguments: Json, _: Json, _: CallContext) -> Result<Output, ToolError> {
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        let operation = operation::read(&Fields::arguments(&arguments)?)?;
-        Ok(Output {
-            for_model: "The change was handed to the user.".to_owned(),
-            item: json!({ "operation": operation }).to_string().into_bytes(),
-            annotations: Vec::new(),
-            cost_pico: 0,
-        })
+    fn call(arguments: &[u8], _: &bool, _: &CallContext) -> Result<Output, ToolError> {
+        let operation = operation::read(&Fields::arguments(arguments)?)?;
+        Ok(Output::new("The change was handed to the user.", json!({ "operation": operation })))
     }
 }

@@ -1,7 +1,8 @@
+use cofferdam_guest_kit::bindings::tools::Guest;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ApplyPatch, CallContext, Guest, ToolError};
+use super::{ApplyPatch, CallContext, ToolError};
 
 fn context() -> CallContext {
     CallContext { request_id: "resp_1".into(), workspace: "w".into(), now_ms: 0 }

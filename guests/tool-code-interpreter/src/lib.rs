@@ -13,11 +13,12 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use script::{LOOP_ITERATIONS_MAX, Ran};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
 use serde_json::{Value, json};
+
+use script::{LOOP_ITERATIONS_MAX, Ran};
 
 /// The only function, named like the tool.
 const NAME: &str = "code_interpreter";
@@ -33,48 +34,39 @@ require; `await` works at top level. A call may run for a few seconds.";
 
 struct CodeInterpreter;
 
-cofferdam_toolbox::export_tool!(CodeInterpreter);
+cofferdam_guest_kit::export!(tool: CodeInterpreter);
 
-impl Guest for CodeInterpreter {
-    fn functions(settings: Json, context: CallContext) -> Result<Vec<Function>, ToolError> {
-        let settings = Fields::settings(&settings)?;
-        check(&settings)?;
-        let begin = if is_clients(&settings) {
-            json!({ "code": "", "container_id": container(&context), "outputs": null })
+impl SingleFunction for CodeInterpreter {
+    const NAME: &'static str = NAME;
+    /// Whether the tool entry has the client's own type, whose items have other members.
+    type Settings = bool;
+
+    fn settings(fields: &Fields) -> Result<bool, ToolError> {
+        check(fields)?;
+        Ok(fields.value("type").is_some())
+    }
+
+    fn function(is_clients: &bool, context: &CallContext) -> Result<Function, ToolError> {
+        let begin = if *is_clients {
+            json!({ "code": "", "container_id": container(context), "outputs": null })
         } else {
             json!({ "code": "", "language": LANGUAGE })
         };
-        let parameters = json!({
-            "type": "object",
-            "properties": { "code": { "type": "string", "description": "The JavaScript to run." } },
-            "required": ["code"],
-            "additionalProperties": false,
-            "x-item": begin
-        });
-        Ok(vec![Function {
-            name: NAME.to_owned(),
-            description: DESCRIPTION.to_owned(),
-            parameters: parameters.to_string().into_bytes(),
-        }])
+        let code = json!({ "type": "string", "description": "The JavaScript to run." });
+        let mut parameters = schema(json!({ "code": code }), &["code"]);
+        parameters.insert("x-item".to_owned(), begin);
+        Ok(Function::new(NAME, DESCRIPTION, parameters))
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        context: CallContext,
-    ) -> Result<Output, ToolError> {
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        let arguments = Fields::arguments(&arguments)?;
+    fn call(arguments: &[u8], is_clients: &bool, context: &CallContext) -> Result<Output, ToolError> {
+        let arguments = Fields::arguments(arguments)?;
         let code = arguments.text("code")?.ok_or_else(|| arguments.wrong("code", "is required"))?;
         if code.len() > CODE_BYTES_MAX {
             return Err(arguments.wrong("code", &format!("may have at most {CODE_BYTES_MAX} bytes")));
         }
         let ran = script::run(code, context.now_ms, LOOP_ITERATIONS_MAX);
-        let item = if is_clients(&Fields::settings(&settings)?) {
-            json!({ "code": code, "container_id": container(&context), "outputs": outputs(&ran) })
+        let item = if *is_clients {
+            json!({ "code": code, "container_id": container(context), "outputs": outputs(&ran) })
         } else {
             json!({
                 "code": code,
@@ -84,18 +76,8 @@ impl Guest for CodeInterpreter {
                 "exit_code": i32::from(ran.error.is_some()),
             })
         };
-        Ok(Output {
-            for_model: told(&ran),
-            item: item.to_string().into_bytes(),
-            annotations: Vec::new(),
-            cost_pico: 0,
-        })
+        Ok(Output::new(told(&ran), item))
     }
-}
-
-/// Whether the tool entry has the client's own type, whose items have other members.
-fn is_clients(settings: &Fields) -> bool {
-    settings.value("type").is_some()
 }
 
 /// Refuses files for a client's container, because nothing here stores files. The id of a container

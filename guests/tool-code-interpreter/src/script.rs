@@ -12,8 +12,7 @@ use boa_engine::module::IdleModuleLoader;
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
 use boa_engine::{Context, JsError, JsObject, JsResult, JsValue, Module, Script, Source, js_string};
-
-use cofferdam_toolbox::clip;
+use cofferdam_guest_kit::tool::clip;
 
 use crate::console::{self, Logs};
 use crate::inspect::inspect;

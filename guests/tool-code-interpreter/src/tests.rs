@@ -1,8 +1,7 @@
+use cofferdam_guest_kit::bindings::tools::{Guest, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Guest, ToolError};
 
 use super::CodeInterpreter;
 use super::console::LOGS_BYTES_MAX;

@@ -3,21 +3,15 @@
 //! It is the worked example of a tool: one function, one setting, one import. The time zone
 //! database is compiled in, because a guest cannot read files.
 
-#[allow(unsafe_code, clippy::all, reason = "generated")]
-mod bindings {
-    use super::DateTime;
-
-    wit_bindgen::generate!({ path: "../../wit", world: "tool" });
-    export!(DateTime);
-}
 mod moment;
 
 #[cfg(test)]
 mod tests;
 
-use bindings::cofferdam::plugin::clock;
-use bindings::cofferdam::plugin::types::{CallContext, Json};
-use bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::clock;
+use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::{CallContext, Json};
+use cofferdam_guest_kit::tool::unknown_function;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -27,6 +21,8 @@ use moment::Moment;
 const NAME: &str = "datetime";
 
 struct DateTime;
+
+cofferdam_guest_kit::export!(tool: DateTime);
 
 /// The client's settings and the model's arguments, which have the same field.
 #[derive(Deserialize)]
@@ -47,13 +43,11 @@ impl Guest for DateTime {
             },
             "additionalProperties": false
         });
-        Ok(vec![Function {
-            name: NAME.to_owned(),
-            description:
-                "Tells the current date and time, day of the week and offset from UTC in a time zone."
-                    .to_owned(),
-            parameters: parameters.to_string().into_bytes(),
-        }])
+        Ok(vec![Function::new(
+            NAME,
+            "Tells the current date and time, day of the week and offset from UTC in a time zone.",
+            parameters,
+        )])
     }
 
     fn invoke(
@@ -64,7 +58,7 @@ impl Guest for DateTime {
     ) -> Result<Output, ToolError> {
         let default = default_zone(&settings)?;
         if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+            return Err(unknown_function(&function));
         }
         tell(clock::now_ms(), &arguments, default)
     }
@@ -98,12 +92,7 @@ fn tell(now_ms: u64, arguments: &[u8], default: String) -> Result<Output, ToolEr
     if let Value::Object(fields) = &mut answer {
         fields.insert("weekday".to_owned(), Value::String(moment.weekday.to_owned()));
     }
-    Ok(Output {
-        for_model: answer.to_string(),
-        item: item.to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    })
+    Ok(Output::new(answer.to_string(), item))
 }
 
 /// The zone in the settings; UTC when they have none.

@@ -1,6 +1,6 @@
+use cofferdam_guest_kit::bindings::types::CallContext;
 use serde_json::{Value, json};
 
-use super::bindings::cofferdam::plugin::types::CallContext;
 use super::{DateTime, Guest, Output, ToolError, default_zone, tell};
 
 /// 2026-07-01 22:30:00.120 UTC, a Wednesday.

@@ -1,7 +1,7 @@
 //! Replaces a piece of a text.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 
 use crate::shelf::FILE_BYTES_MAX;
 

@@ -8,10 +8,10 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::scratch::{self, ScratchError};
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, clip};
+use cofferdam_guest_kit::bindings::scratch::{self, ScratchError};
+use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::{CallContext, Json};
+use cofferdam_guest_kit::tool::{Fields, clip, unknown_function};
 use serde_json::{Value, json};
 
 use shelf::{Full, Keep, Shelf};
@@ -21,7 +21,7 @@ const TOLD_CHARS_MAX: usize = 100_000;
 
 struct Files;
 
-cofferdam_toolbox::export_tool!(Files);
+cofferdam_guest_kit::export!(tool: Files);
 
 impl Guest for Files {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
@@ -57,7 +57,7 @@ fn act<K: Keep>(shelf: &mut Shelf<K>, function: &str, arguments: &Fields) -> Res
         offer::READ => read(shelf, arguments),
         offer::WRITE => write(shelf, arguments),
         offer::EDIT => change(shelf, arguments),
-        _ => Err(ToolError::InvalidArguments(format!("there is no function {function}"))),
+        _ => Err(unknown_function(function)),
     }
 }
 
@@ -116,5 +116,5 @@ fn about(operation: &str, name: &str, result: &str) -> Value {
 }
 
 fn output(item: Value, for_model: String) -> Output {
-    Output { for_model, item: item.to_string().into_bytes(), annotations: Vec::new(), cost_pico: 0 }
+    Output::new(for_model, item)
 }

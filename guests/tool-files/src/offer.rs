@@ -1,6 +1,6 @@
 //! The functions of the tool.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Function;
+use cofferdam_guest_kit::bindings::tools::Function;
 use serde_json::{Value, json};
 
 pub(crate) const LIST: &str = "files_list";
@@ -67,9 +67,5 @@ fn function(
         "additionalProperties": false,
         "x-item": { "operation": operation }
     });
-    Function {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters: parameters.to_string().into_bytes(),
-    }
+    Function::new(name, description, parameters)
 }

@@ -4,8 +4,8 @@
 //! different files do not interfere. Two simultaneous calls may lose a name from the list. The file
 //! can still be read, and the next write to it adds the name again.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, relative_path};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, relative_path};
 
 /// The largest number of files in one request.
 pub(crate) const FILES_MAX: usize = 64;

@@ -9,10 +9,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::cofferdam::plugin::{catalog, config};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, Models, Service, completed};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::bindings::{catalog, config};
+use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, schema};
 use serde_json::{Map, Value, json};
 
 use panel::Panel;
@@ -23,55 +23,40 @@ const NAME: &str = "fusion";
 
 struct Fusion;
 
-cofferdam_toolbox::export_tool!(Fusion);
+cofferdam_guest_kit::export!(tool: Fusion);
 
-impl Guest for Fusion {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        read(&settings)?;
-        Ok(vec![function()])
+impl SingleFunction for Fusion {
+    const NAME: &'static str = NAME;
+    type Settings = Settings;
+
+    fn settings(fields: &Fields) -> Result<Settings, ToolError> {
+        Settings::read(fields, &config::settings(), &catalog::models())
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let settings = read(&settings)?;
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        deliberate(&arguments, &settings, &mut Service)
+    fn function(_: &Settings, _: &CallContext) -> Result<Function, ToolError> {
+        Ok(function())
     }
-}
 
-/// Reads the settings of an entry. The panel comes from the entry, from the operator's presets or
-/// from the prices of the catalog.
-fn read(settings: &[u8]) -> Result<Settings, ToolError> {
-    Settings::read(&Fields::settings(settings)?, &config::settings(), &catalog::models())
+    fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
+        deliberate(arguments, settings, &mut Service)
+    }
 }
 
 fn function() -> Function {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "prompt": {
-                "type": "string",
-                "description": "The question, with everything the panel has to know: it sees nothing else. Ask \
-                    neutrally and leave out your own tentative answer, which would draw all of them to it."
-            }
-        },
-        "required": ["prompt"],
-        "additionalProperties": false
+    let properties = json!({
+        "prompt": {
+            "type": "string",
+            "description": "The question, with everything the panel has to know: it sees nothing else. Ask \
+                neutrally and leave out your own tentative answer, which would draw all of them to it."
+        }
     });
-    Function {
-        name: NAME.to_owned(),
-        description: "Asks a panel of models the same question at the same time and returns their answers with an \
+    Function::new(
+        NAME,
+        "Asks a panel of models the same question at the same time and returns their answers with an \
             analysis of where they agree, differ and fall short. Use it only where several perspectives are worth \
-            the cost: research, critique of many sides, or when being wrong is expensive."
-            .to_owned(),
-        parameters: parameters.to_string().into_bytes(),
-    }
+            the cost: research, critique of many sides, or when being wrong is expensive.",
+        schema(properties, &["prompt"]),
+    )
 }
 
 /// Asks the panel, then the judge.
@@ -96,5 +81,5 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
         }
     }
     told.extend(panel.told());
-    Ok(completed(members, Value::Object(told).to_string()))
+    Ok(Output::new(Value::Object(told).to_string(), members))
 }

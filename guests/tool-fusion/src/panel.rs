@@ -1,9 +1,9 @@
 //! The panel: the answers of its models, and how they are rendered.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::model::Answer;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::ErrorKind;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Output;
-use cofferdam_toolbox::{Models, clip, failed, text_of};
+use cofferdam_guest_kit::bindings::model::Answer;
+use cofferdam_guest_kit::bindings::tools::Output;
+use cofferdam_guest_kit::bindings::types::ErrorKind;
+use cofferdam_guest_kit::tool::{Models, clip, failed, text_of};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Response;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Output;
-use cofferdam_toolbox::{Media, clip, decode, header};
+use cofferdam_guest_kit::bindings::http::Response;
+use cofferdam_guest_kit::bindings::tools::Output;
+use cofferdam_guest_kit::tool::{Media, clip, decode, header};
 use serde_json::{Value, json};
 
 use crate::draft::Draft;
@@ -40,12 +40,7 @@ pub(crate) fn output(draft: &Draft, response: &Response, settings: &Settings) ->
     {
         fields.insert("error".to_owned(), format!("HTTP status {}", response.status).into());
     }
-    Output {
-        for_model: told(response, settings.response_chars_max),
-        item: item.to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    }
+    Output::new(told(response, settings.response_chars_max), item)
 }
 
 fn told(response: &Response, chars_max: usize) -> String {

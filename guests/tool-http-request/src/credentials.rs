@@ -2,9 +2,9 @@
 //! secret exists, is granted and is bound to the host of the request, and gives the same error for
 //! all three cases.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{Injection, Placement};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::http::{Injection, Placement};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 
 use crate::headers::is_name;
 

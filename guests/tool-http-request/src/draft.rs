@@ -1,8 +1,8 @@
 //! Turns the model's arguments into a request that the host can check and send.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, web_address};
+use cofferdam_guest_kit::bindings::http::Request;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, web_address};
 use serde_json::Value;
 use url::Url;
 

@@ -1,8 +1,8 @@
 //! The headers that a model may set.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Injection;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::http::Injection;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 
 use crate::credentials::placeholders;
 
@@ -42,7 +42,8 @@ pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
     for (name, value) in fields {
         let lower = name.trim().to_ascii_lowercase();
         if !is_name(&lower) {
-            let message = format!("headers: {:?} cannot be set", cofferdam_toolbox::clip(name, 100).text);
+            let message =
+                format!("headers: {:?} cannot be set", cofferdam_guest_kit::tool::clip(name, 100).text);
             return Err(ToolError::InvalidArguments(message));
         }
         if lines.iter().any(|(other, _)| *other == lower) {

@@ -12,9 +12,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, Network, Wire, sentence};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, Network, SingleFunction, Wire, sentence};
 
 use draft::Draft;
 use settings::Settings;
@@ -24,24 +24,22 @@ const NAME: &str = "http_request";
 
 struct HttpRequest;
 
-cofferdam_toolbox::export_tool!(HttpRequest);
+cofferdam_guest_kit::export!(tool: HttpRequest);
 
-impl Guest for HttpRequest {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        Ok(vec![offer::function(&Settings::read(&Fields::settings(&settings)?)?)])
+impl SingleFunction for HttpRequest {
+    const NAME: &'static str = NAME;
+    type Settings = Settings;
+
+    fn settings(fields: &Fields) -> Result<Settings, ToolError> {
+        Settings::read(fields)
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let settings = Settings::read(&Fields::settings(&settings)?)?;
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        run(&arguments, &settings, &mut Wire)
+    fn function(settings: &Settings, _: &CallContext) -> Result<Function, ToolError> {
+        Ok(offer::function(settings))
+    }
+
+    fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
+        run(arguments, settings, &mut Wire)
     }
 }
 

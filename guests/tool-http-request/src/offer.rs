@@ -1,6 +1,7 @@
 //! The function that the model sees.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Function;
+use cofferdam_guest_kit::bindings::tools::Function;
+use cofferdam_guest_kit::tool::schema;
 use serde_json::json;
 
 use crate::NAME;
@@ -12,52 +13,46 @@ pub(crate) fn function(settings: &Settings) -> Function {
         Some(hosts) => format!(" Only these hosts: {}.", hosts.join(", ")),
         None => String::new(),
     };
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "method": { "type": "string", "enum": settings.methods },
-            "url": {
-                "type": "string",
-                "description": format!("An absolute https URL without credentials.{hosts}")
-            },
-            "query": {
-                "type": "object",
-                "additionalProperties": { "type": ["string", "number", "boolean"] },
-                "description": "Query parameters to add to the URL; they are encoded for you."
-            },
-            "headers": {
-                "type": "object",
-                "additionalProperties": { "type": "string" },
-                "description": "Further headers. Where the operator allows it, a value may hold {{secret:NAME}} \
-                    in place of a secret that the user stored."
-            },
-            "body": {
-                "type": ["string", "object", "array"],
-                "description": "The body: text as it is, or a JSON value. Not for GET and HEAD."
-            },
-            "secret": {
-                "type": "object",
-                "properties": {
-                    "name": { "type": "string", "description": "The secret's name." },
-                    "header": { "type": "string", "description": "The header that carries it; authorization when left out." },
-                    "prefix": {
-                        "type": "string",
-                        "description": "Text before it; \"Bearer \" for authorization and none for others when left out."
-                    }
-                },
-                "required": ["name"],
-                "additionalProperties": false,
-                "description": "A secret that the user stored, to be sent along as a credential. You never see its value."
-            }
+    let properties = json!({
+        "method": { "type": "string", "enum": settings.methods },
+        "url": {
+            "type": "string",
+            "description": format!("An absolute https URL without credentials.{hosts}")
         },
-        "required": ["method", "url"],
-        "additionalProperties": false
+        "query": {
+            "type": "object",
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+            "description": "Query parameters to add to the URL; they are encoded for you."
+        },
+        "headers": {
+            "type": "object",
+            "additionalProperties": { "type": "string" },
+            "description": "Further headers. Where the operator allows it, a value may hold {{secret:NAME}} \
+                in place of a secret that the user stored."
+        },
+        "body": {
+            "type": ["string", "object", "array"],
+            "description": "The body: text as it is, or a JSON value. Not for GET and HEAD."
+        },
+        "secret": {
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "description": "The secret's name." },
+                "header": { "type": "string", "description": "The header that carries it; authorization when left out." },
+                "prefix": {
+                    "type": "string",
+                    "description": "Text before it; \"Bearer \" for authorization and none for others when left out."
+                }
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+            "description": "A secret that the user stored, to be sent along as a credential. You never see its value."
+        }
     });
-    Function {
-        name: NAME.to_owned(),
-        description: "Sends one HTTP request to an API and returns status, headers and body. Redirects are not followed. \
-            Never ask the user for a key or password: name a stored secret instead."
-            .to_owned(),
-        parameters: parameters.to_string().into_bytes(),
-    }
+    Function::new(
+        NAME,
+        "Sends one HTTP request to an API and returns status, headers and body. Redirects are not followed. \
+            Never ask the user for a key or password: name a stored secret instead.",
+        schema(properties, &["method", "url"]),
+    )
 }

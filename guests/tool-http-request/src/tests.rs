@@ -1,10 +1,11 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Placement, Request, Response};
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
-use cofferdam_toolbox::{Fields, Network};
+use cofferdam_guest_kit::bindings::http::{HttpError, Placement, Request, Response};
+use cofferdam_guest_kit::bindings::tools::Guest;
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Guest, HttpRequest, Output, Settings, ToolError, run};
+use super::{HttpRequest, Output, Settings, ToolError, run};
 
 /// Gives one scripted answer and records the requests.
 struct Script {

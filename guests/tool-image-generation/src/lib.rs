@@ -9,11 +9,11 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::model::{self, Answer};
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
-use cofferdam_toolbox::bindings::cofferdam::plugin::{catalog, config};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, clip};
+use cofferdam_guest_kit::bindings::model::{self, Answer};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
+use cofferdam_guest_kit::bindings::{catalog, config};
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;
@@ -27,53 +27,45 @@ const TEXT_CHARS_MAX: usize = 2_000;
 
 struct ImageGeneration;
 
-cofferdam_toolbox::export_tool!(ImageGeneration);
+cofferdam_guest_kit::export!(tool: ImageGeneration);
 
-impl Guest for ImageGeneration {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        let fields = Fields::settings(&settings)?;
-        let settings = Settings::read(&fields)?;
-        choice::model(&settings, &fields, &config::settings(), &catalog::models())?;
-        Ok(vec![function(&settings)])
+impl SingleFunction for ImageGeneration {
+    const NAME: &'static str = NAME;
+    /// Also the model to ask.
+    type Settings = (Settings, String);
+
+    fn settings(fields: &Fields) -> Result<(Settings, String), ToolError> {
+        let settings = Settings::read(fields)?;
+        let model = choice::model(&settings, fields, &config::settings(), &catalog::models())?;
+        Ok((settings, model))
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
+    fn function((settings, _): &(Settings, String), _: &CallContext) -> Result<Function, ToolError> {
+        Ok(function(settings))
+    }
+
+    fn call(
+        arguments: &[u8],
+        (settings, model): &(Settings, String),
+        _: &CallContext,
     ) -> Result<Output, ToolError> {
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        let fields = Fields::settings(&settings)?;
-        let settings = Settings::read(&fields)?;
-        let model = choice::model(&settings, &fields, &config::settings(), &catalog::models())?;
-        make(&Fields::arguments(&arguments)?, &settings, &model, |question| model::ask(question))
+        make(&Fields::arguments(arguments)?, settings, model, |question| model::ask(question))
     }
 }
 
 fn function(settings: &Settings) -> Function {
-    let mut parameters = json!({
-        "type": "object",
-        "properties": {
-            "prompt": {
-                "type": "string",
-                "description": "What the picture shows, in all detail: the model that makes it sees nothing else."
-            }
-        },
-        "required": ["prompt"],
-        "additionalProperties": false
+    let properties = json!({
+        "prompt": {
+            "type": "string",
+            "description": "What the picture shows, in all detail: the model that makes it sees nothing else."
+        }
     });
-    if let Some(parameters) = parameters.as_object_mut().filter(|_| settings.is_clients) {
+    let mut parameters = schema(properties, &["prompt"]);
+    if settings.is_clients {
         // Clients of this tool type require the member from the start of the item.
         parameters.insert("x-item".to_owned(), json!({ "result": null }));
     }
-    Function {
-        name: NAME.to_owned(),
-        description: "Makes a picture from a description and shows it to the user.".to_owned(),
-        parameters: parameters.to_string().into_bytes(),
-    }
+    Function::new(NAME, "Makes a picture from a description and shows it to the user.", parameters)
 }
 
 /// Asks `model` through `ask` to generate an image.
@@ -116,10 +108,5 @@ fn make(
         told.push_str(" The model that made it says: ");
         told.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
     }
-    Ok(Output {
-        for_model: told,
-        item: Value::Object(item).to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    })
+    Ok(Output::new(told, item))
 }

@@ -1,7 +1,7 @@
 //! The client's settings for its images.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 use serde_json::{Map, Value};
 
 /// Settings that do not describe the image itself.

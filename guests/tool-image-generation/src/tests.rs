@@ -1,4 +1,4 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{ErrorKind, Usage};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::cell::RefCell;

@@ -16,10 +16,10 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::scratch;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Streaming, Wire};
+use cofferdam_guest_kit::bindings::scratch;
+use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::{CallContext, Json};
+use cofferdam_guest_kit::tool::{Streaming, Wire, unknown_function};
 use serde_json::{Map, Value, json};
 
 use listing::Listing;
@@ -34,7 +34,7 @@ const END_SESSION: &str = "end_session";
 
 struct Mcp;
 
-cofferdam_toolbox::export_tool!(Mcp);
+cofferdam_guest_kit::export!(tool: Mcp);
 
 impl Guest for Mcp {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
@@ -55,15 +55,15 @@ impl Guest for Mcp {
         if function == END_SESSION {
             let session = kept.map(|listing| listing.session).unwrap_or_default();
             session.end(&settings, &mut Wire);
-            return Ok(output(String::new(), json!({})));
+            return Ok(Output::new("", json!({})));
         }
         let mut listing =
             kept.ok_or_else(|| ToolError::Failed("The tools of the server are not known.".to_owned()))?;
         if function == LIST_TOOLS {
-            return Ok(output(String::new(), listing.item(&settings)));
+            return Ok(Output::new("", listing.item(&settings)));
         }
         let Some(tool) = listing.tool(&settings, &function).map(|tool| tool.name.clone()) else {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+            return Err(unknown_function(&function));
         };
         let called = call(&tool, &arguments, &settings, &mut listing.session, &mut Wire);
         // The server may have started another session during the call.
@@ -124,14 +124,10 @@ fn call(
         return Ok(failed(error, format!("The tool reports an error:\n{told}")));
     }
     let told = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
-    Ok(output(told, json!({ "output": text, "error": null })))
+    Ok(Output::new(told, json!({ "output": text, "error": null })))
 }
 
 /// The output of a failed call, with the error for its item.
 fn failed(error: Value, for_model: String) -> Output {
-    output(for_model, json!({ "error": error, "output": null }))
-}
-
-fn output(for_model: String, item: Value) -> Output {
-    Output { for_model, item: item.to_string().into_bytes(), annotations: Vec::new(), cost_pico: 0 }
+    Output::new(for_model, json!({ "error": error, "output": null }))
 }

@@ -1,8 +1,8 @@
 //! The list of a server's tools: validated and limited when it is fetched, kept for the request, and
 //! rendered for the model and the client.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Function;
-use cofferdam_toolbox::clip;
+use cofferdam_guest_kit::bindings::tools::Function;
+use cofferdam_guest_kit::tool::clip;
 use serde_json::{Map, Value, json};
 
 use crate::names;
@@ -166,11 +166,7 @@ impl Listing {
             let mut parameters = tool.parameters();
             let shown = json!({ "type": item, "server_label": settings.label, "name": tool.name });
             parameters.insert("x-item".to_owned(), shown);
-            Function {
-                name,
-                description: tool.description.clone(),
-                parameters: Value::Object(parameters).to_string().into_bytes(),
-            }
+            Function::new(name, &tool.description, parameters)
         };
         self.allowed(settings).map(function).collect()
     }

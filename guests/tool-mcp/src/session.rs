@@ -1,6 +1,6 @@
 //! A session with a server: negotiating the protocol, listing tools, calling them.
 
-use cofferdam_toolbox::Streaming;
+use cofferdam_guest_kit::tool::Streaming;
 use serde_json::{Map, Value, json};
 
 use crate::listing::{self, Tool};

@@ -1,7 +1,7 @@
 //! The client's tool entry: `server_label`, `server_url` and the other members, as in OpenAI's API.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 use serde_json::Value;
 use url::Url;
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
-use cofferdam_toolbox::{Network, Streaming};
+use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
+use cofferdam_guest_kit::tool::{Network, Streaming};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

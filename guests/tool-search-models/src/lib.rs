@@ -7,10 +7,10 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::catalog;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, clip};
+use cofferdam_guest_kit::bindings::catalog;
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip};
 use serde_json::json;
 
 use search::Search;
@@ -27,11 +27,18 @@ const ARGUMENTS_BYTES_MAX: usize = 4 * 1024;
 
 struct SearchModels;
 
-cofferdam_toolbox::export_tool!(SearchModels);
+cofferdam_guest_kit::export!(tool: SearchModels);
 
-impl Guest for SearchModels {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        results_max(&settings)?;
+impl SingleFunction for SearchModels {
+    const NAME: &'static str = NAME;
+    /// The largest number of results.
+    type Settings = usize;
+
+    fn settings(fields: &Fields) -> Result<usize, ToolError> {
+        results_max(fields)
+    }
+
+    fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -65,33 +72,21 @@ impl Guest for SearchModels {
             },
             "additionalProperties": false
         });
-        Ok(vec![Function {
-            name: NAME.to_owned(),
-            description:
-                "Searches the models that this service offers, with context length, abilities and prices \
-                in dollars per million tokens."
-                    .to_owned(),
-            parameters: parameters.to_string().into_bytes(),
-        }])
+        Ok(Function::new(
+            NAME,
+            "Searches the models that this service offers, with context length, abilities and prices \
+                in dollars per million tokens.",
+            parameters,
+        ))
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let results_max = results_max(&settings)?;
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        tell(&arguments, &catalog::models(), results_max)
+    fn call(arguments: &[u8], results_max: &usize, _: &CallContext) -> Result<Output, ToolError> {
+        tell(arguments, &catalog::models(), *results_max)
     }
 }
 
 /// The number of results: `parameters.max_results` or the default.
-fn results_max(settings: &[u8]) -> Result<usize, ToolError> {
-    let settings = Fields::settings(settings)?;
+fn results_max(settings: &Fields) -> Result<usize, ToolError> {
     let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
     Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
 }
@@ -111,10 +106,5 @@ fn tell(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, T
     let arguments = std::str::from_utf8(arguments).unwrap_or_default();
     let arguments = if arguments.len() > ARGUMENTS_BYTES_MAX { "" } else { arguments };
     let query = clip(&search.query, QUERY_CHARS_MAX).text;
-    Ok(Output {
-        for_model: for_model.to_string(),
-        item: json!({ "query": query, "arguments": arguments }).to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    })
+    Ok(Output::new(for_model.to_string(), json!({ "query": query, "arguments": arguments })))
 }

@@ -12,13 +12,9 @@ const DESCRIPTION_CHARS_MAX: usize = 300;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Model {
     pub(crate) id: String,
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) description: Option<String>,
-    #[serde(default)]
     pub(crate) kind: Option<String>,
-    #[serde(default)]
     context_length: Option<u64>,
     #[serde(default)]
     pub(crate) endpoints: Vec<Endpoint>,
@@ -29,7 +25,6 @@ pub(crate) struct Model {
 pub(crate) struct Endpoint {
     #[serde(default)]
     pub(crate) provider: String,
-    #[serde(default)]
     context_length: Option<u64>,
     #[serde(default)]
     pub(crate) supports: Vec<String>,
@@ -83,8 +78,10 @@ impl Model {
     pub(crate) fn told(&self) -> Value {
         let supports: BTreeSet<_> = self.endpoints.iter().flat_map(|endpoint| &endpoint.supports).collect();
         let providers: BTreeSet<_> = self.endpoints.iter().map(|endpoint| &endpoint.provider).collect();
-        let description =
-            self.description.as_deref().map(|text| cofferdam_toolbox::clip(text, DESCRIPTION_CHARS_MAX).text);
+        let description = self
+            .description
+            .as_deref()
+            .map(|text| cofferdam_guest_kit::tool::clip(text, DESCRIPTION_CHARS_MAX).text);
         let price = self.cheapest();
         let mut told = json!({
             "id": self.id,

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, clip, grade, lower_words};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, clip, grade, lower_words};
 
 use crate::model::Model;
 
@@ -54,8 +54,8 @@ impl Search {
             words: lower_words(query, WORDS_MAX),
             supports: supports.into_iter().map(str::to_lowercase).collect(),
             min_context_length: arguments.integer("min_context_length", 0..=u32::MAX)?.unwrap_or(0).into(),
-            max_input_price: arguments.amount("max_input_price")?,
-            max_output_price: arguments.amount("max_output_price")?,
+            max_input_price: arguments.number("max_input_price", 0.0..=f64::MAX)?,
+            max_output_price: arguments.number("max_output_price", 0.0..=f64::MAX)?,
             sort,
         })
     }

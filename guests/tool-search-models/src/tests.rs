@@ -1,8 +1,13 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
+use cofferdam_guest_kit::bindings::tools::Guest;
+use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Guest, Output, SearchModels, ToolError, results_max, tell};
+use super::{Fields, Output, SearchModels, ToolError, results_max, tell};
+
+fn max_of(settings: &[u8]) -> Result<usize, ToolError> {
+    results_max(&Fields::settings(settings)?)
+}
 
 fn catalog() -> Vec<u8> {
     let model = |id: &str, kind: &str, context: Value, endpoints: Value| {
@@ -105,9 +110,9 @@ fn wrong_fields_are_named() {
         );
     }
     for settings in [r#"{"max_results":21}"#, r#"{"max_results":0}"#, "7"] {
-        assert!(matches!(results_max(settings.as_bytes()), Err(ToolError::InvalidSettings(_))), "{settings}");
+        assert!(matches!(max_of(settings.as_bytes()), Err(ToolError::InvalidSettings(_))), "{settings}");
     }
-    assert_eq!((results_max(b"{}").unwrap(), results_max(br#"{"max_results":20}"#).unwrap()), (5, 20));
+    assert_eq!((max_of(b"{}").unwrap(), max_of(br#"{"max_results":20}"#).unwrap()), (5, 20));
 }
 
 #[test]

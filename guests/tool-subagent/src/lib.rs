@@ -7,10 +7,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Fields, Models, Service, completed, failed, text_of};
-use serde_json::{Map, Value, json};
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, failed, members, schema, text_of};
+use serde_json::{Value, json};
 
 use settings::Settings;
 
@@ -20,24 +20,26 @@ const INSTRUCTIONS: &str = "You carry out one task that another model hands to y
 
 struct Subagent;
 
-cofferdam_toolbox::export_tool!(Subagent);
+cofferdam_guest_kit::export!(tool: Subagent);
 
-impl Guest for Subagent {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        Ok(vec![function(&Settings::read(&Fields::settings(&settings)?)?)])
+impl SingleFunction for Subagent {
+    const NAME: &'static str = settings::TYPE;
+    type Settings = Settings;
+
+    fn settings(fields: &Fields) -> Result<Settings, ToolError> {
+        Settings::read(fields)
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let settings = Settings::read(&Fields::settings(&settings)?)?;
-        if function != settings.instance.function {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        delegate(&arguments, &settings, &mut Service)
+    fn name(settings: &Settings) -> &str {
+        &settings.instance.function
+    }
+
+    fn function(settings: &Settings, _: &CallContext) -> Result<Function, ToolError> {
+        Ok(function(settings))
+    }
+
+    fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
+        delegate(arguments, settings, &mut Service)
     }
 }
 
@@ -45,32 +47,24 @@ impl Guest for Subagent {
 fn function(settings: &Settings) -> Function {
     let about = match &settings.manner.instructions {
         Some(instructions) => {
-            format!(" This worker was told: {}", cofferdam_toolbox::clip(instructions, 300).text)
+            format!(" This worker was told: {}", cofferdam_guest_kit::tool::clip(instructions, 300).text)
         }
         None => String::new(),
     };
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "task_name": { "type": "string", "description": "A short name for the task." },
-            "task_description": {
-                "type": "string",
-                "description": "The whole task: everything the worker has to know, and the form of the outcome. \
-                    It sees nothing of this conversation and remembers no other task."
-            }
-        },
-        "required": ["task_name", "task_description"],
-        "additionalProperties": false
+    let properties = json!({
+        "task_name": { "type": "string", "description": "A short name for the task." },
+        "task_description": {
+            "type": "string",
+            "description": "The whole task: everything the worker has to know, and the form of the outcome. \
+                It sees nothing of this conversation and remembers no other task."
+        }
     });
-    Function {
-        name: settings.instance.function.clone(),
-        description: format!(
-            "Hands a self-contained task to a worker model and returns its outcome. Use it for work that does not \
-             need all you can do, such as summaries, extraction or drafts; not for what is faster done than \
-             described.{about}"
-        ),
-        parameters: settings.instance.schema(parameters),
-    }
+    let description = format!(
+        "Hands a self-contained task to a worker model and returns its outcome. Use it for work that does not \
+         need all you can do, such as summaries, extraction or drafts; not for what is faster done than \
+         described.{about}"
+    );
+    settings.instance.function(&description, schema(properties, &["task_name", "task_description"]))
 }
 
 /// Gives the task to the worker.
@@ -82,22 +76,17 @@ fn delegate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -> 
     let answer = models.ask(&Value::Object(question));
     let asked = settings.manner.model.as_deref();
     let model = answer.as_ref().ok().map(|answer| answer.model.as_str()).or(asked);
-    let mut members = Map::new();
-    for (member, value) in [
+    let mut members = members([
         ("model", model),
         ("task_name", Some(name)),
         ("task_description", Some(task)),
         ("instance_name", settings.instance.name.as_deref()),
-    ] {
-        if let Some(value) = value {
-            members.insert(member.to_owned(), Value::from(value));
-        }
-    }
+    ]);
     match text_of(&answer) {
         Ok(outcome) => {
             members.insert("outcome".to_owned(), Value::from(outcome));
             let told = json!({ "task_name": name, "model": model, "outcome": outcome });
-            Ok(completed(members, told.to_string()))
+            Ok(Output::new(told.to_string(), members))
         }
         Err(error) => Ok(failed(members, &error)),
     }

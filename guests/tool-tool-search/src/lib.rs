@@ -7,10 +7,10 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::deferred_tools;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_guest_kit::bindings::deferred_tools;
+use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
 use serde_json::json;
 
 use deferred::Deferred;
@@ -26,46 +26,37 @@ const TOLD_CHARS_MAX: usize = 200;
 
 struct ToolSearch;
 
-cofferdam_toolbox::export_tool!(ToolSearch);
+cofferdam_guest_kit::export!(tool: ToolSearch);
 
-impl Guest for ToolSearch {
-    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
-        results_max(&settings)?;
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "description": "Words to look for in names and descriptions, such as \"weather forecast\", \
-                        or a regular expression of at most 200 characters, such as \"^github_.*issue\"."
-                }
-            },
-            "required": ["query"],
-            "additionalProperties": false
-        });
-        Ok(vec![Function {
-            name: NAME.to_owned(),
-            description:
-                "Searches further functions that are not shown yet. The ones found can be called from the \
-                next turn on. Search before you say that you cannot do something."
-                    .to_owned(),
-            parameters: parameters.to_string().into_bytes(),
-        }])
+impl SingleFunction for ToolSearch {
+    const NAME: &'static str = NAME;
+    /// The largest number of results.
+    type Settings = usize;
+
+    fn settings(fields: &Fields) -> Result<usize, ToolError> {
+        results_max(fields)
     }
 
-    fn invoke(
-        function: String,
-        arguments: Json,
-        settings: Json,
-        _: CallContext,
-    ) -> Result<Output, ToolError> {
-        let results_max = results_max(&settings)?;
-        if function != NAME {
-            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
-        }
-        let arguments = Fields::arguments(&arguments)?;
+    fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
+        let properties = json!({
+            "query": {
+                "type": "string",
+                "description": "Words to look for in names and descriptions, such as \"weather forecast\", \
+                    or a regular expression of at most 200 characters, such as \"^github_.*issue\"."
+            }
+        });
+        Ok(Function::new(
+            NAME,
+            "Searches further functions that are not shown yet. The ones found can be called from the \
+                next turn on. Search before you say that you cannot do something.",
+            schema(properties, &["query"]),
+        ))
+    }
+
+    fn call(arguments: &[u8], results_max: &usize, _: &CallContext) -> Result<Output, ToolError> {
+        let arguments = Fields::arguments(arguments)?;
         let query = arguments.required_text("query")?;
-        let found = search(query, &deferred_tools::all(), results_max)?;
+        let found = search(query, &deferred_tools::all(), *results_max)?;
         if !found.is_empty() {
             let names: Vec<_> = found.iter().map(|tool| tool.name.clone()).collect();
             deferred_tools::load(&names);
@@ -75,8 +66,7 @@ impl Guest for ToolSearch {
 }
 
 /// The number of results: `parameters.max_results` or the default.
-fn results_max(settings: &[u8]) -> Result<usize, ToolError> {
-    let settings = Fields::settings(settings)?;
+fn results_max(settings: &Fields) -> Result<usize, ToolError> {
     let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
     Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
 }
@@ -101,7 +91,7 @@ fn output(query: &str, found: &[Deferred]) -> Output {
         .map(|tool| {
             json!({
                 "name": tool.name,
-                "description": cofferdam_toolbox::clip(&tool.description, TOLD_CHARS_MAX).text,
+                "description": cofferdam_guest_kit::tool::clip(&tool.description, TOLD_CHARS_MAX).text,
             })
         })
         .collect();
@@ -110,10 +100,5 @@ fn output(query: &str, found: &[Deferred]) -> Output {
     } else {
         json!({ "matches": told, "note": "These functions can be called from the next turn on." })
     };
-    Output {
-        for_model: for_model.to_string(),
-        item: json!({ "query": query, "matches": names }).to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    }
+    Output::new(for_model.to_string(), json!({ "query": query, "matches": names }))
 }

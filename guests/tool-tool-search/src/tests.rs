@@ -1,8 +1,13 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
+use cofferdam_guest_kit::bindings::tools::Guest;
+use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Guest, ToolError, ToolSearch, output, results_max, search};
+use super::{Fields, ToolError, ToolSearch, output, results_max, search};
+
+fn max_of(settings: &[u8]) -> Result<usize, ToolError> {
+    results_max(&Fields::settings(settings)?)
+}
 
 fn tools() -> Vec<u8> {
     let tool = |name: &str, description: &str, parameter: &str| {
@@ -63,11 +68,11 @@ fn a_malformed_or_oversized_pattern_gives_a_message() {
 
 #[test]
 fn results_are_limited_by_the_settings() {
-    assert_eq!(results_max(b"").unwrap(), 5);
-    assert_eq!(results_max(br#"{"max_results":50}"#).unwrap(), 50);
+    assert_eq!(max_of(b"").unwrap(), 5);
+    assert_eq!(max_of(br#"{"max_results":50}"#).unwrap(), 50);
     for settings in [r#"{"max_results":0}"#, r#"{"max_results":51}"#, r#"{"max_results":"5"}"#, "[]"] {
         assert!(
-            matches!(results_max(settings.as_bytes()), Err(ToolError::InvalidSettings(message))
+            matches!(max_of(settings.as_bytes()), Err(ToolError::InvalidSettings(message))
                 if message.starts_with("parameters")),
             "{settings}"
         );

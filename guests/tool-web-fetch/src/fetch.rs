@@ -1,8 +1,8 @@
 //! One fetch: from a URL to the text that the model gets.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{Request, Response};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
-use cofferdam_toolbox::{Fields, Network, header, sentence, web_address};
+use cofferdam_guest_kit::bindings::http::{Request, Response};
+use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
+use cofferdam_guest_kit::tool::{Fields, Network, header, sentence, web_address};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -108,12 +108,7 @@ fn output(page: &Page, response: &Response, url: &Url) -> Output {
             fields.insert("error".to_owned(), format!("HTTP status {}", response.status).into());
         }
     }
-    Output {
-        for_model: told(page, response, url),
-        item: item.to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    }
+    Output::new(told(page, response, url), item)
 }
 
 /// The text for the model. The frame says that the rest is data. The page cannot end the frame: the

@@ -1,10 +1,11 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
-use cofferdam_toolbox::{Fields, Network};
+use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::tools::Guest;
+use cofferdam_guest_kit::bindings::types::CallContext;
+use cofferdam_guest_kit::tool::{Fields, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Guest, Output, Settings, ToolError, WebFetch, fetch};
+use super::{Output, Settings, ToolError, WebFetch, fetch};
 
 /// A scripted web: each URL gives the answer that was set for it.
 #[derive(Default)]

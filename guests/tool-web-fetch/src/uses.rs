@@ -1,7 +1,7 @@
 //! Counts the fetches of a request. The count is stored as decimal digits in the scratch of the
 //! request.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
 
 /// The count to store after one more fetch.
 ///

@@ -1,7 +1,7 @@
 //! The operator's configuration: `[plugins.tool-web-search.config]`.
 
-use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::Fields;
 use url::Url;
 
 /// Pico-dollars in one dollar.
@@ -65,7 +65,7 @@ impl Config {
         let url = address(written).ok_or_else(|| {
             fields.wrong("url", "must be an absolute URL with a host and without user, query and fragment")
         })?;
-        let cost = fields.amount("cost_per_search")?.unwrap_or(0.0);
+        let cost = fields.number("cost_per_search", 0.0..=f64::MAX)?.unwrap_or(0.0);
         if cost > COST_MAX {
             return Err(fields.wrong("cost_per_search", "must be at most 1000 dollars"));
         }

@@ -5,8 +5,8 @@ mod brave;
 mod exa;
 mod searxng;
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request};
-use cofferdam_toolbox::{Network, sentence};
+use cofferdam_guest_kit::bindings::http::{HttpError, Request};
+use cofferdam_guest_kit::tool::{Network, sentence};
 use serde_json::Value;
 
 use crate::config::{Config, Engine};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::Output;
-use cofferdam_toolbox::clip;
+use cofferdam_guest_kit::bindings::tools::Output;
+use cofferdam_guest_kit::tool::clip;
 use serde_json::{Value, json};
 use url::Url;
 

@@ -1,8 +1,8 @@
 //! The client's settings: `parameters` of the tool entry, or the members of a tool entry of the
 //! client's own type, which has its domain lists in `filters`.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{DomainRules, Fields};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{DomainRules, Fields};
 
 use crate::config::{Config, Engine};
 
@@ -52,8 +52,7 @@ impl Settings {
     /// # Errors
     ///
     /// When a field is wrong; the message names it.
-    pub(crate) fn read(json: &[u8], config: &Config) -> Result<Self, ToolError> {
-        let fields = &Fields::settings(json)?;
+    pub(crate) fn read(fields: &Fields, config: &Config) -> Result<Self, ToolError> {
         check_engine(fields, config.engine)?;
         let results = fields.integer("max_results", 1..=RESULTS_MAX)?.unwrap_or(RESULTS_DEFAULT);
         let total = fields.integer("max_total_results", 1..=u32::MAX)?.unwrap_or(TOTAL_RESULTS_DEFAULT);

@@ -1,6 +1,6 @@
 //! Counts the searches and results of a request. Stored as `SEARCHES RESULTS` in scratch.
 
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_guest_kit::bindings::tools::ToolError;
 
 use crate::settings::Settings;
 

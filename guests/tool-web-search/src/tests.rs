@@ -1,8 +1,8 @@
 //! Tests of the tool with scripted engines.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
-use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
-use cofferdam_toolbox::{Fields, Network};
+use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
+use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::tool::{Fields, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn config(json: &str) -> Result<Config, ToolError> {
 }
 
 fn settings(json: &Value) -> Result<Settings, ToolError> {
-    Settings::read(json.to_string().as_bytes(), &config(EXA).unwrap())
+    Settings::read(&Fields::settings(json.to_string().as_bytes())?, &config(EXA).unwrap())
 }
 
 fn message(error: ToolError) -> String {
@@ -57,7 +57,7 @@ fn message(error: ToolError) -> String {
 
 fn searched(engine: &mut Engine, configured: &str, chosen: &Value) -> Result<Vec<Found>, ToolError> {
     let config = config(configured)?;
-    let settings = Settings::read(chosen.to_string().as_bytes(), &config)?;
+    let settings = Settings::read(&Fields::settings(chosen.to_string().as_bytes())?, &config)?;
     super::engines::ask("rust wasm", settings.results_max, &settings, &config, engine)
         .map_err(|failure| ToolError::Failed(failure.for_model()))
         .map(|raw| found::sift(raw, settings.results_max, &settings))

@@ -1,4 +1,5 @@
-//! [`Egress`]: one client per rule, and the path of one provider request.
+//! [`Egress`]: one client per rule, the exchange that all requests share, and the rules for requests
+//! to providers.
 
 use std::sync::{
     Arc,
@@ -11,9 +12,9 @@ use http_body_util::Full;
 
 use crate::{
     Credential, EgressConfig, EgressConfigError, Error, ExchangeLimits, GuestRequest, Origin, Reason, Reply,
-    ReplyBody,
+    ReplyBody, ScrubSet,
     dial::Dialler,
-    headers,
+    headers, placing,
     pool::ConnectionPool,
     reach::AllowedAddresses,
     resolver::{CheckedNames, HostResolver},
@@ -153,38 +154,54 @@ impl Egress {
             AllowedAddresses::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
             AllowedAddresses::Local => &self.clients.local,
         };
-        let uri = origin.join(path).map_err(Reason::Path)?;
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
+        *request.uri_mut() = origin.join(path).map_err(Reason::Path)?;
         *request.headers_mut() = headers::assemble(headers, streamed, credential)?;
-
-        let outcome = client.exchange(origin.key(), origin.host_header(), uri, request, is_sent);
-        let outcome = tokio::time::timeout(limits.head, outcome).await;
-        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
-        if headers::is_encoded(&head.headers) {
-            return Err(Error::Broken);
-        }
-        let mut body =
-            ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
         if let Some(credential) = credential {
-            credential.scrub().scrub_headers(&mut head.headers);
-            body.search(credential.scrub());
+            placing::fill(&mut request, &[(credential.placement(), credential.expose())])?;
         }
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        let values = credential.map(Credential::scrub);
+        client.exchange(origin.key(), origin.host_header(), request, values, limits, is_sent).await
     }
 }
 
 impl Client {
-    /// Sends a request once. If a pooled connection turns out to be dead before it took a byte of
-    /// the request, the request is sent over another one.
+    /// Sends a request once and waits for the head of the answer. `key` is that of the connections
+    /// to the origin. The `values` that were sent with the request are removed from the answer.
     pub(crate) async fn exchange(
         &self,
         key: &Arc<str>,
         host: &HeaderValue,
-        uri: Uri,
-        mut request: Outward,
+        request: Request<Bytes>,
+        values: Option<&ScrubSet>,
+        limits: ExchangeLimits,
+        is_sent: &AtomicBool,
+    ) -> Result<Reply, Error> {
+        let outcome = tokio::time::timeout(limits.head, self.send(key, host, request, is_sent)).await;
+        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        // No request asks for a content coding. An encoded body could not be searched for secrets.
+        if headers::is_encoded(&head.headers) {
+            return Err(Error::Broken);
+        }
+        let mut body = ReplyBody::new(exchange, (Arc::clone(&self.pool), Arc::clone(key)), &limits);
+        if let Some(values) = values {
+            body.search(values, values.scrub_headers(&mut head.headers));
+        }
+        Ok(Reply { status: head.status, headers: head.headers, body })
+    }
+
+    /// If a pooled connection turns out to be dead before it took a byte of the request, the request
+    /// is sent over another one.
+    async fn send(
+        &self,
+        key: &Arc<str>,
+        host: &HeaderValue,
+        request: Request<Bytes>,
         is_sent: &AtomicBool,
     ) -> Result<(http::response::Parts, Exchange), Error> {
+        let uri = request.uri().clone();
+        let mut request = request.map(Full::new);
         loop {
             let (line, is_new) = match self.pool.take(key) {
                 Some(line) => (line, false),
@@ -238,10 +255,6 @@ impl Client {
             self.pool.share(key, shared);
         }
         Ok(line)
-    }
-
-    pub(crate) fn pool(&self) -> Arc<ConnectionPool> {
-        Arc::clone(&self.pool)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that a guest makes itself, to a URL that it wrote.
+//! The rules for requests that a guest makes itself, to a URL that it wrote.
 //!
 //! A caller that releases secrets takes these steps in order: [`Egress::check`] checks everything
 //! about the request that needs no secret; [`Egress::connect`] resolves the name, checks the
@@ -13,15 +13,13 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use cofferdam_store::{Release, SecretName};
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::Full;
+use cofferdam_store::{FingerprintPrefix, HostName, Release, SecretName};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Egress, Error, ExchangeLimits, GuestRequest, Injection, Reason, ReplyBody, ScrubSet, SecretPlacement,
-    headers,
-    placing::{self, Filled},
+    CheckedRequest, Egress, Error, ExchangeLimits, GuestRequest, PlacedSecret, Placement, Reason, Reply,
+    ReplyBody, ScrubSet, header_rules::VALUE_BYTES_MAX, headers, placing,
 };
 
 /// Upper limit of [`GuestLimits::total`](crate::GuestLimits::total). It also keeps the computation of the deadline from
@@ -40,8 +38,8 @@ pub struct GuestReply {
     pub headers: Vec<(String, String)>,
     /// The body, not yet read.
     pub body: GuestBody,
-    /// The values that were sent with the request.
-    pub values: ScrubSet,
+    /// The secrets that were sent with the request.
+    pub sent: SentSecrets,
 }
 
 /// The body of an answer, read in chunks.
@@ -49,28 +47,42 @@ pub struct GuestReply {
 pub struct GuestBody {
     body: ReplyBody,
     deadline: Instant,
-    /// The names of the secrets that were sent, and a bit for each that the head of the answer
-    /// contained.
-    secrets: Vec<SecretName>,
-    reflected: u64,
+    sent: SentSecrets,
+    /// The values that [`GuestBody::reflected`] has returned: a bit for each.
+    reported: u64,
+}
+
+/// The secrets that were sent with one request, and a search for their values.
+#[derive(Clone, Debug)]
+pub struct SentSecrets {
+    /// The secrets, in the order in which they were released.
+    pub secrets: Arc<[SentSecret]>,
+    /// Their values, in the same order.
+    pub values: ScrubSet,
+}
+
+/// A secret that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentSecret {
+    /// The name of the secret.
+    pub name: SecretName,
+    /// The host that it was sent to.
+    pub host: HostName,
+    /// Identifies the value without revealing it.
+    pub fingerprint: Option<FingerprintPrefix>,
 }
 
 impl Egress {
     /// Checks everything that does not need a secret's value: method, scheme, port, literal
     /// address, headers, placeholders, and whether the places for the named secrets exist and are
-    /// free. [`Egress::fetch`] checks the same. Calling this first prevents the release of a secret
-    /// for a request that would be refused.
+    /// free.
     ///
     /// # Errors
     ///
     /// The rule that the request breaks.
-    pub fn check(
-        &self,
-        request: &GuestRequest,
-        slots: &[(&SecretPlacement, &SecretName)],
-    ) -> Result<(), Reason> {
-        self.check_way(request, !slots.is_empty())?;
-        placing::check(request, slots).map(drop)
+    pub fn check(&self, request: GuestRequest, secrets: Vec<PlacedSecret>) -> Result<CheckedRequest, Reason> {
+        self.check_way(&request, !secrets.is_empty())?;
+        request.checked(secrets)
     }
 
     /// Connects to the host without sending anything: its name resolves to open addresses only, and
@@ -81,84 +93,108 @@ impl Egress {
     /// # Errors
     ///
     /// Those of [`Egress::fetch`] for a request that was not sent.
-    pub async fn connect(&self, request: &GuestRequest) -> Result<(), Error> {
-        self.check_way(request, true)?;
-        let target = &request.target;
-        let connecting = self.guests(request).connect(target.key(), target.uri().clone());
-        let total = request.limits.total.min(TOTAL_MAX);
+    pub async fn connect(&self, checked: &CheckedRequest) -> Result<(), Error> {
+        let GuestRequest { target, limits, .. } = &checked.request;
+        let connecting = self.guests(&checked.request).connect(target.key(), target.uri().clone());
+        let total = limits.total.min(TOTAL_MAX);
         tokio::time::timeout(total, connecting).await.unwrap_or(Err(Error::TimedOut))
     }
 
-    /// Sends a request once and waits for the head of the answer.
+    /// Sends a request once, with its released secrets in the order of
+    /// [`CheckedRequest::secrets`], and waits for the head of the answer.
     ///
     /// # Errors
     ///
     /// See [`Error`]. It says nothing about the server beyond its variant.
-    pub async fn fetch(
-        &self,
-        request: GuestRequest,
-        injections: Vec<Injection>,
-    ) -> Result<GuestReply, Error> {
+    pub async fn fetch(&self, checked: &CheckedRequest, releases: Vec<Release>) -> Result<GuestReply, Error> {
+        let CheckedRequest { request, bare, .. } = checked;
         let total = request.limits.total.min(TOTAL_MAX);
         let deadline = Instant::now() + total;
-        self.check_way(&request, !injections.is_empty())?;
-        let Filled { method, uri, headers, body } = placing::fill(&request, &injections)?;
+        let mut outward = bare.clone();
+        placing::fill(&mut outward, &checked.with_values(&releases)?)?;
         // Many servers leave the body of a GET or HEAD request unread.
-        let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
-        let mut outward = Request::new(Full::new(body));
-        *outward.method_mut() = method;
-        *outward.headers_mut() = headers;
-
-        let target = &request.target;
-        let client = self.guests(&request);
-        let is_sent = AtomicBool::new(false);
-        let exchange = client.exchange(target.key(), target.host_header(), uri, outward, &is_sent);
-        let outcome = timeout_at(deadline, exchange).await;
-        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
-        // The request asked neither for another protocol nor for a content coding. An encoded body
-        // could not be searched for secrets.
-        if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
-            return Err(Error::Broken);
-        }
-        // A partial answer that was not asked for: a secret that is cut by the range's edge would
-        // not be found (egress rule R19).
-        if head.status == StatusCode::PARTIAL_CONTENT && !injections.is_empty() {
-            return Err(Error::Broken);
-        }
+        let desynchronizes =
+            matches!(*outward.method(), Method::GET | Method::HEAD) && !outward.body().is_empty();
+        let sent = SentSecrets::new(releases);
+        let with_secret = !sent.secrets.is_empty();
         let limits =
             ExchangeLimits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
-        let with_secret = !injections.is_empty();
-        let (set, secrets) = searched(injections);
-        let reflected = set.scrub_headers(&mut head.headers);
-        let headers = readable(&head.headers, with_secret);
-        let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
-        body.search(&set);
+        let is_sent = AtomicBool::new(false);
+        let (target, values) = (&request.target, Some(&sent.values));
+        let client = self.guests(request);
+        let exchange = client.exchange(target.key(), target.host_header(), outward, values, limits, &is_sent);
+        let Reply { status, headers, mut body } = exchange.await?;
+        // The request asked neither for another protocol nor for a part of the answer. In a part, a
+        // secret that is cut by the edge would not be found (egress rule R19).
+        if status == StatusCode::SWITCHING_PROTOCOLS || (with_secret && status == StatusCode::PARTIAL_CONTENT)
+        {
+            return Err(Error::Broken);
+        }
         if desynchronizes {
             // An unread body could be taken for the next request on this connection (request
             // smuggling).
             body.close_afterwards();
         }
+        let headers = readable(&headers, with_secret);
         if let Err(error) = headers {
             // None of the answer is returned. Reflected secrets are still reported.
             body.stop(Err(error));
-        } else if request.method == "HEAD"
-            || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        } else if *bare.method() == Method::HEAD
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         {
             // Such an answer has no body, whatever length its head announces.
             body.stop(Ok(()));
         }
-        let body = GuestBody { body, deadline, secrets, reflected };
-        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body, values: set })
+        let body = GuestBody { body, deadline, sent: sent.clone(), reported: 0 };
+        Ok(GuestReply { status, headers: headers.unwrap_or_default(), body, sent })
     }
 }
 
-/// The values to remove from the answer, which now own the secrets, and their names in the same
-/// order.
-fn searched(injections: Vec<Injection>) -> (ScrubSet, Vec<SecretName>) {
-    let secrets: Vec<SecretName> =
-        injections.iter().map(|injection| injection.secret.name().clone()).collect();
-    let values = injections.into_iter().map(|injection| Bytes::from_owner(Exposed(injection.secret)));
-    (ScrubSet::new(secrets.iter().map(SecretName::as_str).zip(values)), secrets)
+impl CheckedRequest {
+    /// The places of the secrets with their values.
+    fn with_values<'a>(&'a self, releases: &'a [Release]) -> Result<Vec<(&'a Placement, &'a [u8])>, Reason> {
+        if releases.len() != self.secrets.len() {
+            return Err(Reason::SecretHost);
+        }
+        let placed =
+            self.secrets.iter().zip(releases).map(|(PlacedSecret { secret, placement }, release)| {
+                // The release was for one host: a secret never goes to another one (egress rules R4 and
+                // R7).
+                if release.name() != secret || Some(release.host()) != self.request.target.host_name() {
+                    return Err(Reason::SecretHost);
+                }
+                if !(1..=VALUE_BYTES_MAX).contains(&release.expose().len()) {
+                    return Err(Reason::SecretLength);
+                }
+                Ok((placement, release.expose()))
+            });
+        placed.collect()
+    }
+}
+
+impl SentSecrets {
+    fn new(releases: Vec<Release>) -> Self {
+        let sent = |release: &Release| SentSecret {
+            name: release.name().clone(),
+            host: release.host().clone(),
+            fingerprint: release.fingerprint(),
+        };
+        let secrets: Arc<[SentSecret]> = releases.iter().map(sent).collect();
+        let values = releases.into_iter().map(|release| Bytes::from_owner(Exposed(release)));
+        let values = ScrubSet::new(secrets.iter().map(|sent| sent.name.as_str()).zip(values));
+        Self { secrets, values }
+    }
+
+    /// Replaces the values in a text. Returns the new text and the secrets that occurred, or `None`
+    /// if none did.
+    #[must_use]
+    pub fn scrub(&self, text: &[u8]) -> Option<(Vec<u8>, Vec<SentSecret>)> {
+        self.values.scrub(text).map(|(clean, bits)| (clean, self.with_bits(bits).cloned().collect()))
+    }
+
+    fn with_bits(&self, bits: u64) -> impl Iterator<Item = &SentSecret> {
+        self.secrets.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(|(_, sent)| sent)
+    }
 }
 
 /// A secret as bytes that are wiped when their last user drops them.
@@ -220,17 +256,12 @@ impl GuestBody {
         Ok(whole.freeze())
     }
 
-    /// The secrets whose values occurred so far, in the head or in the part of the body that was
-    /// read, and were replaced. Sorted by name, without duplicates.
+    /// The secrets whose values occurred, in the head or in the part of the body that was read, since
+    /// the last call.
     #[must_use]
-    pub fn reflected(&self) -> Vec<SecretName> {
-        let bits = self.reflected | self.body.reflected();
-        let secrets = self.secrets.iter().enumerate();
-        let mut names: Vec<SecretName> =
-            secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect();
-        // One secret may have been sent in several places.
-        names.sort_unstable();
-        names.dedup();
-        names
+    pub fn reflected(&mut self) -> Vec<SentSecret> {
+        let found = self.body.reflected();
+        let new = found & !std::mem::replace(&mut self.reported, found);
+        self.sent.with_bits(new).cloned().collect()
     }
 }

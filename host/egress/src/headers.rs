@@ -15,7 +15,7 @@ const HEADERS_MAX: usize = 100;
 /// Sent unless the guest sets its own `User-Agent`.
 const USER_AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
 
-/// Builds the headers of a provider's request, with the credential.
+/// Builds the headers of a provider's request, without the one that carries the credential.
 ///
 /// # Errors
 ///
@@ -33,9 +33,6 @@ pub(crate) fn assemble(
     // A compressed answer could neither be split into events nor be searched for secrets.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
-    if let Some(credential) = credential {
-        headers.insert(credential.header().clone(), credential.value().clone());
-    }
     Ok(headers)
 }
 
@@ -132,21 +129,20 @@ fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
 
 /// Returns whether a guest's header would identify the caller in addition to the credential.
 fn competes(name: &HeaderName, credential: &Credential) -> bool {
-    name == credential.header() || name == header::AUTHORIZATION || name.as_str().ends_with("api-key")
+    Some(name) == credential.header() || name == header::AUTHORIZATION || name.as_str().ends_with("api-key")
 }
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_store::Secret;
-
     use super::*;
+    use crate::Placement;
 
     fn one(name: &str, value: &str) -> Vec<(HeaderName, HeaderValue)> {
         vec![(name.parse().unwrap(), value.parse().unwrap())]
     }
 
     fn key() -> Credential {
-        Credential::new("x-api-key", "{}", Secret::new(b"sk-1".to_vec())).unwrap()
+        Credential::new(&Placement::header("x-api-key", "{}").unwrap(), b"sk-1").unwrap()
     }
 
     #[test]
@@ -194,7 +190,7 @@ mod tests {
         assert_eq!(headers["accept"], "text/event-stream");
         assert_eq!(headers["accept-encoding"], "identity");
         assert_eq!(headers["api-version"], "2023-06-01");
-        assert_eq!(headers["x-api-key"], "sk-1");
+        assert!(!headers.contains_key("x-api-key"));
         assert_eq!(assemble(Vec::new(), false, None).unwrap()["accept"], "application/json");
         let own = assemble(one("accept", "application/x-ndjson"), true, None).unwrap();
         assert_eq!(own.get_all("accept").iter().count(), 1);

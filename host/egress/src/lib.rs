@@ -15,8 +15,6 @@
 #![warn(missing_docs)]
 
 mod fetch;
-mod placing;
-mod secret_placement;
 
 mod client;
 
@@ -39,6 +37,9 @@ mod range;
 mod headers;
 
 mod credential;
+mod placing;
+
+mod placement;
 
 mod header_rules;
 mod placeholder;
@@ -57,18 +58,17 @@ mod path;
 pub use address::AddressClass;
 pub use client::{Egress, Outgoing};
 pub use config::{EgressConfig, EgressConfigError};
-pub use credential::{Credential, CredentialError, HeaderPlacement};
+pub use credential::{Credential, CredentialError};
 pub use error::{Error, Reason, Unreached, Untrusted};
-pub use fetch::{GuestBody, GuestReply};
-pub use guest_request::{GuestLimits, GuestRequest, Placeholder, placeholders};
+pub use fetch::{GuestBody, GuestReply, SentSecret, SentSecrets};
+pub use guest_request::{CheckedRequest, GuestLimits, GuestRequest, Placeholder, SECRETS_MAX, placeholders};
 pub use header_rules::is_credential_header;
 pub use limits::ExchangeLimits;
 pub use origin::{Origin, OriginError};
 pub use path::PathError;
-pub use placing::SECRETS_MAX;
+pub use placement::{PlacedSecret, Placement, PlacementError};
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
 pub use scrub::{ScrubSet, Scrubber};
-pub use secret_placement::{Injection, SecretPlacement, SlotError};
 pub use target_url::{Target, TargetError};
 pub use tls::are_roots;

@@ -1,134 +1,46 @@
-//! Puts released secrets into their places in a guest's request.
+//! Puts released secrets into their places in a request. No other code does this.
 
 mod json;
 
 use bytes::Bytes;
 use cofferdam_store::SecretName;
-use http::{HeaderMap, HeaderValue, Method, Uri, uri::PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, uri::PathAndQuery};
 use zeroize::Zeroizing;
 
 use crate::{
-    GuestRequest, Injection, Reason, SecretPlacement,
-    guest_request::placeholders,
+    Placement, Reason,
     header_rules::{self, VALUE_BYTES_MAX},
-    headers, placeholder,
-    secret_placement::PlacementKind,
+    placeholder,
 };
 
-/// Number of secrets in one request.
-pub const SECRETS_MAX: usize = 16;
+pub(crate) use json::gap;
+
 /// Length limit of the path and query after secrets are added, in bytes.
 const TARGET_BYTES_MAX: usize = 64 * 1024 - 1;
 
-/// A request as it is sent. Its buffers that hold a secret are wiped when their last user drops
-/// them.
-pub(crate) struct Filled {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-/// Checks all rules that do not need a secret's value. Returns the method and the headers without
-/// secrets.
-pub(crate) fn check(
-    request: &GuestRequest,
-    slots: &[(&SecretPlacement, &SecretName)],
-) -> Result<(Method, HeaderMap), Reason> {
-    if slots.len() > SECRETS_MAX {
-        return Err(Reason::TooManySecrets);
-    }
-    let method = method(&request.method)?;
-    check_placeholders(request, slots)?;
-    let headers = headers::assemble_own(&request.headers, !slots.is_empty())?;
-    let mut taken: Vec<&SecretPlacement> = Vec::with_capacity(slots.len());
-    for (slot, _) in slots {
-        // Taken by the guest's own request, or by another secret of this request.
-        let is_taken = taken.contains(slot)
-            || match &slot.0 {
-                PlacementKind::Header { name, .. } => {
-                    headers.contains_key(name) || taken.iter().any(|other| is_header(other, name))
-                }
-                PlacementKind::Placeholder { .. } => false,
-                PlacementKind::Query(name) => request.target.has_query_name(name),
-                PlacementKind::Json(members) => {
-                    json::gap(&request.body, members)?;
-                    false
-                }
-            };
-        if is_taken {
-            return Err(Reason::SlotTaken);
-        }
-        taken.push(slot);
-    }
-    Ok((method, headers))
-}
-
-fn is_header(slot: &SecretPlacement, wanted: &http::HeaderName) -> bool {
-    matches!(&slot.0, PlacementKind::Header { name, .. } if name == wanted)
-}
-
-fn method(text: &str) -> Result<Method, Reason> {
-    match text {
-        "GET" => Ok(Method::GET),
-        "HEAD" => Ok(Method::HEAD),
-        "POST" => Ok(Method::POST),
-        "PUT" => Ok(Method::PUT),
-        "PATCH" => Ok(Method::PATCH),
-        "DELETE" => Ok(Method::DELETE),
-        _ => Err(Reason::Method),
-    }
-}
-
-/// Every placeholder must have a secret, and every secret for a placeholder must be used by one
-/// (egress rule R2).
-fn check_placeholders(
-    request: &GuestRequest,
-    slots: &[(&SecretPlacement, &SecretName)],
-) -> Result<(), Reason> {
-    let found = placeholders(request)?;
-    let mut wanted = Vec::new();
-    for (slot, name) in slots {
-        if let PlacementKind::Placeholder { header, secret } = &slot.0 {
-            if secret != *name {
-                return Err(Reason::Placeholder);
+/// Puts each value into its place. The places are free: the rules for the request have checked it.
+/// The new buffers with a secret in them are wiped when their last user drops them.
+///
+/// # Errors
+///
+/// A value does not fit into its place.
+pub(crate) fn fill(request: &mut Request<Bytes>, secrets: &[(&Placement, &[u8])]) -> Result<(), Reason> {
+    for (placement, exposed) in secrets {
+        match placement {
+            Placement::Header { name, before, after } => {
+                let value = framed(before, exposed, after)?;
+                request.headers_mut().insert(name.clone(), value);
             }
-            wanted.push((header, secret));
-        }
-    }
-    let is_provided = found.iter().all(|one| wanted.contains(&(&one.header, &one.secret)));
-    let is_used = wanted
-        .iter()
-        .all(|(header, secret)| found.iter().any(|one| one.header == **header && one.secret == **secret));
-    if is_provided && is_used { Ok(()) } else { Err(Reason::Placeholder) }
-}
-
-/// Checks the request again and puts every secret into its place.
-pub(crate) fn fill(request: &GuestRequest, injections: &[Injection]) -> Result<Filled, Reason> {
-    let slots: Vec<(&SecretPlacement, &SecretName)> =
-        injections.iter().map(|injection| (&injection.slot, injection.secret.name())).collect();
-    let (method, mut headers) = check(request, &slots)?;
-    // The release was for one host: a secret never goes to another one (egress rules R4 and R7).
-    for Injection { secret, .. } in injections {
-        if Some(secret.host()) != request.target.host_name() {
-            return Err(Reason::SecretHost);
-        }
-        if !(1..=VALUE_BYTES_MAX).contains(&secret.expose().len()) {
-            return Err(Reason::SecretLength);
-        }
-    }
-    let mut body = request.body.clone();
-    for injection in injections {
-        match &injection.slot.0 {
-            PlacementKind::Header { name, before, after } => {
-                headers.insert(name.clone(), framed(before, injection.secret.expose(), after)?);
+            Placement::Json { members } => {
+                *request.body_mut() = json::insert(request.body(), members, exposed)?;
             }
-            PlacementKind::Json(members) => body = json::insert(&body, members, injection.secret.expose())?,
-            PlacementKind::Placeholder { .. } | PlacementKind::Query(_) => {}
+            Placement::Placeholder { .. } | Placement::Query { .. } => {}
         }
     }
-    replace_placeholders(&mut headers, injections)?;
-    Ok(Filled { method, uri: with_query(request, injections)?, headers, body })
+    if secrets.iter().any(|(placement, _)| matches!(placement, Placement::Placeholder { .. })) {
+        replace_placeholders(request.headers_mut(), secrets)?;
+    }
+    add_to_query(request.uri_mut(), secrets)
 }
 
 fn framed(before: &str, exposed: &[u8], after: &str) -> Result<HeaderValue, Reason> {
@@ -160,7 +72,13 @@ fn joined(parts: &[&[u8]], length: usize) -> Bytes {
 }
 
 /// Replaces placeholders by their secrets, in one pass over the guest's text.
-fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Result<(), Reason> {
+fn replace_placeholders(headers: &mut HeaderMap, secrets: &[(&Placement, &[u8])]) -> Result<(), Reason> {
+    let exposed_for = |name: &HeaderName, wanted: &SecretName| {
+        let found = secrets.iter().find(|(placement, _)| {
+            matches!(placement, Placement::Placeholder { header, secret } if header == name && secret == wanted)
+        });
+        found.map(|(_, exposed)| *exposed).ok_or(Reason::Placeholder)
+    };
     for (name, value) in headers.iter_mut() {
         // Only the guest's own values are scanned, never one that already has a secret in it: a
         // secret may contain text that looks like a placeholder.
@@ -169,10 +87,7 @@ fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Re
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * found.len() + 1);
         let mut from = 0;
         for (place, secret) in &found {
-            let wanted = injections.iter().find(|injection| {
-                matches!(&injection.slot.0, PlacementKind::Placeholder { header, secret: named } if header == name && named == secret)
-            });
-            let exposed = wanted.ok_or(Reason::Placeholder)?.secret.expose();
+            let exposed = exposed_for(name, secret)?;
             if !header_rules::is_safe(exposed) {
                 return Err(Reason::SecretNotHeaderSafe);
             }
@@ -187,18 +102,16 @@ fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Re
     Ok(())
 }
 
-/// The request's URI with the query parameters that carry secrets. All but unreserved characters
-/// are percent-encoded.
-fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, Reason> {
-    let uri = request.target.uri();
+/// Adds the query parameters that carry secrets. All but unreserved characters are percent-encoded.
+fn add_to_query(uri: &mut Uri, secrets: &[(&Placement, &[u8])]) -> Result<(), Reason> {
     let mut added: Vec<(&str, &[u8])> = Vec::new();
-    for injection in injections {
-        if let PlacementKind::Query(name) = &injection.slot.0 {
-            added.push((name, injection.secret.expose()));
+    for (placement, exposed) in secrets {
+        if let Placement::Query { name } = placement {
+            added.push((name, exposed));
         }
     }
     if added.is_empty() {
-        return Ok(uri.clone());
+        return Ok(());
     }
     let bare = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let length = added.iter().fold(bare.len(), |sum, (name, value)| sum + 2 + name.len() + 3 * value.len());
@@ -207,7 +120,7 @@ fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, R
     }
     let mut text = Zeroizing::new(Vec::with_capacity(length));
     text.extend_from_slice(bare.as_bytes());
-    let mut separator = match request.target.query() {
+    let mut separator = match uri.query() {
         None => Some(b'?'),
         // The URL already ends with a question mark.
         Some("") => None,
@@ -225,7 +138,8 @@ fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, R
     let mut parts = uri.clone().into_parts();
     let path_and_query = PathAndQuery::from_maybe_shared(Bytes::from_owner(text));
     parts.path_and_query = Some(path_and_query.map_err(|_| Reason::SecretLength)?);
-    Uri::from_parts(parts).map_err(|_| Reason::SecretLength)
+    *uri = Uri::from_parts(parts).map_err(|_| Reason::SecretLength)?;
+    Ok(())
 }
 
 fn percent_encode(byte: u8, text: &mut Vec<u8>) {
@@ -236,4 +150,20 @@ fn percent_encode(byte: u8, text: &mut Vec<u8>) {
     }
     let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
     text.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_in_a_header_is_framed_and_marked_as_sensitive() {
+        let mut request = Request::new(Bytes::new());
+        let placement = Placement::header("Authorization", "Bearer {}").unwrap();
+        fill(&mut request, &[(&placement, b"sk-1 2")]).unwrap();
+        let value = &request.headers()["authorization"];
+        assert_eq!(value, "Bearer sk-1 2");
+        assert!(value.is_sensitive());
+        assert!(!format!("{value:?}").contains("sk-1"));
+    }
 }

@@ -51,6 +51,8 @@ pub struct ReplyBody {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Replaces the values that were sent with the request.
     scrubber: Option<Box<Scrubber>>,
+    /// The values that the head of the answer contained: a bit for each.
+    reflected_in_head: u64,
 }
 
 impl ReplyBody {
@@ -67,11 +69,14 @@ impl ReplyBody {
             idle: limits.idle,
             alarm: None,
             scrubber: None,
+            reflected_in_head: 0,
         }
     }
 
-    /// Replaces these values in the body. Call it before the first read.
-    pub(crate) fn search(&mut self, set: &ScrubSet) {
+    /// Replaces these values in the body. Call it before the first read. `in_head` has a bit for
+    /// each value that the head contained.
+    pub(crate) fn search(&mut self, set: &ScrubSet, in_head: u64) {
+        self.reflected_in_head = in_head;
         if !set.is_empty() {
             self.scrubber = Some(Box::new(set.scrubber()));
         }
@@ -82,9 +87,10 @@ impl ReplyBody {
         self.home = None;
     }
 
-    /// Which values of [`Self::search`] occurred in the chunks that were read: a bit for each.
+    /// Which values of [`Self::search`] occurred in the head and in the chunks that were read: a bit
+    /// for each.
     pub(crate) fn reflected(&self) -> u64 {
-        self.scrubber.as_ref().map_or(0, |scrubber| scrubber.reflected())
+        self.reflected_in_head | self.scrubber.as_ref().map_or(0, |scrubber| scrubber.reflected())
     }
 
     /// The next chunk, never empty; `None` at the end, also on later calls. Cancel safe: dropping

@@ -195,10 +195,6 @@ impl Target {
         &self.uri
     }
 
-    pub(crate) fn query(&self) -> Option<&str> {
-        self.url.query()
-    }
-
     /// Returns whether the query has a parameter of this name, compared after decoding.
     pub(crate) fn has_query_name(&self, name: &str) -> bool {
         self.url.query_pairs().any(|(taken, _)| taken == name)

@@ -18,7 +18,6 @@ mod reasoning;
 mod replay;
 mod response;
 mod tools;
-mod turn;
 mod whole;
 
 pub use permits::Permits;

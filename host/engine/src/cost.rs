@@ -55,6 +55,40 @@ impl Serialize for Amount {
     }
 }
 
+/// An amount of money by the party it is paid to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlay {
+    /// Charged by this host.
+    pub here: Amount,
+    /// Paid by the caller to providers directly.
+    pub elsewhere: Amount,
+}
+
+impl Outlay {
+    /// An amount that is charged by this host.
+    #[must_use]
+    pub fn charged(here: Amount) -> Self {
+        Self { here, elsewhere: Amount::default() }
+    }
+
+    /// The sum of both, party by party.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self { here: self.here.plus(more.here), elsewhere: self.elsewhere.plus(more.elsewhere) }
+    }
+
+    /// The difference of both, party by party and at least zero.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        Self { here: self.here.minus(less.here), elsewhere: self.elsewhere.minus(less.elsewhere) }
+    }
+
+    /// What it costs the caller, here and at providers.
+    pub fn everywhere(self) -> Amount {
+        self.here.plus(self.elsewhere)
+    }
+}
+
 /// Prices of one endpoint: per token, and for images per piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
@@ -91,17 +125,12 @@ pub struct Cost {
     pub input: Amount,
     /// The catalog price of output, reasoning and images, even if it is not charged here.
     pub output: Amount,
-    /// What is charged here for input and output: nothing where the caller pays the provider
-    /// directly.
-    pub inference: Amount,
-    /// What the caller pays the provider directly: the provider's own figure, else the catalog
-    /// price.
-    pub byok: Amount,
+    /// What is paid for input and output: the catalog price here, or, where the caller pays the
+    /// provider directly, the provider's own figure, else the catalog price.
+    pub paid: Outlay,
     /// What inference cost at the provider: the provider's own figure, and what the caller pays
     /// there.
     pub upstream: Option<Amount>,
-    /// What is charged for server tools.
-    pub tools: Amount,
 }
 
 impl Cost {
@@ -125,29 +154,19 @@ impl Cost {
         let (input, output) = (sum(input), sum(output));
         let price = input.plus(output);
         let told = usage.cost_dollars.map(Amount::from_dollars);
-        let (inference, byok, upstream) = if is_byok {
-            let paid = told.unwrap_or(price);
-            (Amount::default(), paid, Some(paid))
+        let (paid, upstream) = if is_byok {
+            let elsewhere = told.unwrap_or(price);
+            (Outlay { elsewhere, ..Outlay::default() }, Some(elsewhere))
         } else {
-            (price, Amount::default(), told)
+            (Outlay::charged(price), told)
         };
-        Self { input, output, inference, byok, upstream, tools: Amount::default() }
+        Self { input, output, paid, upstream }
     }
 
     /// Adds the price of calls to the provider's own tools.
     #[must_use]
     pub fn with_calls(self, calls: Amount) -> Self {
-        Self { output: self.output.plus(calls), inference: self.inference.plus(calls), ..self }
-    }
-
-    /// What is charged here.
-    pub fn total(&self) -> Amount {
-        self.inference.plus(self.tools)
-    }
-
-    /// What it costs the caller, here and at providers.
-    pub fn everywhere(&self) -> Amount {
-        self.total().plus(self.byok)
+        Self { output: self.output.plus(calls), paid: self.paid.plus(Outlay::charged(calls)), ..self }
     }
 
     /// The sum of both, part by part.
@@ -155,13 +174,11 @@ impl Cost {
         Self {
             input: self.input.plus(other.input),
             output: self.output.plus(other.output),
-            inference: self.inference.plus(other.inference),
-            byok: self.byok.plus(other.byok),
+            paid: self.paid.plus(other.paid),
             upstream: match (self.upstream, other.upstream) {
                 (Some(one), Some(more)) => Some(one.plus(more)),
                 (one, more) => one.or(more),
             },
-            tools: self.tools.plus(other.tools),
         }
     }
 }
@@ -242,7 +259,7 @@ mod tests {
         let cost = Cost::of(&usage, &prices, false);
         assert_eq!(written(cost.input), "0.000665");
         assert_eq!(written(cost.output), "0.0404");
-        assert_eq!(written(cost.total()), "0.041065");
+        assert_eq!(written(cost.paid.here), "0.041065");
     }
 
     #[test]
@@ -250,18 +267,18 @@ mod tests {
         let prices = Prices { input: per_token(1.0), output: per_token(10.0), ..Prices::default() };
         let usage = Usage { input_tokens: 1000, output_tokens: 100, ..no_usage() };
         let own = Cost::of(&usage, &prices, true);
-        assert_eq!((own.total(), own.upstream), (Amount(0), Some(Amount::from_dollars(0.002))));
+        assert_eq!((own.paid.here, own.upstream), (Amount(0), Some(Amount::from_dollars(0.002))));
         assert_eq!((written(own.input), written(own.output)), ("0.001".to_owned(), "0.001".to_owned()));
         let told = Usage { cost_dollars: Some(0.5), ..usage };
-        assert_eq!(Cost::of(&told, &prices, true).byok, Amount::from_dollars(0.5));
+        assert_eq!(Cost::of(&told, &prices, true).paid.elsewhere, Amount::from_dollars(0.5));
         let ours = Cost::of(&told, &prices, false);
         assert_eq!(
-            (ours.total(), ours.upstream),
+            (ours.paid.here, ours.upstream),
             (Amount::from_dollars(0.002), Some(Amount::from_dollars(0.5)))
         );
         let both = own.plus(&ours);
         assert_eq!(
-            (both.total(), both.everywhere()),
+            (both.paid.here, both.paid.everywhere()),
             (Amount::from_dollars(0.002), Amount::from_dollars(0.004))
         );
     }

@@ -1,13 +1,14 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
 //! attempt, right before it is sent, and only to the host of the provider's origin.
 
-use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential, read_with_time_limit};
+use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
-use cofferdam_egress::CredentialError;
+use crate::release::Releaser;
+use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{Actor, Purpose, Release, ReleaseError, ReleaseScope, Store};
+use cofferdam_store::{Actor, Purpose, ReleaseError, ReleaseScope, Store};
 
 /// The credentials that one request may use.
 #[derive(Clone, Copy)]
@@ -24,7 +25,8 @@ impl Credentials<'_> {
         let Some(secret) = provider.authentication.as_ref().and_then(|it| it.byok.as_ref()) else {
             return false;
         };
-        self.is_bound(secret).await.unwrap_or(false)
+        let secrets = vec![(self.caller.release_scope(), secret.clone())];
+        self.releaser(provider).releasable(secrets).await.is_ok_and(|found| !found.is_empty())
     }
 
     /// Opens a compacted conversation that was sealed for the caller's workspace.
@@ -46,14 +48,14 @@ impl Credentials<'_> {
         let failed = |error| failed(provider, error);
         // A problem with one workspace's vault does not count against the endpoint.
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
-        // Lookup and release are one step: a caller without a key of its own is a normal case and
-        // must not leave a refusal in the audit log.
-        if let Some(secret) = byok
-            && let Some(release) = self.released_if_bound(secret, provider).await.map_err(callers)?
-        {
-            let credential = placement.fill(release.expose());
-            let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
-            return Ok(Some(UsedCredential { credential, is_byok: true }));
+        let releaser = self.releaser(provider);
+        if let Some(secret) = byok {
+            let released = releaser.release_if_bound(self.caller.release_scope(), secret.clone()).await;
+            if let Some(release) = released.map_err(callers)? {
+                let credential = Credential::new(placement, release.expose());
+                let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
+                return Ok(Some(UsedCredential { credential, is_byok: true }));
+            }
         }
         if callers_alone {
             return Err(withdrawn(provider));
@@ -62,9 +64,9 @@ impl Credentials<'_> {
             None => return Ok(None),
             Some(OperatorKey::Fixed(credential)) => credential.clone(),
             Some(OperatorKey::Vault(secret)) => {
-                let release = self.released(ReleaseScope::Operator, secret, provider).await;
+                let release = releaser.release(ReleaseScope::Operator, secret.clone()).await;
                 let release = release.map_err(failed)?;
-                placement.fill(release.expose()).map_err(|error| {
+                Credential::new(placement, release.expose()).map_err(|error| {
                     tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
                     unavailable()
                 })?
@@ -73,41 +75,12 @@ impl Credentials<'_> {
         Ok(Some(UsedCredential { credential, is_byok: false }))
     }
 
-    async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {
-        let (store, scope, secret) = (self.store.clone(), self.caller.release_scope(), secret.clone());
-        read_with_time_limit(move || {
-            store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from)
-        })
-        .await
-    }
-
-    async fn released(
-        &self,
-        scope: ReleaseScope,
-        secret: &BoundSecret,
-        provider: &Provider,
-    ) -> Result<Release, ReleaseError> {
-        let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
-        let purpose = self.purpose(provider);
-        read_with_time_limit(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
-    }
-
-    /// Releases the caller's own secret if it has one that is bound to this host.
-    async fn released_if_bound(
-        &self,
-        secret: &BoundSecret,
-        provider: &Provider,
-    ) -> Result<Option<Release>, ReleaseError> {
-        let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
-        let (scope, purpose) = (self.caller.release_scope(), self.purpose(provider));
-        read_with_time_limit(move || {
-            store.release_if_bound(actor, scope, &secret.name, &secret.host, &purpose)
-        })
-        .await
-    }
-
-    fn purpose(&self, provider: &Provider) -> Purpose {
-        Purpose { used_by: format!("provider {}", provider.name), request_id: self.request_id.to_owned() }
+    fn releaser(&self, provider: &Provider) -> Releaser {
+        let purpose = Purpose {
+            used_by: format!("provider {}", provider.name),
+            request_id: self.request_id.to_owned(),
+        };
+        Releaser { store: self.store.clone(), actor: Actor::Key(self.caller.key), purpose }
     }
 }
 

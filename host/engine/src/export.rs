@@ -76,7 +76,7 @@ pub struct Destination {
 /// A destination's credential.
 pub struct DestinationKey {
     /// The header in which it is sent.
-    pub placement: cofferdam_egress::HeaderPlacement,
+    pub placement: cofferdam_egress::Placement,
     /// A fixed value, or a secret of the operator's vault.
     pub key: OperatorKey,
 }

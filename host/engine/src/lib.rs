@@ -41,6 +41,8 @@ mod failure;
 mod plugin_defaults;
 mod upstream;
 
+mod release;
+
 mod authentication;
 mod caller;
 mod lifecycle;

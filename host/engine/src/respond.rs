@@ -122,7 +122,7 @@ struct Job {
     /// Providers for which the caller has a credential of its own. Filled only where the request
     /// depends on it.
     own_keys: BTreeSet<String>,
-    /// The cost of its hooks, and of the turns that are over.
+    /// The cost of the turns that are over.
     cost: Cost,
 }
 

@@ -1,10 +1,12 @@
-//! The grant of a plugin: what its manifest requests and the operator allows. A refusal comes with
-//! the exact configuration line that would lift it, for the log and the list of plugins; clients
-//! never see it.
+//! The grant of a plugin: what its manifest requests and the operator allows, and which of its
+//! requests to other hosts may carry which secrets. A refusal comes with the exact configuration
+//! line that would lift it, for the log and the list of plugins; clients never see it.
 
 mod denials;
 mod hosts;
 mod operator;
+mod plan;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +19,11 @@ use crate::injection::InjectionRule;
 use crate::manifest::{Import, MEMORY_MIB_MAX, Manifest};
 
 pub use denials::Denial;
-pub use hosts::{HostAccess, HostGrant};
+use hosts::HostAccess;
+pub use hosts::HostGrant;
 pub use operator::{Compile, OnReflection, OperatorGrant};
+pub use plan::SecretPlan;
+pub use refusal::UnsentRequest;
 
 /// The vault from which a plugin's secret is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,12 +127,6 @@ impl Grant {
         denials::of_imports(manifest, operator, imports)
     }
 
-    /// Granted secrets without an injection. They are sent as `authorization: Bearer` to the
-    /// granted hosts that they are bound to.
-    pub fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {
-        self.secrets.iter().filter(|name| !self.injections.iter().any(|rule| rule.secret == **name))
-    }
-
     /// The vault from which a secret of this name is released. A hook that judges does not get
     /// secrets of an intern: the intern could break the hook with a wrong secret of the same name.
     #[must_use]
@@ -143,22 +142,19 @@ impl Grant {
     }
 
     /// The line that would let the plugin reach this host by name.
-    #[must_use]
-    pub fn line_for_host(&self, host: &HostName) -> String {
+    fn line_for_host(&self, host: &HostName) -> String {
         let (manifest, operator) = &*self.sides;
         denials::line_for_host(manifest, &operator.hosts, host)
     }
 
     /// The line that would let the plugin use this secret.
-    #[must_use]
-    pub fn line_for_secret(&self, secret: &SecretName) -> String {
+    fn line_for_secret(&self, secret: &SecretName) -> String {
         let (manifest, operator) = &*self.sides;
         denials::line_for_secret(manifest, &operator.secrets, secret)
     }
 
     /// The line that would let the plugin write placeholders into this header.
-    #[must_use]
-    pub fn line_for_header(&self, header: &str) -> String {
+    fn line_for_header(&self, header: &str) -> String {
         let (manifest, operator) = &*self.sides;
         denials::line_for_header(manifest, &operator.placeholder_headers, header)
     }

@@ -2,7 +2,7 @@
 //! operator's configuration. Both are parsed by the same rules, so an operator can write every
 //! injection that a manifest can.
 
-use cofferdam_egress::{self as egress, HeaderPlacement, SlotError};
+use cofferdam_egress::{Placement, PlacementError};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
 
@@ -16,18 +16,7 @@ pub struct InjectionRule {
     /// The exact name of the host.
     pub host: HostName,
     /// The place in requests to the host.
-    pub slot: InjectionTarget,
-}
-
-/// The place of a secret in a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InjectionTarget {
-    /// A header's name in lower case, and its value with `{}` in place of the secret.
-    Header(String, String),
-    /// The value of the query parameter with this name.
-    Query(String),
-    /// A new member of the JSON body, as a JSON pointer (RFC 6901).
-    Json(String),
+    pub placement: Placement,
 }
 
 /// An injection as it is written in TOML, before it is checked.
@@ -70,7 +59,7 @@ impl TryFrom<WrittenInjection> for InjectionRule {
         Ok(Self {
             secret: written.secret.parse().map_err(|_| wrong("secret", "takes the name of a secret"))?,
             host: written.host.parse().map_err(|_| wrong("host", "takes one exact host name"))?,
-            slot: InjectionTarget::read(&written)?,
+            placement: placement(&written)?,
         })
     }
 }
@@ -79,94 +68,62 @@ impl From<&InjectionRule> for WrittenInjection {
     fn from(rule: &InjectionRule) -> Self {
         let written =
             Self { secret: rule.secret.to_string(), host: rule.host.to_string(), ..Self::default() };
-        match rule.slot.clone() {
-            InjectionTarget::Header(header, format) => {
-                Self { header: Some(header), format: Some(format), ..written }
+        match &rule.placement {
+            Placement::Header { name, before, after, .. } => {
+                let format = format!("{before}{{}}{after}");
+                Self { header: Some(name.to_string()), format: Some(format), ..written }
             }
-            InjectionTarget::Query(query) => Self { query: Some(query), ..written },
-            InjectionTarget::Json(json) => Self { json: Some(json), ..written },
+            Placement::Query { name, .. } => Self { query: Some(name.clone()), ..written },
+            Placement::Json { members, .. } => Self { json: Some(pointer(members)), ..written },
+            // A rule has one of the places above.
+            Placement::Placeholder { .. } => written,
         }
     }
+}
+
+/// The JSON pointer to a member (RFC 6901).
+fn pointer(members: &[String]) -> String {
+    members.iter().map(|member| format!("/{}", member.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 impl InjectionRule {
     /// Whether both put a secret into the same place of the same request.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
-        self.host == other.host && self.slot.is_same_place(&other.slot)
+        self.host == other.host && self.placement.is_same_place(&other.placement)
     }
 }
 
-impl InjectionTarget {
-    /// Whether both are the same header, parameter or member, whatever text surrounds the value.
-    #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Header(one, _), Self::Header(other, _)) => one == other,
-            (one, other) => one == other,
+/// The place that is written, which must be exactly one.
+fn placement(written: &WrittenInjection) -> Result<Placement, InjectionError> {
+    let WrittenInjection { header, format, query, json, .. } = written;
+    let wrong = |key, message| Err(InjectionError { key, message });
+    let placement = match (header, format, query, json) {
+        (Some(header), Some(format), None, None) => Placement::header(header, format),
+        (Some(_), None, None, None) => return wrong("header", "needs a `format` such as \"Bearer {}\""),
+        (None, Some(_), ..) => return wrong("format", "needs a `header`"),
+        (None, None, Some(query), None) => Placement::query(query),
+        (None, None, None, Some(json)) => Placement::json(json),
+        (None, None, None, None) => {
+            return wrong("secret", "needs a place: header and format, query, or json");
         }
-    }
-
-    /// The place that is written, which must be exactly one.
-    fn read(written: &WrittenInjection) -> Result<Self, InjectionError> {
-        let WrittenInjection { header, format, query, json, .. } = written;
-        let wrong = |key, message| Err(InjectionError { key, message });
-        match (header, format, query, json) {
-            (Some(header), Some(format), None, None) => Self::header(header, format),
-            (Some(_), None, None, None) => wrong("header", "needs a `format` such as \"Bearer {}\""),
-            (None, Some(_), ..) => wrong("format", "needs a `header`"),
-            (None, None, Some(query), None) => Self::checked(Self::Query(query.clone())),
-            (None, None, None, Some(json)) => Self::checked(Self::Json(json.clone())),
-            (None, None, None, None) => wrong("secret", "needs a place: header and format, query, or json"),
-            _ => wrong("secret", "goes to one place only: header and format, query, or json"),
+        _ => return wrong("secret", "goes to one place only: header and format, query, or json"),
+    };
+    placement.or_else(|error| match error {
+        PlacementError::Header => wrong("header", "takes a header that may carry a secret"),
+        PlacementError::Query => wrong("query", "takes the name of a query parameter"),
+        PlacementError::Pointer => wrong("json", "takes a JSON pointer such as \"/auth/token\""),
+        PlacementError::Format | PlacementError::Placeholder => {
+            wrong("format", "takes printable text with exactly one {}")
         }
-    }
-
-    /// A header, with a format that has exactly one `{}`.
-    ///
-    /// # Errors
-    ///
-    /// The header may not carry a secret (egress rule R15), or the format does not have exactly one
-    /// `{}`.
-    pub fn header(header: &str, format: &str) -> Result<Self, InjectionError> {
-        Self::checked(Self::Header(header.to_ascii_lowercase(), format.to_owned()))
-    }
-
-    /// The place in the form that the egress crate uses.
-    ///
-    /// # Errors
-    ///
-    /// The rule that the place breaks. A place that was parsed breaks none.
-    pub fn for_requests(&self) -> Result<egress::SecretPlacement, SlotError> {
-        match self {
-            Self::Header(name, format) => {
-                let (before, after) = format.split_once("{}").ok_or(SlotError::Format)?;
-                egress::SecretPlacement::header(name, before, after)
-            }
-            Self::Query(name) => egress::SecretPlacement::query(name),
-            Self::Json(pointer) => egress::SecretPlacement::json(pointer),
-        }
-    }
-
-    fn checked(slot: Self) -> Result<Self, InjectionError> {
-        let (key, message) = match slot.for_requests() {
-            Ok(_) => return Ok(slot),
-            Err(SlotError::Header) => ("header", "takes a header that may carry a secret"),
-            Err(SlotError::Query) => ("query", "takes the name of a query parameter"),
-            Err(SlotError::Pointer) => ("json", "takes a JSON pointer such as \"/auth/token\""),
-            Err(SlotError::Format | SlotError::Placeholder) => {
-                ("format", "takes printable text with exactly one {}")
-            }
-        };
-        Err(InjectionError { key, message })
-    }
+    })
 }
 
 /// Whether the value of this header may contain a secret (egress rule R15). False for a name that
 /// is not in lower case.
 #[must_use]
 pub fn is_injectable_header(name: &str) -> bool {
-    name.bytes().all(|byte| !byte.is_ascii_uppercase()) && HeaderPlacement::parse(name, "{}").is_ok()
+    name.bytes().all(|byte| !byte.is_ascii_uppercase()) && Placement::credential_header(name, "{}").is_ok()
 }
 
 #[cfg(test)]
@@ -182,9 +139,11 @@ mod tests {
     fn an_injection_has_exactly_one_place() {
         let header = written("header = \"X-Key\"\nformat = \"{}\"").unwrap();
         assert_eq!(header.host.as_str(), "api.test");
-        assert_eq!(header.slot, InjectionTarget::header("x-key", "{}").unwrap());
-        assert_eq!(written("query = \"api_key\"").unwrap().slot, InjectionTarget::Query("api_key".into()));
-        assert_eq!(written("json = \"/a/b~1c\"").unwrap().slot, InjectionTarget::Json("/a/b~1c".into()));
+        assert_eq!(header.placement, Placement::header("x-key", "{}").unwrap());
+        assert_eq!(written("query = \"api_key\"").unwrap().placement, Placement::query("api_key").unwrap());
+        let json = written("json = \"/a/b~1c~0\"").unwrap();
+        assert_eq!(json.placement, Placement::json("/a/b~1c~0").unwrap());
+        assert_eq!(WrittenInjection::from(&json).json.as_deref(), Some("/a/b~1c~0"));
         for (text, says) in [
             ("", "`secret` needs a place"),
             ("header = \"x-key\"", "`header` needs a `format`"),

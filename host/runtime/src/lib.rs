@@ -73,9 +73,11 @@ pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
 };
 pub use fairness::{Fairness, Holders};
-pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant, SecretSource};
+pub use grant::{
+    Compile, Denial, Grant, HostGrant, OnReflection, OperatorGrant, SecretPlan, SecretSource, UnsentRequest,
+};
 pub use host::Gauges;
-pub use injection::{InjectionError, InjectionRule, InjectionTarget, WrittenInjection, is_injectable_header};
+pub use injection::{InjectionError, InjectionRule, WrittenInjection, is_injectable_header};
 pub use manifest::{Asked, Manifest, PluginKind};
 pub use owner::Owner;
 pub use permits::InstancePermits;

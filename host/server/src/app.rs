@@ -146,6 +146,6 @@ impl App {
             uptime_s: self.started.elapsed().as_secs(),
             requests_running: self.metrics.requests_running.load(Ordering::Relaxed),
         };
-        Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), &live.plugins) }
+        Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), live.engine.plugins()) }
     }
 }

@@ -13,8 +13,8 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
+use crate::fault::Fault;
 use crate::limits::admission::Limited;
-use crate::reply::Fault;
 
 /// The maximum length of the body of a response or embedding request, in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;

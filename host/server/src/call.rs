@@ -6,6 +6,7 @@ use cofferdam_store::Principal;
 use http::request::Parts;
 
 use crate::app::App;
+use crate::body::BodyLimits;
 use crate::reply::record::RequestRecord;
 
 /// One authenticated request.
@@ -23,5 +24,11 @@ impl Call<'_> {
         let directory = self.app.store.directory();
         let key = directory.key(self.principal.key_id());
         key.is_some_and(|key| key.revoked_at_ms.is_none() && !key.disabled)
+    }
+
+    /// The limits for reading a body of at most `bytes_max` bytes.
+    pub(crate) fn body_limits(&self, bytes_max: usize) -> BodyLimits {
+        let timeouts = self.app.live().config.timeouts;
+        BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
     }
 }

@@ -16,13 +16,13 @@ use hyper::body::{Body as _, Incoming};
 use crate::api;
 use crate::app::App;
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::forwarded;
 use crate::limits::rate::{ClientNetwork, failures_quota};
 use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
 use crate::reply::record::RequestRecord;
-use crate::reply::{Fault, FieldError, VaultFault, too_often};
-use crate::route::{Label, NoRoute, Route};
+use crate::route::{Label, Route};
 use crate::telemetry::within_polls;
 use crate::{access, auth, body};
 
@@ -130,15 +130,11 @@ async fn find_and_answer(
 ) -> Result<Response<ResponseBody>, RefusedCall> {
     check_head(head).map_err(|fault| match fault {
         Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
-            Fault::Vault(VaultFault::Invalid(FieldError::at("request", reason)))
+            Fault::InvalidVaultRequest(FieldError::at("request", reason))
         }
         fault => fault,
     })?;
-    let route = Route::find(head.uri.path()).map_err(|miss| match miss {
-        NoRoute::Unknown => Fault::NotFound,
-        NoRoute::Elsewhere(what) => Fault::NotServed(what),
-        NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
-    })?;
+    let route = Route::find(head.uri.path())?;
     record.route = route.label();
     let principal = authenticate(app, source, head, record.route)?;
     record.key = Some(principal.key_id());
@@ -159,29 +155,35 @@ async fn dispatch(
     route: Route,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if let Route::Vault(route) = &route {
-        return api::vault::answer(call, route, body).await;
-    }
-    access::check(route.label(), call.principal.kind())?;
-    if route == Route::Responses && asks_for_websocket(call.head) {
-        return Err(Fault::NoUpgrade);
-    }
-    if !route.methods().contains(&call.head.method) {
-        return Err(Fault::WrongMethod(route.methods()));
+    // The vault checks access and method among its own gates.
+    if route.label() != Label::Vault {
+        check_call(call, &route)?;
     }
     // The futures of these endpoints are large. They are boxed, so that the futures above, which
     // are moved when they are passed on, stay small.
     match route {
-        Route::Responses => Box::pin(api::responses::create(call, body)).await,
-        Route::Embeddings => Box::pin(api::embeddings::create(call, body)).await,
+        Route::Responses => Box::pin(api::inference::respond(call, body)).await,
+        Route::Embeddings => Box::pin(api::inference::embed(call, body)).await,
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
         Route::Key => api::key::read(call),
         Route::Keys => Box::pin(api::keys::all(call, body)).await,
         Route::OneKey(id) => Box::pin(api::keys::one(call, &id, body)).await,
         Route::Credits => api::credits::read(call),
-        Route::Vault(_) => Err(Fault::NotFound),
+        Route::Vault(route) => api::vault::answer(call, &route, body).await,
     }
+}
+
+/// Checks the kind of key, the protocol and the method.
+fn check_call(call: &Call<'_>, route: &Route) -> Result<(), Fault> {
+    access::check(route.label(), call.principal.kind())?;
+    if *route == Route::Responses && asks_for_websocket(call.head) {
+        return Err(Fault::NoUpgrade);
+    }
+    if !route.methods().contains(&call.head.method) {
+        return Err(Fault::WrongMethod(route.methods()));
+    }
+    Ok(())
 }
 
 /// Whether the request asks for an upgrade to WebSocket.
@@ -218,7 +220,7 @@ fn authenticate(app: &App, source: ClientNetwork, head: &Parts, route: Label) ->
         Ok(token) => app.store.authenticate(token),
         // A request without a token guesses nothing and is not counted.
         Err(auth::NoToken::Missing) => {
-            return Err(if in_vault { Fault::InvalidVaultKey } else { Fault::MissingKey });
+            return Err(if in_vault { Fault::InvalidKey } else { Fault::MissingKey });
         }
         Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
     };
@@ -232,21 +234,20 @@ fn authenticate(app: &App, source: ClientNetwork, head: &Parts, route: Label) ->
         let counted =
             failures_quota().filter(|_| is_tokens_fault).map(|quota| app.rates.failures.take(source, quota));
         match counted {
-            Some(Err(error)) if in_vault => too_often(error),
-            _ => refusal(error, in_vault),
+            Some(Err(error)) if in_vault => Fault::TooManyVaultRequests { wait_s: error.wait_s },
+            _ => refusal(error),
         }
     })
 }
 
 /// The fault for a refused token. All refusals look the same to the client, except those that are
 /// the host's own fault.
-fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
+fn refusal(error: AuthenticationError) -> Fault {
     match error {
         AuthenticationError::Incomplete(key) => {
             tracing::error!(%key, "the owner of a good key is missing");
             Fault::Internal
         }
-        _ if in_vault => Fault::InvalidVaultKey,
         _ => Fault::InvalidKey,
     }
 }
@@ -276,9 +277,7 @@ mod tests {
             // The workspace, member or intern of the key does not exist.
             (Error::Incomplete(key), 500),
         ] {
-            for in_vault in [false, true] {
-                assert_eq!(refusal(error, in_vault).status().as_u16(), status, "{error:?}");
-            }
+            assert_eq!(refusal(error).line().0.as_u16(), status, "{error:?}");
         }
     }
 }

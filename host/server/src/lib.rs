@@ -42,13 +42,15 @@ mod wiring;
 pub mod command;
 mod facts;
 
-// Responses, with their log lines and metrics, and limits of clients.
+// Responses, with their log lines and metrics; routes, errors and limits of clients.
 mod reply;
 
-mod limits;
 mod metrics;
-mod peer;
 mod route;
+
+mod fault;
+mod limits;
+mod peer;
 mod stall;
 
 // What all of them share.

@@ -4,6 +4,8 @@
 
 use http::Method;
 
+use crate::fault::Fault;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/v1/responses`
@@ -44,34 +46,25 @@ pub(crate) enum VaultRoute {
     EffectiveSecrets(String),
 }
 
-/// Why a path is no route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoRoute {
-    Unknown,
-    /// A route of another API. The text says what this host serves instead.
-    Elsewhere(&'static str),
-    /// A `%` is not followed by two hexadecimal digits, or the result is not valid text.
-    Malformed,
-}
-
 impl Route {
     /// Finds the route of a path without its query.
-    pub(crate) fn find(path: &str) -> Result<Self, NoRoute> {
-        let rest = path.strip_prefix("/v1/").ok_or(NoRoute::Unknown)?;
+    pub(crate) fn find(path: &str) -> Result<Self, Fault> {
+        let malformed = || Fault::Malformed("The path is not percent-encoded correctly");
+        let rest = path.strip_prefix("/v1/").ok_or(Fault::NotFound)?;
         let parts: Vec<&str> = rest.split('/').collect();
         if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
-            return Err(NoRoute::Unknown);
+            return Err(Fault::NotFound);
         }
         Ok(match parts.as_slice() {
             ["responses"] => Self::Responses,
             ["embeddings"] => Self::Embeddings,
             ["models"] => Self::Models,
-            ["models", id @ ..] => Self::Model(decode(&id.join("/"))?),
+            ["models", id @ ..] => Self::Model(decode(&id.join("/")).ok_or_else(malformed)?),
             ["key"] => Self::Key,
             ["keys"] => Self::Keys,
-            ["keys", id] => Self::OneKey(decode(id)?),
+            ["keys", id] => Self::OneKey(decode(id).ok_or_else(malformed)?),
             ["credits"] => Self::Credits,
-            ["vault", rest @ ..] => Self::Vault(VaultRoute::find(rest).ok_or(NoRoute::Unknown)?),
+            ["vault", rest @ ..] => Self::Vault(VaultRoute::find(rest).ok_or(Fault::NotFound)?),
             parts => return Err(elsewhere(parts)),
         })
     }
@@ -103,25 +96,25 @@ impl Route {
 }
 
 /// For an unknown path: clients of other APIs get a message that says what this host serves.
-fn elsewhere(parts: &[&str]) -> NoRoute {
+fn elsewhere(parts: &[&str]) -> Fault {
     match parts {
-        ["chat", "completions", ..] | ["completions"] => NoRoute::Elsewhere(
+        ["chat", "completions", ..] | ["completions"] => Fault::NotServed(
             "Not found: this host does not serve Chat Completions; it serves POST /v1/responses, \
              POST /v1/embeddings and GET /v1/models",
         ),
-        ["messages", ..] => NoRoute::Elsewhere(
+        ["messages", ..] => Fault::NotServed(
             "Not found: this host does not serve the Messages API; it serves POST /v1/responses, \
              POST /v1/embeddings and GET /v1/models",
         ),
-        ["responses", "compact"] => NoRoute::Elsewhere(
+        ["responses", "compact"] => Fault::NotServed(
             "Not found: to compact a conversation, send it to POST /v1/responses with an item of type \
              compaction_trigger at its end",
         ),
-        ["responses", ..] => NoRoute::Elsewhere(
+        ["responses", ..] => Fault::NotServed(
             "Not found: this host stores no responses; it serves POST /v1/responses, which takes the whole \
              conversation in input",
         ),
-        _ => NoRoute::Unknown,
+        _ => Fault::NotFound,
     }
 }
 
@@ -200,7 +193,7 @@ impl Label {
 
 /// Percent-decodes a part of a path or query. Every `%` must be followed by two hexadecimal digits,
 /// and the result must be UTF-8 without control characters.
-pub(crate) fn decode(text: &str) -> Result<String, NoRoute> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -209,16 +202,15 @@ pub(crate) fn decode(text: &str) -> Result<String, NoRoute> {
             continue;
         }
         let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(NoRoute::Malformed) };
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| NoRoute::Malformed)?);
+        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
     }
-    let decoded = String::from_utf8(bytes).map_err(|_| NoRoute::Malformed)?;
-    if decoded.chars().any(char::is_control) { Err(NoRoute::Malformed) } else { Ok(decoded) }
+    String::from_utf8(bytes).ok().filter(|decoded| !decoded.chars().any(char::is_control))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NoRoute, Route, VaultRoute};
+    use super::{Route, VaultRoute};
+    use crate::fault::Fault;
 
     fn intern(id: &str) -> String {
         id.to_owned()
@@ -251,7 +243,7 @@ mod tests {
             ),
         ];
         for (path, route) in cases {
-            assert_eq!(Route::find(path), Ok(route), "{path}");
+            assert_eq!(Route::find(path).unwrap(), route, "{path}");
         }
     }
 
@@ -283,7 +275,7 @@ mod tests {
             "/v1/vault/interns/i/secrets/copy/x",
             "/v1/models/..",
         ] {
-            assert_eq!(Route::find(path), Err(NoRoute::Unknown), "{path}");
+            assert!(matches!(Route::find(path), Err(Fault::NotFound)), "{path}");
         }
     }
 
@@ -297,7 +289,7 @@ mod tests {
             "/v1/models/a%00",
             "/v1/keys/%0a",
         ] {
-            assert_eq!(Route::find(path), Err(NoRoute::Malformed), "{path}");
+            assert!(matches!(Route::find(path), Err(Fault::Malformed(_))), "{path}");
         }
     }
 
@@ -322,7 +314,7 @@ mod tests {
             if id.split('/').any(|part| matches!(part, "" | "." | "..")) {
                 proptest::prop_assert!(found.is_err() || encoded.contains('%'));
             } else {
-                proptest::prop_assert_eq!(found, Ok(Route::Model(id)));
+                proptest::prop_assert_eq!(found.ok(), Some(Route::Model(id)));
             }
         }
     }

@@ -12,29 +12,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_egress::{Egress, HeaderPlacement, Origin};
-use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind, Provider};
-use cofferdam_engine::cost::{Amount, Prices};
+use cofferdam_egress::{Credential, Egress, Origin, Placement};
+use cofferdam_engine::catalog::{self, Catalog, Endpoint, Provider};
 use cofferdam_engine::export::{Broadcaster, Destination};
-use cofferdam_engine::memory::health::{self, EndpointKey};
+use cofferdam_engine::memory::health::EndpointKey;
 use cofferdam_engine::{
     AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OperatorKey, PluginDefaults,
     Shutdown, Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
-use cofferdam_runtime::wire::{Candidate, Price, Target};
 use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
-use crate::config::{
-    self, Config, ConfigError, ConfigSpan, DataCollection, Environment, KeySource, Of, Problem,
-};
+use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 
 /// Everything that a reload replaces.
 pub(crate) struct LiveConfig {
     pub config: Config,
     pub engine: Arc<Engine>,
-    pub plugins: Plugins,
     pub providers: Vec<Arc<Provider>>,
     /// Exports records of finished requests to the configured destinations.
     pub broadcast: Broadcaster,
@@ -155,7 +150,7 @@ pub(crate) fn live(
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
-        plugins: plugins.clone(),
+        plugins,
         egress,
         store: store.clone(),
         catalog,
@@ -175,7 +170,7 @@ pub(crate) fn live(
         clock: clock.clone(),
         memory: Arc::clone(memory),
     })?;
-    Ok(LiveConfig { config, engine: Arc::new(engine), plugins, providers, broadcast })
+    Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast })
 }
 
 fn provider(
@@ -228,7 +223,7 @@ fn authentication(
     environment: Option<Secret>,
 ) -> Result<Authentication, String> {
     let placement =
-        HeaderPlacement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
+        Placement::credential_header(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
     let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
         bound(name, written.origin.as_ref())
             .map_err(|error| format!("{key}: the host of base_url is {error}"))
@@ -236,7 +231,7 @@ fn authentication(
     let own = match written.key.as_ref().map(|(source, _)| source) {
         Some(KeySource::Operator(name)) => Some(OperatorKey::Vault(bound(name, "key")?)),
         Some(KeySource::Env(_)) => {
-            let fixed = environment.map(|secret| placement.fill(secret.expose()));
+            let fixed = environment.map(|secret| Credential::new(&placement, secret.expose()));
             fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
         }
         None => None,
@@ -256,88 +251,35 @@ fn model(
 ) -> catalog::Model {
     let endpoints = written.endpoints.iter().filter_map(|endpoint| {
         // Unknown providers were already reported when the configuration was checked.
-        let provider = providers.get(endpoint.provider.as_str())?;
-        Some(Arc::new(self::endpoint(written, endpoint, provider, memory)))
+        let provider = providers.get(endpoint.candidate.provider.as_str())?;
+        Some(Arc::new(self::endpoint(endpoint, provider, memory)))
     });
     catalog::Model {
         id: written.id.clone(),
-        kind: match written.kind {
-            config::ConfiguredModelKind::Responses => ModelKind::Responses,
-            config::ConfiguredModelKind::Embeddings => ModelKind::Embeddings,
-        },
+        kind: written.kind,
         context_length: written.context_length,
         endpoints: endpoints.collect(),
     }
 }
 
-fn endpoint(
-    model: &config::ModelConfig,
-    written: &config::EndpointConfig,
-    provider: &Arc<Provider>,
-    memory: &Memory,
-) -> Endpoint {
-    let prices = Prices {
-        input: Amount(written.input),
-        output: Amount(written.output),
-        cached_input: Amount(written.cached_input.unwrap_or(written.input)),
-        cache_write: Amount(written.cache_write.unwrap_or(written.input)),
-        reasoning: Amount(written.reasoning.unwrap_or(written.output)),
-        image: Amount(written.image.unwrap_or(0)),
-    };
-    let tier = written.tier.clone().unwrap_or_else(|| "default".to_owned());
-    let max_output = written.max_output.unwrap_or(0);
-    let candidate = Candidate {
-        model: model.id.clone(),
-        model_rank: 0,
-        provider: provider.name.clone(),
-        tier: tier.clone(),
-        price: Price {
-            input: per_million(prices.input),
-            output: per_million(prices.output),
-            cached_input: per_million(prices.cached_input),
-            cache_write: per_million(prices.cache_write),
-            reasoning: per_million(prices.reasoning),
-            image: prices.image.0 as f64 / 1e12,
-        },
-        context_length: model.context_length.unwrap_or(0),
-        max_output,
-        supports: written.supports.clone(),
-        quantization: written.quantization.clone().unwrap_or_else(|| "unknown".to_owned()),
-        zdr: written.zdr,
-        data_collection: written.data_collection == DataCollection::Allow,
-        byok: false,
-        statistics: health::unmeasured(),
-    };
+fn endpoint(written: &config::EndpointConfig, provider: &Arc<Provider>, memory: &Memory) -> Endpoint {
+    let config::EndpointConfig { prices, hosted, candidate, target, first_event, reasons } = written.clone();
     let health = memory.endpoint(EndpointKey {
-        model: model.id.clone(),
+        model: candidate.model.clone(),
         provider: provider.name.clone(),
-        upstream: written.model.clone(),
-        tier: tier.clone(),
+        upstream: target.model.clone(),
+        tier: target.tier.clone(),
     });
-    let target = Target {
-        model: written.model.clone(),
-        max_output,
-        supports: written.supports.clone(),
-        tier,
-        options: b"{}".to_vec(),
-    };
-    let tools = written.hosted_tools.iter().map(|(name, price)| (name.clone(), Amount(*price))).collect();
-    let hosted = HostedTools { tools, stored: written.hosted_tool_ids.clone() };
     Endpoint {
         provider: Arc::clone(provider),
         prices,
         hosted,
         candidate,
         target,
-        first_event: written.first_event,
-        reasons: written.reasoning.is_some() || written.supports.iter().any(|ability| ability == "reasoning"),
+        first_event,
+        reasons,
         health,
     }
-}
-
-/// Converts pico-dollars per token to dollars per million tokens.
-fn per_million(price: Amount) -> f64 {
-    price.0 as f64 / 1e6
 }
 
 fn problem(place: &ConfigSpan, message: String) -> Problem {

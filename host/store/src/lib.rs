@@ -97,7 +97,7 @@ pub use changes::{
     KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
     WorkspaceDeleted,
 };
-pub use check::{AuditSummary, Verification};
+pub use check::Verification;
 pub use clock::Clock;
 pub use directory::Directory;
 pub use dollars::{Dollars, DollarsError};
@@ -120,7 +120,7 @@ pub use secret::{
 };
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, Funds, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
+    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
     RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
@@ -128,6 +128,5 @@ pub use usage::{
     UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
 };
 pub use vault::{
-    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope,
-    SecretPage, VaultReport,
+    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage,
 };

@@ -1,12 +1,9 @@
 //! The data directory and its lock: one process at a time, and no access for other users.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 
 use crate::space;
 
@@ -105,11 +102,10 @@ fn lock(path: &Path) -> Result<File, LockError> {
         .mode(0o600)
         .open(path)
         .map_err(failed)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(LockError::Held { pid: read_pid(&file) }),
-        Err(error) => return Err(failed(error.into())),
-    }
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => LockError::Held { pid: read_pid(&file) },
+        TryLockError::Error(error) => failed(error),
+    })?;
     if let Some(dir) = path.parent() {
         // On a full disk the process id below could not be written.
         space::make_room(dir);

@@ -3,7 +3,6 @@
 mod approvals;
 mod backup;
 mod conversations;
-mod funds;
 mod guests;
 mod key_records;
 mod keys;
@@ -50,12 +49,11 @@ use crate::space::DiskSpace;
 use crate::vault::{Damage, VaultReader};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
-pub use funds::{Funds, Pledge};
 pub use key_records::{RecoveryKey, RootRotation};
 pub use keys::IssuedKey;
 pub use log::RefusedTokens;
 pub use orphans::OrphansRemoved;
-pub use reservation::Reservation;
+pub use reservation::{Pledge, Reservation};
 pub use status::StoreStatus;
 pub use vault_keys::KeyRotation;
 

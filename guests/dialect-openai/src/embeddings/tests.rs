@@ -1,11 +1,11 @@
+use cofferdam_guest_kit::bindings::types::ErrorKind;
 use proptest::prelude::{any, proptest};
 
 use super::{EmbeddingFailure, decode_embeddings, prepare_embeddings};
-use crate::failure::Kind;
 
 fn sent(request: &str, supports: &[&str]) -> String {
     let supports: Vec<_> = supports.iter().map(|ability| (*ability).to_owned()).collect();
-    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports, b"{}").unwrap().body).unwrap()
+    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports, b"{}").unwrap().0.body).unwrap()
 }
 
 #[test]
@@ -67,16 +67,16 @@ fn an_answer_that_does_not_fit_is_refused() {
     ];
     for (body, count) in cases {
         let failure = decode_embeddings(body.as_bytes(), Some(*count)).unwrap_err();
-        assert_eq!(failure.kind, Kind::ProviderUnavailable, "{body}");
+        assert_eq!(failure.kind, ErrorKind::ProviderUnavailable, "{body}");
     }
 }
 
 #[test]
 fn an_error_inside_the_answer_is_translated() {
     let body = br#"{"error":{"message":"No such model","code":"model_not_found"}}"#;
-    assert_eq!(decode_embeddings(body, Some(1)).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(decode_embeddings(body, Some(1)).unwrap_err().kind, ErrorKind::NotFound);
     let flat = br#"{"object":"error","message":"bad","code":400}"#;
-    assert_eq!(decode_embeddings(flat, Some(1)).unwrap_err().kind, Kind::InvalidRequest);
+    assert_eq!(decode_embeddings(flat, Some(1)).unwrap_err().kind, ErrorKind::InvalidRequest);
 }
 
 proptest! {
@@ -93,6 +93,6 @@ proptest! {
 fn provider_options_are_added_to_the_request() {
     let options = br#"{"truncate":"END"}"#;
     let request = br#"{"model":"m","input":["a"]}"#;
-    let body = prepare_embeddings(request, "up", &[], options).unwrap().body;
+    let body = prepare_embeddings(request, "up", &[], options).unwrap().0.body;
     assert_eq!(String::from_utf8(body).unwrap(), r#"{"model":"up","input":["a"],"truncate":"END"}"#);
 }

@@ -1,120 +1,120 @@
+use cofferdam_guest_kit::bindings::types::ErrorKind;
 use proptest::prelude::{any, proptest};
 
 use super::{map_error, map_reported};
-use crate::failure::Kind;
 
 /// Status and body of an error answer, and the kind and message they must give.
-const CASES: &[(u16, &str, Kind, &str)] = &[
+const CASES: &[(u16, &str, ErrorKind, &str)] = &[
     (
         400,
         r#"{"error":{"message":"Too long.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
-        Kind::ContextLengthExceeded,
+        ErrorKind::ContextLengthExceeded,
         "Too long.",
     ),
     (
         400,
         r#"{"error":{"message":"Invalid 'input'.","type":"invalid_request_error","code":"string_above_max_length"}}"#,
-        Kind::StringTooLong,
+        ErrorKind::StringTooLong,
         "Invalid 'input'.",
     ),
     (
         401,
         r#"{"error":{"message":"Incorrect API key provided: sk-abcdefgh","type":"invalid_request_error","code":"invalid_api_key"}}"#,
-        Kind::Authentication,
+        ErrorKind::Authentication,
         "The provider did not accept the credential.",
     ),
     (
         429,
         r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
-        Kind::PaymentRequired,
+        ErrorKind::PaymentRequired,
         "The provider's account has no credit left.",
     ),
     (
         429,
         r#"{"error":{"message":"Rate limit reached in organization org-x","type":"tokens","code":"rate_limit_exceeded"}}"#,
-        Kind::RateLimitExceeded,
+        ErrorKind::RateLimitExceeded,
         "The provider's rate limit was reached.",
     ),
     (
         400,
         r#"{"error":{"message":"Blocked","code":"content_policy_violation"}}"#,
-        Kind::ContentPolicyViolation,
+        ErrorKind::ContentPolicyViolation,
         "Blocked",
     ),
     (
         400,
         r#"{"error":{"message":"Bad image","code":"invalid_image_format"}}"#,
-        Kind::UnsupportedImageFormat,
+        ErrorKind::UnsupportedImageFormat,
         "Bad image",
     ),
     (
         404,
         r#"{"error":{"message":"The model `x` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#,
-        Kind::NotFound,
+        ErrorKind::NotFound,
         "The model `x` does not exist",
     ),
     (
         404,
         r#"{"error":{"message":"model 'x' not found","type":"api_error","param":null,"code":null}}"#,
-        Kind::NotFound,
+        ErrorKind::NotFound,
         "model 'x' not found",
     ),
     (
         400,
         r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","param":null,"code":400}"#,
-        Kind::ContextLengthExceeded,
+        ErrorKind::ContextLengthExceeded,
         "This model's maximum context length is 4096 tokens.",
     ),
     (
         400,
         r#"{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size","type":"exceed_context_size_error","n_ctx":4096}}"#,
-        Kind::ContextLengthExceeded,
+        ErrorKind::ContextLengthExceeded,
         "request (9000 tokens) exceeds the available context size",
     ),
     (
         503,
         r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
-        Kind::ProviderUnavailable,
+        ErrorKind::ProviderUnavailable,
         "The provider is not available.",
     ),
     (
         503,
         r#"{"error":{"message":"Overloaded","type":"server_error"}}"#,
-        Kind::ProviderOverloaded,
+        ErrorKind::ProviderOverloaded,
         "The provider is overloaded.",
     ),
-    (529, "", Kind::ProviderOverloaded, "The provider is overloaded."),
-    (500, r#"{"error":{"message":"secret stack trace"}}"#, Kind::Server, "The provider failed."),
+    (529, "", ErrorKind::ProviderOverloaded, "The provider is overloaded."),
+    (500, r#"{"error":{"message":"secret stack trace"}}"#, ErrorKind::Server, "The provider failed."),
     (
         502,
         "<html><body>Bad Gateway</body></html>",
-        Kind::ProviderUnavailable,
+        ErrorKind::ProviderUnavailable,
         "The provider is not available.",
     ),
-    (400, "<html>nginx</html>", Kind::InvalidRequest, "The provider refused the request as invalid."),
-    (400, r#"{"error":"plain words"}"#, Kind::InvalidRequest, "plain words"),
+    (400, "<html>nginx</html>", ErrorKind::InvalidRequest, "The provider refused the request as invalid."),
+    (400, r#"{"error":"plain words"}"#, ErrorKind::InvalidRequest, "plain words"),
     (
         422,
         r#"{"detail":[{"loc":["body","model"],"msg":"field required","type":"value_error.missing"}]}"#,
-        Kind::Unprocessable,
+        ErrorKind::Unprocessable,
         "field required",
     ),
-    (404, r#"{"detail":"Not Found"}"#, Kind::NotFound, "Not Found"),
-    (400, r#"{"message":"flat"}"#, Kind::InvalidRequest, "flat"),
+    (404, r#"{"detail":"Not Found"}"#, ErrorKind::NotFound, "Not Found"),
+    (400, r#"{"message":"flat"}"#, ErrorKind::InvalidRequest, "flat"),
     (
         400,
         r#"[{"error":{"code":400,"message":"API key AIzaSy123456 bad","status":"INVALID_ARGUMENT"}}]"#,
-        Kind::InvalidRequest,
+        ErrorKind::InvalidRequest,
         "API key [redacted] bad",
     ),
     (
         402,
         r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
-        Kind::PaymentRequired,
+        ErrorKind::PaymentRequired,
         "The provider's account has no credit left.",
     ),
-    (418, "[]", Kind::InvalidRequest, "The provider refused the request as invalid."),
-    (302, "", Kind::Unmapped, "The provider answered with an error."),
+    (418, "[]", ErrorKind::InvalidRequest, "The provider refused the request as invalid."),
+    (302, "", ErrorKind::Unmapped, "The provider answered with an error."),
 ];
 
 #[test]
@@ -136,12 +136,12 @@ fn only_a_well_formed_code_is_kept() {
 #[test]
 fn errors_inside_an_answer_need_no_status() {
     let cases = [
-        (r#"{"code":"rate_limit_exceeded","message":"slow"}"#, Kind::RateLimitExceeded),
-        (r#"{"code":"server_error","message":"boom"}"#, Kind::Server),
-        (r#"{"error":{"code":502,"message":"down"}}"#, Kind::ProviderUnavailable),
-        (r#"{"object":"error","code":"400","message":"bad"}"#, Kind::InvalidRequest),
-        (r#""words""#, Kind::Server),
-        ("null", Kind::Server),
+        (r#"{"code":"rate_limit_exceeded","message":"slow"}"#, ErrorKind::RateLimitExceeded),
+        (r#"{"code":"server_error","message":"boom"}"#, ErrorKind::Server),
+        (r#"{"error":{"code":502,"message":"down"}}"#, ErrorKind::ProviderUnavailable),
+        (r#"{"object":"error","code":"400","message":"bad"}"#, ErrorKind::InvalidRequest),
+        (r#""words""#, ErrorKind::Server),
+        ("null", ErrorKind::Server),
     ];
     for (json, kind) in cases {
         assert_eq!(map_reported(json).kind, kind, "{json}");

@@ -1,8 +1,8 @@
+use cofferdam_guest_kit::bindings::dialect::ResponseHead;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use proptest::prelude::{any, proptest};
 
 use super::{clean, from_answer, from_event};
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::dialect::ResponseHead;
 use crate::wire::ErrorBody;
 
 fn answer(status: u16, body: &str) -> Failure {

@@ -1,9 +1,9 @@
 use std::path::Path;
 
+use cofferdam_guest_kit::bindings::generation::{Event, FinishReason, Frame};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
 use super::Reply;
-use crate::bindings::exports::cofferdam::plugin::generation::{Event, FinishReason, Frame};
 
 /// Splits an SSE stream into frames, as the host does.
 #[derive(Default)]

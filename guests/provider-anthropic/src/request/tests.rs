@@ -1,9 +1,9 @@
+use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use proptest::prelude::{any, proptest};
 use serde_json::{Value, json};
 
 use super::translate;
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
 
 fn target(model: &str) -> Target {
     Target {

@@ -1,9 +1,9 @@
 use cofferdam_guest_kit::Item;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
 
 use super::{Conversation, NO_RESULT, OPENING};
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::cache::Marking;
 
 fn with<T>(input: &Value, then: impl Fn(Conversation<'_>) -> T) -> Result<T, Failure> {

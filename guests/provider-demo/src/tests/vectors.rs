@@ -1,10 +1,8 @@
 //! Tests of the vectors of `local/embed`.
 
+use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Guest, PreparedEmbeddings};
 use serde_json::{Value, json};
 
-use super::super::bindings::exports::cofferdam::plugin::embedding::{
-    EmbeddingFailure, Guest, PreparedEmbeddings,
-};
 use super::{Demo, context, target};
 
 fn prepare(request: &Value) -> Result<(Vec<Vec<f32>>, u64), EmbeddingFailure> {

@@ -1,7 +1,7 @@
+use cofferdam_guest_kit::bindings::dialect::Target;
 use proptest::prelude::{any, proptest};
 
 use super::prepare;
-use crate::bindings::exports::cofferdam::plugin::dialect::Target;
 use crate::thought::Thought;
 
 fn target(supports: &[&str]) -> Target {

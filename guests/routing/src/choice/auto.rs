@@ -4,7 +4,7 @@
 use super::band::Band;
 use super::difficulty::difficulty;
 use super::fit::{Doubt, Fitting};
-use super::{Ordered, Question};
+use super::{Ordered, Question, rank};
 
 /// A model's position in the order; smaller is better.
 struct Place {
@@ -23,7 +23,7 @@ pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usiz
         .iter()
         .filter_map(|&index| {
             let model = question.models.get(index)?;
-            let rank = model.rank();
+            let rank = rank(model);
             let off = (rank - target).abs();
             Some(Place { doubt: fitting.doubt(model), outside: band.outside(rank), off, index })
         })

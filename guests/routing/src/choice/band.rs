@@ -1,6 +1,7 @@
 //! Price bands: the price range of a choice, as positions among all models ordered by price.
 
-use crate::settings::{Fields, Malformed};
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
 
 /// A range of positions by price, from `low` up to but not including `high`. The last band includes
 /// the dearest model.
@@ -24,7 +25,7 @@ const UNSET: Band = Band { low: 0.0, high: 0.3 };
 impl Band {
     /// Reads `cost_tier`, otherwise the deprecated `cost_quality_tradeoff`, where 0 is the best model
     /// and 10 the cheapest.
-    pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
+    pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
         let tier = fields.word("cost_tier", &TIERS.map(|(name, _)| name))?;
         let tradeoff = fields.number("cost_quality_tradeoff", 0.0..=10.0)?;
         let tier = tier.and_then(|name| TIERS.iter().find(|(known, _)| *known == name));
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(read("{}"), Ok(band(0.0, 0.3)));
         let messages = [r#"{"cost_tier":"cheap"}"#, r#"{"cost_quality_tradeoff":11}"#]
             .map(|json| read(json).unwrap_err());
-        assert_eq!(messages[0].to_string(), "p.cost_tier must be one of low, medium, high, xhigh, max");
-        assert_eq!(messages[1].to_string(), "p.cost_quality_tradeoff must be a number from 0 to 10");
+        assert_eq!(messages[0].message, "p.cost_tier must be one of low, medium, high, xhigh, max");
+        assert_eq!(messages[1].message, "p.cost_quality_tradeoff must be a number from 0 to 10");
     }
 }

@@ -1,12 +1,13 @@
 //! Estimates the difficulty of a request from counts alone: no model is asked and no text is read. The
 //! estimate only moves the choice within a price band, so a wrong estimate costs little.
 
-use super::Facts;
-use crate::endpoint::Request;
+use cofferdam_guest_kit::bindings::routing::RequestSummary;
+
+use super::TextFacts;
 
 /// The difficulty from 0 (a greeting) to 1 (long work with code, mathematics and tools). It never
 /// decreases when a count increases.
-pub(super) fn difficulty(request: &Request, facts: &Facts) -> f64 {
+pub(super) fn difficulty(request: &RequestSummary, facts: &TextFacts) -> f64 {
     let needs = |ability: &str| request.needs.iter().any(|need| need == ability);
     let signs = [
         // The current message is the strongest indication.

@@ -1,12 +1,14 @@
 //! Whether a model can carry the request, and how certain that is.
 
+use cofferdam_guest_kit::bindings::routing::RequestSummary;
+
 use super::Model;
-use crate::endpoint::Request;
+use crate::endpoint::{is_free, must_be_free, tokens};
 use crate::preferences::Preferences;
 
 /// Compares the request's needs with the models.
 pub(super) struct Fitting<'a> {
-    request: &'a Request,
+    request: &'a RequestSummary,
     preferences: &'a Preferences,
     models: &'a [Model],
 }
@@ -21,7 +23,11 @@ pub(super) struct Doubt {
 }
 
 impl<'a> Fitting<'a> {
-    pub(super) fn new(request: &'a Request, preferences: &'a Preferences, models: &'a [Model]) -> Self {
+    pub(super) fn new(
+        request: &'a RequestSummary,
+        preferences: &'a Preferences,
+        models: &'a [Model],
+    ) -> Self {
         Self { request, preferences, models }
     }
 
@@ -31,9 +37,9 @@ impl<'a> Fitting<'a> {
         let Some(model) = self.models.get(index) else { return false };
         let long_enough = |limit: u32, wanted: u32| limit == 0 || wanted <= limit;
         let able = |need: &String| model.supports.is_empty() || model.supports.contains(need);
-        let paid = self.request.must_be_free(0) && !model.price.is_free();
+        let paid = must_be_free(self.request, 0) && !is_free(&model.price);
         !paid
-            && long_enough(model.context_length, self.request.tokens())
+            && long_enough(model.context_length, tokens(self.request))
             && long_enough(model.max_output, self.request.max_output_tokens.unwrap_or(0))
             && self.request.needs.iter().all(able)
     }

@@ -1,9 +1,11 @@
 //! The Pareto router: the cheapest model among those with a sufficient coding score.
 
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
+
 use super::fit::Fitting;
 use super::scores::Scores;
-use super::{Model, NoChoice, Ordered, Question};
-use crate::settings::{Fields, Malformed};
+use super::{Model, Ordered, Question, nothing_left};
 use crate::sort::total;
 
 /// The settings of the router.
@@ -60,7 +62,7 @@ impl Class {
 }
 
 impl Pareto {
-    pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
+    pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
         let class = fields.number("min_coding_score", 0.0..=1.0)?.map_or(Class::High, Class::of);
         let max_price = fields.dollars("max_price")?;
         let source = match fields.word("price_source", &["prompt", "weighted_avg"])? {
@@ -84,7 +86,7 @@ pub(super) fn order(
     fitting: &Fitting<'_>,
     left: &[usize],
     pareto: &Pareto,
-) -> Result<Ordered, NoChoice> {
+) -> Result<Ordered, Failure> {
     let scores = Scores::read(question.operator)?.of(question.models);
     let mut places = Vec::with_capacity(left.len());
     for &index in left {
@@ -99,7 +101,7 @@ pub(super) fn order(
         places.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));
     }
     if places.is_empty() {
-        return Err(NoChoice::NothingLeft);
+        return Err(nothing_left());
     }
     places.sort_unstable_by(|(one, [price, sum], index), (other, [other_price, other_sum], other_index)| {
         one.cmp(other)

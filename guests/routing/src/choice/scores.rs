@@ -1,9 +1,11 @@
 //! Coding scores. Catalogs do not have them; the operator may state them in
 //! `[plugins.router-auto.config]` as `coding_scores = { "vendor/name*" = 0.8 }`.
 
-use super::Model;
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
+
 use super::patterns::{LowerIds, Patterns};
-use crate::settings::{Fields, Malformed};
+use super::{Model, rank};
 
 /// Patterns of model ids with scores from 0 to 1.
 pub(super) struct Scores(Vec<(Patterns, f64)>);
@@ -14,10 +16,10 @@ impl Scores {
     ///
     /// # Errors
     /// The first score that is not a number from 0 to 1.
-    pub(super) fn read(operator: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn read(operator: &[u8]) -> Result<Self, Failure> {
         let settings = Fields::parse(operator, "plugins.router-auto.config")?;
-        let scores = settings.object("coding_scores")?.unwrap_or_default();
-        let mut names: Vec<&str> = scores.entries().map(|(name, _)| name).collect();
+        let scores = settings.nested("coding_scores")?;
+        let mut names: Vec<&str> = scores.members().map(|(name, _)| name).collect();
         names.sort_by_key(|name| (name.contains('*'), std::cmp::Reverse(name.len())));
         let score = |name: &str| {
             let score = scores.number(name, 0.0..=1.0)?.unwrap_or(0.0);
@@ -30,7 +32,7 @@ impl Scores {
     /// used instead, because dearer models usually code better.
     pub(super) fn of(&self, models: &[Model]) -> Vec<Option<f64>> {
         if self.0.is_empty() {
-            return models.iter().map(|model| Some(model.rank())).collect();
+            return models.iter().map(|model| Some(rank(model))).collect();
         }
         let ids = LowerIds::new(models.iter().map(|model| model.id.as_str()));
         let mut scores = vec![None; models.len()];

@@ -1,13 +1,15 @@
 //! The plugin entry of a router: `auto-router`, `auto-beta-router`,
 //! `jev-router`, `pareto-router` and `switchyard-router`.
 
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
+
+use super::Model;
 use super::band::Band;
 use super::pareto::Pareto;
 use super::patterns::{LowerIds, Patterns};
 use super::router::Router;
 use super::switchyard::Algorithm;
-use super::{Malformed, Model};
-use crate::settings::Fields;
 
 /// The largest number of patterns in one list.
 const PATTERNS_MAX: usize = 1024;
@@ -44,10 +46,10 @@ impl Settings {
     ///
     /// # Errors
     /// The first invalid field, by its path.
-    pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Failure> {
         let plugin = router.plugin();
         let mut fields = Fields::parse(json, plugin)?;
-        let foreign = fields.get("id").is_some_and(|id| id.as_str() != Some(plugin));
+        let foreign = fields.value("id").is_some_and(|id| id.as_str() != Some(plugin));
         if foreign || fields.flag("enabled")? == Some(false) {
             fields = Fields::parse(b"{}", plugin)?;
         }
@@ -97,17 +99,16 @@ struct Lists<'a> {
 
 impl Lists<'_> {
     /// Reads the patterns of several fields as one list.
-    fn read(&mut self, names: &[&str]) -> Result<Patterns, Malformed> {
+    fn read(&mut self, names: &[&str]) -> Result<Patterns, Failure> {
         let mut all = Vec::new();
         for name in names {
-            let list = self.fields.texts(name)?.unwrap_or_default();
+            let list = self.fields.strings(name)?.unwrap_or_default();
             if list.len() > PATTERNS_MAX {
                 let rule = format!("must hold at most {PATTERNS_MAX} patterns");
-                return Err(self.fields.malformed(name, &rule));
+                return Err(self.fields.wrong(name, &rule));
             }
             for (place, pattern) in list.iter().enumerate() {
-                self.count(pattern)
-                    .map_err(|rule| self.fields.malformed(&format!("{name}[{place}]"), &rule))?;
+                self.count(pattern).map_err(|rule| self.fields.wrong(&format!("{name}[{place}]"), &rule))?;
             }
             all.extend(list);
         }

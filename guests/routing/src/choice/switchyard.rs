@@ -2,11 +2,13 @@
 //! a judge model how difficult the task is; here the local estimate is used. Of earlier tool results
 //! only counts are known.
 
+use cofferdam_guest_kit::Fields;
+use cofferdam_guest_kit::bindings::types::Failure;
+
 use super::difficulty::difficulty;
 use super::fit::Fitting;
 use super::{Ordered, Question, by_price, last_model};
 use crate::random::Random;
-use crate::settings::{Fields, Malformed};
 
 /// The setting `algorithm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(super) enum Algorithm {
 const HARD: f64 = 0.4;
 
 impl Algorithm {
-    pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
+    pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
         let words = ["capability", "stage", "auto", "random", "composite", "passthrough"];
         Ok(match fields.word("algorithm", &words)? {
             Some("random") => Self::Random,

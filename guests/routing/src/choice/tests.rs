@@ -4,9 +4,11 @@ mod properties;
 mod restrictions;
 mod rules;
 
-use super::{Choice, Facts, Model, NoChoice, Question, Router, choose};
-use crate::endpoint::{Price, Request};
-use crate::tests::summary as plain_request;
+use cofferdam_guest_kit::bindings::routing::RequestSummary;
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+
+use super::{Choice, Model, Question, Router, TextFacts, choose};
+use crate::tests::{price as price_of, summary as plain_request};
 
 /// Eleven models from free to expensive, `v/0` to `v/10`, at price ranks from 0 to 1.
 fn catalog() -> Vec<Model> {
@@ -17,7 +19,7 @@ fn catalog() -> Vec<Model> {
 fn model(id: &str, price: f64) -> Model {
     Model {
         id: id.into(),
-        price: Price { input: price, output: price * 3.0, image: 0.0 },
+        price: price_of(price, price * 3.0),
         context_length: 0,
         max_output: 0,
         supports: Vec::new(),
@@ -31,15 +33,27 @@ fn with(id: &str, price: f64, change: fn(&mut Model)) -> Model {
     model
 }
 
-fn request() -> Request {
-    Request { chosen: true, ..plain_request("{}") }
+fn request() -> RequestSummary {
+    RequestSummary { requested: "service/auto".into(), models: Vec::new(), ..plain_request("{}") }
+}
+
+fn no_facts() -> TextFacts {
+    TextFacts {
+        last_user_chars: 0,
+        all_chars: 0,
+        turns: 0,
+        code_blocks: 0,
+        math_share: 0.0,
+        questions: 0,
+        last_model: None,
+    }
 }
 
 /// A request with the highest estimated difficulty.
-fn hard() -> (Request, Facts) {
+fn hard() -> (RequestSummary, TextFacts) {
     let mut request = request();
     request.needs = ["tools", "structured_output", "reasoning"].map(str::to_owned).into();
-    let facts = Facts {
+    let facts = TextFacts {
         last_user_chars: 10_000,
         all_chars: 100_000,
         turns: 50,
@@ -54,10 +68,9 @@ fn hard() -> (Request, Facts) {
 /// A question that a test can change.
 struct Asked {
     router: Router,
-    request: Request,
-    facts: Facts,
+    request: RequestSummary,
+    facts: TextFacts,
     models: Vec<Model>,
-    beside: Vec<String>,
     settings: String,
     operator: String,
     seed: u64,
@@ -67,9 +80,8 @@ fn asked(slug: &str, settings: &str) -> Asked {
     Asked {
         router: Router::named(slug).unwrap(),
         request: request(),
-        facts: Facts::default(),
+        facts: no_facts(),
         models: catalog(),
-        beside: Vec::new(),
         settings: settings.into(),
         operator: "{}".into(),
         seed: 7,
@@ -77,13 +89,12 @@ fn asked(slug: &str, settings: &str) -> Asked {
 }
 
 impl Asked {
-    fn choose(&self) -> Result<Choice, NoChoice> {
+    fn choose(&self) -> Result<Choice, Failure> {
         choose(Question {
             router: self.router,
             request: &self.request,
             facts: &self.facts,
             models: &self.models,
-            beside: &self.beside,
             settings: self.settings.as_bytes(),
             operator: self.operator.as_bytes(),
             seed: self.seed,
@@ -103,10 +114,15 @@ impl Asked {
 
     fn malformed(&self) -> String {
         match self.choose() {
-            Err(NoChoice::Malformed(malformed)) => malformed.to_string(),
+            Err(failure) if failure.kind == ErrorKind::InvalidRequest => failure.message,
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Whether no model is left.
+fn is_empty(choice: &Result<Choice, Failure>) -> bool {
+    choice.as_ref().is_err_and(|failure| failure.kind == ErrorKind::NotFound)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of the order of classes: health, fit, speed, tier, session.
 
-use super::{Candidate, Request, candidate, names, summary, with};
+use super::{Candidate, RequestSummary, candidate, names, summary, with};
 
 #[test]
 fn sorts_compare_one_figure_and_put_the_unmeasured_last() {
@@ -61,7 +61,7 @@ fn endpoints_that_cannot_carry_the_request_come_last() {
 fn an_unable_model_comes_after_the_next_model() {
     let second = |provider, price| with(provider, price, |c| c.model_rank = 1);
     let mut request = summary("{}");
-    (request.models, request.needs) = (2, vec!["images".into()]);
+    (request.models, request.needs) = (vec!["m".into(), "n".into()], vec!["images".into()]);
     let blind = with("blind", 1.0, |c| c.supports = vec!["tools".into()]);
     let broken = with("broken", 1.0, |c| c.statistics.ejected = true);
     let short = with("short", 1.0, |c| c.context_length = 1);
@@ -138,14 +138,14 @@ fn a_session_stays_where_it_was() {
 
 #[test]
 fn a_session_moves_when_it_must() {
-    let sticky = |change: fn(&mut Candidate), preferences: &str, change_request: fn(&mut Request)| {
+    let sticky = |change: fn(&mut Candidate), preferences: &str, change_request: fn(&mut RequestSummary)| {
         let mut request = summary(preferences);
         request.sticky = Some(1);
         change_request(&mut request);
         names(&request, &[candidate("new", 0.0), with("warm", 50.0, change)])
     };
-    let nothing: fn(&mut Request) = |_| {};
-    let needs_tools: fn(&mut Request) = |r| r.needs = vec!["tools".into()];
+    let nothing: fn(&mut RequestSummary) = |_| {};
+    let needs_tools: fn(&mut RequestSummary) = |r| r.needs = vec!["tools".into()];
     assert_eq!(sticky(|c| c.supports = vec!["images".into()], "{}", needs_tools), "new warm");
     assert_eq!(sticky(|c| c.context_length = 9, "{}", nothing), "new warm");
     assert_eq!(sticky(|c| c.statistics.ejected = true, "{}", nothing), "new warm");

@@ -1,11 +1,14 @@
 //! Properties of orders that hold for every input.
 
+use cofferdam_guest_kit::bindings::routing::{Candidate, RequestSummary};
+use cofferdam_guest_kit::bindings::types::ErrorKind;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop, proptest};
 use proptest::{prop_assert, prop_oneof};
 
 use super::{candidate, summary};
-use crate::{Candidate, Refusal, Request, route};
+
+use crate::route;
 
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![0.0..100.0, Just(0.0), any::<f64>()]
@@ -80,14 +83,14 @@ fn preferences() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => object, 1 => vec(any::<u8>(), 0..64)]
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = RequestSummary> {
     let suffix = prop::option::of(text(&["nitro", "floor", "free", "online", "exacto", "new"]));
     let tier = text(&["auto", "default", "flex", "priority", "fast", "scale", "ultrafast", ""]);
     let route = prop::option::of(text(&["sort", "fallback", "?"]));
     let needs = vec(text(&["tools", "images", "temperature"]), 0..3);
     (preferences(), suffix, tier, route, needs, any::<(u32, Option<u32>, Option<u32>)>()).prop_map(
         |(preferences, suffix, service_tier, route, needs, (input_tokens, max_output_tokens, sticky))| {
-            Request {
+            RequestSummary {
                 preferences,
                 suffix,
                 service_tier,
@@ -120,16 +123,18 @@ proptest! {
                     prop_assert!(!std::mem::replace(&mut seen[index as usize], true));
                 }
             }
-            Err(Refusal::NothingLeft(message)) => prop_assert!(message.starts_with("No allowed providers")),
-            Err(Refusal::Malformed(malformed)) => {
-                prop_assert!(malformed.to_string().starts_with("provider"));
+            Err(failure) if failure.kind == ErrorKind::NotFound => {
+                prop_assert!(failure.message.starts_with("No allowed providers"));
+            }
+            Err(malformed) => {
+                prop_assert!(malformed.message.starts_with("provider"));
             }
         }
     }
 
     #[test]
     fn any_bytes_are_read_or_refused(preferences in vec(any::<u8>(), 0..256)) {
-        let request = Request { preferences, ..summary("{}") };
+        let request = RequestSummary { preferences, ..summary("{}") };
         let read = route(&request, &[candidate("a", 1.0)], 1);
         prop_assert!(!matches!(read, Ok(decision) if decision.order != [0]));
     }

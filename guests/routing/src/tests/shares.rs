@@ -1,7 +1,10 @@
 //! Tests of the distribution of drawn orders. Seeds are fixed, so the tests do not depend on chance.
 
+use cofferdam_guest_kit::bindings::routing::Candidate;
+
 use super::{candidate, summary};
-use crate::{Candidate, route};
+
+use crate::route;
 
 const DRAWS: u64 = 20_000;
 

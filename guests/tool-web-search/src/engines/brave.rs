@@ -1,8 +1,8 @@
 //! Brave: `GET /res/v1/web/search` with the key in `X-Subscription-Token`. A query may have at most
 //! 400 characters and 50 words, an answer at most 20 results.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
-use cofferdam_toolbox::clip;
+use cofferdam_guest_kit::bindings::http::Request;
+use cofferdam_guest_kit::tool::clip;
 use serde_json::Value;
 use url::Url;
 

@@ -1,6 +1,6 @@
 //! Exa: `POST /search` with contents, and with the key in `x-api-key`.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
+use cofferdam_guest_kit::bindings::http::Request;
 use serde_json::{Value, json};
 use url::Url;
 

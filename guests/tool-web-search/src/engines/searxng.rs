@@ -1,6 +1,6 @@
 //! SearXNG: `GET /search?q=...&format=json`. The format `json` must be enabled in the instance.
 
-use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
+use cofferdam_guest_kit::bindings::http::Request;
 use serde_json::Value;
 use url::Url;
 

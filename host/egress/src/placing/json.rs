@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::Reason;
 
 /// The position for a new member in a text.
-pub(super) struct Gap {
+pub(crate) struct Gap {
     /// Offset of the closing brace, in bytes.
     at: usize,
     /// The object has other members, so a comma is needed.
@@ -26,7 +26,7 @@ pub(super) struct Gap {
 ///
 /// [`Reason::SlotTaken`] if the object already has that member. [`Reason::JsonBody`] if there is no
 /// such object, or if it is ambiguous because a member on the path occurs twice.
-pub(super) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
+pub(crate) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| Reason::JsonBody)?;
     let (wanted, path) = members.split_last().ok_or(Reason::JsonBody)?;
     let mut inside: &RawValue = serde_json::from_str(text).map_err(|_| Reason::JsonBody)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use cofferdam_egress::{Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, SecretPlacement};
+use cofferdam_egress::{Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Placement};
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::{
@@ -16,7 +16,7 @@ use crate::kit::{
     PATIENCE, Server, config, egress,
     guest::{NAME, Scene, VALUE, echo, get, text, with_header},
     ok, read_head,
-    vault::Vault,
+    vault::{self, Vault},
 };
 
 const LABEL: &str = "[secret:github_token]";
@@ -40,8 +40,8 @@ impl Script {
     }
 
     async fn fetch(&self, request: GuestRequest) -> Result<GuestReply, Error> {
-        let slot = SecretPlacement::header("x-access", "", "").unwrap();
-        self.egress.fetch(request, vec![self.vault.injection(slot, NAME, VALUE, "localhost")]).await
+        let slot = Placement::header("x-access", "{}").unwrap();
+        vault::fetch(&self.egress, request, vec![self.vault.injection(slot, NAME, VALUE, "localhost")]).await
     }
 
     async fn reply(&self) -> Result<GuestReply, Error> {
@@ -68,18 +68,8 @@ async fn echoed_request_comes_back_without_the_secret() {
     let scene = Scene::new(echo).await;
     let injections = vec![
         scene.bearer(),
-        scene.vault.injection(
-            SecretPlacement::query("k").unwrap(),
-            "other_key",
-            "q/+ \"secret\"",
-            "api.test",
-        ),
-        scene.vault.injection(
-            SecretPlacement::json("/k").unwrap(),
-            "third_key",
-            "json\"\\/secret",
-            "api.test",
-        ),
+        scene.vault.injection(Placement::query("k").unwrap(), "other_key", "q/+ \"secret\"", "api.test"),
+        scene.vault.injection(Placement::json("/k").unwrap(), "third_key", "json\"\\/secret", "api.test"),
     ];
     let request =
         GuestRequest { method: "POST".to_owned(), body: Bytes::from_static(b"{}"), ..scene.get("/e") };
@@ -88,7 +78,7 @@ async fn echoed_request_comes_back_without_the_secret() {
     assert!(body.contains(&format!("authorization: Bearer {LABEL}\n")), "{body}");
     assert!(body.contains("/e?k=[secret:other_key]\n"), "{body}");
     assert!(body.ends_with("{\"k\":\"[secret:third_key]\"}"), "{body}");
-    let reflected: Vec<String> = reply.body.reflected().iter().map(ToString::to_string).collect();
+    let reflected: Vec<String> = reply.body.reflected().iter().map(|sent| sent.name.to_string()).collect();
     assert_eq!(reflected, ["github_token", "other_key", "third_key"]);
 }
 
@@ -130,7 +120,7 @@ fn encoded(request: &Request<Bytes>) -> Response<Full<Bytes>> {
 #[tokio::test]
 async fn value_is_found_in_every_encoding() {
     let scene = Scene::new(encoded).await;
-    let slot = || SecretPlacement::header("x-access", "", "").unwrap();
+    let slot = || Placement::header("x-access", "{}").unwrap();
     for way in [
         "raw",
         "json",
@@ -180,8 +170,8 @@ async fn values_in_headers_are_replaced_and_session_headers_removed() {
             .unwrap()
     }
     let scene = Scene::new(heads).await;
-    let injection = scene.with(SecretPlacement::header("x-access", "", "").unwrap(), VALUE);
-    let reply = scene.fetch(scene.get("/"), vec![injection]).await.unwrap();
+    let injection = scene.with(Placement::header("x-access", "{}").unwrap(), VALUE);
+    let mut reply = scene.fetch(scene.get("/"), vec![injection]).await.unwrap();
     assert_eq!(header(&reply, "x-plain"), Some("a [secret:github_token] b"));
     assert_eq!(header(&reply, "location"), Some("https://api.test/?t=[secret:github_token]"));
     assert!(header(&reply, "x-base").unwrap().starts_with(LABEL));
@@ -189,6 +179,7 @@ async fn values_in_headers_are_replaced_and_session_headers_removed() {
         assert_eq!(header(&reply, gone), None, "{gone}");
     }
     assert_eq!(reply.body.reflected().len(), 1, "the head counts before the body is read");
+    assert_eq!(reply.body.reflected(), [], "each find is reported once");
 }
 
 #[tokio::test]
@@ -226,8 +217,7 @@ async fn complete_events_are_not_delayed() {
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
     let vault = Vault::new();
-    let injection =
-        vault.injection(SecretPlacement::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
+    let injection = vault.injection(Placement::header("x-access", "{}").unwrap(), NAME, VALUE, "localhost");
     let (seen, mut wait) = tokio::sync::mpsc::channel::<()>(1);
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -242,7 +232,7 @@ async fn complete_events_are_not_delayed() {
     };
     let client = async {
         let request = get(&format!("http://localhost:{port}/"));
-        let mut body = egress.fetch(request, vec![injection]).await.unwrap().body;
+        let mut body = vault::fetch(&egress, request, vec![injection]).await.unwrap().body;
         assert_eq!(body.chunk().await.unwrap().unwrap(), "data: ghp\n\n");
         seen.send(()).await.unwrap();
         assert_eq!(body.collect().await.unwrap(), "data: 2\n\n");
@@ -267,7 +257,7 @@ async fn encoded_answers_are_refused() {
     .await;
     for script in [gzip, brotli, second, transfer] {
         assert_eq!(script.reply().await.err(), Some(Error::Broken));
-        let outcome = script.egress.fetch(script.request(), Vec::new()).await;
+        let outcome = vault::fetch(&script.egress, script.request(), Vec::new()).await;
         assert_eq!(outcome.err(), Some(Error::Broken), "without a secret too");
     }
     let plain =
@@ -328,9 +318,9 @@ async fn bodies_are_bounded_with_their_labels() {
     let shorter = GuestRequest { limits: limits(1699), ..script.request() };
     assert_eq!(script.fetch(shorter).await.unwrap().body.collect().await.err(), Some(Error::TooLarge));
     // Each of the hundred values is replaced by a longer label.
-    let slot = SecretPlacement::header("x-access", "", "").unwrap();
+    let slot = Placement::header("x-access", "{}").unwrap();
     let injection = script.vault.injection(slot, NAME, "0123456789abcdef", "localhost");
-    let mut reply = script.egress.fetch(longest, vec![injection]).await.unwrap();
+    let mut reply = vault::fetch(&script.egress, longest, vec![injection]).await.unwrap();
     assert_eq!(reply.body.collect().await.err(), Some(Error::TooLarge));
 }
 
@@ -360,8 +350,7 @@ async fn dropped_request_closes_its_connection() {
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
     let vault = Vault::new();
-    let injection =
-        vault.injection(SecretPlacement::header("x-access", "", "").unwrap(), NAME, VALUE, "localhost");
+    let injection = vault.injection(Placement::header("x-access", "{}").unwrap(), NAME, VALUE, "localhost");
     let (arrived, wait) = tokio::sync::oneshot::channel();
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -373,7 +362,7 @@ async fn dropped_request_closes_its_connection() {
     let client = async {
         let request = get(&format!("http://localhost:{port}/"));
         tokio::select! {
-            outcome = egress.fetch(request, vec![injection]) => panic!("{outcome:?}"),
+            outcome = vault::fetch(&egress, request, vec![injection]) => panic!("{outcome:?}"),
             _ = wait => {}
         }
     };

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use cofferdam_egress::{
-    GuestRequest, Reason, SecretPlacement, SlotError, is_credential_header, placeholders,
+    GuestRequest, PlacedSecret, Placement, PlacementError, Reason, is_credential_header, placeholders,
 };
 
 use http::{Request, Response};
@@ -14,16 +14,17 @@ use crate::kit::{
     guest::{NAME, Scene, VALUE, echo, get, opened, text, with_header},
     ok,
     tls::Authority,
+    vault,
 };
 
 const PLACEHOLDER: &str = "{{secret:github_token}}";
 
-fn header(name: &str) -> SecretPlacement {
-    SecretPlacement::header(name, "", "").unwrap()
+fn header(name: &str) -> Placement {
+    Placement::header(name, "{}").unwrap()
 }
 
-fn placeholder(name: &str) -> SecretPlacement {
-    SecretPlacement::header_placeholder(name, PLACEHOLDER).unwrap()
+fn placeholder(name: &str) -> Placement {
+    Placement::placeholder(name, PLACEHOLDER).unwrap()
 }
 
 fn post(scene: &Scene, body: &str) -> GuestRequest {
@@ -93,7 +94,7 @@ fn placeholders_of_a_request_are_listed() {
 #[tokio::test]
 async fn secret_becomes_a_query_parameter() {
     let mut scene = Scene::new(ok).await;
-    let key = || SecretPlacement::query("key").unwrap();
+    let key = || Placement::query("key").unwrap();
     let encoded = "ghp_0123456789%2Fabc%2BDEF%3D%3D";
     for (path, expected) in
         [("/a", "/a?key="), ("/a?", "/a?key="), ("/a?b=c", "/a?b=c&key="), ("/?keys=1", "/?keys=1&key=")]
@@ -112,8 +113,7 @@ async fn secret_becomes_a_query_parameter() {
     let twice = vec![scene.with(key(), VALUE), scene.with(key(), VALUE)];
     assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
     // Two parameters, and values that would be read as more parameters if they were not encoded.
-    let both =
-        vec![scene.with(key(), "a&b=c#d"), scene.with(SecretPlacement::query("k2").unwrap(), "\u{e4}%41 ")];
+    let both = vec![scene.with(key(), "a&b=c#d"), scene.with(Placement::query("k2").unwrap(), "\u{e4}%41 ")];
     scene.fetch(scene.get("/"), both).await.unwrap();
     let seen = scene.server.seen().await;
     assert_eq!(seen.uri().query().unwrap(), "key=a%26b%3Dc%23d&k2=%C3%A4%2541%20");
@@ -122,7 +122,7 @@ async fn secret_becomes_a_query_parameter() {
 #[tokio::test]
 async fn secret_becomes_a_member_of_a_json_body() {
     let mut scene = Scene::new(ok).await;
-    let slot = || SecretPlacement::json("/auth/key").unwrap();
+    let slot = || Placement::json("/auth/key").unwrap();
     let request = post(&scene, r#"{"auth":{"user":"me"},"n":1.50}"#);
     scene.fetch(request, vec![scene.with(slot(), "a\"b\nc")]).await.unwrap();
     let seen = scene.server.seen().await;
@@ -179,8 +179,8 @@ async fn existing_header_is_not_overridden() {
         );
     }
     let twice = vec![
-        scene.with(SecretPlacement::header("x-access", "a", "").unwrap(), VALUE),
-        scene.with(SecretPlacement::header("X-Access", "b", "").unwrap(), VALUE),
+        scene.with(Placement::header("x-access", "a{}").unwrap(), VALUE),
+        scene.with(Placement::header("X-Access", "b{}").unwrap(), VALUE),
     ];
     assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
 }
@@ -230,23 +230,23 @@ fn headers_that_never_carry_a_secret() {
         "a b",
     ];
     for name in never {
-        assert_eq!(SecretPlacement::header(name, "", ""), Err(SlotError::Header), "{name}");
-        assert_eq!(SecretPlacement::header_placeholder(name, PLACEHOLDER), Err(SlotError::Header), "{name}");
+        assert_eq!(Placement::header(name, "{}"), Err(PlacementError::Header), "{name}");
+        assert_eq!(Placement::placeholder(name, PLACEHOLDER), Err(PlacementError::Header), "{name}");
     }
     for name in ["Authorization", "X-Api-Key", "x-goog-api-key", "private-token"] {
-        assert!(SecretPlacement::header(name, "Bearer ", "").is_ok(), "{name}");
+        assert!(Placement::header(name, "Bearer {}").is_ok(), "{name}");
     }
     // A secret goes into a cookie only by the operator's plan, never by a placeholder of the guest.
-    assert!(SecretPlacement::header("cookie", "session=", "").is_ok());
-    assert_eq!(SecretPlacement::header_placeholder("cookie", PLACEHOLDER), Err(SlotError::Header));
+    assert!(Placement::header("cookie", "session={}").is_ok());
+    assert_eq!(Placement::placeholder("cookie", PLACEHOLDER), Err(PlacementError::Header));
 }
 
 #[test]
 fn places_are_checked_when_they_are_created() {
     for (before, after) in [("a\n", ""), ("{}", ""), ("", "\r\nx: y"), (" ", ""), ("", " "), ("\u{e9}", "")] {
         assert_eq!(
-            SecretPlacement::header("x-a", before, after),
-            Err(SlotError::Format),
+            Placement::header("x-a", &format!("{before}{{}}{after}")),
+            Err(PlacementError::Format),
             "{before:?} {after:?}"
         );
     }
@@ -259,15 +259,15 @@ fn places_are_checked_when_they_are_created() {
         "{{secret:a}}x",
         "{{secret:a}}{{secret:b}}",
     ] {
-        assert_eq!(SecretPlacement::header_placeholder("x-a", text), Err(SlotError::Placeholder), "{text}");
+        assert_eq!(Placement::placeholder("x-a", text), Err(PlacementError::Placeholder), "{text}");
     }
     for name in ["", "a b", "a=b", "a&b", "a%20", "\u{e9}", &"a".repeat(257)] {
-        assert_eq!(SecretPlacement::query(name), Err(SlotError::Query), "{name}");
+        assert_eq!(Placement::query(name), Err(PlacementError::Query), "{name}");
     }
     for pointer in ["", "key", "/a~", "/a~2b", &format!("/{}", "a".repeat(256))] {
-        assert_eq!(SecretPlacement::json(pointer), Err(SlotError::Pointer), "{pointer}");
+        assert_eq!(Placement::json(pointer), Err(PlacementError::Pointer), "{pointer}");
     }
-    assert!(SecretPlacement::json("/a/b~1c~0d").is_ok());
+    assert!(Placement::json("/a/b~1c~0d").is_ok());
 }
 
 #[tokio::test]
@@ -330,14 +330,14 @@ async fn headers_are_bounded() {
     let long = with_header(scene.get("/"), "x-a", &"v".repeat(16 * 1024 + 1));
     assert_eq!(scene.refusal(long, Vec::new()).await, Reason::HeadersTooLarge);
     let value = "k".repeat(16 * 1024);
-    let framed = scene.with(SecretPlacement::header("x-a", "B", "").unwrap(), &value);
+    let framed = scene.with(Placement::header("x-a", "B{}").unwrap(), &value);
     assert_eq!(scene.refusal(scene.get("/"), vec![framed]).await, Reason::SecretLength);
     let replaced = with_header(scene.get("/"), "x-a", &format!("a{PLACEHOLDER}"));
     assert_eq!(
         scene.refusal(replaced, vec![scene.with(placeholder("x-a"), &value)]).await,
         Reason::SecretLength
     );
-    let longer = scene.with(SecretPlacement::json("/key").unwrap(), &format!("{value}k"));
+    let longer = scene.with(Placement::json("/key").unwrap(), &format!("{value}k"));
     assert_eq!(scene.refusal(post(&scene, "{}"), vec![longer]).await, Reason::SecretLength);
     let seventeen = (0..17).map(|number| scene.with(header(&format!("x-{number}")), VALUE)).collect();
     assert_eq!(scene.refusal(scene.get("/"), seventeen).await, Reason::TooManySecrets);
@@ -347,16 +347,16 @@ async fn headers_are_bounded() {
 async fn check_refuses_what_fetch_would_refuse() {
     let scene = Scene::new(ok).await;
     let egress = egress(&scene.config);
-    let name = NAME.parse().unwrap();
-    let slot = header("x-access");
+    let placed = vec![PlacedSecret { secret: NAME.parse().unwrap(), placement: header("x-access") }];
     let taken = with_header(scene.get("/"), "x-access", "guest");
-    assert_eq!(egress.check(&taken, &[(&slot, &name)]), Err(Reason::SlotTaken));
-    assert_eq!(egress.check(&taken, &[]), Ok(()));
-    assert_eq!(egress.check(&get("https://api.test/"), &[(&slot, &name)]), Err(Reason::Port));
-    assert_eq!(egress.check(&get("https://127.0.0.1/"), &[(&slot, &name)]), Err(Reason::Port));
+    let check = |request: &GuestRequest| egress.check(request.clone(), placed.clone()).err();
+    assert_eq!(check(&taken), Some(Reason::SlotTaken));
+    assert!(egress.check(taken, Vec::new()).is_ok());
+    assert_eq!(check(&get("https://api.test/")), Some(Reason::Port));
+    assert_eq!(check(&get("https://127.0.0.1/")), Some(Reason::Port));
     let port = scene.server.address.port();
     let literal = get(&format!("https://127.0.0.1:{port}/"));
-    assert_eq!(egress.check(&literal, &[(&slot, &name)]), Err(Reason::SecretHost));
+    assert_eq!(check(&literal), Some(Reason::SecretHost));
     assert_eq!(scene.server.connections(), 0);
 }
 
@@ -385,7 +385,7 @@ async fn answers_without_a_body_may_announce_a_length() {
             let request = get(&format!("https://api.test:{}/", server.address.port()));
             let request = GuestRequest { method: method.to_owned(), ..request };
             assert_eq!(
-                text(egress.fetch(request, Vec::new()).await.unwrap()).await,
+                text(vault::fetch(&egress, request, Vec::new()).await.unwrap()).await,
                 "",
                 "{protocol} {method}"
             );

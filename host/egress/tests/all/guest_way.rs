@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cofferdam_egress::{
-    EgressConfig, Error, ExchangeLimits, Outgoing, Reason, SecretPlacement, Target, TargetError, Unreached,
+    EgressConfig, Error, ExchangeLimits, Outgoing, Placement, Reason, Target, TargetError, Unreached,
     Untrusted,
 };
 use http::{Request, Response};
@@ -15,11 +15,11 @@ use crate::kit::{
     guest::{NAME, Scene, VALUE, echo, get, opened, refusal, text},
     ok,
     tls::Authority,
-    vault::Vault,
+    vault::{self, Vault},
 };
 
-fn bearer() -> SecretPlacement {
-    SecretPlacement::header("authorization", "Bearer ", "").unwrap()
+fn bearer() -> Placement {
+    Placement::header("authorization", "Bearer {}").unwrap()
 }
 
 #[tokio::test]
@@ -37,14 +37,15 @@ async fn request_of_a_guest_arrives_with_its_secret() {
 #[tokio::test]
 async fn request_uses_the_connection_made_by_connect() {
     let mut scene = Scene::new(ok).await;
-    scene.egress.connect(&scene.get("/")).await.unwrap();
-    scene.egress.connect(&scene.get("/")).await.unwrap();
+    let checked = scene.egress.check(scene.get("/"), Vec::new()).unwrap();
+    scene.egress.connect(&checked).await.unwrap();
+    scene.egress.connect(&checked).await.unwrap();
     assert_eq!(scene.server.connections(), 1);
     assert_eq!(scene.fetch(scene.get("/"), vec![scene.bearer()]).await.unwrap().status, 200);
     assert_eq!(scene.server.connections(), 1);
     assert_eq!(scene.server.seen().await.uri().path(), "/");
     let elsewhere = get(&format!("https://api.test:{}/", scene.server.address.port() ^ 1));
-    assert_eq!(scene.egress.connect(&elsewhere).await, Err(Reason::Port.into()));
+    assert_eq!(scene.egress.check(elsewhere, Vec::new()).err(), Some(Reason::Port));
 }
 
 #[tokio::test]
@@ -71,7 +72,7 @@ async fn secret_needs_tls() {
     let to = |config: &EgressConfig, host: &str, url_host: &str| {
         let injection = vault.injection(bearer(), NAME, VALUE, host);
         let (egress, request) = (egress(config), get(&format!("http://{url_host}:{port}/")));
-        async move { egress.fetch(request, vec![injection]).await }
+        async move { vault::fetch(&egress, request, vec![injection]).await }
     };
     // A name that resolves to loopback is not a loopback name.
     assert_eq!(refusal(to(&plain, "api.test", "api.test").await), Reason::Plaintext);
@@ -89,20 +90,23 @@ async fn plain_http_reaches_loopback_where_allowed() {
     let port = server.address.port();
     for host in ["127.0.0.1", "localhost", "127.1"] {
         let request = get(&format!("http://{host}:{port}/"));
-        assert_eq!(refusal(egress(&closed).fetch(request.clone(), Vec::new()).await), Reason::PlaintextGuest);
-        assert_eq!(egress(&open).fetch(request, Vec::new()).await.unwrap().status, 200, "{host}");
+        assert_eq!(
+            refusal(vault::fetch(&egress(&closed), request.clone(), Vec::new()).await),
+            Reason::PlaintextGuest
+        );
+        assert_eq!(vault::fetch(&egress(&open), request, Vec::new()).await.unwrap().status, 200, "{host}");
     }
     let request = get(&format!("http://api.test:{port}/"));
-    assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::PlaintextGuest);
+    assert_eq!(refusal(vault::fetch(&egress(&open), request, Vec::new()).await), Reason::PlaintextGuest);
     // `allow_plaintext_loopback` opens nothing for https.
     let request = get(&format!("https://localhost:{port}/"));
-    assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::Closed);
+    assert_eq!(refusal(vault::fetch(&egress(&open), request, Vec::new()).await), Reason::Closed);
     let elsewhere = EgressConfig {
         resolve: [("localhost".to_owned(), vec!["10.0.0.1".parse().unwrap()])].into(),
         ..open
     };
     let request = get(&format!("http://localhost:{port}/"));
-    assert_eq!(refusal(egress(&elsewhere).fetch(request, Vec::new()).await), Reason::Closed);
+    assert_eq!(refusal(vault::fetch(&egress(&elsewhere), request, Vec::new()).await), Reason::Closed);
 }
 
 #[tokio::test]
@@ -126,7 +130,7 @@ async fn host_of_the_request_is_the_dialled_host() {
         let mut server = Server::start_tls(scene.authority.acceptor("api.test", protocols), ok).await;
         let port = server.address.port();
         let egress = egress(&opened(&server, &scene.authority));
-        egress.fetch(get(&format!("https://Api.Test.:{port}/")), Vec::new()).await.unwrap();
+        vault::fetch(&egress, get(&format!("https://Api.Test.:{port}/")), Vec::new()).await.unwrap();
         let seen = server.seen().await;
         let authority = format!("api.test:{port}");
         let host = seen.headers().get("host").map(|host| host.to_str().unwrap());
@@ -146,7 +150,7 @@ async fn connections_are_shared_neither_between_hosts_nor_with_providers() {
     let port = server.address.port();
     let egress = egress(&config);
     for (name, connections) in [("api.test", 1), ("other.test", 2), ("API.test", 2), ("other.test.", 2)] {
-        let reply = egress.fetch(get(&format!("https://{name}:{port}/")), Vec::new()).await.unwrap();
+        let reply = vault::fetch(&egress, get(&format!("https://{name}:{port}/")), Vec::new()).await.unwrap();
         assert_eq!(text(reply).await, "fine");
         assert_eq!(server.connections(), connections, "{name}");
     }
@@ -201,9 +205,8 @@ async fn resolved(addresses: &[&str], allow_private: &[&str]) -> Reason {
         allow_private: allow_private.iter().map(|range| range.parse().unwrap()).collect(),
         ..opened(&server, &Authority::new())
     };
-    let outcome = egress(&config)
-        .fetch(get(&format!("https://api.example:{}/", server.address.port())), Vec::new())
-        .await;
+    let request = get(&format!("https://api.example:{}/", server.address.port()));
+    let outcome = vault::fetch(&egress(&config), request, Vec::new()).await;
     assert_eq!(server.connections(), 0);
     refusal(outcome)
 }
@@ -245,10 +248,10 @@ async fn changed_dns_answer_is_checked_again() {
     let request = get(&format!("https://api.example:{}/", server.address.port()));
     let closed = Error::Refused { reason: Reason::Closed };
     // An address for documentation is unreachable on every machine, but the exact error differs.
-    let first = egress.fetch(request.clone(), Vec::new()).await.err();
+    let first = vault::fetch(&egress, request.clone(), Vec::new()).await.err();
     assert!(matches!(first, Some(Error::Unreachable(_))), "{first:?}");
     for _ in 0..2 {
-        assert_eq!(egress.fetch(request.clone(), Vec::new()).await.err(), Some(closed));
+        assert_eq!(vault::fetch(&egress, request.clone(), Vec::new()).await.err(), Some(closed));
     }
     assert_eq!(server.connections(), 0);
 }
@@ -264,7 +267,7 @@ async fn name_without_an_address_is_unreachable() {
     };
     let request = get(&format!("https://api.example:{}/", server.address.port()));
     assert_eq!(
-        egress(&config).fetch(request, Vec::new()).await.err(),
+        vault::fetch(&egress(&config), request, Vec::new()).await.err(),
         Some(Error::Unreachable(Unreached::UnknownName))
     );
 }
@@ -287,13 +290,13 @@ async fn literal_addresses_are_checked_without_a_resolver() {
         "10.0.0.1",
     ] {
         let request = get(&format!("https://{host}:{port}/"));
-        assert_eq!(egress.check(&request, &[]), Err(Reason::Closed), "{host}");
-        assert_eq!(refusal(egress.fetch(request, Vec::new()).await), Reason::Closed, "{host}");
+        assert_eq!(egress.check(request.clone(), Vec::new()).err(), Some(Reason::Closed), "{host}");
+        assert_eq!(refusal(vault::fetch(&egress, request, Vec::new()).await), Reason::Closed, "{host}");
     }
     for host in ["169.254.169.254", "2852039166", "[fd00:ec2::254]"] {
         assert_eq!(
-            egress.check(&get(&format!("https://{host}:{port}/")), &[]),
-            Err(Reason::Metadata),
+            egress.check(get(&format!("https://{host}:{port}/")), Vec::new()).err(),
+            Some(Reason::Metadata),
             "{host}"
         );
     }
@@ -304,14 +307,14 @@ async fn literal_addresses_are_checked_without_a_resolver() {
 async fn own_listeners_stay_closed() {
     let scene = Scene::new(ok).await;
     let config = EgressConfig { own_ports: vec![scene.server.address.port()], ..scene.config.clone() };
-    assert_eq!(refusal(egress(&config).fetch(scene.get("/"), Vec::new()).await), Reason::Closed);
+    assert_eq!(refusal(vault::fetch(&egress(&config), scene.get("/"), Vec::new()).await), Reason::Closed);
     // The same holds over plain http.
     let server = Server::start(ok).await;
     let port = server.address.port();
     let config =
         EgressConfig { own_ports: vec![port], allow_plaintext_loopback: true, ports: vec![port], ..config };
     let request = get(&format!("http://localhost:{port}/"));
-    assert_eq!(refusal(egress(&config).fetch(request, Vec::new()).await), Reason::Closed);
+    assert_eq!(refusal(vault::fetch(&egress(&config), request, Vec::new()).await), Reason::Closed);
 }
 
 #[tokio::test]
@@ -332,7 +335,7 @@ async fn certificates_are_verified() {
         let server = Server::start_tls(acceptor, ok).await;
         let request = get(&format!("https://api.test:{}/", server.address.port()));
         let injection = vault.injection(bearer(), NAME, VALUE, "api.test");
-        let outcome = egress(&opened(&server, &authority)).fetch(request, vec![injection]).await;
+        let outcome = vault::fetch(&egress(&opened(&server, &authority)), request, vec![injection]).await;
         assert_eq!(outcome.err(), Some(Error::Untrusted(cause)), "{what}");
     }
 }

@@ -14,6 +14,7 @@ use crate::kit::{
     guest::{get, opened, text},
     ok, origin, read_head, request, resolving,
     tls::Authority,
+    vault,
 };
 
 const FINE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
@@ -171,7 +172,7 @@ async fn connection_of_a_get_or_head_with_a_body_is_not_reused() {
         let plain = get(&format!("https://api.test:{}/", server.address.port()));
         for _ in 0..2 {
             let request = GuestRequest { method: method.to_owned(), body: body.into(), ..plain.clone() };
-            text(egress.fetch(request, Vec::new()).await.unwrap()).await;
+            text(vault::fetch(&egress, request, Vec::new()).await.unwrap()).await;
         }
         assert_eq!(server.connections(), connections, "{method} {body:?}");
     }

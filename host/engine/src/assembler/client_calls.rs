@@ -2,7 +2,7 @@
 //! converted back into the items and events of the kind, once the arguments are complete.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{begin, member, named_member, raw};
+use super::json::{member, named_member, raw};
 use super::{Assembler, Malformed};
 use crate::request::{ClientKind, ClientTool, ToldTools};
 use cofferdam_runtime::wire::CallStart;
@@ -72,13 +72,15 @@ impl ClientCall {
 
     /// Writes the item. Without `id_and_status` it is written for the model's history.
     pub(super) fn write(&self, id_and_status: Option<(&str, &str)>, out: &mut Vec<u8>) {
-        begin(out, self.tool.kind.item_type());
+        raw(out, "{\"type\":\"");
+        raw(out, self.tool.kind.item_type());
+        raw(out, "\"");
         if let Some((id, status)) = id_and_status {
             member(out, "id", id);
             member(out, "status", status);
         }
-        for (name, value) in self.members() {
-            named_member(out, &name, &value);
+        for (name, member) in self.members() {
+            named_member(out, &name, &member);
         }
         raw(out, "}");
     }
@@ -237,7 +239,7 @@ impl Assembler {
 
     /// Writes one `delta` event with the whole text, if there is any, and the `done` event that
     /// repeats it.
-    fn text_pair(&mut self, place: usize, events: &str, name: &'static str, text: &str) {
+    fn text_pair(&mut self, place: usize, events: &str, name: &str, text: &str) {
         if !text.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| {
                 member(out, "delta", text);
@@ -249,12 +251,12 @@ impl Assembler {
     }
 
     fn command_events(&mut self, place: usize, index: usize, command: &str) {
-        for (event, name, text) in
+        for (name, said, text) in
             [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
         {
-            self.item_event(&format!("response.shell_call_command.{event}"), place, |out, _: &OutputItem| {
+            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &OutputItem| {
                 member(out, "command_index", index);
-                member(out, name, text);
+                member(out, said, text);
             });
         }
     }

@@ -1,8 +1,10 @@
 //! The output items while they grow, and their JSON.
 
 use super::client_calls::ClientCall;
-use super::json::{begin, compact_json, key, member, raw};
+use super::json::{compact_json, key, member, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
+use crate::request::HostItem;
+use bytes::Bytes;
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,6 +31,17 @@ impl ItemStatus {
     }
 }
 
+/// For whom an item is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ItemReader {
+    /// With id and status.
+    Client,
+    /// In the normal form of requests, with calls of server tools as the function calls that the model
+    /// made. Ids are left out: they differ in each response, while equal conversations must give
+    /// equal requests.
+    Model,
+}
+
 /// A content part of a message.
 #[derive(Debug)]
 pub(super) enum ContentPart {
@@ -51,18 +64,24 @@ impl ContentPart {
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.write_for(ItemReader::Client, out);
+    }
+
+    fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, annotations, logprobs } => {
-                begin(out, "output_text");
+                raw(out, "{\"type\":\"output_text\"");
                 member(out, "text", text);
                 raw(out, ",\"annotations\":[");
-                out.extend_from_slice(&annotations.join(&b','));
-                raw(out, "],\"logprobs\":[");
-                out.extend_from_slice(logprobs);
+                if reader == ItemReader::Client {
+                    out.extend_from_slice(&annotations.join(&b','));
+                    raw(out, "],\"logprobs\":[");
+                    out.extend_from_slice(logprobs);
+                }
                 raw(out, "]}");
             }
             Self::Refusal(refusal) => {
-                begin(out, "refusal");
+                raw(out, "{\"type\":\"refusal\"");
                 member(out, "refusal", refusal);
                 raw(out, "}");
             }
@@ -78,7 +97,9 @@ impl ContentPart {
                 out.extend_from_slice(logprobs);
                 raw(out, "]");
             }
-            Self::Refusal(refusal) => member(out, "refusal", refusal),
+            Self::Refusal(refusal) => {
+                member(out, "refusal", refusal);
+            }
         }
     }
 }
@@ -256,46 +277,34 @@ impl OutputItem {
         }
     }
 
+    /// Appends the item as the client gets it.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.write_for(ItemReader::Client, out);
+    }
+
+    /// The item as input of the next turn. None for a message without content.
+    pub(super) fn as_input(&self) -> Option<Bytes> {
+        if matches!(&self.body, ItemBody::Message { parts, .. } if parts.is_empty()) {
+            return None;
+        }
+        let mut out = Vec::with_capacity(256);
+        self.write_for(ItemReader::Model, &mut out);
+        Some(Bytes::from(out))
+    }
+
+    fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
         match &self.body {
-            ItemBody::Opaque { json, .. } => out.extend_from_slice(json),
-            ItemBody::Message { phase, parts } => {
-                self.head(out, "message");
-                raw(out, ",\"role\":\"assistant\"");
-                if let Some(phase) = phase {
-                    member(out, "phase", phase);
-                }
-                key(out, "content");
-                list(out, parts, |out, part| part.write(out));
-                raw(out, "}");
+            ItemBody::Opaque { json, .. } => return out.extend_from_slice(json),
+            ItemBody::Client(call) => {
+                let id_and_status = (reader == ItemReader::Client).then(|| (&*self.id, self.status.as_str()));
+                return call.write(id_and_status, out);
             }
-            ItemBody::Reasoning { summary, text, seal } => {
-                self.head(out, "reasoning");
-                key(out, "summary");
-                list(out, summary, |out, text| write_summary_text(out, text));
-                if let Some(text) = text {
-                    raw(out, ",\"content\":[");
-                    write_reasoning_text(out, text);
-                    raw(out, "]");
-                }
-                if let Some(seal) = seal {
-                    write_seal(out, seal);
-                }
-                raw(out, "}");
+            ItemBody::Tool { call_id, function, arguments, .. } if reader == ItemReader::Model => {
+                return HostItem::FunctionCall { call_id, name: function, arguments }.write(out);
             }
-            ItemBody::Call { custom, call_id, name, namespace, text } => {
-                self.head(out, if *custom { "custom_tool_call" } else { "function_call" });
-                member(out, "call_id", call_id);
-                member(out, "name", name);
-                if let Some(namespace) = namespace {
-                    member(out, "namespace", namespace);
-                }
-                member(out, if *custom { "input" } else { "arguments" }, text);
-                raw(out, "}");
-            }
-            ItemBody::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
             ItemBody::Tool { item, arguments, members, .. } => {
-                begin(out, &item.item_type);
+                raw(out, "{\"type\":");
+                string(out, &item.item_type);
                 member(out, "id", &self.id);
                 if !item.is_stateless {
                     member(out, "status", self.status.as_str());
@@ -307,31 +316,74 @@ impl OutputItem {
                 if item.shows_arguments {
                     member(out, "arguments", arguments);
                 }
-                raw(out, "}");
+            }
+            ItemBody::Message { phase, parts } => {
+                self.head(reader, out, "message");
+                member(out, "role", "assistant");
+                if reader == ItemReader::Model {
+                    member(out, "status", "completed");
+                }
+                if let Some(phase) = phase {
+                    member(out, "phase", phase);
+                }
+                key(out, "content");
+                list(out, parts, |out, part| part.write_for(reader, out));
+            }
+            ItemBody::Reasoning { summary, text, seal } => {
+                self.head(reader, out, "reasoning");
+                key(out, "summary");
+                list(out, summary, |out, text| write_summary_text(out, text));
+                if let Some(text) = text {
+                    raw(out, ",\"content\":[");
+                    write_reasoning_text(out, text);
+                    raw(out, "]");
+                }
+                if let Some(seal) = seal {
+                    write_seal(out, seal);
+                }
+            }
+            ItemBody::Call { custom, call_id, name, namespace, text } => {
+                self.head(reader, out, if *custom { "custom_tool_call" } else { "function_call" });
+                member(out, "call_id", call_id);
+                member(out, "name", name);
+                if let Some(namespace) = namespace {
+                    member(out, "namespace", namespace);
+                }
+                member(out, if *custom { "input" } else { "arguments" }, text);
             }
             ItemBody::Image { result } => {
-                self.head(out, "image_generation_call");
+                self.head(reader, out, "image_generation_call");
+                if reader == ItemReader::Model {
+                    member(out, "status", "completed");
+                }
                 member(out, "result", result.as_deref());
-                raw(out, "}");
             }
         }
+        raw(out, "}");
     }
 
-    fn head(&self, out: &mut Vec<u8>, kind: &str) {
-        begin(out, kind);
-        member(out, "id", &self.id);
-        member(out, "status", self.status.as_str());
+    /// Appends the type, and for the client id and status.
+    fn head(&self, reader: ItemReader, out: &mut Vec<u8>, kind: &str) {
+        raw(out, "{\"type\":\"");
+        raw(out, kind);
+        raw(out, "\"");
+        if reader == ItemReader::Client {
+            member(out, "id", &self.id);
+            member(out, "status", self.status.as_str());
+        }
     }
 }
 
-pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     let members = [
         ("encrypted_content", &seal.encrypted_content),
         ("signature", &seal.signature),
         ("format", &seal.format),
     ];
-    for (name, value) in members {
-        value.iter().for_each(|value| member(out, name, value));
+    for (name, text) in members {
+        if let Some(text) = text {
+            member(out, name, text);
+        }
     }
 }
 
@@ -348,14 +400,14 @@ pub(super) fn list<T>(out: &mut Vec<u8>, elements: &[T], write: impl Fn(&mut Vec
 }
 
 pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
-    begin(out, "reasoning_text");
-    member(out, "text", text);
+    raw(out, "{\"type\":\"reasoning_text\",\"text\":");
+    string(out, text);
     raw(out, "}");
 }
 
 pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
-    begin(out, "summary_text");
-    member(out, "text", text);
+    raw(out, "{\"type\":\"summary_text\",\"text\":");
+    string(out, text);
     raw(out, "}");
 }
 

@@ -16,35 +16,25 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
     written(serde_json::to_writer(out, text));
 }
 
-pub(super) fn optional_string(out: &mut Vec<u8>, text: Option<&str>) {
-    written(serde_json::to_writer(out, &text));
-}
-
-/// Begins an object with its type.
-pub(super) fn begin(out: &mut Vec<u8>, type_name: &str) {
-    raw(out, "{\"type\":");
-    string(out, type_name);
-}
-
-/// Appends the name of a member, with a comma before it. A name in the code needs no escapes.
-pub(super) fn key(out: &mut Vec<u8>, name: &'static str) {
-    raw(out, ",\"");
-    raw(out, name);
-    raw(out, "\":");
-}
-
-/// Appends a member, with a comma before it.
-pub(super) fn member(out: &mut Vec<u8>, name: &'static str, value: impl Serialize) {
+/// Appends a comma and a member with a name that needs no escapes.
+pub(super) fn member(out: &mut Vec<u8>, name: &str, value: impl Serialize) {
     key(out, name);
     written(serde_json::to_writer(out, &value));
 }
 
-/// The same with a name that is not in the code.
+/// The same with a name from a manifest or a client.
 pub(super) fn named_member(out: &mut Vec<u8>, name: &str, value: impl Serialize) {
     raw(out, ",");
     string(out, name);
     raw(out, ":");
     written(serde_json::to_writer(out, &value));
+}
+
+/// Appends a comma and the name of a member, which needs no escapes.
+pub(super) fn key(out: &mut Vec<u8>, name: &str) {
+    raw(out, ",\"");
+    raw(out, name);
+    raw(out, "\":");
 }
 
 pub(super) fn object(out: &mut Vec<u8>, members: &serde_json::Map<String, serde_json::Value>) {

@@ -41,11 +41,11 @@ impl Assembler {
     /// Renders progress in a panel. An answer arrives in one piece, because it may come from a
     /// second model after the first one failed midway.
     fn show_panel(&mut self, place: usize, model: &str, note: &Note) {
-        let mut event = |name: &str, value: Option<(&'static str, &str)>, status: Option<u16>| {
+        let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
             self.call_event(place, name, |out| {
                 member(out, "model", model);
                 value.into_iter().for_each(|(name, value)| member(out, name, value));
-                status.into_iter().for_each(|status| member(out, "status_code", status));
+                status.into_iter().for_each(|status| write_status(out, status));
             });
         };
         match note {
@@ -81,6 +81,10 @@ impl Assembler {
             Note::Failed { .. } => {}
         }
     }
+}
+
+fn write_status(out: &mut Vec<u8>, status: u16) {
+    member(out, "status_code", status);
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Assembler {
             last.push_str(&delta.text);
         }
         self.item_event("response.reasoning_summary_text.delta", index, |out, _| {
-            member(out, "summary_index", part - 1);
+            member(out, "summary_index", part as u64 - 1);
             member(out, "delta", &delta.text);
         });
         Ok(())

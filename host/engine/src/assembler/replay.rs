@@ -243,7 +243,7 @@ impl Assembler {
         });
         if let Some(kind) = kind {
             let words = text(part, member_name);
-            let told = |out: &mut Vec<u8>, name: &'static str| {
+            let told = |out: &mut Vec<u8>, name: &str| {
                 counted(out);
                 member(out, name, words);
                 kind.write_logprobs(out, part);
@@ -271,7 +271,7 @@ impl Assembler {
         }
     }
 
-    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &'static str) {
+    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
         let words = text(item, said);
         if !words.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));

@@ -75,6 +75,8 @@ pub struct Receipt {
     pub completed_at: u64,
     /// The cost of all turns.
     pub cost: Cost,
+    /// What is charged for server tools and questions of plugins.
+    pub plugins: Amount,
     /// Whether the workspace's own credential was used.
     pub is_byok: bool,
     /// Counts of the server tool loop; none if the request has no server tools.
@@ -153,7 +155,7 @@ impl Assembler {
             number(out, count);
         }
         key(out, "cost");
-        receipt.cost.total().write(out);
+        receipt.cost.paid.here.plus(receipt.plugins).write(out);
         member(out, "is_byok", receipt.is_byok);
         raw(out, ",\"cost_details\":{\"upstream_inference_cost\":");
         match receipt.cost.upstream {
@@ -165,7 +167,7 @@ impl Assembler {
         key(out, "upstream_inference_output_cost");
         receipt.cost.output.write(out);
         match &receipt.server_tools {
-            Some(tools) => write_tool_use(out, tools, receipt.cost.tools),
+            Some(tools) => write_tool_use(out, tools, receipt.plugins),
             None => raw(out, "}"),
         }
         raw(out, "}");

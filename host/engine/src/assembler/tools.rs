@@ -6,6 +6,7 @@ use super::items::{ItemBody, ItemStatus, OutputItem};
 use super::json::{member, named_member};
 use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
+use bytes::Bytes;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
@@ -409,6 +410,11 @@ impl Assembler {
                 self.finish_item(index, ItemStatus::Incomplete);
             }
         }
+    }
+
+    /// The items of this turn in their order, each as a JSON object for the input of the next turn.
+    pub fn turn_items(&self) -> Vec<Bytes> {
+        self.items.iter().skip(self.turn_start).filter_map(OutputItem::as_input).collect()
     }
 
     /// Begins another turn, with the name and tier of the model that answers. The usage so far is

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The provider's tools and stored objects that clients may use with the operator's credential.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HostedTools {
     /// Types of tools, each with the price of one call.
     pub tools: BTreeMap<String, Amount>,

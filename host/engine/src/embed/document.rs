@@ -88,7 +88,7 @@ impl EmbeddingsAnswer<'_> {
             prompt_tokens: embeddings.prompt_tokens,
             total_tokens: embeddings.total_tokens,
             prompt_tokens_details: RawValue::from_string(details).ok(),
-            cost: cost.total(),
+            cost: cost.paid.here,
             cost_details: CostDetails {
                 upstream_inference_cost: cost.upstream,
                 upstream_inference_prompt_cost: cost.input,

@@ -1,8 +1,8 @@
 //! Sends the records of one destination, independently of any request.
 
 use super::{Destination, DestinationKind, ExportTally, Message, otlp, webhook};
-use crate::authentication::operators;
 use crate::export::record::ExportRecord;
+use crate::release::operators;
 use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing};
 use cofferdam_store::Store;
 use futures_util::future::join_all;

@@ -1,151 +1,162 @@
 //! What a request and its questions cost, readable at any time: when a client leaves in the middle,
 //! what was used until then is charged.
 
-use crate::cost::Amount;
+use crate::cost::{Amount, Outlay};
 use cofferdam_runtime::wire::Usage;
-use cofferdam_store::Funds;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use cofferdam_store::{Pledge, Reservation};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The cost account of one request. What a question costs is added at once to the accounts of all
-/// requests above it.
+/// requests above it, and to the usage row of the client's request.
 #[derive(Debug, Default)]
 pub(crate) struct CostAccount {
     /// The account of the request that this one is a question of. `None` for a client's request.
-    above: Option<Arc<CostAccount>>,
+    parent: Option<Arc<CostAccount>>,
     /// The most that it may cost, questions included, before no more questions are asked.
     limit: Option<Amount>,
-    /// The request's own turns and tools, in pico-dollars.
-    own: AtomicU64,
-    /// The questions of its plugins, in pico-dollars.
-    questions: AtomicU64,
-    /// What the caller paid providers directly for the request's own turns, in pico-dollars.
-    own_elsewhere: AtomicU64,
-    /// What the caller paid providers directly for the questions of its plugins, in pico-dollars.
-    questions_elsewhere: AtomicU64,
-    /// The tokens of its own turns so far.
-    usage: Mutex<Option<Usage>>,
-    /// What the request and its questions may spend. Set on a client's request whose key or
-    /// workspace has a limit.
-    funds: OnceLock<Funds>,
+    /// The client's request in the ledger of the store. Set once it is opened there.
+    reservation: OnceLock<Reservation>,
+    spent: Mutex<SpentSoFar>,
+}
+
+#[derive(Debug, Default)]
+struct SpentSoFar {
+    /// The request's own turns.
+    turns: Outlay,
+    /// Its plugins: server tools and questions.
+    plugins: Outlay,
+    /// The tokens of its own turns.
+    usage: Option<Usage>,
 }
 
 impl CostAccount {
-    /// An empty account. `above` is the asking request's, for a question.
-    pub(crate) fn new(above: Option<Arc<Self>>, limit: Option<Amount>) -> Self {
-        Self { above, limit, ..Self::default() }
+    /// An empty account. `parent` is the asking request's, for a question.
+    pub(crate) fn new(parent: Option<Arc<Self>>, limit: Option<Amount>) -> Self {
+        Self { parent, limit, ..Self::default() }
     }
 
-    /// Whether the request is a question. Then the client's request above it writes the usage row.
+    /// Whether the request is a question. Then the client's request above it has the usage row.
     pub(crate) fn is_question(&self) -> bool {
-        self.above.is_some()
+        self.parent.is_some()
     }
 
-    /// Lets this client's request and its questions spend from these funds.
-    pub(crate) fn fund(&self, funds: &Funds) {
-        self.funds.get_or_init(|| funds.clone());
+    /// Books everything that this client's request and its questions cost in its usage row.
+    pub(crate) fn open(&self, reservation: Reservation) {
+        self.reservation.get_or_init(|| reservation);
     }
 
-    /// The funds of the client's request at the top, and that request's account. `None` where there
-    /// is no limit.
-    pub(crate) fn funds(&self) -> Option<(&Funds, &CostAccount)> {
-        match &self.above {
-            Some(above) => above.funds(),
-            None => self.funds.get().map(|funds| (funds, self)),
+    /// The client's request in the ledger; `None` for a question.
+    pub(crate) fn own_reservation(&self) -> Option<&Reservation> {
+        self.reservation.get()
+    }
+
+    /// The client's request at the top in the ledger.
+    pub(crate) fn reservation(&self) -> Option<&Reservation> {
+        self.parent.as_ref().map_or_else(|| self.own_reservation(), |parent| parent.reservation())
+    }
+
+    /// Sets what the request's own turns cost and used so far. The increase is taken from `pledge`.
+    pub(crate) fn set_turns(&self, outlay: Outlay, usage: &Usage, pledge: Option<&mut Pledge>) {
+        let mut spent = self.spent();
+        spent.usage = Some(*usage);
+        let more = outlay.minus(std::mem::replace(&mut spent.turns, outlay));
+        self.book(spent, more, pledge);
+    }
+
+    /// Adds what a call of a server tool cost, at the moment at which it is over: its result is
+    /// shown later, and the client may leave before that.
+    pub(crate) fn add_tool(&self, cost: Amount) {
+        self.add_plugin(Outlay::charged(cost), None);
+    }
+
+    fn add_plugin(&self, more: Outlay, pledge: Option<&mut Pledge>) {
+        let mut spent = self.spent();
+        spent.plugins = spent.plugins.plus(more);
+        self.book(spent, more, pledge);
+    }
+
+    /// Adds the increase of what was spent to the account above, or to the usage row at the top.
+    fn book(&self, spent: MutexGuard<'_, SpentSoFar>, more: Outlay, pledge: Option<&mut Pledge>) {
+        if let Some(parent) = &self.parent {
+            drop(spent);
+            return parent.add_plugin(more, pledge);
+        }
+        // The row is changed under the lock, so that an earlier sum never replaces a later one.
+        if let Some(reservation) = self.own_reservation() {
+            let total = spent.total();
+            reservation.spend(pledge, |row| {
+                (row.cost_pico, row.byok_pico) = (total.here.0, total.elsewhere.0);
+            });
         }
     }
 
-    /// Sets what the request's own turns and tools cost so far, which never decreases. Returns the
-    /// increase.
-    pub(crate) fn own(&self, cost: Amount) -> Amount {
-        let before = self.own.swap(cost.0, Ordering::Relaxed);
-        let more = cost.minus(Amount(before));
-        if let Some(above) = &self.above {
-            above.add(more.0);
-        }
-        more
+    /// What its plugins have spent so far: server tools, and questions, finished or not.
+    pub(crate) fn plugins(&self) -> Outlay {
+        self.spent().plugins
     }
 
-    /// Sets what the caller paid providers directly so far for the request's own turns, which never
-    /// decreases.
-    pub(crate) fn own_elsewhere(&self, cost: Amount) {
-        let before = self.own_elsewhere.swap(cost.0, Ordering::Relaxed);
-        if let Some(above) = &self.above {
-            above.add_elsewhere(cost.0.saturating_sub(before));
-        }
-    }
-
-    fn add_elsewhere(&self, more: u64) {
-        self.questions_elsewhere.fetch_add(more, Ordering::Relaxed);
-        if let Some(above) = &self.above {
-            above.add_elsewhere(more);
-        }
-    }
-
-    /// What the caller paid providers directly for the questions of its plugins.
-    pub(crate) fn questions_elsewhere(&self) -> Amount {
-        Amount(self.questions_elsewhere.load(Ordering::Relaxed))
-    }
-
-    /// Sets the tokens that its own turns used so far.
-    pub(crate) fn consumed(&self, usage: &Usage) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(*usage);
-    }
-
-    fn add(&self, more: u64) {
-        // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
-        self.questions.fetch_add(more, Ordering::Relaxed);
-        if let Some(above) = &self.above {
-            above.add(more);
-        }
-    }
-
-    /// The charged cost of its plugins' questions.
-    pub(crate) fn questions(&self) -> Amount {
-        Amount(self.questions.load(Ordering::Relaxed))
-    }
-
-    /// Everything that is charged: own turns, tools and questions.
-    pub(crate) fn total(&self) -> Amount {
-        Amount(self.own.load(Ordering::Relaxed)).plus(self.questions())
-    }
-
-    /// Everything that is charged, and what the caller paid providers directly.
-    fn everywhere(&self) -> Amount {
-        let own_elsewhere = Amount(self.own_elsewhere.load(Ordering::Relaxed));
-        self.total().plus(own_elsewhere).plus(self.questions_elsewhere())
+    /// Everything so far: own turns and plugins.
+    pub(crate) fn total(&self) -> Outlay {
+        self.spent().total()
     }
 
     /// The tokens of its own turns, as far as providers have reported them.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spent().usage
     }
 
     /// Whether this request, or one above it, has cost more than its limit.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        self.limit.is_some_and(|limit| self.everywhere() > limit)
-            || self.above.as_ref().is_some_and(|above| above.is_overdrawn())
+        self.limit.is_some_and(|limit| self.total().everywhere() > limit)
+            || self.parent.as_ref().is_some_and(|parent| parent.is_overdrawn())
+    }
+
+    fn spent(&self) -> MutexGuard<'_, SpentSoFar> {
+        // A panic in another thread cannot leave a sum half updated.
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SpentSoFar {
+    fn total(&self) -> Outlay {
+        self.turns.plus(self.plugins)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::no_usage;
     use proptest::prelude::*;
+
+    /// Sets what the request's own turns cost here and elsewhere.
+    fn spend(account: &CostAccount, here: u64, elsewhere: u64) {
+        let outlay = Outlay { here: Amount(here), elsewhere: Amount(elsewhere) };
+        account.set_turns(outlay, &no_usage(), None);
+    }
+
+    fn charged(account: &CostAccount) -> Amount {
+        account.total().here
+    }
 
     #[test]
     fn the_cost_of_a_question_is_added_to_all_accounts_above_it() {
         let client = Arc::new(CostAccount::new(None, Some(Amount(100))));
         let question = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
         let deeper = CostAccount::new(Some(Arc::clone(&question)), None);
-        client.own(Amount(10));
-        question.own(Amount(20));
-        question.own(Amount(25));
-        deeper.own(Amount(3));
-        assert_eq!((deeper.total(), question.total(), client.total()), (Amount(3), Amount(28), Amount(38)));
-        assert_eq!(client.questions(), Amount(28));
+        spend(&client, 10, 0);
+        spend(&question, 20, 0);
+        spend(&question, 25, 0);
+        spend(&deeper, 3, 0);
+        assert_eq!(
+            (charged(&deeper), charged(&question), charged(&client)),
+            (Amount(3), Amount(28), Amount(38))
+        );
+        assert_eq!(client.plugins().here, Amount(28));
+        question.add_tool(Amount(2));
+        assert_eq!((charged(&question), charged(&client)), (Amount(30), Amount(40)));
         assert!(!deeper.is_overdrawn());
-        deeper.own(Amount(66));
+        spend(&deeper, 64, 0);
         assert!(deeper.is_overdrawn() && client.is_overdrawn());
     }
 
@@ -153,12 +164,11 @@ mod tests {
     fn cost_paid_to_providers_directly_counts_for_the_limit_and_is_not_charged() {
         let client = Arc::new(CostAccount::new(None, Some(Amount(100))));
         let question = CostAccount::new(Some(Arc::clone(&client)), None);
-        client.own(Amount(10));
-        client.own_elsewhere(Amount(40));
-        question.own_elsewhere(Amount(50));
+        spend(&client, 10, 40);
+        spend(&question, 0, 50);
         assert!(!client.is_overdrawn());
-        question.own_elsewhere(Amount(51));
-        assert!(question.is_overdrawn() && client.total() == Amount(10));
+        spend(&question, 0, 51);
+        assert!(question.is_overdrawn() && charged(&client) == Amount(10));
     }
 
     proptest! {
@@ -169,14 +179,14 @@ mod tests {
             let question = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
             let other = Arc::new(CostAccount::new(Some(Arc::clone(&client)), None));
             let deeper = Arc::new(CostAccount::new(Some(Arc::clone(&question)), None));
-            let bills = [client, question, other, deeper];
+            let accounts = [client, question, other, deeper];
             let mut spent = [0; 4];
             for (place, more) in steps {
                 spent[place] += more;
-                bills[place].own(Amount(spent[place]));
+                spend(&accounts[place], spent[place], 0);
             }
-            prop_assert_eq!(bills[0].total(), Amount(spent.iter().sum()));
-            prop_assert_eq!(bills[1].total(), Amount(spent[1] + spent[3]));
+            prop_assert_eq!(charged(&accounts[0]), Amount(spent.iter().sum()));
+            prop_assert_eq!(charged(&accounts[1]), Amount(spent[1] + spent[3]));
         }
     }
 }

@@ -19,7 +19,6 @@ use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use underway::Underway;
 
@@ -30,13 +29,10 @@ const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 /// dropped, at the latest. A request that was refused before it was routed, and has spent nothing,
 /// leaves no row.
 pub(crate) struct LedgerEntry {
-    /// `None` for a question, whose cost is in the row of the client's request.
-    reservation: Option<Reservation>,
     is_routed: bool,
     usage: Usage,
-    /// The cost of models, without tools.
+    /// The cost of the answer's turns.
     models: Cost,
-    tools: Amount,
     /// The cost and usage of attempts that are not the answer.
     lost: Cost,
     lost_usage: Usage,
@@ -54,7 +50,8 @@ pub(crate) struct LedgerEntry {
     pending: Option<Box<PendingExport>>,
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
-    /// The cost account of this request, which its questions read too.
+    /// The cost account of this request, to which the cost of its questions is added. It has the
+    /// usage row, which a question does not have.
     account: Arc<CostAccount>,
 }
 
@@ -72,20 +69,14 @@ impl LedgerEntry {
         streamed: bool,
         account: &Arc<CostAccount>,
     ) -> Result<Self, Refusal> {
-        let row = || UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
-        let reservation = match account.is_question() {
-            true => None,
-            false => Some(store.reserve(row(), 0).map_err(credit::refusal)?),
-        };
-        if let Some(funds) = reservation.as_ref().and_then(Reservation::funds) {
-            account.fund(funds);
+        if !account.is_question() {
+            let row = UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
+            account.open(store.reserve(row).map_err(credit::refusal)?);
         }
         Ok(Self {
-            reservation,
             is_routed: false,
             usage: no_usage(),
             models: Cost::default(),
-            tools: Amount::default(),
             lost: Cost::default(),
             lost_usage: no_usage(),
             is_estimated: false,
@@ -144,23 +135,20 @@ impl LedgerEntry {
         turn: TurnEstimate<'_>,
         deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
-        let Some((funds, all)) = self.account.funds() else { return Ok(()) };
+        let Some(reservation) = self.account.reservation() else { return Ok(()) };
         // The former turn's reservation is released first, so that it does not count against this
         // one.
         self.pledge = None;
-        self.pledge = Some(funds.pledge(|| all.total().0, turn.estimate().0).map_err(credit::refusal)?);
-        let written = match &mut self.reservation {
-            Some(reservation) => {
-                if let Some(first) = turn.endpoints.first() {
-                    // Names the likely endpoint in the intent, in case the process ends before one
-                    // is asked.
-                    reservation.note(|row| name_until_asked(row, first));
-                }
-                deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await
-            }
-            None => deadline.during(funds.commit_intent(), INTENT_TIME_MAX).await,
-        };
-        match written {
+        self.pledge = reservation.pledge(turn.estimate().0).map_err(credit::refusal)?;
+        if self.pledge.is_none() {
+            return Ok(());
+        }
+        if let Some(first) = turn.endpoints.first() {
+            // Names the likely endpoint in the intent, in case the process ends before one is
+            // asked.
+            self.note_row(|row| name_until_asked(row, first));
+        }
+        match deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 tracing::error!(%error, "the intent of a request could not be written");
@@ -182,12 +170,10 @@ impl LedgerEntry {
         // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
         self.underway = Some(Underway::of(endpoint, input_tokens, output_max, attendance, &self.hosted));
-        if let Some(reservation) = &mut self.reservation {
-            reservation.note(|row| {
-                name(row, endpoint);
-                row.attempts = row.attempts.saturating_add(1);
-            });
-        }
+        self.note_row(|row| {
+            name(row, endpoint);
+            row.attempts = row.attempts.saturating_add(1);
+        });
     }
 
     /// Records that the endpoint gave no answer, so nothing is charged for the attempt.
@@ -215,7 +201,7 @@ impl LedgerEntry {
             underway.reported(*turn);
         }
         self.usage = *all;
-        self.models = Cost { tools: Amount::default(), ..*cost };
+        self.models = *cost;
         self.note();
     }
 
@@ -246,36 +232,24 @@ impl LedgerEntry {
         self.pledge = None;
     }
 
-    /// Adds the cost of something other than models, such as tools.
-    pub(crate) fn spent(&mut self, cost: Amount) {
-        self.tools = self.tools.plus(cost);
-        self.note();
-    }
-
     /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
-        let cost = self.models.total().plus(self.tools).plus(self.lost.total());
-        let more = self.account.own(cost);
-        if let Some(pledge) = &mut self.pledge {
-            pledge.spend(more.0);
-        }
-        let byok = self.models.byok.plus(self.lost.byok);
-        self.account.own_elsewhere(byok);
-        self.account.consumed(&self.usage);
-        let (usage, account) = (sum(&self.usage, &self.lost_usage), &self.account);
-        let is_estimated = self.is_estimated;
-        if let Some(reservation) = &mut self.reservation {
-            reservation.note(|row| {
-                row.input_tokens = usage.input_tokens;
-                row.cached_tokens = usage.cached_tokens;
-                row.output_tokens = usage.output_tokens;
-                row.reasoning_tokens = usage.reasoning_tokens;
-                row.cost_pico = cost.plus(account.questions()).0;
-                row.byok_pico = byok.plus(account.questions_elsewhere()).0;
-                row.estimated = is_estimated;
-            });
-        } else if let Some((funds, all)) = self.account.funds() {
-            funds.note_spent(all.total().0);
+        let paid = self.models.paid.plus(self.lost.paid);
+        self.account.set_turns(paid, &self.usage, self.pledge.as_mut());
+        let usage = sum(&self.usage, &self.lost_usage);
+        self.note_row(|row| {
+            row.input_tokens = usage.input_tokens;
+            row.cached_tokens = usage.cached_tokens;
+            row.output_tokens = usage.output_tokens;
+            row.reasoning_tokens = usage.reasoning_tokens;
+            row.estimated = self.is_estimated;
+        });
+    }
+
+    /// Changes the usage row of a client's request. A question has none.
+    fn note_row(&self, change: impl FnOnce(&mut UsageRow)) {
+        if let Some(reservation) = self.account.own_reservation() {
+            reservation.note(change);
         }
     }
 
@@ -292,17 +266,17 @@ impl LedgerEntry {
         self.charge_aside();
         self.note();
         self.charge_tokens();
-        if let Some(reservation) = self.reservation.take() {
-            self.hand_over(reservation, outcome);
-        }
+        self.hand_over(outcome);
     }
 
     /// Writes the row and the record for the request export.
-    fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
+    fn hand_over(&mut self, outcome: UsageOutcome) {
         if let Some(pending) = self.pending.take() {
-            reservation.note(|row| pending.send(row, outcome));
+            self.note_row(|row| pending.send(row, outcome));
         }
-        reservation.settle(outcome);
+        if let Some(reservation) = self.account.own_reservation() {
+            reservation.settle(outcome);
+        }
     }
 
     /// Ends a request that gets an error instead of an answer.
@@ -311,7 +285,7 @@ impl LedgerEntry {
             return self.settle(UsageOutcome::Failed);
         }
         self.note();
-        if let Some(reservation) = self.reservation.take() {
+        if let Some(reservation) = self.account.own_reservation() {
             reservation.release();
         }
     }
@@ -340,20 +314,17 @@ impl LedgerEntry {
         self.charge_aside();
         self.break_off();
         self.charge_tokens();
-        let has_spent = self.reservation.as_ref().is_some_and(Reservation::has_spent);
-        match self.reservation.take() {
-            Some(reservation) if self.is_routed || has_spent => {
-                self.hand_over(reservation, UsageOutcome::Cancelled);
-            }
-            Some(reservation) => reservation.release(),
-            None => {}
+        match self.account.own_reservation() {
+            Some(reservation) if !self.is_routed && !reservation.has_spent() => reservation.release(),
+            _ => self.hand_over(UsageOutcome::Cancelled),
         }
     }
 }
 
 impl Drop for LedgerEntry {
     fn drop(&mut self) {
-        if self.reservation.is_some() || self.account.is_question() {
+        // A question, which has no row, is abandoned in any case.
+        if self.account.own_reservation().is_none_or(Reservation::is_open) {
             self.abandon();
         }
     }
@@ -369,42 +340,4 @@ fn name_until_asked(row: &mut UsageRow, endpoint: &Endpoint) {
     if row.attempts == 0 {
         name(row, endpoint);
     }
-}
-
-/// Records what plugins spend while they run. The entry is updated when this is dropped at the
-/// latest, so also when the client leaves.
-pub(crate) struct PluginSpending<'a> {
-    entry: &'a mut LedgerEntry,
-    /// In pico-dollars. It never decreases.
-    total: &'a AtomicU64,
-    noted: u64,
-}
-
-impl<'a> PluginSpending<'a> {
-    /// Records what is added to `total` from here on.
-    pub(crate) fn new(entry: &'a mut LedgerEntry, total: &'a AtomicU64) -> Self {
-        Self { entry, total, noted: total.load(Ordering::Relaxed) }
-    }
-
-    /// Records what was spent since the last call.
-    pub(crate) fn note(&mut self) {
-        let total = self.total.load(Ordering::Relaxed);
-        let more = total.saturating_sub(self.noted);
-        self.noted = total;
-        if more > 0 {
-            self.entry.spent(Amount(more));
-        }
-    }
-}
-
-impl Drop for PluginSpending<'_> {
-    fn drop(&mut self) {
-        self.note();
-    }
-}
-
-/// Adds to a total such as that of [`PluginSpending`].
-pub(crate) fn add_to(total: &AtomicU64, cost: Amount) {
-    // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
-    total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_add(cost.0))).ok();
 }

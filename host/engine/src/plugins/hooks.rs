@@ -10,9 +10,7 @@ mod rejection;
 
 use crate::Engine;
 use crate::assembler::check_finished;
-use crate::cost::Amount;
 use crate::failure::exceeded;
-use crate::money::ledger::{LedgerEntry, PluginSpending};
 use crate::offload::aside;
 use crate::plugins::tools::{self, HookOutcome, HookTools, PluginScope, RequestCapabilities};
 use crate::refusal::Refusal;
@@ -149,30 +147,23 @@ fn tools(hook: &Hook, occasion: PluginScope<'_>, request: &ResponsesRequest) -> 
 }
 
 /// Calls each hook with the request. What a hook returns instead is parsed like a client's body.
-/// Returns the cost of the tools that hooks called, which is recorded in `entry` even if the
-/// request fails.
 pub(crate) async fn on_request(
     hooks: &[Hook],
     occasion: PluginScope<'_>,
     request: &mut ResponsesRequest,
-    entry: &mut LedgerEntry,
-) -> Result<Amount, Refusal> {
-    let mut cost = Amount::default();
+) -> Result<(), Refusal> {
     for hook in hooks.iter().filter(|hook| hook.has(HookPhase::OnRequest)) {
         if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
             continue;
         }
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
-        let spending = tools.as_ref().map(|tools| PluginSpending::new(entry, tools.spent()));
         let shown = match hook.judges() {
             true => judged::shown(occasion.engine.catalog(), request),
             false => request.guest_json.clone(),
         };
         let verdict = hook.plugin.on_request(occasion.context, services, &shown, &hook.settings).await;
-        drop(spending);
         let verdict = clean(verdict, hook, tools.as_deref());
-        cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
         let length = replaced.len();
         let bounds = RequestBounds::of_client(occasion.engine.parts.items_max).of_hook();
@@ -183,7 +174,7 @@ pub(crate) async fn on_request(
         })?;
         request.adopt(new);
     }
-    Ok(cost)
+    Ok(())
 }
 
 /// Whether a hook has to see the whole answer before a streaming client gets any of it.
@@ -192,21 +183,18 @@ pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
 }
 
 /// Calls each hook with the finished response. The cost of tools that hooks call is recorded only
-/// in `entry`, because the sums in the response are final by now.
+/// in the ledger, because the sums in the response are final by now.
 pub(crate) async fn on_response(
     hooks: &[Hook],
     occasion: PluginScope<'_>,
     request: &ResponsesRequest,
     mut response: Vec<u8>,
-    entry: &mut LedgerEntry,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
-        let spending = tools.as_ref().map(|tools| PluginSpending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
-        drop(spending);
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
         if let Err(malformed) = check_finished(&replaced) {

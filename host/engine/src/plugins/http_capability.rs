@@ -16,28 +16,28 @@
 //!
 //! A redirect is a new request that passes all of these steps.
 
-mod plan;
 mod redirect;
-mod refusal;
-mod release;
 mod released;
 mod stream;
 
 use crate::Engine;
+use crate::authentication::BoundSecret;
 use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::reflection::{Reflections, Use};
-use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, SecretPlacement, Target};
-use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
-use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
-use cofferdam_runtime::{Grant, HostAccess, OnReflection};
-use cofferdam_store::{
-    FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, VaultId,
+use crate::release::Releaser;
+use cofferdam_egress::{
+    CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
-use plan::Planned;
-use refusal::UnsentRequest;
-use release::CallerVault;
-pub(crate) use released::{Released, ReleasedSearch};
+use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
+use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
+use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
+use cofferdam_store::{
+    Actor, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseScope, RequestRefusal, SecretName,
+    Store, VaultId, WorkspaceId,
+};
+use released::Released;
+pub(crate) use released::ReleasedSearch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -53,29 +53,15 @@ const REDIRECTS_MAX: u8 = 5;
 /// request fails with `Exhausted`, so that a plugin cannot fill the disk or the log.
 const REFUSALS_MAX: u32 = 16;
 
-/// The HTTP capability for the plugins of one request of `caller`.
-pub(crate) fn http_door(
-    engine: &Engine,
-    caller: &Caller,
-    request_id: &Arc<str>,
-    released: &Released,
-) -> Arc<dyn HttpDoor> {
-    Arc::new(HttpCapability {
-        egress: engine.parts.egress.clone(),
-        vault: CallerVault::of(&engine.parts.store, caller),
-        scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
-        reflections: Arc::clone(&engine.parts.memory.reflections),
-        unreached: Arc::clone(&engine.parts.memory.unreached),
-        request_id: Arc::clone(request_id),
-        time_max: engine.parts.timeouts.total,
-        refusals: AtomicU32::new(0),
-        released: released.clone(),
-    })
-}
-
-struct HttpCapability {
+/// The HTTP capability for the plugins of one request.
+pub(crate) struct HttpCapability {
     egress: Egress,
-    vault: CallerVault,
+    store: Store,
+    actor: Actor,
+    workspace: WorkspaceId,
+    /// Where the caller's own secrets are released from.
+    release_scope: ReleaseScope,
+    /// Whose reflections are counted together.
     scope: VaultId,
     reflections: Arc<Reflections>,
     unreached: Arc<LogThrottle>,
@@ -94,16 +80,9 @@ struct Visit<'a> {
 
 /// A request whose answer has arrived as far as its head.
 struct Reached {
-    /// The request that was sent last, after redirects.
-    request: GuestRequest,
+    /// The URL of the request that was sent last, after redirects.
+    target: Target,
     reply: GuestReply,
-    sent: Vec<Sent>,
-}
-
-/// A secret that was sent.
-struct Sent {
-    secret: SecretName,
-    fingerprint: Option<FingerprintPrefix>,
 }
 
 impl HttpDoor for HttpCapability {
@@ -117,10 +96,7 @@ impl HttpDoor for HttpCapability {
             let time = self.time_for(&request)?;
             let deadline = tokio::time::Instant::now() + time;
             let visit = Visit { door: self, plugin, grant };
-            let answered = async {
-                let Reached { request, reply, sent } = visit.reach(request, time).await?;
-                visit.read(&request, reply, &sent, deadline).await
-            };
+            let answered = async { visit.read(visit.reach(request, time).await?, deadline).await };
             timeout_at(deadline, answered).await.map_err(|_elapsed| HttpError::Timeout)?
         })
     }
@@ -136,18 +112,54 @@ impl HttpDoor for HttpCapability {
             let deadline = tokio::time::Instant::now() + time;
             let visit = Visit { door: &self, plugin, grant };
             let reached = timeout_at(deadline, visit.reach(request, time)).await;
-            let Reached { request, reply, sent } = reached.map_err(|_elapsed| HttpError::Timeout)??;
+            let mut reached = reached.map_err(|_elapsed| HttpError::Timeout)??;
             // Secrets in the head are noted now, because the guest may never read the body.
-            let reflected = reply.body.reflected();
-            visit.note_reflections(&request, &reflected, &sent)?;
-            let sent = sent.into_iter().filter(|sent| !reflected.contains(&sent.secret)).collect();
-            let reached = Reached { request, reply, sent };
+            visit.note_reflections(&reached.reply.body.reflected())?;
             Ok(stream::exchange(self, plugin, grant, reached, deadline))
         })
     }
 }
 
 impl HttpCapability {
+    /// For the plugins of one request of `caller`.
+    pub(crate) fn new(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<Self> {
+        Arc::new(Self {
+            egress: engine.parts.egress.clone(),
+            store: engine.parts.store.clone(),
+            actor: Actor::Key(caller.key),
+            workspace: caller.workspace,
+            release_scope: caller.release_scope(),
+            scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
+            reflections: Arc::clone(&engine.parts.memory.reflections),
+            unreached: Arc::clone(&engine.parts.memory.unreached),
+            request_id: Arc::clone(request_id),
+            time_max: engine.parts.timeouts.total,
+            refusals: AtomicU32::new(0),
+            released: Released::default(),
+        })
+    }
+
+    /// A search through what a plugin gives on; `None` if no secret was sent for it.
+    pub(crate) fn search(&self, plugin: &Plugin) -> Option<ReleasedSearch> {
+        self.released.search(plugin.name())
+    }
+
+    /// Counts what a search has found as reflections. Returns true where the grant of the plugin
+    /// blocks such outputs.
+    pub(crate) fn is_withheld(&self, plugin: &Plugin, search: &ReleasedSearch) -> bool {
+        if search.found().is_empty() {
+            return false;
+        }
+        let visit = Visit { door: self, plugin: plugin.name(), grant: plugin.grant() };
+        let blocked = visit.note_reflections(search.found()).is_err();
+        tracing::warn!(
+            plugin = plugin.name(),
+            blocked,
+            "a plugin decoded a secret that a host sent back; it was removed"
+        );
+        blocked
+    }
+
     /// The time limit of a request.
     ///
     /// # Errors
@@ -171,196 +183,174 @@ impl Visit<'_> {
             );
         }
         let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
-        let mut request =
-            GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
-        let mut planned = self.admit(&mut request, &injections).await?;
+        let request = GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        let mut checked = self.admit(request, &injections).await?;
         for _ in 0..redirects.min(REDIRECTS_MAX) {
             // A redirect in answer to a request with secrets is returned to the guest, which may
             // request the new URL itself.
-            if !planned.is_empty() {
+            if !checked.secrets().is_empty() {
                 break;
             }
-            let (reply, _) = self.exchange(&request, Vec::new()).await?;
-            let next = redirect::next(&request, &reply);
-            let Some(mut next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
-                return Ok(Reached { request, reply, sent: Vec::new() });
+            let reply = self.exchange(&mut checked).await?;
+            let target = &checked.request().target;
+            let next = redirect::next(checked.request(), &reply);
+            let Some(next) = next.map_err(|error| self.refuse(target.host_name(), error.into()))? else {
+                return Ok(Reached { target: target.clone(), reply });
             };
-            planned = self.admit(&mut next, &[]).await?;
-            if !planned.is_empty() {
+            let next = self.admit(next, &[]).await?;
+            if !next.secrets().is_empty() {
                 // The redirecting host chose the path, so a request to it must not carry a secret:
                 // the redirect itself is returned.
-                return Ok(Reached { request, reply, sent: Vec::new() });
+                return Ok(Reached { target: target.clone(), reply });
             }
-            request = next;
+            checked = next;
         }
-        let (reply, sent) = self.exchange(&request, planned).await?;
-        Ok(Reached { request, reply, sent })
+        let reply = self.exchange(&mut checked).await?;
+        Ok(Reached { target: checked.request().target.clone(), reply })
     }
 
-    /// Checks that a request may be sent. Returns the secrets to send with it.
+    /// Checks that a request may be sent, and with which secrets.
     async fn admit(
         &self,
-        request: &mut GuestRequest,
-        injections: &[cofferdam_runtime::wire::Injection],
-    ) -> Result<Vec<Planned>, HttpError> {
-        let planned = self.decide(request, injections).await;
-        planned.map_err(|refused| self.refuse(host_of(request), refused))
+        request: GuestRequest,
+        injections: &[wire::Injection],
+    ) -> Result<CheckedRequest, HttpError> {
+        let host = request.target.host_name().cloned();
+        let checked = self.decide(request, injections).await;
+        checked.map_err(|refused| self.refuse(host.as_ref(), refused))
     }
 
     async fn decide(
         &self,
-        request: &mut GuestRequest,
-        injections: &[cofferdam_runtime::wire::Injection],
-    ) -> Result<Vec<Planned>, UnsentRequest> {
-        let (host, access) = self.host(&request.target)?;
-        let host = &host.clone();
-        request.public_only = access == HostAccess::Public;
-        let plan = plan::plan(self.grant, host, access, request, injections)?;
-        let mut planned = plan.secrets;
-        if plan.is_silent {
-            planned = self.unplaced(host).await?;
+        mut request: GuestRequest,
+        injections: &[wire::Injection],
+    ) -> Result<CheckedRequest, UnsentRequest> {
+        let mut plan = self.grant.plan(&request, injections)?;
+        if let Some(host) = request.target.host_name()
+            && !plan.unplaced.is_empty()
+        {
+            plan.secrets = Grant::place(self.releasable(host, plan.unplaced).await?, host)?;
         }
-        for Planned { secret, .. } in &planned {
+        for PlacedSecret { secret, .. } in &plan.secrets {
             if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
                 let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
                 return Err(UnsentRequest::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
             }
         }
-        let slots: Vec<(&SecretPlacement, &SecretName)> =
-            planned.iter().map(|planned| (&planned.slot, &planned.secret)).collect();
-        self.door.egress.check(request, &slots)?;
-        Ok(planned)
+        request.public_only = plan.public_only;
+        Ok(self.door.egress.check(request, plan.secrets)?)
     }
 
-    /// The host of `target`, if it is granted. An IP address never is.
-    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), UnsentRequest> {
-        let Some(host) = target.host_name() else {
-            let log = "hosts are granted by name, and this is an address".to_owned();
-            return Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log));
-        };
-        match self.grant.hosts.access(host) {
-            Some(access) => Ok((host, access)),
-            None => {
-                let log = format!("the host is not granted; to allow it: {}", self.grant.line_for_host(host));
-                Err(UnsentRequest::denied(RequestRefusal::HostNotGranted, None, log))
-            }
-        }
-    }
-
-    /// The one secret without a configured place that is bound to this host.
-    async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, UnsentRequest> {
-        let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
-        let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
-        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        plan::unplaced(found.map_err(|error| UnsentRequest::not_released(&first, &error))?, host)
-    }
-
-    /// The index of the first secret that the vault would not release to this host.
-    async fn unreleasable(&self, host: &HostName, planned: &[Planned]) -> Result<Option<usize>, HttpError> {
-        let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
-        let Some(first) = names.first().cloned() else { return Ok(None) };
-        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
-        let found =
-            found.map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(&first, &error)))?;
-        Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
-    }
-
-    /// Releases the planned secrets and sends the request.
-    async fn exchange(
+    /// Those of the names that the vault would release to this host.
+    async fn releasable(
         &self,
-        request: &GuestRequest,
-        mut planned: Vec<Planned>,
-    ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
-        let host = host_of(request);
+        host: &HostName,
+        names: Vec<SecretName>,
+    ) -> Result<Vec<SecretName>, UnsentRequest> {
+        let Some(first) = names.first().cloned() else { return Ok(names) };
+        let secrets = names.into_iter().map(|name| self.bound(&name, host)).collect();
+        let found = self.releaser().releasable(secrets).await;
+        found.map_err(|error| UnsentRequest::not_released(&first, &error))
+    }
+
+    /// Releases the secrets and sends the request.
+    async fn exchange(&self, checked: &mut CheckedRequest) -> Result<GuestReply, HttpError> {
+        let host = checked.request().target.host_name().cloned();
+        let releases = match &host {
+            Some(host) if !checked.secrets().is_empty() => self.release(checked, host).await?,
+            _ => Vec::new(),
+        };
+        let reply = self.door.egress.fetch(checked, releases).await.map_err(|error| {
+            let names = checked.secrets().iter().map(|placed| &placed.secret);
+            self.refuse(host.as_ref(), UnsentRequest::from(error).about(names))
+        })?;
+        self.door.released.note(self.plugin, &reply.sent);
+        Ok(reply)
+    }
+
+    /// Releases the secrets of a request, once a connection to its host is made.
+    async fn release(
+        &self,
+        checked: &mut CheckedRequest,
+        host: &HostName,
+    ) -> Result<Vec<Release>, HttpError> {
         // A secret that could not be searched for in the plugin's outputs must not be sent.
-        if !planned.is_empty() && self.door.released.is_full(self.plugin) {
+        if self.door.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }
-        if let Some(host) = host.filter(|_| !planned.is_empty()) {
-            match self.unreleasable(host, &planned).await? {
-                // The vault will refuse this secret. It is moved to the front, so that its refusal
-                // ends the request before any other secret is released, and no connection is
-                // opened, so that the host does not notice the request.
-                Some(place) => planned.swap(0, place),
-                // Connect before releasing: nothing is released for a name that does not resolve,
-                // for an address that is not allowed, or for a server that cannot prove its name.
-                None => {
-                    let reached = self.door.egress.connect(request).await;
-                    reached.map_err(|error| self.refuse(Some(host), error.into()))?;
-                }
+        let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
+        let releasable =
+            self.releasable(host, names).await.map_err(|refused| self.refuse(Some(host), refused))?;
+        match checked.secrets().iter().position(|placed| !releasable.contains(&placed.secret)) {
+            // The vault will refuse this secret. It is moved to the front, so that its refusal ends
+            // the request before any other secret is released, and no connection is opened, so that
+            // the host does not notice the request.
+            Some(index) => checked.move_to_front(index),
+            // Connect before releasing: nothing is released for a name that does not resolve, for
+            // an address that is not allowed, or for a server that cannot prove its name.
+            None => {
+                let connected = self.door.egress.connect(checked).await;
+                connected.map_err(|error| self.refuse(Some(host), error.into()))?;
             }
         }
-        let mut injections = Vec::with_capacity(planned.len());
-        let mut sent = Vec::with_capacity(planned.len());
-        for Planned { secret, slot } in planned {
-            let Some(host) = host else { return Err(HttpError::Denied) };
-            let released = self.door.vault.release(self.grant, &secret, host, &self.purpose()).await;
-            let release = released
-                .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(&secret, &error)))?;
-            sent.push(Sent { secret, fingerprint: release.fingerprint() });
-            injections.push(Injection { slot, secret: release });
+        let releaser = self.releaser();
+        let mut releases = Vec::with_capacity(checked.secrets().len());
+        for PlacedSecret { secret, .. } in checked.secrets() {
+            let (scope, bound) = self.bound(secret, host);
+            let released = releaser.release_recorded(scope, bound).await;
+            releases.push(
+                released
+                    .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
+            );
         }
-        let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
-            self.refuse(host, UnsentRequest::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
-        })?;
-        self.door.released.note(self.plugin, &sent, &reply.values);
-        Ok((reply, sent))
+        Ok(releases)
     }
 
     /// The whole answer, if it arrives before the deadline.
     async fn read(
         &self,
-        request: &GuestRequest,
-        mut reply: GuestReply,
-        sent: &[Sent],
+        Reached { target, mut reply }: Reached,
         deadline: tokio::time::Instant,
     ) -> Result<HttpResponse, HttpError> {
         // Even if the answer is late, a part of it was read, and secrets found in that part are
         // noted.
         let body = timeout_at(deadline, reply.body.collect()).await;
         let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
-        self.note_reflections(request, &reply.body.reflected(), sent)?;
-        let body = body.map_err(|error| self.refuse(host_of(request), error.into()))?;
+        self.note_reflections(&reply.body.reflected())?;
+        let body = body.map_err(|error| self.refuse(target.host_name(), error.into()))?;
         Ok(HttpResponse {
             status: reply.status.as_u16(),
-            url: request.target.as_str().to_owned(),
+            url: target.as_str().to_owned(),
             headers: reply.headers,
             body: body.into(),
         })
     }
 
-    /// Audits and counts which of the secrets that were `sent` came back.
+    /// Audits and counts secrets that came back.
     ///
     /// # Errors
     /// `denied`, where the grant blocks answers that contain a secret.
-    fn note_reflections(
-        &self,
-        request: &GuestRequest,
-        reflected: &[SecretName],
-        sent: &[Sent],
-    ) -> Result<(), HttpError> {
+    fn note_reflections(&self, reflected: &[SentSecret]) -> Result<(), HttpError> {
         let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
-        for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {
-            self.note_reflection(host_of(request), sent, blocked);
+        for sent in reflected {
+            self.note_reflection(sent, blocked);
         }
         if blocked { Err(HttpError::Denied) } else { Ok(()) }
     }
 
-    fn note_reflection(&self, host: Option<&HostName>, sent: &Sent, blocked: bool) {
-        let Some(host) = host else { return };
-        let suspended = self.door.reflections.count(self.used(&sent.secret), Instant::now());
-        let Sent { secret, fingerprint } = sent;
-        tracing::warn!(plugin = self.plugin, %host, secret.name = %secret, blocked, suspended, "a host sent a secret back");
+    fn note_reflection(&self, sent: &SentSecret, blocked: bool) {
+        let SentSecret { name, host, fingerprint } = sent;
+        let suspended = self.door.reflections.count(self.used(name), Instant::now());
+        tracing::warn!(plugin = self.plugin, %host, secret.name = %name, blocked, suspended, "a host sent a secret back");
         let reflection = Reflection {
             host: host.clone(),
-            name: secret.clone(),
+            name: name.clone(),
             fingerprint: *fingerprint,
             blocked,
             suspended,
             purpose: self.purpose(),
         };
-        let CallerVault { store, actor, .. } = &self.door.vault;
-        if store.note_reflection(*actor, reflection).is_err() {
+        if self.door.store.note_reflection(self.door.actor, reflection).is_err() {
             tracing::error!("an audit record of a reflection was lost");
         }
     }
@@ -392,12 +382,26 @@ impl Visit<'_> {
         );
         if let Some((reason, name)) = audit {
             let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
-            let CallerVault { store, actor, .. } = &self.door.vault;
-            if store.note_refused_request(*actor, refused).is_err() {
+            if self.door.store.note_refused_request(self.door.actor, refused).is_err() {
                 tracing::error!("an audit record of a refused request was lost");
             }
         }
         error
+    }
+
+    fn releaser(&self) -> Releaser {
+        let HttpCapability { store, actor, .. } = self.door;
+        Releaser { store: store.clone(), actor: *actor, purpose: self.purpose() }
+    }
+
+    /// A secret for a host, and the scope that the plugin gets it from.
+    fn bound(&self, name: &SecretName, host: &HostName) -> (ReleaseScope, BoundSecret) {
+        let scope = match self.grant.source(name) {
+            SecretSource::Caller => self.door.release_scope,
+            SecretSource::Workspace => ReleaseScope::Workspace(self.door.workspace),
+            SecretSource::Operator => ReleaseScope::Operator,
+        };
+        (scope, BoundSecret { name: name.clone(), host: host.clone() })
     }
 
     fn used(&self, secret: &SecretName) -> Use {
@@ -407,8 +411,4 @@ impl Visit<'_> {
     fn purpose(&self) -> Purpose {
         Purpose { used_by: format!("plugin {}", self.plugin), request_id: self.door.request_id.to_string() }
     }
-}
-
-fn host_of(request: &GuestRequest) -> Option<&HostName> {
-    request.target.host_name()
 }

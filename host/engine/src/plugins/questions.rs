@@ -87,16 +87,6 @@ impl QuestionScope {
         self.askers.iter().any(|asker| asker == plugin)
     }
 
-    /// The charged cost of the questions so far, finished or not.
-    pub(crate) fn cost(&self) -> Amount {
-        self.account.questions()
-    }
-
-    /// The same, with what the caller paid providers directly through its own credentials.
-    pub(crate) fn cost_everywhere(&self) -> Amount {
-        self.account.questions().plus(self.account.questions_elsewhere())
-    }
-
     pub(crate) fn account(&self) -> &Arc<CostAccount> {
         &self.account
     }

@@ -28,11 +28,9 @@ use crate::caller::Caller;
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::lifecycle::deadline::{ClientGone, Deadline};
-use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
-use crate::offload::aside;
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, render_as_calls};
+use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice, ToolClass};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -47,7 +45,6 @@ use run::FinishedCall;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stop::{Called, LoopProgress as Advance, StopRules};
 use tokio::sync::mpsc::channel;
@@ -82,8 +79,9 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 /// # Errors
 /// 500 for an input that the parser cannot have written.
 pub async fn render_calls_as_text(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = render_calls::render_calls(&request.input_items(), &Offer::default()).await?;
-    request.replace_input(&items);
+    if let Some(items) = render_calls::rendered_input(request, &Offer::default()).await? {
+        request.replace_input(&render_calls::joined(&items));
+    }
     Ok(())
 }
 
@@ -128,10 +126,8 @@ pub(crate) struct ServerTools {
     steps: u32,
     results_bytes: usize,
     counts: ServerToolUse,
-    /// The cost of finished calls, in pico-dollars.
-    cost: AtomicU64,
-    /// What questions had cost before the tools were opened.
-    asked_before: Amount,
+    /// What plugins had spent before the tools were opened.
+    spent_before: Amount,
     /// Whether the current turn has tools switched off: calls that the model makes nevertheless are
     /// not run.
     is_over: bool,
@@ -181,18 +177,13 @@ impl ServerTools {
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        // First the calls of hosted substitutes become calls of functions, then the other earlier
-        // calls are rendered.
-        let items = request.input_items();
-        let kinds: Vec<String> = offer.hosted_substitute_items().into_iter().map(str::to_owned).collect();
-        let mut input = aside(items.len(), move || render_as_calls(&items, &kinds)).await?;
-        if request.has_server_calls || input.is_some() {
-            let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(render_calls::render_calls(&items, &offer).await?);
+        let (mut input, mut history) = (None, None);
+        if let Some(items) = render_calls::rendered_input(request, &offer).await? {
+            let rendered = render_calls::joined(&items);
+            doors.view().replace_input(&rendered);
+            input = Some(rendered);
+            history = History::read(items, &offer, doors.approvals()).await?;
         }
-        let items = input.clone().unwrap_or_else(|| request.input_items());
-        doors.view().replace_input(&items);
-        let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
@@ -206,8 +197,7 @@ impl ServerTools {
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
-            cost: AtomicU64::new(0),
-            asked_before: occasion.asking.cost(),
+            spent_before: occasion.asking.account().plugins().here,
             is_over: request.tool_choice == ToolChoice::None,
             _closing: closing,
         });
@@ -253,21 +243,16 @@ impl ServerTools {
         self.counts
     }
 
-    /// What the tools cost so far, without the models they asked.
-    pub(crate) fn cost(&self) -> Amount {
-        Amount(self.cost.load(Ordering::Relaxed))
-    }
-
     /// The stage for the `pipeline` of the routing metadata.
     pub(crate) fn stage(&self) -> Value {
         let ServerToolUse { requested, executed, .. } = self.counts;
-        let asked = self.doors.asking().cost().minus(self.asked_before);
+        let spent = self.doors.asking().account().plugins().here;
         json!({
             "type": "server_tools",
             "name": "server-tools",
             "summary": format!("steps={}, calls={executed}", self.steps),
             "data": { "steps": self.steps, "tool_calls_requested": requested, "tool_calls_executed": executed },
-            "cost_usd": self.cost().plus(asked),
+            "cost_usd": spent.minus(self.spent_before),
         })
     }
 
@@ -280,13 +265,12 @@ impl ServerTools {
         calls: &[ServerCall],
         context: &CallContext,
         assembler: &mut Assembler,
-        entry: &mut LedgerEntry,
         deadline: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
-        let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
+        let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
         let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = deadline.is_streamed();
         // Progress is reported only to a client that gets events while the calls run.
@@ -297,7 +281,7 @@ impl ServerTools {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => charged(run::run(tool, call, context, doors, reporter(call.item)), cost),
+                Some(tool) => Box::pin(run::run(tool, call, context, doors, reporter(call.item))),
                 None => refused("There is no such function."),
             }
         });
@@ -305,7 +289,6 @@ impl ServerTools {
         self.steps += u32::from(!is_over);
         // The client sees the calls before it waits for their results.
         deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
-        let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
@@ -315,7 +298,6 @@ impl ServerTools {
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
-            spending.note();
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
             // The client sees the calls before it waits for their results.
@@ -355,7 +337,6 @@ impl ServerTools {
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
         let turn = GuestTurn {
-            model: None,
             input: self.input.as_deref(),
             items: &view.added(),
             tools: Some(&tools),
@@ -368,16 +349,6 @@ impl ServerTools {
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
-}
-
-/// Adds the cost of a call to `total` as soon as the call is over. Its result is shown later, after
-/// those of the calls before it, and the client may leave before that.
-fn charged<'a>(call: impl Future<Output = FinishedCall> + Send + 'a, total: &'a AtomicU64) -> ToolWork<'a> {
-    Box::pin(async move {
-        let done = call.await;
-        add_to(total, done.cost);
-        done
-    })
 }
 
 /// A call that is not run.
@@ -406,7 +377,7 @@ fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
     } else {
         json!({ "error": "The results of this request are too large together." }).to_string()
     };
-    Bytes::from(json!({ "type": "function_call_output", "call_id": call_id, "output": result }).to_string())
+    HostItem::FunctionCallOutput { call_id, output: &result }.to_json()
 }
 
 fn saturated(count: usize) -> u32 {

@@ -1,7 +1,6 @@
 //! The request as provider guests receive it: known members only, never null, input in normal form.
 //!
-//! `model` and `stream` come first and the tools last, so that a later turn of a tool loop is
-//! written by copying the bytes between them.
+//! `input` and the tools come last, so that a turn of a tool loop is written by copying everything before them.
 
 use super::fields::BodyFields;
 use super::input;
@@ -33,7 +32,7 @@ const COPIED: [&str; 18] = [
     "modalities",
 ];
 
-/// The written document and the byte ranges of its parts.
+/// The written document and its parts.
 #[derive(Debug)]
 pub(super) struct GuestJson {
     pub(super) json: Bytes,
@@ -41,39 +40,26 @@ pub(super) struct GuestJson {
     pub(super) tools: Vec<Range<usize>>,
     /// The range of the first system or developer message, then that of the first other message.
     pub(super) opening: [Option<Range<usize>>; 2],
-    pub(super) spans: Spans,
+    pub(super) parts: GuestParts,
 }
 
-/// Byte ranges of the parts that a later turn replaces or extends.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Spans {
-    model: Range<usize>,
-    /// The offset of the bracket that opens `input`.
-    input_start: usize,
-    /// The offset of the bracket that closes `input`.
-    input_end: usize,
+/// The document in the parts that a turn copies or replaces. Two brackets stand between and after them: one closes
+/// `input`, one the document.
+#[derive(Debug, Clone)]
+pub(super) struct GuestParts {
+    /// From the beginning to the bracket that opens `input`.
+    head: Bytes,
+    /// The elements of `input`, comma-separated.
+    pub(super) input: Bytes,
     /// `,"tools":[...]`; empty where the request has no tools.
-    tools: Range<usize>,
+    tools: Bytes,
     /// `,"tool_choice":...`; empty where the request has none.
-    tool_choice: Range<usize>,
-}
-
-impl Spans {
-    /// Adjusts the ranges after the items of `input` were replaced by `length` bytes.
-    pub(super) fn replace_input(&mut self, length: usize) {
-        let (old, new) = (self.input_end, self.input_start.saturating_add(1).saturating_add(length));
-        let moved = |place: usize| place.saturating_sub(old).saturating_add(new);
-        self.input_end = new;
-        self.tools = moved(self.tools.start)..moved(self.tools.end);
-        self.tool_choice = moved(self.tool_choice.start)..moved(self.tool_choice.end);
-    }
+    tool_choice: Bytes,
 }
 
 /// The differences between the client's request and one turn of it.
 #[derive(Debug, Clone, Default)]
 pub struct GuestTurn<'a> {
-    /// The catalog id of the model for this turn, instead of the first candidate.
-    pub model: Option<&'a str>,
     /// The items that replace those of `input`, in normal form and comma-separated.
     pub input: Option<&'a [u8]>,
     /// Items to append to `input`, each a JSON object in normal form.
@@ -84,51 +70,50 @@ pub struct GuestTurn<'a> {
     pub tool_choice: Option<&'a [u8]>,
 }
 
-/// The elements of `input`, comma-separated, without the brackets.
-pub(super) fn input_items(json: &Bytes, spans: &Spans) -> Bytes {
-    let range = spans.input_start.saturating_add(1)..spans.input_end;
-    if json.get(range.clone()).is_some() { json.slice(range) } else { Bytes::new() }
-}
-
-/// Writes the document again with the changes of a turn. Everything else is copied.
-pub(super) fn write_turn(json: &[u8], spans: &Spans, turn: &GuestTurn<'_>) -> Bytes {
-    let added: usize = turn.items.iter().map(|item| item.len() + 1).sum();
-    let replaced = turn.tools.map_or(0, <[u8]>::len) + turn.tool_choice.map_or(0, <[u8]>::len);
-    let mut out = Vec::with_capacity(json.len() + added + replaced + 64);
-    let copy =
-        |range: Range<usize>, out: &mut Vec<u8>| out.extend_from_slice(json.get(range).unwrap_or_default());
-    copy(0..spans.model.start, &mut out);
-    match turn.model {
-        // Serialization of a string cannot fail.
-        Some(model) => out.extend_from_slice(serde_json::Value::from(model).to_string().as_bytes()),
-        None => copy(spans.model.clone(), &mut out),
-    }
-    match turn.input {
-        Some(input) => {
-            copy(spans.model.end..spans.input_start.saturating_add(1), &mut out);
-            out.extend_from_slice(input);
+impl GuestParts {
+    /// Writes the document with the changes of a turn.
+    pub(super) fn write(&self, turn: &GuestTurn<'_>) -> Bytes {
+        let input = turn.input.unwrap_or(&self.input);
+        let added: usize = turn.items.iter().map(|item| item.len() + 1).sum();
+        let tools =
+            turn.tools.unwrap_or(&self.tools).len() + turn.tool_choice.unwrap_or(&self.tool_choice).len();
+        let mut out = Vec::with_capacity(self.head.len() + input.len() + added + tools + 64);
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(input);
+        for item in turn.items {
+            separate(&mut out);
+            out.extend_from_slice(item);
         }
-        None => copy(spans.model.end..spans.input_end, &mut out),
+        out.push(b']');
+        write_changed("tools", turn.tools, &self.tools, &mut out);
+        write_changed("tool_choice", turn.tool_choice, &self.tool_choice, &mut out);
+        out.push(b'}');
+        Bytes::from(out)
     }
-    for item in turn.items {
-        separate(&mut out);
-        out.extend_from_slice(item);
+
+    /// The range of `input` in the document, with its brackets.
+    pub(super) fn input_array(&self) -> Range<usize> {
+        let start = self.head.len().saturating_sub(1);
+        start..start.saturating_add(self.input.len()).saturating_add(2)
     }
-    copy(spans.input_end..spans.tools.start, &mut out);
-    replace("tools", turn.tools, spans.tools.clone(), json, &mut out);
-    replace("tool_choice", turn.tool_choice, spans.tool_choice.clone(), json, &mut out);
-    copy(spans.tool_choice.end..json.len(), &mut out);
-    Bytes::from(out)
+
+    /// Replaces the elements of `input`, and returns the document.
+    pub(super) fn replace_input(&mut self, items: &[u8]) -> Bytes {
+        let json = self.write(&GuestTurn { input: Some(items), ..GuestTurn::default() });
+        self.input = json.slice(self.head.len()..self.head.len().saturating_add(items.len()));
+        json
+    }
 }
 
-fn replace(name: &str, with: Option<&[u8]>, range: Range<usize>, json: &[u8], out: &mut Vec<u8>) {
-    match with {
+/// Appends the member with its new value, or as it was.
+fn write_changed(name: &str, changed: Option<&[u8]>, member: &[u8], out: &mut Vec<u8>) {
+    match changed {
         Some([]) => {}
         Some(value) => {
             write_name(name, out);
             out.extend_from_slice(value);
         }
-        None => out.extend_from_slice(json.get(range).unwrap_or_default()),
+        None => out.extend_from_slice(member),
     }
 }
 
@@ -138,11 +123,9 @@ pub(super) fn write(fields: &BodyFields<'_>, tools: &[CheckedTool<'_>], size: us
     let mut out = Vec::with_capacity(size + 192);
     out.extend_from_slice(br#"{"model":"#);
     let model = fields.get("model").or_else(|| fields.get("models").and_then(|models| models.items().next()));
-    let start = out.len();
     if let Some(model) = model {
         model.write(&mut out);
     }
-    let model = start..out.len();
     let stream = fields.get("stream").is_some_and(JsonValue::is_true);
     out.extend_from_slice(if stream { br#","stream":true"# } else { br#","stream":false"# });
     for name in COPIED {
@@ -157,23 +140,30 @@ pub(super) fn write(fields: &BodyFields<'_>, tools: &[CheckedTool<'_>], size: us
     }
     write_without_nulls("text", fields.get("text"), &mut out);
     write_without_nulls("reasoning", fields.get("reasoning"), &mut out);
-    // The ranges of the following parts are kept, because `write_turn` replaces them.
-    let mut opening = [None, None];
-    let mut input_start = out.len();
-    if let Some(value) = fields.get("input") {
-        write_name("input", &mut out);
-        input_start = out.len();
-        opening = input::write(value, &mut out);
-    }
-    let input_end = out.len().saturating_sub(1);
+    write_name("input", &mut out);
+    let head = 0..out.len().saturating_add(1);
+    let opening = match fields.get("input") {
+        Some(value) => input::write(value, &mut out),
+        None => {
+            out.extend_from_slice(b"[]");
+            [None, None]
+        }
+    };
+    let input = head.end..out.len().saturating_sub(1);
     let start = out.len();
     let tool_ranges = write_tools(fields.get("tools"), tools, &mut out);
     let tools = start..out.len();
     write_member("tool_choice", fields.get("tool_choice"), &mut out);
     let tool_choice = tools.end..out.len();
     out.push(b'}');
-    let spans = Spans { model, input_start, input_end, tools, tool_choice };
-    GuestJson { json: Bytes::from(out), tools: tool_ranges, opening, spans }
+    let json = Bytes::from(out);
+    let parts = GuestParts {
+        head: json.slice(head),
+        input: json.slice(input),
+        tools: json.slice(tools),
+        tool_choice: json.slice(tool_choice),
+    };
+    GuestJson { json, tools: tool_ranges, opening, parts }
 }
 
 /// Appends a member if the client set it.

@@ -10,8 +10,8 @@ use super::hosted::Hosted;
 use super::invalid::InvalidRequest;
 use super::json::{JsonKind, JsonValue, TextCounts, separate, write_key};
 use super::render::Kinds;
-use super::replay::HistoryReplay;
 use super::rule::Shape;
+use super::server_items::{CallPart, ServerItemReader};
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
 use super::tool_source::ToolPath;
@@ -377,15 +377,6 @@ fn stateless(at: JsonValue<'_>) -> InvalidRequest {
 /// Appends `input` in normal form. Returns the ranges of the first system or developer message and
 /// of the first other message, which together identify a conversation for sticky routing.
 pub(super) fn write(input: JsonValue<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
-    write_for(input, &[], out)
-}
-
-/// Like [`write()`], for models that support items of `kinds` only as function calls.
-pub(super) fn write_for(
-    input: JsonValue<'_>,
-    kinds: &[&str],
-    out: &mut Vec<u8>,
-) -> [Option<Range<usize>>; 2] {
     let mut opening = [None, None];
     out.push(b'[');
     if input.kind() == JsonKind::String {
@@ -395,9 +386,12 @@ pub(super) fn write_for(
         out.push(b'}');
         opening = [None, Some(start..out.len())];
     }
-    let mut replay = HistoryReplay::new(input, kinds);
+    let mut calls = ServerItemReader::new(input, &[]);
+    let mut parts = Vec::new();
     for (place, item) in input.items().enumerate().filter(|(_, item)| !is_skipped(*item)) {
-        if replay.take(item, place, out) {
+        let is_taken = calls.take(item, place, &mut parts);
+        CallPart::write_all(&mut parts, out);
+        if is_taken {
             continue;
         }
         separate(out);
@@ -407,7 +401,8 @@ pub(super) fn write_for(
             note_opening(item, start..out.len(), &mut opening);
         }
     }
-    replay.end(out);
+    calls.end(&mut parts);
+    CallPart::write_all(&mut parts, out);
     out.push(b']');
     opening
 }

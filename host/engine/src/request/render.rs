@@ -11,7 +11,7 @@ mod definitions;
 mod items;
 mod names;
 
-use super::json::{JsonDocument, JsonValue, separate, write_name};
+use super::json::{JsonDocument, JsonValue, write_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -125,19 +125,6 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
 fn write_text_member(name: &str, text: &str, out: &mut Vec<u8>) {
     write_name(name, out);
     write_text(text, out);
-}
-
-/// Appends a comma where needed, and a message with one text part.
-fn write_message(role: &str, text: &str, out: &mut Vec<u8>) {
-    separate(out);
-    out.extend_from_slice(br#"{"type":"message""#);
-    write_text_member("role", role, out);
-    let part = if role == "assistant" { "output_text" } else { "input_text" };
-    out.extend_from_slice(br#","content":[{"type":""#);
-    out.extend_from_slice(part.as_bytes());
-    out.push(b'"');
-    write_text_member("text", text, out);
-    out.extend_from_slice(b"}]}");
 }
 
 /// Whether an item or tool has this type.

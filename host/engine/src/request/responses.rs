@@ -1,7 +1,7 @@
 //! The body of POST /v1/responses.
 
 use super::fields::BodyFields;
-use super::guest::{GuestTurn, Spans};
+use super::guest::{GuestParts, GuestTurn};
 use super::input::{InputTally, Marks, saturated};
 use super::json::{JsonDocument, JsonValue};
 use super::render::Kinds;
@@ -13,7 +13,7 @@ use super::tools::CheckedTool;
 use super::weight::Weight;
 use super::{
     Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestBounds, RequestPlugin, RequestTool,
-    RouteSetting, ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
+    RouteSetting, ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, weight,
 };
 use bytes::Bytes;
 use std::ops::Range;
@@ -91,7 +91,7 @@ pub struct ResponsesRequest {
     /// The input ends with the result of a call. The model may then finish without any output.
     pub(crate) ends_with_result: bool,
     /// The input has items of server tools. `guest_json` has them as calls of functions under the
-    /// tool's prefixed name, until the tools of the request are known.
+    /// tool's prefixed name, because the functions of the request's tools are not known yet.
     pub(crate) has_server_calls: bool,
     /// The tools of `additional_tools` items.
     pub(crate) brought: Vec<RequestTool>,
@@ -100,7 +100,7 @@ pub struct ResponsesRequest {
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
-    spans: Spans,
+    parts: GuestParts,
 }
 
 /// Counts over the text of an input, for model routers. The text itself is never included.
@@ -210,22 +210,27 @@ impl ResponsesRequest {
             brought,
             kinds: tally.kinds,
             echo,
-            spans: guest.spans,
+            parts: guest.parts,
         })
     }
 }
 
 impl ResponsesRequest {
-    /// `guest_json` with the changes of one turn: another model, more items or other tools.
+    /// `guest_json` with the changes of one turn: other or more items, or other tools.
     #[must_use]
     pub fn guest_json_for(&self, turn: &GuestTurn<'_>) -> Bytes {
-        guest::write_turn(&self.guest_json, &self.spans, turn)
+        self.parts.write(turn)
     }
 
     /// The items of `input` as in `guest_json`, comma-separated, without the brackets.
     #[must_use]
     pub fn input_items(&self) -> Bytes {
-        guest::input_items(&self.guest_json, &self.spans)
+        self.parts.input.clone()
+    }
+
+    /// `input` as in `guest_json`.
+    pub(crate) fn input_array(&self) -> Bytes {
+        self.guest_json.slice(self.parts.input_array())
     }
 
     /// All tools and files that a provider runs or reads for this request.
@@ -240,10 +245,7 @@ impl ResponsesRequest {
 
     /// Replaces the items of `input` by `items`, in normal form and comma-separated.
     pub(crate) fn replace_input(&mut self, items: &[u8]) {
-        let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
-        let json = self.guest_json_for(&turn);
-        self.spans.replace_input(items.len());
-        self.guest_json = json;
+        self.guest_json = self.parts.replace_input(items);
     }
 
     /// Replaces everything that models receive by that of `other`, the request as a hook returned
@@ -254,7 +256,7 @@ impl ResponsesRequest {
         // that there are any.
         self.has_server_calls |= other.has_server_calls;
         self.ends_with_result = other.ends_with_result;
-        self.spans = other.spans;
+        self.parts = other.parts;
         self.tools = other.tools;
         self.brought = other.brought;
         self.kinds = other.kinds;
@@ -272,26 +274,6 @@ impl ResponsesRequest {
 fn with_json(offered: Vec<CheckedTool<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
     placed.map(|(index, (tool, range))| tool.into_tool(ToolPath::Tools(index), json.slice(range))).collect()
-}
-
-/// Renders the items of an input for models that support items of `kinds`, such as
-/// `code_interpreter_call`, only as function calls. None when there are no such items. Input and
-/// result are comma-separated.
-pub(crate) fn render_as_calls(items: &[u8], kinds: &[String]) -> Option<Bytes> {
-    if kinds.is_empty() {
-        return None;
-    }
-    let array = [b"[", items, b"]"].concat();
-    // The items are part of a document that was parsed before, so this does not fail.
-    let document = JsonDocument::parse(&array).ok()?;
-    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
-    if !replay::has_kinds(document.root(), &kinds) {
-        return None;
-    }
-    let mut out = Vec::with_capacity(array.len() + 256);
-    input::write_for(document.root(), &kinds, &mut out);
-    let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
-    Some(Bytes::copy_from_slice(items))
 }
 
 /// Members that an endpoint may not support, for `require_parameters`.

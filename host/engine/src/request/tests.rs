@@ -11,6 +11,7 @@ mod plugin_tools;
 mod properties;
 mod refusals;
 mod tools;
+mod transcript;
 mod typed;
 
 use super::{InvalidRequest, ResponsesRequest};

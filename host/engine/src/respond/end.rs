@@ -83,7 +83,7 @@ impl ResponseRun {
     async fn show_response(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Refusal> {
         let Self { job, run } = self;
         let left = run.deadline.left();
-        let shown = hooks::on_response(&job.hooks, job.occasion(), &job.request, body, &mut run.entry);
+        let shown = hooks::on_response(&job.hooks, job.occasion(), &job.request, body);
         let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
         run.deadline.during(shown, left).await.unwrap_or_else(late)
     }
@@ -109,7 +109,8 @@ impl ResponseRun {
         let Self { job, run } = self;
         Receipt {
             completed_at: job.scope.parts().clock.now_ms() / 1000,
-            cost: Cost { tools: cost.tools.plus(job.asking.cost()), ..cost },
+            cost,
+            plugins: job.asking.account().plugins().here,
             is_byok: run.trace.is_byok,
             server_tools: job.tools.as_ref().map(|tools| tools.counts()),
             metadata: run.metadata(),

@@ -6,7 +6,6 @@ use super::{Job, ResponseRun};
 use crate::Engine;
 use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
 use crate::memory::session::Session;
-use crate::money::ledger::LedgerEntry;
 use crate::plugins::hooks;
 use crate::plugins::tools::{self, PluginScope, ServerTools};
 use crate::random::random_seed;
@@ -26,7 +25,7 @@ impl ResponseRun {
     pub(super) async fn prepare(&mut self) -> Result<RoutingPlan, Refusal> {
         let Run { entry, deadline, trace, session, .. } = &mut self.run;
         let left = deadline.left();
-        let plan = deadline.during(self.job.plan(entry, session, &trace.requested), left).await;
+        let plan = deadline.during(self.job.plan(session, &trace.requested), left).await;
         match plan.unwrap_or_else(|_late| Err(timed_out())) {
             Ok(plan) => {
                 entry.routed();
@@ -45,18 +44,13 @@ impl ResponseRun {
 impl Job {
     /// Plans the request. Sets the conversation that it belongs to, if there is a choice of
     /// endpoints. `requested` is the model as the client wrote it.
-    async fn plan(
-        &mut self,
-        entry: &mut LedgerEntry,
-        session: &mut Option<Session>,
-        requested: &str,
-    ) -> Result<RoutingPlan, Refusal> {
+    async fn plan(&mut self, session: &mut Option<Session>, requested: &str) -> Result<RoutingPlan, Refusal> {
         if !self.hooks.is_empty() || !self.request.tools.is_empty() {
             // Checked before hooks and tools run, because they take time and may cost money.
             self.check_models()?;
         }
         if !self.hooks.is_empty() {
-            Box::pin(self.show_request(entry)).await?;
+            Box::pin(self.show_request()).await?;
         }
         tools::add_plugin_tools(&self.scope.engine, &mut self.request)?;
         // Which endpoints have a tool themselves depends on the caller's own credentials.
@@ -79,13 +73,12 @@ impl Job {
         Ok(plan)
     }
 
-    /// Calls the hooks with the request and records what they spent on tools.
-    async fn show_request(&mut self, entry: &mut LedgerEntry) -> Result<(), Refusal> {
-        let Self { scope, scratches, hooks, request, cost, asking, .. } = self;
+    /// Calls the hooks with the request.
+    async fn show_request(&mut self) -> Result<(), Refusal> {
+        let Self { scope, scratches, hooks, request, asking, .. } = self;
         let RequestScope { engine, caller, context, .. } = &**scope;
         let occasion = PluginScope { engine, caller, context, scratches, asking };
-        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
-        Ok(())
+        hooks::on_request(hooks, occasion, request).await
     }
 
     /// Lets a model router choose the models.

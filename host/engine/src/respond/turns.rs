@@ -111,10 +111,7 @@ impl ResponseRun {
             reading.close().await;
         }
         let (context, time) = (&job.scope.context, job.scope.parts().timeouts.total);
-        let spent = tools.cost();
-        let ran = tools.run(&calls, context, assembler, &mut run.entry, &mut run.deadline, time).await;
-        job.cost.tools = job.cost.tools.plus(tools.cost().minus(spent));
-        match ran {
+        match tools.run(&calls, context, assembler, &mut run.deadline, time).await {
             Ok(()) => {}
             Err(Interrupted::Gone) => return Ok(TurnStep::Gone),
             Err(Interrupted::Late) => return self.late(),
@@ -126,7 +123,7 @@ impl ResponseRun {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = job.cost.everywhere().plus(job.asking.cost_everywhere());
+        let cost = job.cost.paid.plus(job.asking.account().plugins()).everywhere();
         tools.prepare_turn(&job.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask().await;
         self.job.echo(assembler);
@@ -160,9 +157,7 @@ impl ResponseRun {
         let Self { job, run } = self;
         let Some(tools) = &mut job.tools else { return Ok(()) };
         let (context, time) = (&job.scope.context, job.scope.parts().timeouts.total);
-        let spent = tools.cost();
-        let ran = tools.run_approved(&job.request, context, &mut run.entry, &mut run.deadline, time).await;
-        job.cost.tools = job.cost.tools.plus(tools.cost().minus(spent));
+        let ran = tools.run_approved(&job.request, context, &mut run.deadline, time).await;
         ran.map_err(|_| timed_out())
     }
 

@@ -91,12 +91,12 @@ fn covered(value: Value, cover: &impl Fn(String) -> String) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_egress::Credential;
-    use cofferdam_store::Secret;
+    use cofferdam_egress::{Credential, Placement};
 
     fn used() -> UsedCredential {
-        let secret = Secret::new(b"sk-very-secret".to_vec());
-        UsedCredential { credential: Credential::new("x-api-key", "{}", secret).unwrap(), is_byok: false }
+        let placement = Placement::header("x-api-key", "{}").unwrap();
+        let credential = Credential::new(&placement, b"sk-very-secret").unwrap();
+        UsedCredential { credential, is_byok: false }
     }
 
     /// The bodies alone.

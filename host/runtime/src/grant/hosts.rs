@@ -17,7 +17,7 @@ pub struct HostGrant {
 
 /// How a host was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostAccess {
+pub(crate) enum HostAccess {
     /// By its name. Secrets may be sent there.
     Named,
     /// By `"*"`: public addresses only, and never with a secret.
@@ -32,8 +32,7 @@ impl HostGrant {
     }
 
     /// How this host may be reached; `None` if it may not.
-    #[must_use]
-    pub fn access(&self, host: &HostName) -> Option<HostAccess> {
+    pub(crate) fn access(&self, host: &HostName) -> Option<HostAccess> {
         if self.named.contains(host) {
             Some(HostAccess::Named)
         } else if self.public.covers(host) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::injection::InjectionTarget;
+use cofferdam_egress::Placement;
 
 fn tool(imports: &str, rest: &str) -> Manifest {
     let text = format!(
@@ -20,7 +20,7 @@ fn rule(secret: &str, host: &str, header: &str) -> InjectionRule {
     InjectionRule {
         secret: secret.parse().unwrap(),
         host: host.parse().unwrap(),
-        slot: InjectionTarget::header(header, "{}").unwrap(),
+        placement: Placement::header(header, "{}").unwrap(),
     }
 }
 

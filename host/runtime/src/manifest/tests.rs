@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Asked, Framing, HookPhase, Import, Manifest, OnStream, PluginKind};
-use crate::injection::InjectionTarget;
+use cofferdam_egress::Placement;
 
 const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1.0.0\"\n";
 
@@ -111,7 +111,7 @@ fn a_tool_requests_hosts_secrets_and_places() {
     assert_eq!(manifest.hosts.named().map(|host| host.as_str()).collect::<Vec<_>>(), ["api.test"]);
     assert_eq!(manifest.secrets, Asked::Any);
     assert!(manifest.placeholder_headers.contains("x-key"));
-    assert_eq!(manifest.injections[0].slot, InjectionTarget::header("x-token", "token {}").unwrap());
+    assert_eq!(manifest.injections[0].placement, Placement::header("x-token", "token {}").unwrap());
 }
 
 #[test]

@@ -127,8 +127,9 @@ fn broadcast(app: &App, text: &mut Text) {
 
 fn plugins(app: &App, text: &mut Text) {
     let live = app.live();
+    let plugins = live.engine.plugins();
     let plugins: Vec<_> =
-        live.plugins.iter().map(|plugin| (escape(plugin.name()), plugin.counters().values())).collect();
+        plugins.iter().map(|plugin| (escape(plugin.name()), plugin.counters().values())).collect();
     text.family("cofferdam_plugin_calls_total", "counter", "Calls into plugins");
     for (name, values) in &plugins {
         text.sample("cofferdam_plugin_calls_total", &format!("plugin=\"{name}\""), values.calls);

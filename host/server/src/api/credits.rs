@@ -5,13 +5,9 @@ use http::Response;
 use serde::Serialize;
 
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, document};
-
-#[derive(Serialize)]
-struct CreditsData {
-    data: Credits,
-}
+use crate::reply::{DataDocument, document};
 
 /// Clients subtract `total_usage` from `total_credits` and expect numbers. For a workspace without
 /// a limit, `total_credits` is the largest amount that the ledger can count.
@@ -31,5 +27,5 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
         total_usage: Amount(balance.spent_pico),
         unlimited: balance.credited_pico.is_none(),
     };
-    Ok(document(&CreditsData { data }))
+    Ok(document(&DataDocument { data }))
 }

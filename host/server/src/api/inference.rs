@@ -1,8 +1,10 @@
-//! Common parts of the responses and embeddings endpoints: admission, reading the body, request
-//! headers with options, and the head of the response.
+//! The endpoints that ask a model, `POST /v1/responses` and `POST /v1/embeddings`: admission, reading
+//! the body, request headers with options, and the head of the response.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use cofferdam_engine::{Answer, AnswerBody, Caller, Refusal, RespondOptions};
+use cofferdam_engine::{Answer, AnswerBody, Caller, Engine, Refusal, RespondOptions};
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
@@ -10,9 +12,10 @@ use hyper::body::Incoming;
 use super::media::{self, ContentType};
 use crate::body::{self, BODY_BYTES_MAX, Share};
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::limits::admission::Admitted;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, json_response};
+use crate::reply::json_response;
 
 /// The headers that ask for routing metadata, each with the response field that will hold it. The
 /// service's own names come first, because they win when both are given.
@@ -26,16 +29,39 @@ static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
-/// Reads a request body into memory counted by `share`. A missing content type means JSON.
-pub(crate) async fn read_body(
-    call: &Call<'_>,
+/// `POST /v1/responses`.
+pub(crate) async fn respond(
+    call: &mut Call<'_>,
     body: &mut Incoming,
-    share: &mut Share<'_>,
-) -> Result<Bytes, Fault> {
+) -> Result<Response<ResponseBody>, Fault> {
+    answer(call, body, async |engine, caller, body, options| engine.respond(caller, body, options).await)
+        .await
+}
+
+/// `POST /v1/embeddings`.
+pub(crate) async fn embed(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
+    answer(call, body, async |engine, caller, body, options| engine.embed(caller, body, options).await).await
+}
+
+async fn answer(
+    call: &mut Call<'_>,
+    body: &mut Incoming,
+    ask: impl AsyncFnOnce(Arc<Engine>, Caller, Bytes, RespondOptions) -> Result<Answer, Refusal>,
+) -> Result<Response<ResponseBody>, Fault> {
+    let app = Arc::clone(call.app);
+    let caller = admit(call)?;
+    let mut share = app.bodies.share(call.principal.key_id());
+    // A missing content type means JSON.
     if media::content_type(&call.head.headers) == ContentType::Other {
         return Err(Fault::Malformed("content-type must be application/json"));
     }
-    plain_body(call, body, BODY_BYTES_MAX, share).await
+    let body = plain_body(call, body, BODY_BYTES_MAX, &mut share).await?;
+    let options = options(&call.head.headers);
+    let field = options.metadata_field;
+    let engine = Arc::clone(&app.live().engine);
+    let answer = ask(engine, caller, body, options).await;
+    let answer = answer.map_err(|refusal| Fault::Refused { refusal: Box::new(refusal), field })?;
+    Ok(response(call, answer))
 }
 
 /// Reads a body of at most `bytes_max` bytes, whatever its content type.
@@ -49,10 +75,8 @@ pub(crate) async fn plain_body(
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(Fault::Malformed("The request body must not be compressed"));
     }
-    let timeouts = call.app.live().config.timeouts;
-    let limits = body::BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
     // The key may have been revoked while the body arrived, so it is checked again.
-    let bytes = body::read(body, limits, share).await?;
+    let bytes = body::read(body, call.body_limits(bytes_max), share).await?;
     if !call.is_key_live() {
         return Err(Fault::InvalidKey);
     }
@@ -60,7 +84,7 @@ pub(crate) async fn plain_body(
 }
 
 /// Admits a request: applies the rate limits and returns the caller, with what it may use.
-pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
+fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Keys without a workspace were already refused by the access check. This key has lost its
     // workspace since, so it is no longer valid.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
@@ -74,17 +98,12 @@ pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })
 }
 
-pub(crate) fn options(headers: &HeaderMap) -> RespondOptions {
+fn options(headers: &HeaderMap) -> RespondOptions {
     RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers) }
 }
 
-/// Wraps a refusal of the engine.
-pub(crate) fn refused(refusal: Refusal, field: Option<&'static str>) -> Fault {
-    Fault::Refused { refusal: Box::new(refusal), field }
-}
-
 /// Builds the response from the engine's answer and records its id.
-pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<ResponseBody> {
+fn response(call: &mut Call<'_>, answer: Answer) -> Response<ResponseBody> {
     let mut response = match answer.body {
         AnswerBody::Whole(bytes) => json_response(StatusCode::OK, bytes),
         AnswerBody::Stream(stream) => {

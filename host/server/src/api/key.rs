@@ -6,14 +6,10 @@ use serde::Serialize;
 
 use super::spending::{SpendingMembers, label};
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, document};
+use crate::reply::{DataDocument, document};
 use crate::timestamp::timestamp;
-
-#[derive(Serialize)]
-struct CurrentKeyData<'k> {
-    data: CurrentKey<'k>,
-}
 
 #[derive(Serialize)]
 struct CurrentKey<'k> {
@@ -95,5 +91,5 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
         },
         absent: Absent::default(),
     };
-    Ok(document(&CurrentKeyData { data }))
+    Ok(document(&DataDocument { data }))
 }

@@ -4,23 +4,26 @@
 
 mod document;
 mod input;
-mod work;
 
 use std::sync::Arc;
 
-use cofferdam_store::{Actor, ApiKey, Directory, KeyChange, KeyOwner, NewKey, WorkspaceId};
-use document::{Created, Deleted, KeyData, KeyDocument, KeyListing};
+use cofferdam_store::{
+    Actor, ApiKey, Directory, Error, KeyChange, KeyOwner, NewKey, Pending, QueuePermit, Store, WorkspaceId,
+};
+use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use input::{CreateKeyBody, Patch};
 
 use super::inference::plain_body;
 use super::query::{PageWindow, flag};
+use super::store_wait;
 use crate::access::{manages, manages_intern, manages_member};
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::limits::rate::key_changes_quota;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, FieldError, document};
+use crate::reply::{DataDocument, PageDocument, document};
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
@@ -45,7 +48,7 @@ pub(crate) async fn one(
     match call.head.method {
         Method::PATCH => change(call, key, body).await,
         Method::DELETE => delete(call, key).await,
-        _ => Ok(document(&KeyData { data: KeyDocument::of(&call.app.store, key) })),
+        _ => Ok(document(&DataDocument { data: KeyDocument::of(&call.app.store, key) })),
     }
 }
 
@@ -59,7 +62,7 @@ fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let mut keys =
         keys.filter(|key| is_there(call, &directory, key) && (disabled_too || !key.disabled)).skip(offset);
     let data = keys.by_ref().take(limit).map(|key| KeyDocument::of(&call.app.store, key)).collect();
-    Ok(document(&KeyListing { data, has_more: keys.next().is_some() }))
+    Ok(document(&PageDocument { data, has_more: keys.next().is_some() }))
 }
 
 async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
@@ -84,7 +87,7 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Respons
     let CreateKeyBody { name, limits, expires_at_ms, .. } = wanted;
     let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
     let store = &call.app.store;
-    let issued = work::carry_out(store, |place| store.issue_key_at(place, actor(call), new)).await?;
+    let issued = commit(store, |place| store.issue_key_at(place, actor(call), new)).await?;
     let key = String::from_utf8_lossy(issued.token.expose());
     let mut response = document(&Created { data: KeyDocument::of(store, &issued.key), key: &key });
     *response.status_mut() = StatusCode::CREATED;
@@ -127,15 +130,34 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
-    let changed = work::carry_out(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&KeyData { data: KeyDocument::of(store, &changed) }))
+    let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
+    Ok(document(&DataDocument { data: KeyDocument::of(store, &changed) }))
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     let (store, id) = (&call.app.store, key.id);
-    work::carry_out(store, |place| store.revoke_key_at(place, actor(call), id)).await?;
+    commit(store, |place| store.revoke_key_at(place, actor(call), id)).await?;
     Ok(document(&Deleted { deleted: true }))
+}
+
+/// Makes a change and waits until it is durable.
+async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
+    store_wait::commit(store, change).await.map_err(|error| {
+        let fault = match error {
+            // The key, or its owner, was deleted after it was looked up.
+            Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
+            Error::NoSpace | Error::Busy => return Fault::Busy,
+            Error::AlreadyExpired => {
+                return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
+            }
+            Error::TimedOut => return Fault::OutcomeUnknown,
+            Error::WriteFailed => Fault::OutcomeUnknown,
+            _ => Fault::Internal,
+        };
+        tracing::error!(%error, "a key could not be changed");
+        fault
+    })
 }
 
 /// The key with this id, if the caller manages it. A malformed id is reported as not found.

@@ -5,8 +5,9 @@ use cofferdam_engine::catalog::Catalog;
 use http::{Response, StatusCode};
 
 use crate::call::Call;
+use crate::fault::Fault;
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, json_response};
+use crate::reply::json_response;
 
 pub(crate) fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let body = call.app.live().engine.catalog().list_json();

@@ -1,7 +1,7 @@
 //! Query parameters of lists. `limit` and `offset` are decimal digits, flags are `true` or `false`;
 //! each may be given once.
 
-use crate::reply::FieldError;
+use crate::fault::FieldError;
 use crate::route::decode;
 
 /// The maximum number of entries on a page; also the default.
@@ -35,7 +35,7 @@ impl PageWindow {
 }
 
 fn number(written: &str) -> Option<usize> {
-    let text = decode(written).ok()?;
+    let text = decode(written)?;
     // `str::parse` would accept a `+` sign.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
@@ -56,7 +56,7 @@ pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, FieldError> 
 /// The value of a parameter as written, still percent-encoded.
 fn parameter<'q>(query: &'q str, name: &'static str) -> Result<Option<&'q str>, FieldError> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let mut values = pairs.filter(|(written, _)| decode(written).as_deref() == Ok(name));
+    let mut values = pairs.filter(|(written, _)| decode(written).as_deref() == Some(name));
     let value = values.next().map(|(_, value)| value);
     if values.next().is_some() { Err(FieldError::at(name, "must be given once")) } else { Ok(value) }
 }

@@ -7,21 +7,21 @@ mod document;
 pub(crate) mod doors;
 mod gate;
 mod input;
-mod work;
 
-use cofferdam_store::{Actor, NewSecret, SecretName, VaultId};
-use document::{SecretData, SecretDocument, SecretListing};
+use cofferdam_store::{Actor, Error, NewSecret, Pending, QueuePermit, SecretName, VaultId};
+use document::{SecretDocument, listing};
 use gate::{VaultOperation, VaultPermit};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
-use work::CommitDeadline;
 
 use super::query::PageWindow;
+use super::store_wait;
 use crate::body;
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::reply::answer::ResponseBody;
-use crate::reply::{Fault, FieldError, VaultFault, document};
+use crate::reply::{DataDocument, document};
 use crate::route::{VaultRoute, decode};
 
 pub(crate) async fn answer(
@@ -44,12 +44,15 @@ async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<Respo
     let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
     if leave.wish == VaultOperation::Effective {
         let intern = leave.intern()?;
-        let page = work::read(places, move || store.effective_secrets(intern, offset, limit)).await?;
-        return Ok(document(&SecretListing::from(&page)));
+        let page = store_wait::read(places, move || store.effective_secrets(intern, offset, limit))
+            .await
+            .map_err(failed)?;
+        return Ok(document(&listing(&page)));
     }
     let vault = leave.vault()?;
-    let page = work::read(places, move || store.list_secrets(vault, offset, limit)).await?;
-    Ok(document(&SecretListing::from(&page)))
+    let page =
+        store_wait::read(places, move || store.list_secrets(vault, offset, limit)).await.map_err(failed)?;
+    Ok(document(&listing(&page)))
 }
 
 async fn put(
@@ -60,16 +63,14 @@ async fn put(
 ) -> Result<Response<ResponseBody>, Fault> {
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
-    let deadline = CommitDeadline::begin();
+    let whole = whole(call, body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await)?;
     let Put { hosts, value } = Put::parse(&whole)?;
     // Wipe the body before waiting for the store.
     drop(whole);
     drop(share);
-    let place = work::place(&call.app.store, deadline).await?;
     let new = NewSecret { vault, name, hosts, value };
-    let stored = work::commit(call.app.store.put_secret(place, actor(call), new)).await?;
-    Ok(document(&SecretData { data: SecretDocument::from(&stored) }))
+    let stored = commit(call, |place| call.app.store.put_secret(place, actor(call), new)).await?;
+    Ok(document(&DataDocument { data: SecretDocument::from(&stored) }))
 }
 
 async fn delete(
@@ -78,11 +79,10 @@ async fn delete(
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if !whole(call, body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
+    if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await)? {
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
-    let place = work::place(&call.app.store, CommitDeadline::begin()).await?;
-    work::commit(call.app.store.delete_secret(place, actor(call), vault, name)).await?;
+    commit(call, |place| call.app.store.delete_secret(place, actor(call), vault, name)).await?;
     let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -96,29 +96,50 @@ async fn copy(
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
-    let deadline = CommitDeadline::begin();
+    let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await)?;
     let names = input::names(&whole)?;
-    let place = work::place(&call.app.store, deadline).await?;
-    let copying = call.app.store.copy_secrets(place, actor(call), leave.workspace, intern, names);
-    let copies = work::commit(copying).await?;
+    let (store, workspace) = (&call.app.store, leave.workspace);
+    let copies =
+        commit(call, |place| store.copy_secrets(place, actor(call), workspace, intern, names)).await?;
     let data: Vec<SecretDocument<'_>> = copies.iter().map(SecretDocument::from).collect();
-    Ok(document(&SecretData { data }))
+    Ok(document(&DataDocument { data }))
+}
+
+/// Makes a change and waits until it is durable.
+async fn commit<T>(call: &Call<'_>, change: impl FnOnce(QueuePermit) -> Pending<T>) -> Result<T, Fault> {
+    if call.app.store.is_stalled() {
+        // The commit that is being written may never end.
+        return Err(Fault::VaultTimedOut);
+    }
+    store_wait::commit(&call.app.store, change).await.map_err(failed)
+}
+
+/// The fault for an error of the store. The error itself is logged unless the request or a time
+/// limit caused it.
+fn failed(error: Error) -> Fault {
+    let fault = match error {
+        // The secret, the workspace or the intern was deleted after the gates were passed.
+        Error::NoSuchSecret | Error::Lookup(_) => return Fault::NotFound,
+        Error::NoSpace => return Fault::VaultUnavailable,
+        Error::Unbound => return Fault::UnboundSecret,
+        Error::Quota(exceeded) => return Fault::VaultFull(exceeded),
+        Error::Busy => return Fault::VaultTooLate,
+        Error::TimedOut => return Fault::VaultTimedOut,
+        Error::Damaged => Fault::VaultDamaged,
+        _ => Fault::VaultFailed,
+    };
+    tracing::error!(%error, "the vault failed");
+    fault
 }
 
 /// The secret name in a path.
 fn name(written: &str) -> Result<SecretName, Fault> {
-    let name = decode(written).ok().and_then(|name| name.parse().ok());
+    let name = decode(written).and_then(|name| name.parse().ok());
     name.ok_or_else(|| invalid(FieldError::at("name", "must be a name of a secret")))
 }
 
 fn actor(call: &Call<'_>) -> Actor {
     Actor::Key(call.principal.key_id())
-}
-
-fn limits(call: &Call<'_>, bytes_max: usize) -> body::BodyLimits {
-    let timeouts = call.app.live().config.timeouts;
-    body::BodyLimits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
 }
 
 /// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
@@ -128,9 +149,9 @@ fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
         Fault::Malformed(_) => invalid(FieldError::at("body", "is broken")),
         fault => fault,
     })?;
-    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidVaultKey) }
+    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidKey) }
 }
 
 fn invalid(flaw: FieldError) -> Fault {
-    Fault::Vault(VaultFault::Invalid(flaw))
+    Fault::InvalidVaultRequest(flaw)
 }

@@ -9,7 +9,7 @@ use http_body_util::{Full, StreamBody};
 use cofferdam_store::{Clock, KeyId};
 
 use super::{ALL_BODIES_BYTES_MAX, BodyLimits, BodyMemory, is_empty, read, read_secret};
-use crate::reply::Fault;
+use crate::fault::Fault;
 
 const LIMITS: BodyLimits =
     BodyLimits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };

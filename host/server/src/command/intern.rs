@@ -5,7 +5,7 @@ use cofferdam_store::{Actor, Intern, NewIntern, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::table::table;
+use super::table::listing;
 use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
@@ -60,23 +60,18 @@ pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<Comman
 
 fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
-    let interns = directory.interns();
-    let rows: Vec<[String; 5]> = interns
-        .iter()
-        .map(|intern| {
-            let creator = directory.member(intern.created_by);
-            [
-                intern.name.to_string(),
-                intern.id.to_string(),
-                workspace_name(&directory, Some(intern.workspace)),
-                creator.map_or_else(|| intern.created_by.to_string(), |member| member.name.to_string()),
-                timestamp(intern.created_at_ms),
-            ]
-        })
-        .collect();
-    let documents: Vec<Value> = interns.into_iter().map(listed).collect();
-    let text = table(["NAME", "ID", "WORKSPACE", "CREATED BY", "CREATED"], &rows);
-    CommandOutcome { document: documents.into(), text }
+    let row = |intern: &&Intern| {
+        let creator = directory.member(intern.created_by);
+        [
+            intern.name.to_string(),
+            intern.id.to_string(),
+            workspace_name(&directory, Some(intern.workspace)),
+            creator.map_or_else(|| intern.created_by.to_string(), |member| member.name.to_string()),
+            timestamp(intern.created_at_ms),
+        ]
+    };
+    let header = ["NAME", "ID", "WORKSPACE", "CREATED BY", "CREATED"];
+    listing(header, &directory.interns(), row, |intern| listed(intern))
 }
 
 fn document(intern: &Intern) -> Value {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::money::number;
-use super::table::{or_dash, table};
+use super::table::{listing, or_dash};
 use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
@@ -224,26 +224,21 @@ fn owner(wanted: &CreateKey, directory: &Directory) -> Result<KeyOwner, CommandE
 
 fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
-    let keys = directory.keys();
     let now_ms = Clock::system().now_ms();
-    let rows: Vec<[String; 8]> = keys
-        .iter()
-        .map(|key| {
-            [
-                key.id.to_string(),
-                key.kind.to_string(),
-                or_dash(key.name.as_ref()),
-                workspace_name(&directory, key.workspace),
-                or_dash(belongs_to(key, &directory)),
-                timestamp(key.created_at_ms),
-                state(key, now_ms),
-                limits_text(&key.limits),
-            ]
-        })
-        .collect();
-    let documents: Vec<Value> = keys.into_iter().map(|key| listed(key, store).into()).collect();
-    let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"], &rows);
-    CommandOutcome { document: documents.into(), text }
+    let row = |key: &&ApiKey| {
+        [
+            key.id.to_string(),
+            key.kind.to_string(),
+            or_dash(key.name.as_ref()),
+            workspace_name(&directory, key.workspace),
+            or_dash(belongs_to(key, &directory)),
+            timestamp(key.created_at_ms),
+            state(key, now_ms),
+            limits_text(&key.limits),
+        ]
+    };
+    let header = ["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"];
+    listing(header, &directory.keys(), row, |key| listed(key, store).into())
 }
 
 fn listed(key: &ApiKey, store: &Store) -> serde_json::Map<String, Value> {

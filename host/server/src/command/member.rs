@@ -5,7 +5,7 @@ use cofferdam_store::{Actor, Member, MemberRole, NewMember, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::table::table;
+use super::table::listing;
 use super::{CommandError, CommandOutcome, name, workspace_name};
 use crate::timestamp::timestamp;
 
@@ -74,22 +74,17 @@ pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Comman
 
 fn list(store: &Store) -> CommandOutcome {
     let directory = store.directory();
-    let members = directory.members();
-    let rows: Vec<[String; 5]> = members
-        .iter()
-        .map(|member| {
-            [
-                member.name.to_string(),
-                member.id.to_string(),
-                workspace_name(&directory, Some(member.workspace)),
-                member.role.to_string(),
-                timestamp(member.created_at_ms),
-            ]
-        })
-        .collect();
-    let documents: Vec<Value> = members.into_iter().map(document).collect();
-    let text = table(["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"], &rows);
-    CommandOutcome { document: documents.into(), text }
+    let row = |member: &&Member| {
+        [
+            member.name.to_string(),
+            member.id.to_string(),
+            workspace_name(&directory, Some(member.workspace)),
+            member.role.to_string(),
+            timestamp(member.created_at_ms),
+        ]
+    };
+    let header = ["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"];
+    listing(header, &directory.members(), row, |member| document(member))
 }
 
 fn document(member: &Member) -> Value {

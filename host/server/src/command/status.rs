@@ -4,8 +4,8 @@ use cofferdam_store::{Store, StoreStatus};
 use serde_json::{Value, json};
 
 use super::CommandOutcome;
-use super::table::{or_dash, pairs, table};
-use crate::facts::Facts;
+use super::table::{listing, or_dash, pairs};
+use crate::facts::{Facts, ModelFacts};
 
 pub(super) fn status(store: Option<&Store>, facts: &Facts) -> CommandOutcome {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
@@ -83,20 +83,8 @@ fn yes_no(flag: bool) -> String {
 }
 
 pub(super) fn models(facts: &Facts) -> CommandOutcome {
-    let rows: Vec<[String; 4]> = facts
-        .models
-        .iter()
-        .map(|model| {
-            [
-                model.id.clone(),
-                model.kind.to_owned(),
-                or_dash(model.context_length),
-                model.providers.join(", "),
-            ]
-        })
-        .collect();
-    CommandOutcome {
-        document: json!(facts.models),
-        text: table(["ID", "KIND", "CONTEXT", "PROVIDERS"], &rows),
-    }
+    let row = |model: &ModelFacts| {
+        [model.id.clone(), model.kind.to_owned(), or_dash(model.context_length), model.providers.join(", ")]
+    };
+    listing(["ID", "KIND", "CONTEXT", "PROVIDERS"], &facts.models, row, |model| json!(model))
 }

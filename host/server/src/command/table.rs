@@ -1,5 +1,9 @@
 //! Text tables with aligned columns.
 
+use serde_json::Value;
+
+use super::CommandOutcome;
+
 /// A table with a header line; columns are separated by two spaces.
 pub(super) fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let mut widths = header.map(str::len);
@@ -13,6 +17,17 @@ pub(super) fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: &[[Stri
         text.push_str(&line(row.iter().map(String::as_str), &widths));
     }
     text
+}
+
+/// A table for people and a list of documents for programs.
+pub(super) fn listing<T, const COLUMNS: usize>(
+    header: [&str; COLUMNS],
+    entries: &[T],
+    row: impl Fn(&T) -> [String; COLUMNS],
+    document: impl Fn(&T) -> Value,
+) -> CommandOutcome {
+    let rows: Vec<[String; COLUMNS]> = entries.iter().map(row).collect();
+    CommandOutcome { document: entries.iter().map(document).collect(), text: table(header, &rows) }
 }
 
 /// `NAME  value` lines.

@@ -5,7 +5,7 @@ use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::table::table;
+use super::table::listing;
 use super::{CommandError, CommandOutcome, name};
 use crate::timestamp::timestamp;
 
@@ -114,23 +114,17 @@ fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, CommandError
 }
 
 fn list(store: &Store) -> CommandOutcome {
-    let directory = store.directory();
-    let workspaces = directory.workspaces();
-    let rows: Vec<[String; 5]> = workspaces
-        .iter()
-        .map(|workspace| {
-            [
-                workspace.name.to_string(),
-                workspace.id.to_string(),
-                on_off(workspace.programme).to_owned(),
-                on_off(workspace.vault_writes).to_owned(),
-                timestamp(workspace.created_at_ms),
-            ]
-        })
-        .collect();
-    let documents: Vec<Value> = workspaces.into_iter().map(document).collect();
-    let text = table(["NAME", "ID", "PROGRAMME", "VAULT WRITES", "CREATED"], &rows);
-    CommandOutcome { document: documents.into(), text }
+    let row = |workspace: &&Workspace| {
+        [
+            workspace.name.to_string(),
+            workspace.id.to_string(),
+            on_off(workspace.programme).to_owned(),
+            on_off(workspace.vault_writes).to_owned(),
+            timestamp(workspace.created_at_ms),
+        ]
+    };
+    let header = ["NAME", "ID", "PROGRAMME", "VAULT WRITES", "CREATED"];
+    listing(header, &store.directory().workspaces(), row, |workspace| document(workspace))
 }
 
 fn document(workspace: &Workspace) -> Value {

@@ -1,7 +1,7 @@
 //! `[[broadcast]]`: request export, the destinations that receive a record of each finished
 //! request. Like a provider's `base_url`, a `url` is the operator's grant of that one origin.
 
-use cofferdam_egress::{CredentialError, EgressConfig, HeaderPlacement, Origin, is_credential_header};
+use cofferdam_egress::{EgressConfig, Origin, Placement, PlacementError, is_credential_header};
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
 use http::header::{HeaderName, HeaderValue};
 
@@ -27,7 +27,7 @@ pub struct Broadcast {
     pub key: Option<(KeySource, ConfigSpan)>,
     /// The header that carries the credential. `None` only after a mistake in the file was
     /// reported.
-    pub placement: Option<HeaderPlacement>,
+    pub placement: Option<Placement>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub place: ConfigSpan,
 }
@@ -60,18 +60,13 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast
 }
 
 fn kind(table: &Table<'_>) -> DestinationKind {
-    let (kind, format) = (table.required_text("kind"), table.required_text("format"));
-    let otlp_format = match format.value.as_str() {
-        "json" => OtlpFormat::Json,
-        "protobuf" => OtlpFormat::Protobuf,
-        _ => {
-            format.reject("expected `json` or `protobuf`");
-            OtlpFormat::Json
-        }
-    };
+    let kind = table.required_text("kind");
+    let format = table.choice("format", [("json", OtlpFormat::Json), ("protobuf", OtlpFormat::Protobuf)]);
     match kind.value.as_str() {
-        "otlp" => return DestinationKind::Otlp(otlp_format),
-        "webhook" | "" if otlp_format != OtlpFormat::Json => format.reject("a webhook takes `json` only"),
+        "otlp" => return DestinationKind::Otlp(format),
+        "webhook" | "" if format != OtlpFormat::Json => {
+            table.value("format", ()).reject("a webhook takes `json` only");
+        }
         "webhook" | "" => {}
         _ => kind.reject("expected `webhook` or `otlp`"),
     }
@@ -122,13 +117,13 @@ fn last_segment(url: &str) -> Option<(&str, &str)> {
     url.split_at_checked(end + 1).filter(|(_, last)| !last.is_empty())
 }
 
-fn placement(table: &Table<'_>) -> Option<HeaderPlacement> {
+fn placement(table: &Table<'_>) -> Option<Placement> {
     let (header, format) = (table.required_text("key_header"), table.required_text("key_format"));
-    let wrong = |error: CredentialError| {
-        let at = if error == CredentialError::Format { &format } else { &header };
+    let wrong = |error: PlacementError| {
+        let at = if error == PlacementError::Format { &format } else { &header };
         at.reject(error.to_string());
     };
-    HeaderPlacement::parse(&header.value, &format.value).map_err(wrong).ok()
+    Placement::credential_header(&header.value, &format.value).map_err(wrong).ok()
 }
 
 fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
@@ -150,7 +145,7 @@ fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
         // The remaining headers that cannot carry a credential control the request itself, such as
         // `host`.
         Some(headers)
-            if headers.iter().any(|(name, _)| HeaderPlacement::parse(name.as_str(), "{}").is_err()) =>
+            if headers.iter().any(|(name, _)| Placement::credential_header(name.as_str(), "{}").is_err()) =>
         {
             written.reject("names a header that is not the operator's to set");
         }

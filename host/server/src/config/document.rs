@@ -203,6 +203,18 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// One of two values of a key that has a default, by their names.
+    pub(super) fn choice<T>(&self, key: &str, [(first, a), (second, b)]: [(&str, T); 2]) -> T {
+        let written = self.required_text(key);
+        if written.value == second {
+            return b;
+        }
+        if written.value != first {
+            written.reject(format!("expected `{first}` or `{second}`"));
+        }
+        a
+    }
+
     /// A boolean; false without a value and a default.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.read(key, "true or false", |value| value.as_bool()).is_some_and(|read| read.value)

@@ -32,7 +32,7 @@ pub use broadcast::Broadcast;
 pub use document::{ConfigSpan, Problem};
 pub use environment::{Environment, EnvironmentCredentials, Of};
 pub use limits::{LimitsConfig, RateLimits};
-pub use models::{ConfiguredModelKind, DataCollection, EndpointConfig, ModelConfig, demo};
+pub use models::{EndpointConfig, ModelConfig, demo};
 pub use providers::{KeySource, ProviderConfig};
 pub use routing::Routing;
 pub use server::ServerConfig;

@@ -1,33 +1,39 @@
-//! `[[models]]`: the catalog as written by the operator. Prices are converted to whole pico-dollars
+//! `[[models]]`: the catalog, in the terms of the engine. Prices are converted to whole pico-dollars
 //! per token here, so that no later code calculates with fractions.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use super::document::Table;
+use cofferdam_egress::EgressConfig;
+use cofferdam_engine::catalog::{HostedTools, ModelKind};
+use cofferdam_engine::cost::{Amount, Prices};
+use cofferdam_engine::memory::health;
+use cofferdam_runtime::wire::{Candidate, Price, Target};
+
+use super::document::{ConfigDocument, Table};
 use super::timeouts::LONGEST_MS;
-use super::{ConfigSpan, ProviderConfig};
+use super::{ConfigSpan, ProviderConfig, providers};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfiguredModelKind {
-    Responses,
-    Embeddings,
-}
-
-/// Whether a provider collects the data it receives.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DataCollection {
-    #[default]
-    Allow,
-    Deny,
-}
+/// What a host without a configuration serves.
+const DEMO: &str = r#"
+[[providers]]
+name = "demo"
+adapter = "demo"
+[[models]]
+id = "local/demo"
+endpoints = [{ provider = "demo", model = "demo" }]
+[[models]]
+id = "local/embed"
+kind = "embeddings"
+endpoints = [{ provider = "demo", model = "embed" }]
+"#;
 
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// The model id in requests, `vendor/name`.
     pub id: String,
-    pub kind: ConfiguredModelKind,
+    pub kind: ModelKind,
     /// The maximum of input and output tokens together.
     pub context_length: Option<u32>,
     /// In order of preference.
@@ -35,40 +41,20 @@ pub struct ModelConfig {
     pub place: ConfigSpan,
 }
 
-/// A provider's offer of a model. Prices are in pico-dollars per token unless noted.
-#[derive(Debug, Clone, Default)]
+/// A provider's offer of a model: an endpoint of the catalog without its provider and its health.
+#[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    /// The name of a configured provider.
-    pub provider: String,
-    /// The provider's name for the model.
-    pub model: String,
-    pub input: u64,
-    pub output: u64,
-    /// The price of input tokens read from the provider's cache; `None` means the price of input.
-    pub cached_input: Option<u64>,
-    /// The price of input tokens written to the provider's cache; `None` means the price of input.
-    pub cache_write: Option<u64>,
-    /// The price of reasoning tokens; `None` means the price of output.
-    pub reasoning: Option<u64>,
-    /// Pico-dollars per generated image.
-    pub image: Option<u64>,
-    /// The maximum of output tokens.
-    pub max_output: Option<u32>,
+    pub prices: Prices,
+    /// Hosted tools and stored objects that clients may use on the operator's key.
+    pub hosted: HostedTools,
+    /// The description for routers. It names the configured provider.
+    pub candidate: Candidate,
+    /// The description for the provider.
+    pub target: Target,
     /// How long the first event may take, or the head of a response that is not streamed.
     pub first_event: Option<Duration>,
-    /// Request fields and abilities that the endpoint supports; empty if not stated.
-    pub supports: Vec<String>,
-    /// Hosted tools that clients may use on the operator's key, with pico-dollars per call.
-    pub hosted_tools: BTreeMap<String, u64>,
-    /// Ids of objects stored at the provider that clients may name.
-    pub hosted_tool_ids: BTreeSet<String>,
-    /// The service tier, if it is not the default one.
-    pub tier: Option<String>,
-    /// Such as `fp8`.
-    pub quantization: Option<String>,
-    /// Zero data retention: the provider keeps nothing.
-    pub zdr: bool,
-    pub data_collection: DataCollection,
+    /// The endpoint lists the ability to reason, or a price for it.
+    pub reasons: bool,
 }
 
 /// The quantizations that clients can select.
@@ -89,62 +75,37 @@ pub(super) fn read(tables: &[Table<'_>], providers: &[ProviderConfig]) -> Vec<Mo
         if endpoints.is_empty() {
             table.value("endpoints", ()).reject("a model needs at least one endpoint");
         }
+        let context_length = tokens(table, "context_length");
+        let endpoints = endpoints.iter().map(|table| endpoint(table, providers, &id.value, context_length));
         models.push(ModelConfig {
+            kind: table
+                .choice("kind", [("responses", ModelKind::Responses), ("embeddings", ModelKind::Embeddings)]),
+            context_length,
+            endpoints: endpoints.collect(),
             id: id.value,
-            kind: kind(table),
-            context_length: tokens(table, "context_length"),
-            endpoints: endpoints.iter().map(|endpoint| self::endpoint(endpoint, providers)).collect(),
             place: table.value("", ()).place(),
         });
     }
     models
 }
 
-/// The built-in demo, which a host without a configuration serves.
+/// The providers and models of the built-in demo.
 #[must_use]
+#[expect(clippy::expect_used, reason = "the text is constant, and tests read it")]
 pub fn demo() -> (Vec<ProviderConfig>, Vec<ModelConfig>) {
-    let place = ConfigSpan { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
-    let provider = ProviderConfig {
-        name: "demo".to_owned(),
-        adapter: "demo".to_owned(),
-        origin: None,
-        key: None,
-        byok: None,
-        options: Vec::new(),
-        betas: Vec::new(),
-        place: place.clone(),
-    };
-    let model = |id: &str, kind, upstream: &str| ModelConfig {
-        id: id.to_owned(),
-        kind,
-        context_length: None,
-        endpoints: vec![EndpointConfig {
-            provider: "demo".to_owned(),
-            model: upstream.to_owned(),
-            ..EndpointConfig::default()
-        }],
-        place: place.clone(),
-    };
-    let models = vec![
-        model("local/demo", ConfiguredModelKind::Responses, "demo"),
-        model("local/embed", ConfiguredModelKind::Embeddings, "embed"),
-    ];
-    (vec![provider], models)
+    let document = ConfigDocument::parse(DEMO, Path::new("")).expect("the demo is TOML");
+    let root = document.root();
+    let providers = providers::read(&root.tables("providers"), &EgressConfig::default());
+    let models = read(&root.tables("models"), &providers);
+    (providers, models)
 }
 
-fn kind(table: &Table<'_>) -> ConfiguredModelKind {
-    let written = table.required_text("kind");
-    match written.value.as_str() {
-        "embeddings" => ConfiguredModelKind::Embeddings,
-        "responses" => ConfiguredModelKind::Responses,
-        _ => {
-            written.reject("expected `responses` or `embeddings`");
-            ConfiguredModelKind::Responses
-        }
-    }
-}
-
-fn endpoint(table: &Table<'_>, providers: &[ProviderConfig]) -> EndpointConfig {
+fn endpoint(
+    table: &Table<'_>,
+    providers: &[ProviderConfig],
+    model: &str,
+    context_length: Option<u32>,
+) -> EndpointConfig {
     let provider = table.required_text("provider");
     if !provider.value.is_empty() && !providers.iter().any(|known| known.name == provider.value) {
         let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
@@ -156,35 +117,74 @@ fn endpoint(table: &Table<'_>, providers: &[ProviderConfig]) -> EndpointConfig {
     {
         written.reject(format!("expected one of {}", QUANTIZATIONS.join(", ")));
     }
+    let tier = tier(table).unwrap_or_else(|| "default".to_owned());
+    let max_output = tokens(table, "max_output").unwrap_or(0);
+    let supports: Vec<String> = table.texts("supports").into_iter().map(|ability| ability.value).collect();
+    let reasoning = per_token(table, "reasoning");
+    let (input, output) =
+        (per_token(table, "input").unwrap_or_default(), per_token(table, "output").unwrap_or_default());
+    let prices = Prices {
+        input,
+        output,
+        cached_input: per_token(table, "cached_input").unwrap_or(input),
+        cache_write: per_token(table, "cache_write").unwrap_or(input),
+        reasoning: reasoning.unwrap_or(output),
+        image: dollars(table, "image", 1e12).unwrap_or_default(),
+    };
     EndpointConfig {
-        provider: provider.value,
-        model: table.required_text("model").value,
-        input: per_token(table, "input").unwrap_or(0),
-        output: per_token(table, "output").unwrap_or(0),
-        cached_input: per_token(table, "cached_input"),
-        cache_write: per_token(table, "cache_write"),
-        reasoning: per_token(table, "reasoning"),
-        image: dollars(table, "image", 1e12),
-        max_output: tokens(table, "max_output"),
+        prices,
+        hosted: HostedTools {
+            tools: hosted_tools(table),
+            stored: table.texts("hosted_tool_ids").into_iter().map(|id| id.value).collect(),
+        },
+        candidate: Candidate {
+            model: model.to_owned(),
+            model_rank: 0,
+            provider: provider.value,
+            tier: tier.clone(),
+            price: Price {
+                input: per_million(prices.input),
+                output: per_million(prices.output),
+                cached_input: per_million(prices.cached_input),
+                cache_write: per_million(prices.cache_write),
+                reasoning: per_million(prices.reasoning),
+                image: prices.image.0 as f64 / 1e12,
+            },
+            context_length: context_length.unwrap_or(0),
+            max_output,
+            supports: supports.clone(),
+            quantization: quantization.map_or_else(|| "unknown".to_owned(), |text| text.value),
+            zdr: table.flag("zdr"),
+            data_collection: table.choice("data_collection", [("allow", true), ("deny", false)]),
+            byok: false,
+            statistics: health::unmeasured(),
+        },
+        reasons: reasoning.is_some() || supports.iter().any(|ability| ability == "reasoning"),
+        target: Target {
+            model: table.required_text("model").value,
+            max_output,
+            supports,
+            tier,
+            options: b"{}".to_vec(),
+        },
         first_event: table.integer("first_event_ms", 1..=LONGEST_MS).map(Duration::from_millis),
-        supports: table.texts("supports").into_iter().map(|ability| ability.value).collect(),
-        hosted_tools: hosted_tools(table),
-        hosted_tool_ids: table.texts("hosted_tool_ids").into_iter().map(|id| id.value).collect(),
-        tier: tier(table),
-        quantization: quantization.map(|text| text.value),
-        zdr: table.flag("zdr"),
-        data_collection: data_collection(table),
     }
 }
 
-fn hosted_tools(table: &Table<'_>) -> BTreeMap<String, u64> {
+/// Converts pico-dollars per token to dollars per million tokens.
+fn per_million(price: Amount) -> f64 {
+    price.0 as f64 / 1e6
+}
+
+fn hosted_tools(table: &Table<'_>) -> BTreeMap<String, Amount> {
     let listed = table.texts("hosted_tools");
-    let mut tools: BTreeMap<String, u64> = listed.into_iter().map(|tool| (tool.value, 0)).collect();
+    let mut tools: BTreeMap<String, Amount> =
+        listed.into_iter().map(|tool| (tool.value, Amount::default())).collect();
     let prices = table.table("hosted_tool_prices");
     for name in prices.names() {
         let price = dollars(&prices, &name.value, 1e12);
         match tools.get_mut(&name.value) {
-            Some(known) => *known = price.unwrap_or(0),
+            Some(known) => *known = price.unwrap_or_default(),
             None => name.reject("hosted_tools does not list this type of tool"),
         }
     }
@@ -203,33 +203,21 @@ fn tier(table: &Table<'_>) -> Option<String> {
     Some(written.value)
 }
 
-fn data_collection(table: &Table<'_>) -> DataCollection {
-    let written = table.required_text("data_collection");
-    match written.value.as_str() {
-        "deny" => DataCollection::Deny,
-        "allow" => DataCollection::Allow,
-        _ => {
-            written.reject("expected `allow` or `deny`");
-            DataCollection::Allow
-        }
-    }
-}
-
 /// Reads dollars per million tokens as pico-dollars per token.
-fn per_token(table: &Table<'_>, key: &str) -> Option<u64> {
+fn per_token(table: &Table<'_>, key: &str) -> Option<Amount> {
     dollars(table, key, 1e6)
 }
 
 /// Reads an amount and multiplies it by `factor`. More than a million dollars is refused, because
 /// it is most likely a wrong unit.
-fn dollars(table: &Table<'_>, key: &str, factor: f64) -> Option<u64> {
+fn dollars(table: &Table<'_>, key: &str, factor: f64) -> Option<Amount> {
     let written = table.amount(key)?;
     if written.value > 1e6 {
         written.reject("more than a million dollars");
         return None;
     }
     // The product is between 0 and 1e18, so the cast neither wraps nor loses much precision.
-    Some((written.value * factor).round() as u64)
+    Some(Amount((written.value * factor).round() as u64))
 }
 
 fn is_id(id: &str) -> bool {

@@ -42,14 +42,15 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
         operator_secrets: operator_secrets(table),
         injections: Vec::new(),
         placeholder_headers: placeholder_headers(table),
-        on_reflection: on_reflection(table),
+        on_reflection: table
+            .choice("on_reflection", [("redact", OnReflection::Redact), ("block", OnReflection::Block)]),
         imports: imports(table),
         memory_mib: number("memory_mib", MEMORY_MIB_MAX.into()),
         deadline_ms: number("deadline_ms", 600_000),
         config: config.value,
         sha256: sha256(table),
         replaces: table.flag("replaces"),
-        compile: compile(table),
+        compile: table.choice("compile", [("background", Compile::Background), ("start", Compile::Start)]),
     };
     let secrets = &grant.secrets | &grant.operator_secrets;
     grant.injections = injections(table, &grant.hosts, &secrets);
@@ -105,17 +106,6 @@ fn placeholder_headers(table: &Table<'_>) -> BTreeSet<String> {
     headers
 }
 
-fn on_reflection(table: &Table<'_>) -> OnReflection {
-    match table.text("on_reflection") {
-        Some(written) if written.value == "block" => OnReflection::Block,
-        Some(written) if written.value != "redact" => {
-            written.reject("expected `redact` or `block`");
-            OnReflection::Block
-        }
-        _ => OnReflection::Redact,
-    }
-}
-
 fn sha256(table: &Table<'_>) -> Option<String> {
     let written = table.text("sha256")?;
     let digest = written.value.to_ascii_lowercase();
@@ -124,17 +114,6 @@ fn sha256(table: &Table<'_>) -> Option<String> {
         written.reject("expected 64 hexadecimal digits; `plugin list` shows the digest of each component");
     }
     is_digest.then_some(digest)
-}
-
-fn compile(table: &Table<'_>) -> Compile {
-    match table.text("compile") {
-        Some(written) if written.value == "start" => Compile::Start,
-        Some(written) if written.value != "background" => {
-            written.reject("expected `background` or `start`");
-            Compile::Background
-        }
-        _ => Compile::Background,
-    }
 }
 
 /// Reads the injections. Each must use a granted secret and host, and no two may write to the same

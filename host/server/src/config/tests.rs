@@ -1,14 +1,13 @@
+use cofferdam_egress::Placement;
+use cofferdam_engine::catalog::ModelKind;
 use cofferdam_engine::export::{DestinationKind, OtlpFormat};
-use cofferdam_runtime::{InjectionTarget, OnReflection};
+use cofferdam_runtime::OnReflection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
-use super::{
-    Broadcast, Config, ConfigError, ConfiguredModelKind, DataCollection, KeySource, Problem, RateLimits,
-    WorkspaceName, keys,
-};
+use super::{Broadcast, Config, ConfigError, KeySource, Problem, RateLimits, WorkspaceName, keys};
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
 
@@ -166,12 +165,13 @@ fn every_section_is_read() {
     assert!(matches!(&openai.key, Some((KeySource::Env(name), _)) if name == "OPENAI_API_KEY"));
     assert_eq!(openai.byok.as_ref().unwrap().0.as_str(), "openai_api_key");
     let [llama, embed] = config.models.as_slice() else { panic!() };
-    assert_eq!(embed.kind, ConfiguredModelKind::Embeddings);
+    assert_eq!(embed.kind, ModelKind::Embeddings);
     let [first, second] = llama.endpoints.as_slice() else { panic!() };
-    assert_eq!((first.input, first.output, first.cached_input), (150_000, 600_000, None));
-    assert_eq!(second.cached_input, Some(15_000));
-    assert_eq!(second.image, Some(40_000_000_000));
-    assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
+    let of_first = (first.prices.input.0, first.prices.output.0, first.prices.cached_input.0);
+    assert_eq!(of_first, (150_000, 600_000, 150_000));
+    assert_eq!(second.prices.cached_input.0, 15_000);
+    assert_eq!(second.prices.image.0, 40_000_000_000);
+    assert_eq!((second.candidate.zdr, second.candidate.data_collection), (true, false));
     let [hook, otel] = config.broadcast.as_slice() else { panic!() };
     assert_eq!(
         (hook.kind, otel.kind),
@@ -195,7 +195,7 @@ fn every_section_is_read() {
     assert_eq!(plugin.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["api.github.com"]);
     assert!(plugin.any_host && plugin.placeholder_headers.contains("x-key"));
     assert_eq!(plugin.secrets.len(), 1);
-    assert_eq!(plugin.injections[0].slot, InjectionTarget::header("authorization", "token {}").unwrap());
+    assert_eq!(plugin.injections[0].placement, Placement::header("authorization", "token {}").unwrap());
     assert_eq!(plugin.on_reflection, OnReflection::Block);
 }
 
@@ -203,6 +203,8 @@ fn every_section_is_read() {
 fn empty_file_is_the_demo_with_all_defaults() {
     let config = parse("").unwrap();
     assert!(config.is_demo());
+    let (providers, models) = super::demo();
+    assert_eq!((providers.len(), models.len()), (1, 2));
     assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.server.admin, "127.0.0.1:8081".parse().unwrap());
     assert_eq!(config.timeouts.first_event, Duration::from_secs(300));

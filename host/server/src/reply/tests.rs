@@ -4,7 +4,7 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 
 use super::answer::ResponseBody;
-use super::{Fault, FieldError, VaultFault};
+use crate::fault::{Fault, FieldError};
 
 fn body(response: Response<ResponseBody>) -> Value {
     serde_json::from_slice(response.body().bytes().unwrap()).unwrap()
@@ -15,25 +15,20 @@ fn every_fault_has_its_status_and_message() {
     let table = [
         (Fault::MissingKey, 401, "Missing Authentication header"),
         (Fault::InvalidKey, 401, "Invalid or missing API key"),
-        (Fault::InvalidVaultKey, 401, "Invalid or missing API key"),
         (Fault::ManagementOnly, 403, "Only management keys can perform this operation"),
         (Fault::NotFound, 404, "Not found"),
         (Fault::WrongMethod(&[Method::GET]), 405, "Method not allowed"),
         (Fault::BodyTimedOut, 408, "Request body timed out"),
         (Fault::BodyTooLarge, 413, "Request payload too large"),
-        (Fault::Vault(VaultFault::NoScope), 403, "Vault scope is unavailable"),
-        (
-            Fault::Vault(VaultFault::Invalid(FieldError::at("name", "is no name"))),
-            400,
-            "Invalid vault request",
-        ),
-        (Fault::Vault(VaultFault::TooLate), 408, "Vault request timed out"),
-        (Fault::Vault(VaultFault::TooManyRequests { wait_s: 3 }), 429, "Too many vault requests"),
-        (Fault::Vault(VaultFault::InvalidResponse), 502, "Invalid vault response"),
-        (Fault::Vault(VaultFault::Failed), 502, "Vault request failed"),
-        (Fault::Vault(VaultFault::Unavailable), 503, "Vault service is unavailable"),
-        (Fault::Vault(VaultFault::WritesDisabled), 503, "Vault writes are not enabled"),
-        (Fault::Vault(VaultFault::TimedOut), 504, "Vault request timed out"),
+        (Fault::NoScope, 403, "Vault scope is unavailable"),
+        (Fault::InvalidVaultRequest(FieldError::at("name", "is no name")), 400, "Invalid vault request"),
+        (Fault::VaultTooLate, 408, "Vault request timed out"),
+        (Fault::TooManyVaultRequests { wait_s: 3 }, 429, "Too many vault requests"),
+        (Fault::VaultDamaged, 502, "Invalid vault response"),
+        (Fault::VaultFailed, 502, "Vault request failed"),
+        (Fault::VaultUnavailable, 503, "Vault service is unavailable"),
+        (Fault::VaultWritesDisabled, 503, "Vault writes are not enabled"),
+        (Fault::VaultTimedOut, 504, "Vault request timed out"),
         (Fault::Internal, 500, "Internal Server Error"),
     ];
     for (fault, status, message) in table {
@@ -58,20 +53,20 @@ fn wrong_method_lists_the_allowed_methods() {
 
 #[test]
 fn too_many_requests_has_a_retry_after_header() {
-    let response = Fault::Vault(VaultFault::TooManyRequests { wait_s: 7 }).into_response(None);
+    let response = Fault::TooManyVaultRequests { wait_s: 7 }.into_response(None);
     assert_eq!(response.headers()[RETRY_AFTER], "7");
 }
 
 #[test]
 fn field_error_names_the_path_and_the_reason() {
-    let fault = VaultFault::Invalid(FieldError::in_list("hosts", 2, "must be an exact host name"));
+    let fault = Fault::InvalidVaultRequest(FieldError::in_list("hosts", 2, "must be an exact host name"));
     let metadata = json!({
         "error_type": "invalid_request",
         "refused_by": "host",
         "path": "hosts[2]",
         "reason": "must be an exact host name",
     });
-    assert_eq!(body(Fault::Vault(fault).into_response(None))["error"]["metadata"], metadata);
+    assert_eq!(body(fault.into_response(None))["error"]["metadata"], metadata);
 }
 
 #[test]

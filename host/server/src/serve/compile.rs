@@ -18,7 +18,7 @@ use crate::wiring::LiveConfig;
 pub(crate) async fn required(live: &LiveConfig) -> Result<(), Failure> {
     let mut required = live.engine.required_plugins();
     let at_start = |plugin: &&Arc<Plugin>| plugin.grant().compile == Compile::Start && plugin.is_usable();
-    required.extend(live.plugins.iter().filter(at_start).cloned());
+    required.extend(live.engine.plugins().iter().filter(at_start).cloned());
     for plugin in required {
         if let Err(error) = plugin.compile().await {
             tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
@@ -39,7 +39,7 @@ pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
         }
         let live = Arc::clone(&app.live());
         // A reload replaces the plugins; the loop then starts again with the new ones.
-        for plugin in live.plugins.iter().filter(|plugin| plugin.is_usable()) {
+        for plugin in live.engine.plugins().iter().filter(|plugin| plugin.is_usable()) {
             if !Arc::ptr_eq(&live, &app.live()) {
                 break;
             }

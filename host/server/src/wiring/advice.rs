@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{self, Config, ConfiguredModelKind, ModelConfig, Problem};
+use cofferdam_engine::catalog::ModelKind;
+
+use crate::config::{self, Config, ModelConfig, Problem};
 
 /// The adapter of the built-in models.
 const DEMO_ADAPTER: &str = "demo";
@@ -49,10 +51,10 @@ fn advice(model: &ModelConfig, config: &Config) -> String {
         lines.push_str(&format!("[[providers]]\nname = \"{provider}\"\nadapter = \"{DEMO_ADAPTER}\"\n"));
     }
     lines.push_str(&format!("[[models]]\nid = \"{}\"\n", model.id));
-    if model.kind == ConfiguredModelKind::Embeddings {
+    if model.kind == ModelKind::Embeddings {
         lines.push_str("kind = \"embeddings\"\n");
     }
-    let upstream = model.endpoints.first().map_or("", |endpoint| endpoint.model.as_str());
+    let upstream = model.endpoints.first().map_or("", |endpoint| endpoint.target.model.as_str());
     lines.push_str(&format!("endpoints = [{{ provider = \"{provider}\", model = \"{upstream}\" }}]"));
     format!(
         "it is there while the configuration names no provider and no model; these lines keep it:\n{lines}"

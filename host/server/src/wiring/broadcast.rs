@@ -1,5 +1,6 @@
 //! Request export: turns `[[broadcast]]` sections into destinations with their credentials.
 
+use cofferdam_egress::Credential;
 use cofferdam_engine::OperatorKey;
 use cofferdam_engine::export::{Destination, DestinationKey};
 use cofferdam_store::Secret;
@@ -39,7 +40,7 @@ fn destination(
             Some(OperatorKey::Vault(secret.map_err(|error| format!("key: the host of url is {error}"))?))
         }
         Some(KeySource::Env(_)) => {
-            let fixed = environment.map(|secret| placement.fill(secret.expose()));
+            let fixed = environment.map(|secret| Credential::new(&placement, secret.expose()));
             fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
         }
     };

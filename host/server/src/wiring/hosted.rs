@@ -24,7 +24,7 @@ pub(super) fn check(
     for model in models {
         for (index, endpoint) in model.endpoints.iter().enumerate() {
             // Unknown providers were already reported when the configuration was checked.
-            let provider = providers.get(endpoint.provider.as_str());
+            let provider = providers.get(endpoint.candidate.provider.as_str());
             let message = provider.and_then(|provider| unknown(endpoint, provider));
             problems.extend(
                 message.map(|message| {
@@ -38,8 +38,9 @@ pub(super) fn check(
 /// The error message for an endpoint's list, if it has a mistake.
 fn unknown(endpoint: &config::EndpointConfig, provider: &Provider) -> Option<String> {
     let known = known(provider);
-    let states = |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
-    let mut listed = endpoint.hosted_tools.keys();
+    let states =
+        |tool: &str| endpoint.target.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
+    let mut listed = endpoint.hosted.tools.keys();
     let tool = listed.find(|tool| !known.contains(&tool.as_str()) && !states(tool))?;
     let has = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Some(format!("{} has no tool `{tool}`; it has {has}", provider.adapter.name()))

@@ -19,7 +19,7 @@ const DROPPED_MAX: usize = 10_000;
 
 /// The intent of a request in a prepaid workspace, written before the request is dispatched. If the
 /// process dies before the usage row is written, the next start makes the usage row from it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Intent {
     request_id: String,
     at_ms: u64,
@@ -33,27 +33,19 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// The intent of a request that begins now, with no amount yet.
-    pub(crate) fn of(row: &UsageRow, at_ms: u64) -> Intent {
+    /// The intent of a request in progress, whose row has the time of its beginning.
+    pub(crate) fn of(row: &UsageRow, amount_pico: u64) -> Intent {
         Intent {
             request_id: row.request_id.clone(),
-            at_ms,
+            at_ms: row.at_ms,
             workspace: row.workspace,
             key: row.key,
             kind: row.kind,
             streamed: row.streamed,
             model: row.model.clone(),
             provider: row.provider.clone(),
-            amount_pico: 0,
+            amount_pico,
         }
-    }
-
-    /// Sets model and provider once they are chosen. True when they were not known before.
-    pub(crate) fn name(&mut self, row: &UsageRow) -> bool {
-        let is_new = self.model.is_empty() && !row.model.is_empty();
-        row.model.clone_into(&mut self.model);
-        row.provider.clone_into(&mut self.provider);
-        is_new
     }
 
     /// The usage row of a request whose end is unknown because the process died.
@@ -112,11 +104,9 @@ impl WriteBatch {
         Ok(workspace)
     }
 
-    /// Writes an intent: unless the request's usage row follows, the next start charges
-    /// `amount_pico`.
-    pub(crate) fn put_intent(&mut self, intent: &Intent, amount_pico: u64) {
-        let intent = Intent { amount_pico, ..intent.clone() };
-        self.put_row(rows::intent_key(&intent.request_id), &intent);
+    /// Writes an intent: unless the request's usage row follows, the next start charges its amount.
+    pub(crate) fn put_intent(&mut self, intent: &Intent) {
+        self.put_row(rows::intent_key(&intent.request_id), intent);
     }
 
     /// Adds usage rows to the commit and updates all sums of them. Must be called once, after every

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::pending;
 use crate::scratch::{ScratchDirectory, create_workspace, go_on};
 use crate::spend::{DAY_MS, UsageDay};
-use crate::store::{Funds, Pledge, Reservation, Store};
+use crate::store::{Pledge, Reservation, Store};
 use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageTotals};
 
 const OPERATOR: Actor = Actor::Operator;
@@ -40,11 +40,28 @@ fn begun(store: &Store, key: KeyId, request_id: &str) -> UsageRow {
     UsageRow::begun(request_id.to_owned(), workspace(store), key, UsageKind::Responses, false)
 }
 
-fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, ReservationRefused> {
-    store.reserve(begun(store, key, "r"), estimate)
+/// Opens a request and reserves its estimate.
+fn opened(
+    store: &Store,
+    key: KeyId,
+    request_id: &str,
+    estimate: u64,
+) -> Result<Reservation, ReservationRefused> {
+    let reservation = store.reserve(begun(store, key, request_id))?;
+    match reservation.pledge(estimate) {
+        Ok(_) => Ok(reservation),
+        Err(refused) => {
+            reservation.release();
+            Err(refused)
+        }
+    }
 }
 
-fn settle(mut reservation: Reservation, cost: u64) {
+fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, ReservationRefused> {
+    opened(store, key, "r", estimate)
+}
+
+fn settle(reservation: &Reservation, cost: u64) {
     reservation.note(|row| row.cost_pico = cost);
     reservation.settle(UsageOutcome::Completed);
 }
@@ -74,7 +91,7 @@ fn without_limits_nothing_is_reserved_and_everything_is_counted() {
     write_intent(&reservation);
     assert_eq!(balance(&store), (None, 0, 0));
     assert_eq!(store.status().seq, seq, "nothing was committed");
-    settle(reservation, 5);
+    settle(&reservation, 5);
     assert_eq!(balance(&store), (None, 5, 0));
     assert_eq!(store.key_spend(key).unwrap().charged.day_pico, 5);
 }
@@ -83,7 +100,7 @@ fn without_limits_nothing_is_reserved_and_everything_is_counted() {
 fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it() {
     let store = ScratchDirectory::new().open();
     let key = key(&store);
-    settle(reserve(&store, key, 1).unwrap(), 1_000);
+    settle(&reserve(&store, key, 1).unwrap(), 1_000);
     store.flush().unwrap();
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 0), "what was spent before does not count");
@@ -93,7 +110,7 @@ fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it()
     assert_eq!(balance(&store), (Some(100), 0, 100));
     assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
     drop(reserve(&store, key, 0).unwrap());
-    settle(first, 10);
+    settle(&first, 10);
     assert_eq!(balance(&store), (Some(100), 10, 40));
     assert_eq!(reserve(&store, key, 500).unwrap_err(), BUSY, "more than is left, and the second runs");
     drop(second);
@@ -101,14 +118,14 @@ fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it()
     assert_eq!(balance(&store), (Some(100), 10, 90), "alone it holds what is left");
     assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
     // A request that runs alone may cost more than is left.
-    settle(alone, 100);
+    settle(&alone, 100);
     let balance = store.balance(workspace(&store)).unwrap();
     assert_eq!(balance.left_pico(), Some(-10));
     assert_eq!(reserve(&store, key, 1).unwrap_err(), SPENT);
     store.add_credit(OPERATOR, workspace(&store), 11).unwrap();
     assert!(reserve(&store, key, 1).is_ok());
     store.set_unlimited(OPERATOR, workspace(&store)).unwrap();
-    assert!(reserve(&store, key, 9).unwrap().funds().is_none());
+    assert!(reserve(&store, key, 9).unwrap().pledge(9).unwrap().is_none());
 }
 
 #[test]
@@ -116,10 +133,10 @@ fn a_reservation_grows_to_what_its_request_has_spent() {
     let store = ScratchDirectory::new().open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    let mut reservation = reserve(&store, key, 0).unwrap();
+    let reservation = reserve(&store, key, 0).unwrap();
     reservation.note(|row| row.cost_pico = 30);
     assert_eq!(balance(&store), (Some(100), 0, 30));
-    let pledge = reservation.funds().unwrap().pledge(|| 30, 200).unwrap();
+    let pledge = reservation.pledge(200).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100), "as much as is left beside what was spent");
     drop(pledge);
     assert_eq!(balance(&store), (Some(100), 0, 100), "what is held is held until the end");
@@ -142,16 +159,16 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
         resets_at_ms: window.resets_at_ms(scratch.clock.now_ms()),
         is_busy,
     };
-    settle(reserve(&store, limited, 4).unwrap(), 9);
+    settle(&reserve(&store, limited, 4).unwrap(), 9);
     let open = reserve(&store, limited, 50).unwrap();
     assert_eq!(store.key_spend(limited).unwrap().reserved_pico, 1, "what is left of the day");
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, true));
-    settle(open, 2);
+    settle(&open, 2);
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, false));
     let other = key(&store);
     assert!(reserve(&store, other, 1).is_ok(), "another key has limits of its own");
     scratch.clock.advance(Duration::from_millis(DAY_MS));
-    settle(reserve(&store, limited, 1).unwrap(), 14);
+    settle(&reserve(&store, limited, 1).unwrap(), 14);
     scratch.clock.advance(Duration::from_millis(DAY_MS));
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Month, 25, false));
     let spend = store.key_spend(limited).unwrap();
@@ -169,8 +186,8 @@ fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     reserve(&store, key, 10).unwrap().release();
-    drop(store.reserve(begun(&store, key, "dropped"), 10).unwrap());
-    let mut spent = store.reserve(begun(&store, key, "spent"), 10).unwrap();
+    drop(opened(&store, key, "dropped", 10).unwrap());
+    let spent = opened(&store, key, "spent", 10).unwrap();
     spent.note(|row| row.cost_pico = 3);
     spent.release();
     let expected =
@@ -185,13 +202,13 @@ fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    let ended = store.reserve(begun(&store, key, "ended"), 10).unwrap();
+    let ended = opened(&store, key, "ended", 10).unwrap();
     write_intent(&ended);
     let seq = store.status().seq;
     write_intent(&ended);
     assert_eq!(store.status().seq, seq, "it covers all that is held");
-    settle(ended, 7);
-    let mut lost = store.reserve(begun(&store, key, "lost"), 20).unwrap();
+    settle(&ended, 7);
+    let lost = opened(&store, key, "lost", 20).unwrap();
     lost.note(|row| "vendor/model".clone_into(&mut row.model));
     write_intent(&lost);
     store.flush().unwrap();
@@ -249,7 +266,7 @@ fn a_store_that_no_longer_writes_refuses_reservations() {
     let key = key(&store);
     let row = begun(&store, key, "r");
     store.close();
-    assert_eq!(store.reserve(row, 1).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(row).unwrap_err(), ReservationRefused::NoRoom);
 }
 
 #[test]
@@ -283,7 +300,7 @@ fn reports_group_the_usage_of_their_days() {
     let store = scratch.open();
     let (cheap, dear) = (key(&store), key(&store));
     let use_model = |key, model: &str, cost| {
-        let mut reservation = reserve(&store, key, 0).unwrap();
+        let reservation = reserve(&store, key, 0).unwrap();
         reservation.note(|row| {
             model.clone_into(&mut row.model);
             (row.cost_pico, row.input_tokens, row.attempts) = (cost, 2, 3);
@@ -327,13 +344,13 @@ fn a_backup_has_balances_sums_and_requests_in_progress() {
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    settle(reserve(&store, key, 10).unwrap(), 7);
-    let running = store.reserve(begun(&store, key, "running"), 20).unwrap();
+    settle(&reserve(&store, key, 10).unwrap(), 7);
+    let running = opened(&store, key, "running", 20).unwrap();
     write_intent(&running);
     store.flush().unwrap();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();
-    settle(running, 5);
+    settle(&running, 5);
     assert_eq!(balance(&store), (Some(100), 12, 0));
 
     let other = ScratchDirectory::new();

@@ -2,13 +2,12 @@
 
 use super::{Reservation, Store};
 use crate::audit::Actor;
-use crate::changes::{Intent, WriteBatch};
+use crate::changes::Intent;
 use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger, ReservationRefused};
 use crate::lookup::{LookupError, RecordKind};
-use crate::pending::{Pending, QueuePermit};
 use crate::records::Workspace;
 use crate::rows;
 use crate::spend::{UsageDay, day_of};
@@ -16,16 +15,14 @@ use crate::token::KeyId;
 use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport, UsageRow};
 
 impl Store {
-    /// Opens a request in the ledger. Its workspace's credit and its key's limits must leave
-    /// something beside the reservations of other requests; reserves `estimate_pico`, or what is
-    /// left. `row` is the beginning of the request's usage row, see [`Reservation`].
-    ///
-    /// Reads memory only. Nothing is reserved if neither the workspace nor the key has a limit.
+    /// Opens a request in the ledger, with nothing reserved yet. Its workspace's credit and its
+    /// key's limits must not be used up. `row` is the beginning of the request's usage row, see
+    /// [`Reservation`]. Reads memory only.
     ///
     /// # Errors
     /// [`ReservationRefused`]: the limit that does not allow the request.
-    pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, ReservationRefused> {
-        Reservation::open(self, row, estimate_pico)
+    pub fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+        Reservation::open(self, row)
     }
 
     /// Credit and spend of a workspace at this moment.
@@ -119,16 +116,6 @@ impl Store {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.0.ledger
-    }
-
-    /// Has the writer write an intent. The result is the amount the intent covers, once it is
-    /// durable.
-    pub(crate) fn write_intent(
-        &self,
-        place: QueuePermit,
-        put: impl FnOnce(&mut WriteBatch) -> Result<u64, Error> + Send + 'static,
-    ) -> Pending<u64> {
-        self.enqueue(place, put)
     }
 
     /// Charges what was reserved for requests whose end is unknown. Their usage rows remove the

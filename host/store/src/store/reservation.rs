@@ -1,102 +1,252 @@
-//! The ledger entry of one request, from before its first dispatch to its usage row.
+//! A request in the ledger, from before its first dispatch to its usage row, and what it reserves
+//! if it has a limit.
+//!
+//! Each part of the request (one of its own turns, or a question to another model) pledges what it
+//! may cost before it is sent. The reservation is what was spent plus what is pledged, and only
+//! grows until the request ends. In a prepaid workspace an intent row makes this amount durable; no
+//! part is sent before the intent covers it.
 
-use super::{Funds, Store};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Store;
+use crate::changes::{Intent, WriteBatch};
 use crate::error::Error;
-use crate::ledger::{HeldAmount, Ledger, ReservationRefused, Spender};
+use crate::ledger::{HeldAmount, ReservationRefused, Spender};
+use crate::records::Credit;
 use crate::usage::{UsageOutcome, UsageRow};
 
 /// A request that may spend, and its usage row.
 ///
 /// It ends in one of three ways: settled, then its row is charged and written; released, when
 /// nothing was done and no row is needed; or dropped, which settles it as cancelled. Each of them
-/// frees what it reserved.
+/// frees what it reserved. After its end, nothing changes it any more.
 #[derive(Debug)]
 #[must_use = "dropping it settles the request as cancelled"]
 pub struct Reservation {
     store: Store,
-    /// `None` after it has ended.
+    /// Whether its workspace or its key had a limit at the beginning. Without one, nothing is
+    /// reserved.
+    is_limited: bool,
+    // Jobs in the writer's queue hold this state and not the store: dropping the last store waits
+    // for the writer, and would wait for itself on the writer's thread.
+    state: Arc<Mutex<ReservationState>>,
+}
+
+#[derive(Debug)]
+struct ReservationState {
+    /// `None` after the request has ended: nothing is reserved any more, and no intent is written.
     row: Option<UsageRow>,
-    /// The reservation, if its workspace or its key has a limit.
-    funds: Option<Funds>,
+    /// What is reserved, pico-dollars.
+    held: u64,
+    /// What parts in progress may still spend beyond what they have spent so far, pico-dollars.
+    pledged: u64,
+    /// Amount of the intent on the disk, pico-dollars; `None` as long as there is certainly none.
+    covered: Option<u64>,
+    /// Whether the intent has the model and the provider of the row.
+    is_named: bool,
+    /// Whether an intent may be on the disk or in the writer's queue.
+    has_intent: bool,
 }
 
 impl Reservation {
-    pub(crate) fn open(
-        store: &Store,
-        row: UsageRow,
-        estimate_pico: u64,
-    ) -> Result<Reservation, ReservationRefused> {
-        let held = store.ledger().hold(Spender::of(&row), HeldAmount::default(), estimate_pico)?;
-        let funds = held.map(|held| Funds::new(store, &row, held));
-        Ok(Reservation { store: store.clone(), row: Some(row), funds })
+    pub(crate) fn open(store: &Store, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+        let row = UsageRow { at_ms: store.0.clock.now_ms(), ..row };
+        let is_limited = store.ledger().hold(Spender::of(&row), HeldAmount::default(), 0)?.is_some();
+        let state = ReservationState {
+            row: Some(row),
+            held: 0,
+            pledged: 0,
+            covered: None,
+            is_named: false,
+            has_intent: false,
+        };
+        Ok(Reservation { store: store.clone(), is_limited, state: Arc::new(Mutex::new(state)) })
     }
 
-    fn ledger(&self) -> &Ledger {
-        self.store.ledger()
+    /// Changes the usage row. Its date and outcome are set at the end. The reservation grows to the
+    /// row's cost plus the pledges, if it is smaller.
+    pub fn note(&self, change: impl FnOnce(&mut UsageRow)) {
+        self.spend(None, change);
     }
 
-    /// Changes the usage row. Its date and outcome are set at the end.
-    pub fn note(&mut self, change: impl FnOnce(&mut UsageRow)) {
-        let Some(row) = &mut self.row else { return };
+    /// The same, and reduces the pledge of the part that spent by the increase of the row's cost.
+    /// Both happen at once: no other part can pledge what is counted in neither of them.
+    pub fn spend(&self, part: Option<&mut Pledge>, change: impl FnOnce(&mut UsageRow)) {
+        let mut state = self.state();
+        let ReservationState { row: Some(row), held, pledged, .. } = &mut *state else { return };
+        let before = row.cost_pico;
         change(row);
-        if let Some(funds) = &self.funds {
-            funds.note_spent(row.cost_pico);
+        if let Some(part) = part {
+            let spent = row.cost_pico.saturating_sub(before).min(part.pico);
+            part.pico -= spent;
+            *pledged = pledged.saturating_sub(spent);
+        }
+        let needed = row.cost_pico.saturating_add(*pledged);
+        if self.is_limited && needed > *held {
+            self.store.ledger().hold_more(Spender::of(row), needed - *held);
+            *held = needed;
         }
     }
 
-    /// Whether the row has any cost so far, charged here or paid by the caller to the provider.
-    pub fn has_spent(&self) -> bool {
-        self.row.as_ref().is_some_and(|row| row.cost_pico > 0 || row.byok_pico > 0)
+    /// Reserves what a part of the request may cost beyond what the request has spent so far. If
+    /// less is left and nothing else runs on the account, neither another request nor another part
+    /// of this one, reserves what is left. A part that costs nothing is never refused. `None` for a
+    /// request without limits.
+    ///
+    /// # Errors
+    /// [`ReservationRefused`] when too little is left beside what this request and others have
+    /// spent and reserved.
+    pub fn pledge(&self, estimate_pico: u64) -> Result<Option<Pledge>, ReservationRefused> {
+        if !self.is_limited {
+            return Ok(None);
+        }
+        let mut pico = 0;
+        if let ReservationState { row: Some(row), held, pledged, .. } = &mut *self.state()
+            && estimate_pico > 0
+        {
+            let used = row.cost_pico.saturating_add(*pledged);
+            let amount = HeldAmount { own: *held, used, has_parts: *pledged > 0 };
+            // The reservation made before stays until the request ends, even if the limit was
+            // removed since.
+            if let Some(all) = self.store.ledger().hold(Spender::of(row), amount, estimate_pico)? {
+                *held = all;
+                pico = estimate_pico.min(all.saturating_sub(used));
+                *pledged = pledged.saturating_add(pico);
+            }
+        }
+        Ok(Some(Pledge { state: Arc::clone(&self.state), pico }))
     }
 
-    /// The reservation; `None` when neither the workspace nor the key had a limit at the beginning.
-    pub fn funds(&self) -> Option<&Funds> {
-        self.funds.as_ref()
-    }
-
-    /// Writes an intent with the model and the provider of the row, see [`Funds::commit_intent`].
+    /// In a prepaid workspace, writes an intent that covers the reservation, with the model and the
+    /// provider of the row, and waits until it is durable. If the process dies, the next start
+    /// charges that amount. Returns at once when the intent covers it already.
+    ///
+    /// If the future is dropped, the intent may still be written. The usage row removes it.
     ///
     /// # Errors
     /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`], [`Error::NoSpace`]: then
     /// nothing may be dispatched.
     pub async fn commit_intent(&self) -> Result<(), Error> {
-        match &self.funds {
-            Some(funds) => funds.commit(self.row.as_ref()).await,
-            None => Ok(()),
+        if !self.is_limited || !self.is_intent_due() {
+            return Ok(());
         }
+        let place = self.store.place().await?;
+        self.state().has_intent = true;
+        let state = Arc::clone(&self.state);
+        let covered = self.store.enqueue(place, move |draft| lock(&state).put_intent(draft)).await?;
+        let mut state = self.state();
+        state.covered = state.covered.max(Some(covered));
+        Ok(())
+    }
+
+    /// Whether the intent has to be written, because of its amount or because of the row's model
+    /// and provider.
+    fn is_intent_due(&self) -> bool {
+        let mut state = self.state();
+        let ReservationState { row: Some(row), held, covered, is_named, .. } = &mut *state else {
+            return false;
+        };
+        let was_named = std::mem::replace(is_named, !row.model.is_empty());
+        let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < *held);
+        let directory = self.store.directory();
+        let workspace = directory.workspace(row.workspace);
+        is_due && workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
+    }
+
+    /// Whether the request has not ended yet.
+    pub fn is_open(&self) -> bool {
+        self.state().row.is_some()
+    }
+
+    /// Whether the row has any cost so far, charged here or paid by the caller to the provider.
+    pub fn has_spent(&self) -> bool {
+        self.state().has_spent()
     }
 
     /// Ends the request: charges its row at once and hands it to the writer.
-    pub fn settle(mut self, outcome: UsageOutcome) {
-        self.finish(outcome);
-    }
-
-    /// Ends a request that was refused before anything was done, without a row. If it has spent
-    /// something or has an intent, it is settled as failed.
-    pub fn release(mut self) {
-        if self.has_spent() || self.funds.as_ref().is_some_and(Funds::has_intent) {
-            return self.finish(UsageOutcome::Failed);
-        }
-        if let (Some(row), Some(funds)) = (self.row.take(), &self.funds) {
-            let (held, _) = funds.end();
-            self.ledger().release(Spender::of(&row), held);
-        }
-    }
-
-    fn finish(&mut self, outcome: UsageOutcome) {
-        let Some(row) = self.row.take() else { return };
-        let (held, has_intent) = self.funds.as_ref().map(Funds::end).unwrap_or_default();
+    pub fn settle(&self, outcome: UsageOutcome) {
+        let Some((row, held, has_intent)) = self.state().end() else { return };
         let row = UsageRow { outcome, ..row };
-        if let Err(error) = self.ledger().settle(row, held, has_intent) {
+        if let Err(error) = self.store.ledger().settle(row, held, has_intent) {
             // Only a closed or failed store accepts no row. If there is an intent, the next start
             // charges it.
             tracing::error!(%error, "a usage row was lost");
         }
     }
+
+    /// Ends a request that was refused before anything was done, without a row. If it has spent
+    /// something or has an intent, which only a usage row removes, it is settled as failed.
+    pub fn release(&self) {
+        let mut state = self.state();
+        if state.has_spent() || state.has_intent {
+            drop(state);
+            return self.settle(UsageOutcome::Failed);
+        }
+        if let Some((row, held, _)) = state.end() {
+            self.store.ledger().release(Spender::of(&row), held);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ReservationState> {
+        lock(&self.state)
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.finish(UsageOutcome::Cancelled);
+        self.settle(UsageOutcome::Cancelled);
+    }
+}
+
+impl ReservationState {
+    fn has_spent(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.cost_pico > 0 || row.byok_pico > 0)
+    }
+
+    /// Ends the reservation. Returns the row, the amount reserved, and whether there may be an
+    /// intent.
+    fn end(&mut self) -> Option<(UsageRow, u64, bool)> {
+        Some((self.row.take()?, std::mem::take(&mut self.held), self.has_intent))
+    }
+
+    /// Writes the intent with the current reservation, not the one at the time of the call: intents
+    /// of one request can overtake each other in the queue. Returns the amount.
+    fn put_intent(&self, draft: &mut WriteBatch) -> Result<u64, Error> {
+        if self.covered.is_none() {
+            draft.has_space_for_request()?;
+        }
+        // The usage row is handed over only after it was taken from here, and the writer takes rows
+        // after mutations. So either the row removes this intent, or this intent is not written.
+        if let Some(row) = &self.row {
+            draft.put_intent(&Intent::of(row, self.held));
+        }
+        Ok(self.held)
+    }
+}
+
+fn lock(state: &Mutex<ReservationState>) -> MutexGuard<'_, ReservationState> {
+    // A panic in another thread cannot leave a sum half updated.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The part of a request's reservation that one of its parts may spend. Given back when dropped.
+#[derive(Debug)]
+#[must_use = "dropping it gives back what was pledged"]
+pub struct Pledge {
+    state: Arc<Mutex<ReservationState>>,
+    pico: u64,
+}
+
+impl Pledge {
+    /// What is not spent of it, pico-dollars.
+    pub fn left_pico(&self) -> u64 {
+        self.pico
+    }
+}
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.pledged = state.pledged.saturating_sub(self.pico);
     }
 }

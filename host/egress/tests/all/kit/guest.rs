@@ -2,13 +2,16 @@
 
 use bytes::Bytes;
 use cofferdam_egress::{
-    Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Injection, Reason, SecretPlacement,
-    Target,
+    Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Placement, Reason, Target,
 };
 use http::{Request, Response};
 use http_body_util::Full;
 
-use super::{PATIENCE, Server, config, egress, tls::Authority, vault::Vault};
+use super::{
+    PATIENCE, Server, config, egress,
+    tls::Authority,
+    vault::{self, Injection, Vault},
+};
 
 /// The value of the secret that is released to `api.test`.
 pub(crate) const VALUE: &str = "ghp_0123456789/abc+DEF==";
@@ -42,10 +45,10 @@ impl Scene {
 
     /// The secret in `authorization: Bearer`.
     pub(crate) fn bearer(&self) -> Injection {
-        self.with(SecretPlacement::header("authorization", "Bearer ", "").unwrap(), VALUE)
+        self.with(Placement::header("authorization", "Bearer {}").unwrap(), VALUE)
     }
 
-    pub(crate) fn with(&self, slot: SecretPlacement, value: &str) -> Injection {
+    pub(crate) fn with(&self, slot: Placement, value: &str) -> Injection {
         self.vault.injection(slot, NAME, value, "api.test")
     }
 
@@ -54,7 +57,7 @@ impl Scene {
         request: GuestRequest,
         injections: Vec<Injection>,
     ) -> Result<GuestReply, Error> {
-        self.egress.fetch(request, injections).await
+        vault::fetch(&self.egress, request, injections).await
     }
 
     /// The rule that refuses the request. Asserts that no connection was made.

@@ -16,8 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cofferdam_egress::{Credential, Egress, EgressConfig, ExchangeLimits, Origin, Outgoing};
-use cofferdam_store::Secret;
+use cofferdam_egress::{Credential, Egress, EgressConfig, ExchangeLimits, Origin, Outgoing, Placement};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -190,7 +189,8 @@ pub(crate) fn origin_with_credential(base_url: &str) -> Origin {
 }
 
 pub(crate) fn credential() -> Credential {
-    Credential::new("authorization", "Bearer {}", Secret::new(b"sk-very-secret".to_vec())).unwrap()
+    let placement = Placement::header("authorization", "Bearer {}").unwrap();
+    Credential::new(&placement, b"sk-very-secret").unwrap()
 }
 
 pub(crate) const LIMITS: ExchangeLimits =

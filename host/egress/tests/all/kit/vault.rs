@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_egress::{Injection, SecretPlacement};
+use cofferdam_egress::{Egress, Error, GuestReply, GuestRequest, PlacedSecret, Placement};
 use cofferdam_store::{
     Actor, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release, ReleaseScope,
     RootKeySource, SecretValue, Store, VaultId,
@@ -48,7 +48,28 @@ impl Vault {
     }
 
     /// Stores and releases a value, with its place in a request.
-    pub(crate) fn injection(&self, slot: SecretPlacement, name: &str, value: &str, host: &str) -> Injection {
+    pub(crate) fn injection(&self, slot: Placement, name: &str, value: &str, host: &str) -> Injection {
         Injection { slot, secret: self.release(name, value, host) }
     }
+}
+
+/// A released secret and its place in a request.
+pub(crate) struct Injection {
+    pub(crate) slot: Placement,
+    pub(crate) secret: Release,
+}
+
+/// Checks and sends a request with these secrets.
+pub(crate) async fn fetch(
+    egress: &Egress,
+    request: GuestRequest,
+    injections: Vec<Injection>,
+) -> Result<GuestReply, Error> {
+    let (secrets, releases) = injections
+        .into_iter()
+        .map(|Injection { slot, secret }| {
+            (PlacedSecret { secret: secret.name().clone(), placement: slot }, secret)
+        })
+        .unzip();
+    egress.fetch(&egress.check(request, secrets)?, releases).await
 }

@@ -47,9 +47,7 @@ impl LedgerEntry {
         if let Some(underway) = &mut self.underway {
             underway.read_again();
         }
-        if let Some(reservation) = &mut self.reservation {
-            reservation.note(|row| name(row, endpoint));
-        }
+        self.note_row(|row| name(row, endpoint));
     }
 
     /// Charges the answer that was set aside and is not used. Returns the charge.
@@ -80,7 +78,7 @@ impl LedgerEntry {
         self.lost = self.lost.plus(&cost);
         self.lost_usage = sum(&self.lost_usage, usage);
         self.note();
-        Charged { cost: cost.total(), is_estimated: false }
+        Charged { cost: cost.paid.here, is_estimated: false }
     }
 
     /// The cost of attempts that are not the answer.

@@ -130,7 +130,7 @@ impl Underway {
         let Some(left) = left_pico.filter(|_| !self.is_byok && self.prices.output.0 > 0) else {
             return u64::MAX;
         };
-        left.saturating_sub(self.cost(missing).total().0) / self.prices.output.0
+        left.saturating_sub(self.cost(missing).paid.here.0) / self.prices.output.0
     }
 
     /// Estimates what was used beyond the reported usage, by what has arrived.

@@ -5,31 +5,24 @@
 //! that spells a value in another character set, or escapes its letters in JSON, could have the
 //! plugin restore it.
 
-use super::Sent;
-use cofferdam_egress::ScrubSet;
+use cofferdam_egress::{SentSecret, SentSecrets};
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
-use cofferdam_store::{FingerprintPrefix, SecretName};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// The most different groups of secrets that are sent for one plugin in one request.
 const GROUPS_MAX: usize = 64;
 
-/// What was sent in one request, by plugin. Clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<Group>>>>);
-
-/// Secrets that were sent together.
-struct Group {
-    secrets: Vec<(SecretName, Option<FingerprintPrefix>)>,
-    values: ScrubSet,
-}
+/// What was sent in one request, by plugin.
+#[derive(Default)]
+pub(super) struct Released(Mutex<BTreeMap<String, Vec<SentSecrets>>>);
 
 /// A search for all secrets that were sent for one plugin.
 pub(crate) struct ReleasedSearch {
-    sets: Vec<ScrubSet>,
-    has_found: bool,
+    groups: Vec<SentSecrets>,
+    /// Each once.
+    found: Vec<SentSecret>,
 }
 
 impl Released {
@@ -38,38 +31,40 @@ impl Released {
         self.with(|groups| groups.get(plugin).is_some_and(|groups| groups.len() >= GROUPS_MAX))
     }
 
-    /// Records secrets that were sent for this plugin.
-    pub(super) fn note(&self, plugin: &str, sent: &[Sent], values: &ScrubSet) {
-        if values.is_empty() {
+    /// Records secrets that were sent together for this plugin.
+    pub(super) fn note(&self, plugin: &str, sent: &SentSecrets) {
+        if sent.values.is_empty() {
             return;
         }
-        let secrets: Vec<_> = sent.iter().map(|sent| (sent.secret.clone(), sent.fingerprint)).collect();
         self.with(|groups| {
             let groups = groups.entry(plugin.to_owned()).or_default();
-            if !groups.iter().any(|known| known.secrets == secrets) {
-                groups.push(Group { secrets, values: values.clone() });
+            if !groups.iter().any(|known| has_same_values(known, sent)) {
+                groups.push(sent.clone());
             }
         });
     }
 
     /// A search for what was sent for this plugin; `None` if nothing was.
-    pub(crate) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
-        let sets = self.with(|groups| {
-            let groups = groups.get(plugin).into_iter().flatten();
-            groups.map(|group| group.values.clone()).collect::<Vec<_>>()
-        });
-        (!sets.is_empty()).then_some(ReleasedSearch { sets, has_found: false })
+    pub(super) fn search(&self, plugin: &str) -> Option<ReleasedSearch> {
+        let groups = self.with(|groups| groups.get(plugin).cloned().unwrap_or_default());
+        (!groups.is_empty()).then_some(ReleasedSearch { groups, found: Vec::new() })
     }
 
-    fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<Group>>) -> T) -> T {
+    fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<SentSecrets>>) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+/// Whether both are the same secrets, sent to any host.
+fn has_same_values(one: &SentSecrets, other: &SentSecrets) -> bool {
+    let identity = |sent: &SentSecret| (sent.name.clone(), sent.fingerprint);
+    one.secrets.iter().map(identity).eq(other.secrets.iter().map(identity))
+}
+
 impl ReleasedSearch {
-    /// Whether anything was found so far.
-    pub(crate) fn has_found(&self) -> bool {
-        self.has_found
+    /// The secrets that were found so far, each once.
+    pub(crate) fn found(&self) -> &[SentSecret] {
+        &self.found
     }
 
     /// Removes the values from the output of a tool.
@@ -114,13 +109,13 @@ impl ReleasedSearch {
 
     fn scrub(&mut self, text: &str) -> Option<String> {
         let mut clean: Option<String> = None;
-        for set in &self.sets {
+        for group in &self.groups {
             let text = clean.as_deref().unwrap_or(text);
-            if let Some((scrubbed, _)) = set.scrub(text.as_bytes()) {
+            if let Some((scrubbed, found)) = group.scrub(text.as_bytes()) {
                 clean = Some(String::from_utf8_lossy(&scrubbed).into_owned());
+                add(&mut self.found, found);
             }
         }
-        self.has_found |= clean.is_some();
         clean
     }
 
@@ -128,11 +123,12 @@ impl ReleasedSearch {
     /// nothing is found or the input is not JSON.
     fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
         let Ok(value) = serde_json::from_slice::<Value>(&json) else { return json };
-        let found_before = std::mem::take(&mut self.has_found);
+        let found_before = std::mem::take(&mut self.found);
         let clean = self.value(value);
-        let has_found = std::mem::replace(&mut self.has_found, found_before);
-        self.has_found |= has_found;
-        if has_found { clean.to_string().into_bytes() } else { json }
+        let found = std::mem::replace(&mut self.found, found_before);
+        let json = if found.is_empty() { json } else { clean.to_string().into_bytes() };
+        add(&mut self.found, found);
+        json
     }
 
     fn value(&mut self, value: Value) -> Value {
@@ -144,6 +140,14 @@ impl ReleasedSearch {
                 Value::Object(members.into_iter().map(clean).collect::<Map<_, _>>())
             }
             value => value,
+        }
+    }
+}
+
+fn add(all: &mut Vec<SentSecret>, found: Vec<SentSecret>) {
+    for sent in found {
+        if !all.contains(&sent) {
+            all.push(sent);
         }
     }
 }
@@ -181,14 +185,17 @@ fn escaped_letter(part: &str) -> Option<(char, &str)> {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use cofferdam_egress::ScrubSet;
     use proptest::prelude::*;
     use serde_json::json;
 
     const VALUE: &str = "very-secret-0123456789";
 
     fn search() -> ReleasedSearch {
-        let set = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
-        ReleasedSearch { sets: vec![set], has_found: false }
+        let values = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
+        let sent =
+            SentSecret { name: "key".parse().unwrap(), host: "api.test".parse().unwrap(), fingerprint: None };
+        ReleasedSearch { groups: vec![SentSecrets { secrets: [sent].into(), values }], found: Vec::new() }
     }
 
     fn escaped(text: &str) -> String {
@@ -204,7 +211,7 @@ mod tests {
             annotations: vec![json!({ "url": VALUE }).to_string().into_bytes(), b"{ \"n\" : 1 }".to_vec()],
             cost_pico: 7,
         });
-        assert!(search.has_found());
+        assert_eq!(search.found().len(), 1);
         assert_eq!(output.for_model, "{\"a\":\"[secret:key]\"}");
         assert_eq!(output.item, br#"{"[secret:key]":[{"b":"x [secret:key]"}]}"#);
         assert_eq!(output.annotations, [br#"{"url":"[secret:key]"}"#.to_vec(), b"{ \"n\" : 1 }".to_vec()]);
@@ -236,7 +243,7 @@ mod tests {
             }).collect();
             let mut search = search();
             let clean = search.text(format!("{before}{written}{after}"));
-            prop_assert!(search.has_found());
+            prop_assert_eq!(search.found().len(), 1);
             prop_assert!(clean.contains("[secret:key]"), "{}", clean);
         }
 
@@ -246,7 +253,7 @@ mod tests {
             let mut search = search();
             prop_assert_eq!(search.json(bytes.clone()), bytes);
             prop_assert_eq!(search.text(text.clone()), text);
-            prop_assert!(!search.has_found());
+            prop_assert!(search.found().is_empty());
         }
     }
 }

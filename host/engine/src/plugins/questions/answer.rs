@@ -31,7 +31,7 @@ pub(super) fn read(body: &[u8], account: &CostAccount) -> Result<(Answer, String
         text,
         output: Value::Array(output).to_string().into_bytes(),
         usage: account.usage().unwrap_or_else(no_usage),
-        cost_pico: account.total().0,
+        cost_pico: account.total().here.0,
     };
     Ok((answer, reasoning))
 }

@@ -7,7 +7,6 @@ use super::run::{self, FinishedCall, Invocation, ToolFailure};
 use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, refused, shown};
 use crate::assembler::{Assembler, CallItem, ServerCall};
 use crate::lifecycle::deadline::{Deadline, Late};
-use crate::money::ledger::{LedgerEntry, PluginSpending, add_to};
 use crate::request::ResponsesRequest;
 use cofferdam_runtime::CallContext;
 use futures_util::{StreamExt, stream};
@@ -35,8 +34,7 @@ impl ServerTools {
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
             let finished =
-                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.released()).await
-                {
+                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.http()).await {
                     Ok(output) => FinishedCall::completed(output),
                     Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
                     Err(_) => FinishedCall::failed("The tool failed.", false),
@@ -57,7 +55,6 @@ impl ServerTools {
         &mut self,
         request: &ResponsesRequest,
         context: &CallContext,
-        entry: &mut LedgerEntry,
         deadline: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
@@ -66,20 +63,15 @@ impl ServerTools {
             return Ok(());
         };
         let calls: Vec<ServerCall> = history.approved.iter().map(call_of).collect();
-        let (offer, doors, cost) = (&self.offer, &self.doors, &self.cost);
+        let (offer, doors) = (&self.offer, &self.doors);
         let work = calls.iter().enumerate().map(|(place, call)| -> ToolWork<'_> {
             match offer.owner(&call.function) {
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(async move {
-                    let done = run::run(tool, call, context, doors, None).await;
-                    add_to(cost, done.cost);
-                    done
-                }),
+                Some(tool) => Box::pin(run::run(tool, call, context, doors, None)),
                 None => refused("There is no such tool any more."),
             }
         });
         let work: Vec<ToolWork<'_>> = work.collect();
-        let mut spending = PluginSpending::new(entry, cost);
         // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
@@ -89,12 +81,11 @@ impl ServerTools {
             let Some(finished) = finished else { break };
             self.counts.requested = self.counts.requested.saturating_add(1);
             self.counts.executed += u32::from(finished.executed);
-            spending.note();
             results.push(finished.for_model.clone());
             let item = Arc::new(item_of(approved, offer));
             done.push(Done { item, arguments: approved.arguments.clone(), finished });
         }
-        drop((work, spending));
+        drop(work);
         self.before.append(&mut done);
         self.render_history(request, &history, &results);
         Ok(())

@@ -5,24 +5,23 @@ use super::{PluginScope, offer};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
-use crate::plugins::http_capability::{Released, http_door};
+use crate::plugins::http_capability::HttpCapability;
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
 use cofferdam_runtime::services::{DeferredTools, HttpDoor, ModelListing, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The capabilities of one request, for each of its tools.
 pub(crate) struct RequestCapabilities {
-    http: Arc<dyn HttpDoor>,
+    http: Arc<HttpCapability>,
     catalog: Arc<dyn ModelListing>,
     view: Arc<RequestSnapshot>,
     scratches: Scratches,
     ask: ModelCapability,
     approvals: Approvals,
-    released: Released,
 }
 
 /// The scratch stores of one request's plugins, by plugin. Clones share them.
@@ -40,28 +39,22 @@ impl RequestCapabilities {
     pub(crate) fn new(occasion: PluginScope<'_>, request: &ResponsesRequest) -> Self {
         let PluginScope { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
-        let view = RequestSnapshot {
-            input: request.input_items(),
-            retold: OnceLock::new(),
-            deferred,
-            state: Mutex::default(),
-        };
-        let released = Released::default();
+        let state = ViewState { input: request.input_items(), ..ViewState::default() };
+        let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         Self {
-            http: http_door(engine, caller, &context.request_id, &released),
+            http: HttpCapability::new(engine, caller, &context.request_id),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: scratches.clone().unwrap_or_default(),
             ask: ModelCapability::new(engine, caller, asking),
             approvals: Approvals::new(&engine.parts.store, caller),
-            released,
         }
     }
 
     /// The host services for one call into `plugin`.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         Services {
-            http: Some(Arc::clone(&self.http)),
+            http: Some(Arc::clone(&self.http) as Arc<dyn HttpDoor>),
             ask: Some(Arc::new(self.ask.clone())),
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
@@ -77,9 +70,9 @@ impl RequestCapabilities {
         Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
     }
 
-    /// The secrets that were sent for the plugins.
-    pub(crate) fn released(&self) -> &Released {
-        &self.released
+    /// The plugins' requests to other hosts.
+    pub(crate) fn http(&self) -> &HttpCapability {
+        &self.http
     }
 
     /// The ids of approval requests.
@@ -116,15 +109,15 @@ pub(crate) struct Deferred {
 
 /// The request being served, which grows with each turn.
 pub(crate) struct RequestSnapshot {
-    input: Bytes,
-    /// The input as rendered for models. Set once the functions of the tools are known.
-    retold: OnceLock<Bytes>,
     deferred: Vec<Deferred>,
     state: Mutex<ViewState>,
 }
 
 #[derive(Default)]
 struct ViewState {
+    /// The items of the input, comma-separated; rendered for models as soon as the functions of the
+    /// tools are known.
+    input: Bytes,
     /// What was added to the input since.
     items: Vec<Bytes>,
     /// Names of deferred functions that a tool search has found.
@@ -134,7 +127,7 @@ struct ViewState {
 impl RequestSnapshot {
     /// Sets the beginning of the transcript to the input as rendered for models.
     pub(crate) fn replace_input(&self, input: &Bytes) {
-        self.retold.get_or_init(|| input.clone());
+        self.lock().input = input.clone();
     }
 
     /// Adds items to the transcript.
@@ -160,10 +153,7 @@ impl RequestSnapshot {
 impl RequestView for RequestSnapshot {
     fn transcript(&self) -> Vec<u8> {
         let state = self.lock();
-        let parts = std::iter::once(self.retold.get().unwrap_or(&self.input))
-            .chain(&state.items)
-            .filter(|part| !part.is_empty());
-        array(parts)
+        array(std::iter::once(&state.input).chain(&state.items).filter(|part| !part.is_empty()))
     }
 }
 
@@ -204,7 +194,8 @@ mod tests {
             json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
         };
         let deferred = vec![tool("f"), tool("g")];
-        let view = RequestSnapshot { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let state = ViewState { input, ..ViewState::default() };
+        let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
         let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
         assert_eq!(transcript[0]["content"][0]["text"], "Hi");

@@ -6,7 +6,6 @@ use super::CALLS_AT_ONCE;
 use super::capabilities::RequestCapabilities;
 use super::run::Invocation;
 use crate::Engine;
-use crate::plugins::http_capability::Released;
 use crate::request::{ResponsesRequest, ToolKind};
 use bytes::Bytes;
 use cofferdam_runtime::{CallContext, Plugin, Services};
@@ -77,7 +76,7 @@ impl LastCall {
         let invocation =
             Invocation { plugin: &self.plugin, function, arguments: b"{}", settings: &self.settings };
         // The request is over, so the result is ignored.
-        drop(invocation.run(context, self.services, &Released::default()).await);
+        drop(invocation.run_unsearched(context, self.services).await);
     }
 }
 

@@ -1,20 +1,17 @@
-//! Items of a request's input that stand for calls of its server tools. The model made function
-//! calls and read their results, so these items are rendered for it as function calls and results.
-//! A call that the client was asked about and has approved is still to be run.
-//!
-//! Only items that the manifests of the request's own tools declare are handled here.
+//! Items of a request's input that the manifests of its tools declare, of tools that may ask the
+//! client. The model made function calls and read their results, so these items are rendered for it
+//! as function calls and results. A call that the client was asked about and has approved is still to
+//! be run.
 
 use super::offer::{Offer, ServerTool};
 use crate::assembler::approvals::Approvals;
 use crate::refusal::Refusal;
 use crate::refusal::printable;
 use crate::request::walk::{Breath, walk};
+use crate::request::{HostItem, PlainItem};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::ItemTable;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use std::borrow::Cow;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of a call's item that do not become part of the result for the model: those that
@@ -37,12 +34,6 @@ const NOT_RESULT: [&str; 14] = [
 ];
 
 type HistoryItem = Map<String, Value>;
-
-#[derive(Deserialize)]
-struct TaggedItem<'a> {
-    #[serde(rename = "type", borrow)]
-    tag: Option<Cow<'a, str>>,
-}
 
 /// The role of an item for the tools of a request.
 enum ToolRole<'o> {
@@ -68,10 +59,6 @@ pub(super) struct Approved {
 
 enum HistoryPiece {
     Item(Bytes),
-    Result {
-        call_id: String,
-        told: String,
-    },
     /// The result of an approved call, by its index.
     Approved(usize),
 }
@@ -97,46 +84,47 @@ struct ApprovalAnswers {
 }
 
 impl History {
-    /// Reads the items of an input, comma-separated. `None` if none of them concerns the tools.
+    /// Reads the items of an input. `None` if none of them is of a declared type.
     ///
     /// # Errors
     /// 400 for an answer to an approval request that is not in the input, and for the approval of a
     /// call that this host has not asked about.
     pub(super) async fn read(
-        input: &[u8],
+        items: Vec<PlainItem>,
         offer: &Offer,
         approvals: &Approvals,
     ) -> Result<Option<Self>, Refusal> {
         let roles = roles(offer);
-        if roles.is_empty() {
-            return Ok(None);
-        }
-        let list = [b"[".as_slice(), input, b"]"].concat();
-        // The items were written by this host, so they are valid JSON.
-        let items: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
         let mut breath = Breath::default();
-        let mut read: Vec<Option<(&ToolRole<'_>, HistoryItem)>> = Vec::with_capacity(items.len());
-        for raw in walk(&items) {
-            breath.step().await;
-            read.push(known(raw, &roles));
+        let mut declared = Vec::new();
+        for item in walk(&items) {
+            if let PlainItem::Declared(json) = item {
+                breath.step().await;
+                declared.push(known(json, &roles).ok_or_else(Refusal::internal)?);
+            }
         }
-        if read.iter().all(Option::is_none) {
+        if declared.is_empty() {
             return Ok(None);
         }
-        let answers = ApprovalAnswers::of(&read)?;
+        let answers = ApprovalAnswers::of(&declared)?;
         let mut history = Self::default();
         let mut results = Vec::new();
-        for (raw, known) in walk(&items).zip(read) {
+        let mut declared = declared.into_iter();
+        for item in walk(items) {
             breath.step().await;
-            if let Some((role, item)) = known {
-                history.add(role, &item, &answers, (offer, approvals), &mut results)?;
-                continue;
+            match item {
+                PlainItem::Call(json) => history.pieces.push(HistoryPiece::Item(json)),
+                // Results follow the last of several consecutive calls, where providers require
+                // them.
+                PlainItem::Other(json) => {
+                    history.pieces.append(&mut results);
+                    history.pieces.push(HistoryPiece::Item(json));
+                }
+                PlainItem::Declared(_) => {
+                    let (role, item) = declared.next().ok_or_else(Refusal::internal)?;
+                    history.add(role, &item, &answers, (offer, approvals), &mut results)?;
+                }
             }
-            // Results follow the last of several consecutive calls, where providers require them.
-            if !is_call(raw) {
-                history.pieces.append(&mut results);
-            }
-            history.pieces.push(HistoryPiece::Item(Bytes::copy_from_slice(raw.get().as_bytes())));
         }
         history.pieces.append(&mut results);
         Ok(Some(history))
@@ -150,16 +138,12 @@ impl History {
     /// The items as rendered for models, comma-separated. `results` are those of the approved
     /// calls.
     pub(super) fn write(&self, results: &[String]) -> Bytes {
-        let output = |call_id: &str, output: &str| {
-            let item = json!({ "type": "function_call_output", "call_id": call_id, "output": output });
-            Bytes::from(item.to_string())
-        };
         let written = walk(&self.pieces).map(|piece| match piece {
             HistoryPiece::Item(item) => item.clone(),
-            HistoryPiece::Result { call_id, told } => output(call_id, told),
             HistoryPiece::Approved(place) => {
-                let id = self.approved.get(*place).map_or("", |approved| &approved.id);
-                output(id, results.get(*place).map_or("", String::as_str))
+                let call_id = self.approved.get(*place).map_or("", |approved| &approved.id);
+                let output = results.get(*place).map_or("", String::as_str);
+                HostItem::FunctionCallOutput { call_id, output }.to_json()
             }
         });
         Bytes::from(written.collect::<Vec<_>>().join(&b','))
@@ -183,7 +167,7 @@ impl History {
                 let call_id = self.call_id(item);
                 let function = offer.function_like(item).or_else(|| offer.first_of(tool));
                 self.call(&call_id, function, item);
-                results.push(HistoryPiece::Result { call_id, told: result_of(item) });
+                results.push(result_piece(&call_id, &result_of(item)));
             }
             ToolRole::Asks(table) => self.ask(table, item, answers, known, results)?,
         }
@@ -226,7 +210,7 @@ impl History {
                 return Ok(());
             }
         };
-        results.push(HistoryPiece::Result { call_id: id, told });
+        results.push(result_piece(&id, &told));
         Ok(())
     }
 
@@ -237,9 +221,7 @@ impl History {
         };
         // The tool does not exist any more, but its calls are still in the history.
         let name = function.unwrap_or("unknown_tool");
-        let call =
-            json!({ "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments });
-        self.pieces.push(HistoryPiece::Item(Bytes::from(call.to_string())));
+        self.pieces.push(HistoryPiece::Item(HostItem::FunctionCall { call_id, name, arguments }.to_json()));
     }
 
     fn call_id(&self, item: &HistoryItem) -> String {
@@ -251,9 +233,9 @@ impl History {
 }
 
 impl ApprovalAnswers {
-    fn of(items: &[Option<(&ToolRole<'_>, HistoryItem)>]) -> Result<Self, Refusal> {
+    fn of(items: &[(&ToolRole<'_>, HistoryItem)]) -> Result<Self, Refusal> {
         let mut answers = Self::default();
-        for (role, item) in walk(items).flatten() {
+        for (role, item) in walk(items) {
             match role {
                 ToolRole::Call(_) => {
                     answers.done.insert(text(item, "approval_request_id").to_owned());
@@ -284,6 +266,10 @@ impl ApprovalAnswers {
         }
         Ok(())
     }
+}
+
+fn result_piece(call_id: &str, output: &str) -> HistoryPiece {
+    HistoryPiece::Item(HostItem::FunctionCallOutput { call_id, output }.to_json())
 }
 
 /// Checks an approval. It holds only for the call that this host asked this account about: a client
@@ -326,6 +312,11 @@ fn unasked(item: &HistoryItem, id: &str) -> Refusal {
     ))
 }
 
+/// The types of items that the request's tools declare.
+pub(super) fn declared_types(offer: &Offer) -> Vec<String> {
+    roles(offer).into_keys().map(str::to_owned).collect()
+}
+
 /// The items that the request's tools declare, by type.
 fn roles(offer: &Offer) -> BTreeMap<&str, ToolRole<'_>> {
     let mut roles = BTreeMap::new();
@@ -349,18 +340,11 @@ fn roles(offer: &Offer) -> BTreeMap<&str, ToolRole<'_>> {
 }
 
 fn known<'r, 'o>(
-    raw: &RawValue,
+    json: &[u8],
     roles: &'r BTreeMap<&str, ToolRole<'o>>,
 ) -> Option<(&'r ToolRole<'o>, HistoryItem)> {
-    let TaggedItem { tag } = serde_json::from_str(raw.get()).ok()?;
-    let role = roles.get(&*tag?)?;
-    Some((role, serde_json::from_str(raw.get()).ok()?))
-}
-
-fn is_call(raw: &RawValue) -> bool {
-    let tagged: Option<TaggedItem<'_>> = serde_json::from_str(raw.get()).ok();
-    let tag = tagged.and_then(|tagged| tagged.tag);
-    tag.is_some_and(|tag| matches!(&*tag, "function_call" | "custom_tool_call"))
+    let item: HistoryItem = serde_json::from_slice(json).ok()?;
+    Some((roles.get(text(&item, "type"))?, item))
 }
 
 fn text<'i>(item: &'i HistoryItem, name: &str) -> &'i str {

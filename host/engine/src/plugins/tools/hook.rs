@@ -1,17 +1,15 @@
 //! Server tools for hooks: the same calls, made by a guest instead of a model.
 
 use super::capabilities::RequestCapabilities;
-use super::run::{Invocation, ToolFailure, is_withheld, shortened};
+use super::run::{Invocation, ToolFailure, shortened};
 use crate::Engine;
 use crate::cost::Amount;
-use crate::money::ledger::add_to;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
 use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a call into a hook ended.
 pub(crate) type HookOutcome = Result<Result<Action, Failure>, CallError>;
@@ -21,15 +19,13 @@ pub(crate) struct HookTools {
     engine: Arc<Engine>,
     context: CallContext,
     doors: RequestCapabilities,
-    /// In pico-dollars.
-    cost: AtomicU64,
 }
 
 impl HookTools {
     /// The tools of this host, with the capabilities of a request.
     pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: RequestCapabilities) -> Arc<Self> {
         let (engine, context) = (Arc::clone(engine), context.clone());
-        Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
+        Arc::new(Self { engine, context, doors })
     }
 
     /// The host services for a call into `hook`.
@@ -40,7 +36,7 @@ impl HookTools {
 
     /// Removes the values of secrets that were sent for `hook` from its decision.
     pub(crate) fn clean(&self, hook: &Plugin, verdict: HookOutcome) -> HookOutcome {
-        let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
+        let Some(mut search) = self.doors.http().search(hook) else { return verdict };
         let clean = match verdict {
             Ok(Ok(action)) => Ok(Ok(search.action(action))),
             Ok(Err(failure)) => Ok(Err(search.failure(failure))),
@@ -48,18 +44,8 @@ impl HookTools {
         };
         // The decision counts even where the grant blocks such outputs: ignoring a hook's decision
         // would let everything pass.
-        is_withheld(&search, hook);
+        self.doors.http().is_withheld(hook, &search);
         clean
-    }
-
-    /// What is spent on tools, in pico-dollars.
-    pub(crate) fn spent(&self) -> &AtomicU64 {
-        &self.cost
-    }
-
-    /// The cost of the tools that were called so far.
-    pub(crate) fn cost(&self) -> Amount {
-        Amount(self.cost.load(Ordering::Relaxed))
     }
 
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
@@ -70,7 +56,7 @@ impl HookTools {
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }
-            .run(&self.context, services, self.doors.released())
+            .run(&self.context, services, self.doors.http())
             .await;
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
@@ -82,7 +68,7 @@ impl HookTools {
             | ToolFailure::TooDeep
             | ToolFailure::Broken => ToolCallError::Failed,
         })?;
-        add_to(&self.cost, Amount(output.cost_pico));
+        self.doors.asking().account().add_tool(Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))
     }
 }

@@ -215,7 +215,7 @@ impl Offer {
     /// Types of items that stand for calls of hosted substitutes. They are rendered for models as
     /// calls of functions. The items of a tool that asks the client are rendered by
     /// [`super::history`].
-    pub(crate) fn hosted_substitute_items(&self) -> Vec<&str> {
+    pub(crate) fn hosted_substitute_items(&self) -> Vec<String> {
         let mut known = HashSet::new();
         let functions = self.entries.iter().flat_map(|entry| match entry {
             ToolEntry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
@@ -223,7 +223,8 @@ impl Offer {
             }
             _ => &[],
         });
-        functions.map(|offered| offered.item.item_type.as_str()).filter(|kind| known.insert(*kind)).collect()
+        let kinds = functions.map(|offered| &offered.item.item_type).filter(|kind| known.insert(*kind));
+        kinds.cloned().collect()
     }
 
     /// The functions and items that the assembler needs to recognize calls.

@@ -1,153 +1,106 @@
-//! Renders earlier calls of server tools for models. The parser writes each as a call of a function
-//! with the name of the tool, prefix included, because it cannot know the functions of the
-//! request's tools. Here such a call gets the name and the arguments of an offered function. If
-//! there is none, it becomes plain text: a model that imitates its history would otherwise call a
-//! function that does not exist.
+//! Renders earlier calls of server tools for models: under the name and with the arguments of an
+//! offered function. If there is none, a call becomes plain text: a model that imitates its history
+//! would otherwise call a function that does not exist.
 
+use super::history;
 use super::offer::Offer;
 use super::run::shortened;
+use crate::offload::aside;
 use crate::refusal::Refusal;
-use crate::request::server_tool_of_call;
 use crate::request::walk::{Breath, walk};
+use crate::request::{
+    HostItem, PlainItem, ResponsesRequest, ToolCallRecord, ToolResult, TranscriptItem, read_transcript,
+};
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
 
-/// The members of calls and results.
-#[derive(Deserialize)]
-struct CallRecord<'a> {
-    #[serde(rename = "type", borrow)]
-    tag: Cow<'a, str>,
-    #[serde(borrow)]
-    call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    arguments: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    output: Option<&'a RawValue>,
-}
-
-impl CallRecord<'_> {
-    fn is_call(&self) -> bool {
-        matches!(&*self.tag, "function_call" | "custom_tool_call")
-    }
-
-    /// The server tool whose call this is.
-    fn server_tool(&self) -> Option<&str> {
-        server_tool_of_call(self.name.as_deref().filter(|_| self.tag == "function_call")?)
-    }
-}
-
-/// What happens to an item.
-enum CallState {
-    Kept,
-    Replaced(Bytes),
-    /// A message replaces it. A message must not stand between calls and their results.
-    Message(Bytes),
-    Dropped,
-}
-
-/// Renders `items` for models, comma-separated as the parser has written them.
+/// The input of a request without calls of server tools: they are rendered for models. The items
+/// that the tools declare are left to [`History`](history::History). None where this is the input
+/// as it was.
 ///
 /// # Errors
-/// 500 for items that the parser cannot have written.
-pub(super) async fn render_calls(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
-    let list = [b"[".as_slice(), items, b"]"].concat();
-    let raws: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
-    let mut breath = Breath::default();
-    let mut read: Vec<Option<CallRecord<'_>>> = Vec::with_capacity(raws.len());
-    for raw in walk(&raws) {
-        breath.step().await;
-        // An item whose members have other types is neither a call nor a result.
-        read.push(serde_json::from_str(raw.get()).ok());
-    }
-    let mut results = Results::of(&read);
-    let mut fates: Vec<CallState> = Vec::with_capacity(raws.len());
-    fates.resize_with(raws.len(), || CallState::Kept);
-    for (place, item) in walk(&read).enumerate() {
-        breath.step().await;
-        let Some((item, tool)) = item.as_ref().and_then(|item| Some((item, item.server_tool()?))) else {
-            continue;
-        };
-        let result = results.take(item, place);
-        let output = result.and_then(|result| read.get(result)?.as_ref()?.output);
-        let (call, answer) = render(item, tool, output, offer);
-        let mut settle = |place: usize, fate: CallState| {
-            if let Some(known) = fates.get_mut(place) {
-                *known = fate;
-            }
-        };
-        settle(place, call);
-        if let Some(result) = result {
-            settle(result, answer);
-        }
-    }
-    let mut out = Retold::with_capacity(items.len());
-    for ((raw, item), fate) in walk(&raws).zip(&read).zip(fates) {
-        breath.step().await;
-        out.add(raw.get(), fate, item.as_ref().is_some_and(CallRecord::is_call));
-    }
-    Ok(out.end())
-}
-
-/// The results that no call has taken yet, by call id.
-struct Results<'r>(HashMap<Option<&'r str>, VecDeque<usize>>);
-
-impl<'r> Results<'r> {
-    fn of(read: &'r [Option<CallRecord<'_>>]) -> Self {
-        let mut results: HashMap<_, VecDeque<usize>> = HashMap::new();
-        for (place, item) in walk(read).enumerate() {
-            if let Some(item) = item.as_ref().filter(|item| item.tag == "function_call_output") {
-                results.entry(item.call_id.as_deref()).or_default().push_back(place);
-            }
-        }
-        Self(results)
-    }
-
-    /// The index of a call's result: the next one with its id that no other call has taken. Must be
-    /// called in the order of the calls.
-    fn take(&mut self, call: &'r CallRecord<'_>, place: usize) -> Option<usize> {
-        let results = self.0.get_mut(&call.call_id.as_deref())?;
-        while let Some(result) = results.pop_front() {
-            // A result that stands before this call stands before all later calls too, so it can be
-            // dropped.
-            if result > place {
-                return Some(result);
-            }
-        }
-        None
-    }
-}
-
-/// Renders a call of `tool` and its result.
-fn render(
-    call: &CallRecord<'_>,
-    tool: &str,
-    output: Option<&RawValue>,
+/// 500 for an input that the parser cannot have written.
+pub(super) async fn rendered_input(
+    request: &ResponsesRequest,
     offer: &Offer,
-) -> (CallState, CallState) {
-    let text: Option<String> = output.and_then(|output| serde_json::from_str(output.get()).ok());
-    // The members of the call's item. Empty where the client has answered with a text of its own.
-    let mut members: Map<String, Value> =
-        text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let given = call.arguments.as_deref().unwrap_or("{}");
-    let Some(function) = offer.function_told_as(tool, &members) else {
-        let told = text.or_else(|| output.map(texts)).map_or_else(|| "nothing".to_owned(), shortened);
-        let called = if given == "{}" { String::new() } else { format!(" with {given}") };
-        return (
-            CallState::Message(message(&format!("[I used the tool {tool}{called}. It gave: {told}]"))),
-            CallState::Dropped,
-        );
+) -> Result<Option<Vec<PlainItem>>, Refusal> {
+    let (substituted, declared) = (offer.hosted_substitute_items(), history::declared_types(offer));
+    if !request.has_server_calls && substituted.is_empty() && declared.is_empty() {
+        return Ok(None);
+    }
+    let input = request.input_array();
+    let read = aside(input.len(), move || read_transcript(&input, &substituted, &declared)).await?;
+    let items = read.ok_or_else(Refusal::internal)?;
+    let is_as_it_was = |item: &TranscriptItem| {
+        matches!(item, TranscriptItem::Plain(PlainItem::Call(_) | PlainItem::Other(_)))
     };
+    if items.iter().all(is_as_it_was) {
+        return Ok(None);
+    }
+    Ok(Some(render_calls(items, offer).await))
+}
+
+/// The items comma-separated.
+pub(super) fn joined(items: &[PlainItem]) -> Bytes {
+    Bytes::from(items.iter().map(PlainItem::json).collect::<Vec<_>>().join(&b','))
+}
+
+async fn render_calls(items: Vec<TranscriptItem>, offer: &Offer) -> Vec<PlainItem> {
+    let mut breath = Breath::default();
+    let mut out = Vec::with_capacity(items.len());
+    // The adjacent calls at the end. Providers require results directly after their calls, so a
+    // message for a call among them goes before all of them.
+    let mut calls = Vec::new();
+    // The results that change, by the indexes of their calls. None for a result that is left out.
+    let mut results: HashMap<usize, Option<Bytes>> = HashMap::new();
+    for (place, item) in walk(items).enumerate() {
+        breath.step().await;
+        let plain = match item {
+            TranscriptItem::ServerCall(call, result) => {
+                // The members of the call's item. Empty where the client has answered with a text of
+                // its own.
+                let members = match &result {
+                    Some(ToolResult::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+                    _ => Map::new(),
+                };
+                let Some(name) = offer.function_told_as(&call.tool, &members) else {
+                    out.push(PlainItem::Other(as_text(&call, result)));
+                    results.insert(place, None);
+                    continue;
+                };
+                let (json, result) = as_function(&call, name, members, offer.parameters_of(name));
+                results.extend(result.map(|result| (place, Some(result))));
+                Some(PlainItem::Call(json))
+            }
+            TranscriptItem::Result(call, json) => {
+                results.remove(&call).unwrap_or(Some(json)).map(PlainItem::Other)
+            }
+            TranscriptItem::Plain(item) => Some(item),
+        };
+        let is_call = matches!(plain, Some(PlainItem::Call(_)));
+        calls.extend(plain);
+        if !is_call {
+            out.append(&mut calls);
+        }
+    }
+    out.append(&mut calls);
+    out
+}
+
+/// A call of the function `name`, and its result where that changes.
+fn as_function(
+    call: &ToolCallRecord,
+    name: &str,
+    mut members: Map<String, Value>,
+    parameters: &[String],
+) -> (Bytes, Option<Bytes>) {
+    let ToolCallRecord { call_id, arguments: given, .. } = call;
     let mut arguments = Map::new();
     if given == "{}" {
         // The items do not contain the model's arguments, but most contain members of the same
         // names.
-        for name in offer.parameters_of(function).iter().cloned() {
+        for name in parameters.iter().cloned() {
             // In some items they are one level deeper, such as `action.query`.
             let deeper =
                 |members: &Map<String, Value>| members.values().find_map(|it| it.get(&name)).cloned();
@@ -155,73 +108,24 @@ fn render(
             arguments.extend(value.map(|value| (name, value)));
         }
     }
-    let (given, answer) = if arguments.is_empty() {
-        (given.to_owned(), CallState::Kept)
-    } else {
-        let output = Value::Object(members).to_string();
-        let answer = json!({ "type": "function_call_output", "call_id": call.call_id, "output": output });
-        (Value::Object(arguments).to_string(), CallState::Replaced(Bytes::from(answer.to_string())))
+    if arguments.is_empty() {
+        return (HostItem::FunctionCall { call_id, name, arguments: given }.to_json(), None);
+    }
+    let (arguments, output) = (Value::Object(arguments).to_string(), Value::Object(members).to_string());
+    let json = HostItem::FunctionCall { call_id, name, arguments: &arguments }.to_json();
+    (json, Some(HostItem::FunctionCallOutput { call_id, output: &output }.to_json()))
+}
+
+/// A message that replaces a call and its result.
+fn as_text(call: &ToolCallRecord, result: Option<ToolResult>) -> Bytes {
+    let ToolCallRecord { tool, arguments, .. } = call;
+    let told = match result {
+        Some(ToolResult::Text(text) | ToolResult::Parts(text)) => shortened(text),
+        None => "nothing".to_owned(),
     };
-    let item =
-        json!({ "type": "function_call", "call_id": call.call_id, "name": function, "arguments": given });
-    (CallState::Replaced(Bytes::from(item.to_string())), answer)
-}
-
-/// The texts of a result in parts. Pictures and files cannot be written as text.
-fn texts(output: &RawValue) -> String {
-    let parts: Vec<Value> = serde_json::from_str(output.get()).unwrap_or_default();
-    let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
-    texts.join("\n")
-}
-
-fn message(text: &str) -> Bytes {
-    let part = json!({ "type": "output_text", "text": text });
-    Bytes::from(json!({ "type": "message", "role": "assistant", "content": [part] }).to_string())
-}
-
-/// The rendered items. Messages are moved before the calls among which they stand, because
-/// providers require the results of calls directly after them.
-struct Retold {
-    out: Vec<u8>,
-    /// The consecutive calls at the end, comma-separated.
-    calls: Vec<u8>,
-}
-
-impl Retold {
-    fn with_capacity(bytes: usize) -> Self {
-        Self { out: Vec::with_capacity(bytes), calls: Vec::new() }
-    }
-
-    fn add(&mut self, raw: &str, fate: CallState, is_call: bool) {
-        match fate {
-            CallState::Kept => put(raw.as_bytes(), &mut self.calls),
-            CallState::Replaced(item) => put(&item, &mut self.calls),
-            CallState::Message(item) => put(&item, &mut self.out),
-            CallState::Dropped => {}
-        }
-        if !is_call {
-            self.end_calls();
-        }
-    }
-
-    fn end_calls(&mut self) {
-        if !self.calls.is_empty() {
-            put(&self.calls, &mut self.out);
-            self.calls.clear();
-        }
-    }
-
-    fn end(mut self) -> Bytes {
-        self.end_calls();
-        Bytes::from(self.out)
-    }
-}
-
-fn put(items: &[u8], out: &mut Vec<u8>) {
-    if !out.is_empty() {
-        out.push(b',');
-    }
-    out.extend_from_slice(items);
+    let called = if arguments == "{}" { String::new() } else { format!(" with {arguments}") };
+    let text = format!("[I used the tool {tool}{called}. It gave: {told}]");
+    HostItem::message("assistant", &text).to_json()
 }
 
 #[cfg(test)]
@@ -229,23 +133,24 @@ mod tests {
     use super::*;
     use crate::request::walk::steps_of;
     use futures_util::FutureExt;
-    use proptest::prelude::*;
+    use serde_json::json;
 
-    /// The items of an input as the parser writes them.
-    fn parsed(items: &[Value]) -> Bytes {
+    /// A request with this input and one item more, of a server tool.
+    fn request(mut items: Vec<Value>) -> ResponsesRequest {
+        items.push(json!({"type": "service:last"}));
         let body = json!({"model": "m", "input": items}).to_string();
-        crate::request::ResponsesRequest::parse(body.as_bytes(), &[]).unwrap().input_items()
+        ResponsesRequest::parse(body.as_bytes(), &[]).unwrap()
     }
 
-    async fn told(items: &[u8]) -> Vec<Value> {
-        let told = render_calls(items, &Offer::default()).await.unwrap();
-        serde_json::from_slice(&[b"[".as_slice(), &told, b"]"].concat()).unwrap()
+    async fn rendered(request: &ResponsesRequest) -> Vec<PlainItem> {
+        let rendered = rendered_input(request, &Offer::default()).await;
+        rendered.unwrap().unwrap()
     }
 
     /// The number of steps for `count` copies of an item, few enough for one poll.
     fn steps_with(item: &Value, count: usize) -> u64 {
-        let items = parsed(&vec![item.clone(); count]);
-        steps_of(|| render_calls(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
+        let request = request(vec![item.clone(); count]);
+        steps_of(|| rendered(&request).now_or_never().unwrap()).1
     }
 
     #[tokio::test]
@@ -262,10 +167,8 @@ mod tests {
 
     #[tokio::test]
     async fn rendering_a_long_history_yields_to_other_tasks() {
-        let items = parsed(&vec![json!({"type": "service:x"}); 2_000]);
-        let offer = Offer::default();
-        let telling = render_calls(&items, &offer);
-        assert!(telling.now_or_never().is_none());
+        let request = request(vec![json!({"type": "service:x"}); 2_000]);
+        assert!(rendered(&request).now_or_never().is_none());
     }
 
     #[tokio::test]
@@ -273,7 +176,7 @@ mod tests {
         let call = |id: &str, name: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
         let output =
             |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
-        let items = [
+        let items = vec![
             call("a", "own"),
             call("b", "service:x"),
             call("b", "service:y"),
@@ -282,50 +185,14 @@ mod tests {
             output("b", "3"),
             output("b", "4"),
         ];
-        let written = items.map(|item| item.to_string()).join(",");
-        let told = told(written.as_bytes()).await;
+        let rendered = rendered(&request(items)).await;
+        let told: Vec<Value> =
+            rendered.iter().map(|item| serde_json::from_slice(item.json()).unwrap()).collect();
         let text = |item: &Value| item["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         assert_eq!(text(&told[0]), "[I used the tool x. It gave: 2]");
         assert_eq!(text(&told[1]), "[I used the tool y. It gave: 3]");
         assert_eq!(told[2]["name"], "own");
         assert_eq!((&told[3]["output"], &told[4]["output"]), (&json!("1"), &json!("4")));
-        assert_eq!(told.len(), 5);
-    }
-
-    /// The index of a call's result, found by looking at every item.
-    fn searched(
-        read: &[Option<CallRecord<'_>>],
-        taken: &[usize],
-        call: &CallRecord<'_>,
-        place: usize,
-    ) -> Option<usize> {
-        let is_result =
-            |item: &CallRecord<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
-        let places = read.iter().enumerate().skip(place + 1);
-        let mut places =
-            places.filter(|(at, item)| !taken.contains(at) && item.as_ref().is_some_and(is_result));
-        places.next().map(|(at, _)| at)
-    }
-
-    proptest! {
-        #[test]
-        fn the_map_finds_the_results_that_a_search_finds(
-            items in prop::collection::vec((any::<bool>(), prop::option::of("[ab]")), 0..12),
-        ) {
-            let written: Vec<String> = items.iter().map(|(is_call, id)| {
-                let (tag, name) = if *is_call { ("function_call", "service:x") } else { ("function_call_output", "") };
-                json!({"type": tag, "call_id": id, "name": name}).to_string()
-            }).collect();
-            let read: Vec<Option<CallRecord<'_>>> =
-                written.iter().map(|item| serde_json::from_str(item).ok()).collect();
-            let mut results = Results::of(&read);
-            let mut taken = Vec::new();
-            for (place, item) in read.iter().enumerate() {
-                let Some(item) = item.as_ref().filter(|item| item.server_tool().is_some()) else { continue };
-                let found = results.take(item, place);
-                prop_assert_eq!(found, searched(&read, &taken, item, place));
-                taken.extend(found);
-            }
-        }
+        assert_eq!(told.len(), 6);
     }
 }

@@ -6,10 +6,10 @@ use super::offer::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
-use crate::plugins::http_capability::{Released, ReleasedSearch};
+use crate::plugins::http_capability::HttpCapability;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, Output, ToolError};
-use cofferdam_runtime::{CallContext, CallErrorKind, OnReflection, Plugin, Services, TrapKind};
+use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,6 @@ pub(crate) struct FinishedCall {
     /// The item's members, a JSON object.
     pub(crate) members: Vec<u8>,
     pub(crate) annotations: Vec<Vec<u8>>,
-    pub(crate) cost: Amount,
     /// Whether the tool was run at all.
     pub(crate) executed: bool,
 }
@@ -50,7 +49,6 @@ impl FinishedCall {
             members: error.clone().into_bytes(),
             for_model: error,
             annotations: Vec::new(),
-            cost: Amount::default(),
             executed,
         }
     }
@@ -62,7 +60,6 @@ impl FinishedCall {
             for_model: shortened(output.for_model),
             members: output.item,
             annotations: output.annotations,
-            cost: Amount(output.cost_pico),
             executed: true,
         }
     }
@@ -121,10 +118,10 @@ impl Invocation<'_> {
         &self,
         context: &CallContext,
         services: Services,
-        released: &Released,
+        http: &HttpCapability,
     ) -> Result<Output, ToolFailure> {
-        let ended = self.ended(context, services).await;
-        let Some(mut search) = released.search(self.plugin.name()) else { return ended };
+        let ended = self.run_unsearched(context, services).await;
+        let Some(mut search) = http.search(self.plugin) else { return ended };
         let clean = match ended {
             Ok(output) => Ok(search.output(output)),
             Err(ToolFailure::Arguments(message)) => {
@@ -133,10 +130,15 @@ impl Invocation<'_> {
             Err(ToolFailure::Failed(message)) => Err(ToolFailure::Failed(search.text(message))),
             Err(mishap) => Err(mishap),
         };
-        if is_withheld(&search, self.plugin) { Err(ToolFailure::Withheld) } else { clean }
+        if http.is_withheld(self.plugin, &search) { Err(ToolFailure::Withheld) } else { clean }
     }
 
-    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, ToolFailure> {
+    /// The same, for an output that is dropped: it is not searched for secrets.
+    pub(super) async fn run_unsearched(
+        &self,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Output, ToolFailure> {
         let arguments = match self.arguments.trim_ascii() {
             // Models send empty arguments for a function without parameters.
             b"" => b"{}",
@@ -173,21 +175,6 @@ impl Invocation<'_> {
     }
 }
 
-/// Logs that a search has found a secret in what a plugin returned. Returns true where the grant
-/// blocks such outputs.
-pub(crate) fn is_withheld(search: &ReleasedSearch, plugin: &Plugin) -> bool {
-    if !search.has_found() {
-        return false;
-    }
-    let blocked = plugin.grant().on_reflection == OnReflection::Block;
-    tracing::warn!(
-        plugin = plugin.name(),
-        blocked,
-        "a plugin decoded a secret that a host sent back; it was removed"
-    );
-    blocked
-}
-
 /// Removes the values of secrets that were sent for the tool from its functions: some tools get
 /// these from a server.
 pub(crate) fn clean(
@@ -195,13 +182,13 @@ pub(crate) fn clean(
     tool: &ServerTool,
     doors: &RequestCapabilities,
 ) -> Vec<Function> {
-    let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
+    let Some(mut search) = doors.http().search(&tool.plugin) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
-    if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
+    if doors.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
 }
 
-/// Runs a model's call of `tool`. With a `reporter` the progress of its questions to models is
-/// reported.
+/// Runs a model's call of `tool` and charges its cost. With a `reporter` the progress of its
+/// questions to models is reported.
 pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
@@ -219,8 +206,11 @@ pub(crate) async fn run(
         Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
         None => doors.services(&tool.plugin),
     };
-    match invocation.run(context, services, doors.released()).await {
-        Ok(output) => FinishedCall::completed(output),
+    match invocation.run(context, services, doors.http()).await {
+        Ok(output) => {
+            doors.asking().account().add_tool(Amount(output.cost_pico));
+            FinishedCall::completed(output)
+        }
         Err(ToolFailure::Arguments(None)) => {
             FinishedCall::failed("The arguments are not a JSON object.", false)
         }

@@ -1,10 +1,11 @@
 //! Renders the items of the input as items that the dialect supports: function calls, results and
 //! messages with text.
 
+use super::super::host_item::HostItem;
 use super::super::json::{JsonKind, JsonValue, separate, write_key, write_member};
 use super::super::tools::is_search;
 use super::names::{ClientKind, FunctionNames};
-use super::{COMPACT, Dialect, is_type, write_message, write_text_member};
+use super::{COMPACT, Dialect, is_type, write_text_member};
 use std::borrow::Cow;
 
 /// Appends the rendered array `input`.
@@ -19,7 +20,8 @@ pub(super) fn write(
     input.items().for_each(|item| writer.item(item));
     writer.end_calls();
     if compacts {
-        write_message("user", COMPACT, &mut writer.out);
+        separate(&mut writer.out);
+        HostItem::message("user", COMPACT).write(&mut writer.out);
     }
     out.append(&mut writer.out);
     out.push(b']');
@@ -134,7 +136,8 @@ impl ItemWriter<'_> {
         if role != "assistant" {
             self.end_calls();
         }
-        write_message(role, text, &mut self.out);
+        separate(&mut self.out);
+        HostItem::message(role, text).write(&mut self.out);
     }
 
     fn used(&mut self, told: Option<String>) {
@@ -217,12 +220,7 @@ impl ItemWriter<'_> {
 
     fn call(&mut self, item: JsonValue<'_>, name: &str, arguments: &str) {
         let call_id = call_id(item);
-        let out = self.begin();
-        out.extend_from_slice(br#"{"type":"function_call""#);
-        write_text_member("call_id", &call_id, out);
-        write_text_member("name", name, out);
-        write_text_member("arguments", arguments, out);
-        out.push(b'}');
+        HostItem::FunctionCall { call_id: &call_id, name, arguments }.write(self.begin());
     }
 
     /// Writes the result of a call. Text and content parts are copied; any other value becomes text
@@ -248,11 +246,7 @@ impl ItemWriter<'_> {
 
     fn told_output(&mut self, item: JsonValue<'_>, output: &str) {
         let call_id = call_id(item);
-        let out = self.begin();
-        out.extend_from_slice(br#"{"type":"function_call_output""#);
-        write_text_member("call_id", &call_id, out);
-        write_text_member("output", output, out);
-        out.push(b'}');
+        HostItem::FunctionCallOutput { call_id: &call_id, output }.write(self.begin());
     }
 
     fn patched(&mut self, item: JsonValue<'_>) {

@@ -2,7 +2,7 @@
 //! and with 2n elements, and the steps of iterators are counted.
 
 use crate::request::walk::steps_of;
-use crate::request::{EmbeddingsRequest, ResponsesRequest, render_as_calls};
+use crate::request::{EmbeddingsRequest, ResponsesRequest, read_transcript};
 use serde_json::{Value, json};
 
 fn repeated(count: usize, item: impl Fn(usize) -> Value) -> Vec<Value> {
@@ -76,7 +76,7 @@ fn shapes(n: usize) -> Vec<(&'static str, Value)> {
 /// All work on a body before models are asked.
 fn work(body: &Value) {
     let request = ResponsesRequest::parse(body.to_string().as_bytes(), &[]).unwrap();
-    render_as_calls(&request.input_items(), &["web_search_call".to_owned()]);
+    read_transcript(&request.input_array(), &["web_search_call".to_owned()], &[]).unwrap();
 }
 
 #[test]

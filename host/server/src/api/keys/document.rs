@@ -6,17 +6,6 @@ use serde::Serialize;
 use crate::api::spending::{SpendingMembers, label};
 use crate::timestamp::timestamp;
 
-#[derive(Serialize)]
-pub(super) struct KeyData<T> {
-    pub(super) data: T,
-}
-
-#[derive(Serialize)]
-pub(super) struct KeyListing {
-    pub(super) data: Vec<KeyDocument>,
-    pub(super) has_more: bool,
-}
-
 /// `{data, key}`: the only response that contains the token.
 #[derive(Serialize)]
 pub(super) struct Created<'k> {

@@ -12,7 +12,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::api::spending::reset_of;
-use crate::reply::FieldError;
+use crate::fault::FieldError;
 
 /// The maximum number of fields in a body.
 const MEMBERS_MAX: usize = 32;

@@ -3,6 +3,7 @@
 use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, SecretMetadata, SecretPage};
 use serde::Serialize;
 
+use crate::reply::PageDocument;
 use crate::timestamp::timestamp;
 
 /// One secret. `hosts` and `fingerprint` are null for a legacy secret, which was imported without
@@ -15,17 +16,6 @@ pub(super) struct SecretDocument<'s> {
     created_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-pub(super) struct SecretData<T> {
-    pub(super) data: T,
-}
-
-#[derive(Serialize)]
-pub(super) struct SecretListing<'s> {
-    data: Vec<SecretDocument<'s>>,
-    has_more: bool,
 }
 
 impl<'s> From<&'s SecretMetadata> for SecretDocument<'s> {
@@ -51,11 +41,9 @@ impl<'s> From<&'s EffectiveSecret> for SecretDocument<'s> {
     }
 }
 
-impl<'s, T> From<&'s SecretPage<T>> for SecretListing<'s>
+pub(super) fn listing<'s, T>(page: &'s SecretPage<T>) -> PageDocument<SecretDocument<'s>>
 where
     SecretDocument<'s>: From<&'s T>,
 {
-    fn from(page: &'s SecretPage<T>) -> Self {
-        Self { data: page.entries.iter().map(SecretDocument::from).collect(), has_more: page.has_more }
-    }
+    PageDocument { data: page.entries.iter().map(SecretDocument::from).collect(), has_more: page.has_more }
 }

@@ -8,8 +8,8 @@ use http::{HeaderMap, Method, Uri};
 
 use crate::access::{self, Whose};
 use crate::call::Call;
+use crate::fault::{Fault, FieldError};
 use crate::limits::rate::vault_quota;
-use crate::reply::{Fault, FieldError, VaultFault, too_often};
 use crate::route::{Label, VaultRoute, decode};
 
 /// The path segment of copying, which may also be the name of a secret.
@@ -77,7 +77,7 @@ impl VaultPermit<'_> {
         match self.intern {
             RequestedOwner::Intern(id) => Ok(id),
             RequestedOwner::Workspace | RequestedOwner::Malformed => {
-                Err(Fault::Vault(VaultFault::Invalid(FieldError::at("internId", "must be a UUID"))))
+                Err(Fault::InvalidVaultRequest(FieldError::at("internId", "must be a UUID")))
             }
         }
     }
@@ -98,19 +98,19 @@ impl VaultPermit<'_> {
 /// The fault of the first gate that refuses.
 pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPermit<'r>, Fault> {
     let scope = access::check(Label::Vault, call.principal.kind());
-    if matches!(scope, Err(Fault::InvalidVaultKey)) {
-        return Err(Fault::InvalidVaultKey);
+    if matches!(scope, Err(Fault::InvalidKey)) {
+        return Err(Fault::InvalidKey);
     }
     let live = call.app.live();
     if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
-        return Err(Fault::Vault(VaultFault::Regional));
+        return Err(Fault::RegionalHost);
     }
     let directory = call.app.store.directory();
     // A key without a workspace is refused two gates later, after the gates for programme and
     // method.
     let workspace = match call.principal.workspace() {
         // The workspace may have been deleted since the key was looked up.
-        Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidVaultKey)?),
+        Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidKey)?),
         None => None,
     };
     if workspace.is_some_and(|workspace| !workspace.programme) {
@@ -118,11 +118,11 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
     }
     let wish = VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
     scope?;
-    let workspace = workspace.ok_or(Fault::Vault(VaultFault::NoScope))?;
+    let workspace = workspace.ok_or(Fault::NoScope)?;
     let intern = reach(call, &directory, route, wish)?;
     let config = &live.config.vault;
     if !config.enabled {
-        return Err(Fault::Vault(VaultFault::Unavailable));
+        return Err(Fault::VaultUnavailable);
     }
     let (limit, per_minute) = if wish.writes() {
         (&call.app.rates.vault_writes, config.writes_per_minute)
@@ -130,10 +130,12 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
         (&call.app.rates.vault_reads, config.reads_per_minute)
     };
     if let Some(quota) = vault_quota(per_minute) {
-        limit.take(call.principal.key_id(), quota).map_err(too_often)?;
+        limit
+            .take(call.principal.key_id(), quota)
+            .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
     if wish.writes() && !(config.writes && workspace.vault_writes) {
-        return Err(Fault::Vault(VaultFault::WritesDisabled));
+        return Err(Fault::VaultWritesDisabled);
     }
     Ok(VaultPermit { wish, workspace: workspace.id, intern })
 }
@@ -152,7 +154,7 @@ fn reach(
         | VaultRoute::InternSecret(written, _)
         | VaultRoute::Copy(written)
         | VaultRoute::EffectiveSecrets(written) => {
-            match decode(written).ok().and_then(|written| written.parse().ok()) {
+            match decode(written).and_then(|written| written.parse().ok()) {
                 Some(id) => {
                     (RequestedOwner::Intern(id), Some(access::intern(&call.principal, directory, id)))
                 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use crate::api::media::{self, ContentType};
-use crate::reply::{Fault, FieldError, VaultFault};
+use crate::fault::{Fault, FieldError};
 
 /// The maximum length of a `PUT` body, in bytes: the longest value with every character escaped,
 /// and a hundred hosts.
@@ -51,11 +51,9 @@ impl Put {
         let List(hosts) = written.hosts.ok_or_else(|| flaw("hosts", "must be a list"))?;
         let hosts = Hosts::parse(&hosts).map_err(|error| match error {
             HostsError::Count => flaw("hosts", "must have 1 to 100 entries"),
-            HostsError::Host { index } => Fault::Vault(VaultFault::Invalid(FieldError::in_list(
-                "hosts",
-                index,
-                "must be an exact host name",
-            ))),
+            HostsError::Host { index } => {
+                Fault::InvalidVaultRequest(FieldError::in_list("hosts", index, "must be an exact host name"))
+            }
         })?;
         let text = written.value.and_then(|value| unescape(value.get()));
         let text = text.ok_or_else(|| flaw("value", "must be a text"))?;
@@ -78,8 +76,7 @@ pub(super) fn names(body: &[u8]) -> Result<Vec<SecretName>, Fault> {
     let mut names: Vec<SecretName> = Vec::with_capacity(written.len());
     let mut seen = HashSet::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        let complain =
-            |reason| Fault::Vault(VaultFault::Invalid(FieldError::in_list("names", index, reason)));
+        let complain = |reason| Fault::InvalidVaultRequest(FieldError::in_list("names", index, reason));
         let name: SecretName = text.parse().map_err(|_| complain("must be a name of a secret"))?;
         if !seen.insert(name.clone()) {
             return Err(complain("must stand there once"));
@@ -117,7 +114,7 @@ fn object<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
 }
 
 fn flaw(path: &'static str, reason: &'static str) -> Fault {
-    Fault::Vault(VaultFault::Invalid(FieldError::at(path, reason)))
+    Fault::InvalidVaultRequest(FieldError::at(path, reason))
 }
 
 /// A list of texts. A list that is too long is cut to one more than the maximum, to bound its

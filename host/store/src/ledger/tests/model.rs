@@ -148,7 +148,7 @@ proptest! {
                     let Some(&mut Open { key, held, spent, ref reservation, .. }) = model.look(open) else {
                         continue;
                     };
-                    let pledge = reservation.funds().unwrap().pledge(|| spent, estimate);
+                    let pledge = reservation.pledge(estimate).map(Option::unwrap);
                     let used = model.look(open).unwrap().used();
                     let has_parts = used > spent;
                     let asks = Asks { held, used, has_parts, estimate };
@@ -162,12 +162,12 @@ proptest! {
                 Step::Spend { open, cost } => {
                     let Some(open) = model.look(open) else { continue };
                     open.spent += cost;
-                    if let Some((left, pledge)) = open.parts.last_mut() {
+                    let part = open.parts.last_mut().map(|(left, pledge)| {
                         *left = left.saturating_sub(cost);
-                        pledge.spend(cost);
-                    }
+                        pledge
+                    });
                     let spent = open.spent;
-                    open.reservation.note(|row| row.cost_pico = spent);
+                    open.reservation.spend(part, |row| row.cost_pico = spent);
                     open.held = open.held.max(open.used());
                 }
                 Step::PartOver { open } => {
@@ -177,7 +177,7 @@ proptest! {
                 }
                 Step::Settle { open, cost } => {
                     if let Some(Open { key, reservation, .. }) = model.pick(open) {
-                        settle(reservation, cost);
+                        settle(&reservation, cost);
                         model.paid.push((key, now_ms, cost));
                     }
                 }

@@ -3,12 +3,12 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
 use super::{Put, check_headers, names, unescape};
-use crate::reply::{Fault, VaultFault};
+use crate::fault::Fault;
 
 fn put(body: &str) -> Result<Vec<String>, String> {
     match Put::parse(body.as_bytes()) {
         Ok(put) => Ok(put.hosts.as_slice().iter().map(ToString::to_string).collect()),
-        Err(Fault::Vault(VaultFault::Invalid(flaw))) => Err(flaw.path.into_owned()),
+        Err(Fault::InvalidVaultRequest(flaw)) => Err(flaw.path.into_owned()),
         Err(fault) => panic!("{fault:?}"),
     }
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::bindings::cofferdam::plugin::model::Answer;
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure, Usage};
-use crate::models::Models;
+use super::models::Models;
+use crate::bindings::model::Answer;
+use crate::bindings::types::{ErrorKind, Failure, Usage};
 
 /// The model that answers a question that names no model.
 pub const OUTER_MODEL: &str = "outer/model";
@@ -34,7 +34,7 @@ impl Script {
 impl Models for Script {
     fn ask(&mut self, request: &Value) -> Result<Answer, Failure> {
         self.asked.push(request.clone());
-        let failure = |kind| Failure { kind, message: FAILURE.to_owned(), code: None, retry_after_ms: None };
+        let failure = |kind| Failure::new(kind, FAILURE);
         let text = self.answers.pop_front().unwrap_or(Err(ErrorKind::Unmapped)).map_err(failure)?;
         let citation = json!({ "type": "url_citation", "url": "https://a.test", "title": "A" });
         let part = json!({ "type": "output_text", "text": text, "annotations": [citation, {}] });

@@ -3,49 +3,52 @@
 //! log gets the reason. The operator's log gets the line of configuration that would allow the
 //! request.
 
-use cofferdam_egress::{Error, Reason, SlotError, TargetError};
-use cofferdam_runtime::wire::HttpError;
+use cofferdam_egress::{Error, PlacementError, Reason, TargetError};
 use cofferdam_store::{ReleaseError, RequestRefusal, SecretName};
+
+use crate::wire::HttpError;
 
 /// A request that is not sent.
 #[derive(Debug)]
-pub(crate) struct UnsentRequest {
+pub struct UnsentRequest {
     /// For the guest.
-    pub(crate) error: HttpError,
+    pub error: HttpError,
     /// For the audit log, with the secret it is about. `None` when the store has written a record
     /// already, or when the request was malformed.
-    pub(crate) audit: Option<(RequestRefusal, Option<SecretName>)>,
+    pub audit: Option<(RequestRefusal, Option<SecretName>)>,
     /// For the operator's log. It contains names of hosts, secrets and settings, never content.
-    pub(crate) log: String,
+    pub log: String,
 }
 
 impl UnsentRequest {
     /// A request that is malformed under any grant.
-    pub(crate) fn invalid(why: impl ToString) -> Self {
+    #[must_use]
+    pub fn invalid(why: impl ToString) -> Self {
         Self { error: HttpError::Invalid, audit: None, log: why.to_string() }
     }
 
     /// A request that another grant would allow.
-    pub(crate) fn denied(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
+    pub(super) fn denied(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
         Self { error: HttpError::Denied, audit: Some((reason, secret)), log }
     }
 
     /// A secret that this guest does not get here. The guest does not learn the reason.
-    pub(crate) fn unavailable(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
+    #[must_use]
+    pub fn unavailable(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
         Self { error: HttpError::SecretUnavailable, audit: Some((reason, secret)), log }
     }
 
     /// The vault did not release a secret. The store has already audited this.
-    pub(crate) fn not_released(secret: &SecretName, error: &ReleaseError) -> Self {
+    #[must_use]
+    pub fn not_released(secret: &SecretName, error: &ReleaseError) -> Self {
         let log = format!("the secret {secret} is not released: {error}");
         Self { error: HttpError::SecretUnavailable, audit: None, log }
     }
-}
 
-impl UnsentRequest {
     /// Adds the names of the secrets that were sent to the log text, where one of them is at fault
     /// and the reason does not say which.
-    pub(crate) fn about<'s>(mut self, secrets: impl Iterator<Item = &'s SecretName>) -> Self {
+    #[must_use]
+    pub fn about<'s>(mut self, secrets: impl Iterator<Item = &'s SecretName>) -> Self {
         let names: Vec<&str> = secrets.map(SecretName::as_str).collect();
         if let (HttpError::SecretUnavailable, false) = (self.error, names.is_empty()) {
             self.log = format!("{} ({})", self.log, names.join(", "));
@@ -63,8 +66,8 @@ impl From<TargetError> for UnsentRequest {
     }
 }
 
-impl From<SlotError> for UnsentRequest {
-    fn from(error: SlotError) -> Self {
+impl From<PlacementError> for UnsentRequest {
+    fn from(error: PlacementError) -> Self {
         Self::invalid(error)
     }
 }

@@ -2,8 +2,8 @@
 
 use url::{Host, Url};
 
-use crate::bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
-use crate::bindings::cofferdam::plugin::http_stream;
+use crate::bindings::http::{self, HttpError, Request, Response};
+use crate::bindings::http_stream;
 
 /// The longest URL that is accepted.
 const URL_BYTES_MAX: usize = 8 * 1024;

@@ -3,8 +3,8 @@
 
 use url::{Host, Url};
 
-use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
-use crate::fields::Fields;
+use super::fields::Fields;
+use crate::bindings::tools::ToolError;
 
 /// The largest number of entries in one list.
 const ENTRIES_MAX: usize = 100;

@@ -9,7 +9,7 @@ use cofferdam_runtime::Fairness;
 use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind, Failure};
 use cofferdam_store::{QuotaExceeded, QuotaMeasure, QuotaScope};
 
-use super::{Fault, FieldError, VaultFault};
+use super::{Fault, FieldError};
 use crate::limits::admission::Limited;
 
 #[path = "../../../../tests/docs/generated.rs"]
@@ -25,7 +25,7 @@ const TIME: &str = "time";
 const NO: &str = "no";
 const LATER: &str = "after `Retry-After`";
 
-/// Every fault but those of the vault. A variant that is added to [`Fault`] is missing in `advice` first.
+/// Every fault outside the vault. A variant that is added to [`Fault`] is missing in `advice` first.
 fn faults() -> Vec<Fault> {
     vec![
         Fault::UriTooLong,
@@ -54,30 +54,32 @@ fn faults() -> Vec<Fault> {
 /// Every fault on a route of the vault.
 fn vault_faults() -> Vec<Fault> {
     let full = QuotaExceeded { scope: QuotaScope::Vault, measure: QuotaMeasure::Secrets, max: 0 };
-    let faults = [
-        VaultFault::Regional,
-        VaultFault::NoScope,
-        VaultFault::Unavailable,
-        VaultFault::TooManyRequests { wait_s: 1 },
-        VaultFault::WritesDisabled,
-        VaultFault::Invalid(FieldError::at("", "")),
-        VaultFault::Full(full),
-        VaultFault::Unbound,
-        VaultFault::TooLate,
-        VaultFault::TimedOut,
-        VaultFault::InvalidResponse,
-        VaultFault::Failed,
-    ];
-    std::iter::once(Fault::InvalidVaultKey).chain(faults.map(Fault::Vault)).collect()
+    vec![
+        Fault::InvalidKey,
+        Fault::RegionalHost,
+        Fault::NoScope,
+        Fault::VaultUnavailable,
+        Fault::TooManyVaultRequests { wait_s: 1 },
+        Fault::VaultWritesDisabled,
+        Fault::InvalidVaultRequest(FieldError::at("", "")),
+        Fault::VaultFull(full),
+        Fault::UnboundSecret,
+        Fault::VaultTooLate,
+        Fault::VaultTimedOut,
+        Fault::VaultDamaged,
+        Fault::VaultFailed,
+    ]
 }
 
-fn advice(fault: &Fault) -> Advice {
+fn advice(fault: &Fault, in_vault: bool) -> Advice {
     match fault {
         Fault::MissingKey => Advice("The request has no `Authorization` header", CLIENT, NO),
+        Fault::InvalidKey if in_vault => {
+            Advice("There is no token, or its key does not work here", CLIENT, NO)
+        }
         Fault::InvalidKey => {
             Advice("The token is no key, or its key is revoked, expired or switched off", CLIENT, NO)
         }
-        Fault::InvalidVaultKey => Advice("There is no token, or its key does not work here", CLIENT, NO),
         Fault::NoInference => Advice("A provisioning key asks for an answer of a model", CLIENT, NO),
         Fault::ManagementOnly => Advice("The route takes provisioning keys only", CLIENT, NO),
         Fault::NotFound => Advice("Nothing is there, or nothing that this key reaches", CLIENT, NO),
@@ -106,43 +108,37 @@ fn advice(fault: &Fault) -> Advice {
         Fault::Limited(_) => {
             Advice("A limit of the key or its workspace; `metadata` has `limit` and `scope`", CLIENT, LATER)
         }
-        Fault::Vault(fault) => vault_advice(fault),
+        Fault::RegionalHost => Advice("The `Host` is one of `server.regional_hosts`", CLIENT, NO),
+        Fault::NoScope => Advice("The key acts in no workspace", CLIENT, NO),
+        Fault::VaultUnavailable => {
+            Advice("`vault.enabled` is false, or the disk is nearly full", OPERATOR, "later")
+        }
+        Fault::VaultWritesDisabled => {
+            Advice("`vault.writes` is false, or the workspace may not write", OPERATOR, NO)
+        }
+        Fault::TooManyVaultRequests { .. } => {
+            Advice("The key asks, or its address is refused, too often", CLIENT, LATER)
+        }
+        Fault::InvalidVaultRequest(_) => {
+            Advice("A part of the request is wrong; `metadata` has `path` and `reason`", CLIENT, NO)
+        }
+        Fault::VaultFull(_) => {
+            Advice("A quota is used up; `metadata` has `limit`, `scope` and `max`", CLIENT, "after deleting")
+        }
+        Fault::UnboundSecret => Advice("A secret without hosts is to be copied", CLIENT, NO),
+        Fault::VaultTooLate => {
+            Advice("The store did not take the request in time; nothing was done", TIME, "yes")
+        }
+        Fault::VaultTimedOut => {
+            Advice("The store took the request and has not told what became of it", OPERATOR, "look first")
+        }
+        Fault::VaultDamaged => {
+            Advice("What the store holds is not what was stored; see `vault verify`", OPERATOR, NO)
+        }
+        Fault::VaultFailed => Advice("The store does not work", OPERATOR, "later"),
         Fault::Internal | Fault::Refused { .. } => {
             Advice("The host failed; its log has the cause under the request's id", OPERATOR, "once")
         }
-    }
-}
-
-fn vault_advice(fault: &VaultFault) -> Advice {
-    match fault {
-        VaultFault::Regional => Advice("The `Host` is one of `server.regional_hosts`", CLIENT, NO),
-        VaultFault::NoScope => Advice("The key acts in no workspace", CLIENT, NO),
-        VaultFault::Unavailable => {
-            Advice("`vault.enabled` is false, or the disk is nearly full", OPERATOR, "later")
-        }
-        VaultFault::WritesDisabled => {
-            Advice("`vault.writes` is false, or the workspace may not write", OPERATOR, NO)
-        }
-        VaultFault::TooManyRequests { .. } => {
-            Advice("The key asks, or its address is refused, too often", CLIENT, LATER)
-        }
-        VaultFault::Invalid(_) => {
-            Advice("A part of the request is wrong; `metadata` has `path` and `reason`", CLIENT, NO)
-        }
-        VaultFault::Full(_) => {
-            Advice("A quota is used up; `metadata` has `limit`, `scope` and `max`", CLIENT, "after deleting")
-        }
-        VaultFault::Unbound => Advice("A secret without hosts is to be copied", CLIENT, NO),
-        VaultFault::TooLate => {
-            Advice("The store did not take the request in time; nothing was done", TIME, "yes")
-        }
-        VaultFault::TimedOut => {
-            Advice("The store took the request and has not told what became of it", OPERATOR, "look first")
-        }
-        VaultFault::InvalidResponse => {
-            Advice("What the store holds is not what was stored; see `vault verify`", OPERATOR, NO)
-        }
-        VaultFault::Failed => Advice("The store does not work", OPERATOR, "later"),
     }
 }
 
@@ -193,7 +189,8 @@ fn kind_advice(kind: ErrorKind) -> Advice {
 #[test]
 fn the_generated_page_of_errors_is_current() {
     let mut text = String::new();
-    for (heading, faults) in [("Refused before routing", faults()), ("Refused by the vault", vault_faults())]
+    for (heading, faults, in_vault) in
+        [("Refused before routing", faults(), false), ("Refused by the vault", vault_faults(), true)]
     {
         write!(
             text,
@@ -203,9 +200,9 @@ fn the_generated_page_of_errors_is_current() {
         text.push_str("|---|---|---|---|---|---|\n");
         let mut rows = BTreeMap::new();
         for (place, fault) in faults.into_iter().enumerate() {
-            let Advice(when, who, retry) = advice(&fault);
-            let status = fault.status().as_u16();
-            let super::FaultLine(_, kind, message) = fault.line();
+            let Advice(when, who, retry) = advice(&fault, in_vault);
+            let (status, kind, message) = fault.line();
+            let (status, kind) = (status.as_u16(), kind.as_str());
             let message = if matches!(fault, Fault::Flawed(_)) { "names what is wrong" } else { message };
             rows.insert(
                 (status, place),

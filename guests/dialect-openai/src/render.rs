@@ -1,19 +1,20 @@
 //! Renders events as lines of text, so that expected events are easy to read.
 
-use std::fmt::Write as _;
+use cofferdam_guest_kit::bindings::generation::{CallStart, Event};
 
-use crate::bindings::exports::cofferdam::plugin::generation::{CallStart, Event};
-
-pub(super) fn render(events: &[Event]) -> String {
+/// One line for each event.
+#[must_use]
+pub fn render(events: &[Event]) -> String {
     events.iter().fold(String::new(), |mut lines, event| {
         let line = line(event).replace("ErrorKind::", "").replace("FinishReason::", "");
-        writeln!(lines, "{line}").unwrap();
+        lines.push_str(&line);
+        lines.push('\n');
         lines
     })
 }
 
 fn line(event: &Event) -> String {
-    let json = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let json = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match event {
         Event::MessageStart(phase) => format!("message {}", phase.as_deref().unwrap_or("-")),
         Event::TextDelta(delta) => {

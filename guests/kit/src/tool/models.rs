@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::bindings::cofferdam::plugin::model::{self, Answer};
-use crate::bindings::cofferdam::plugin::model_panel;
-use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
-use crate::fields::Fields;
+use super::fields::Fields;
+use crate::bindings::model::{self, Answer};
+use crate::bindings::model_panel;
+use crate::bindings::tools::{Function, Output, ToolError};
+use crate::bindings::types::{ErrorKind, Failure};
 
 /// The largest number of tools that one question may have.
 const TOOLS_MAX: usize = 8;
@@ -72,7 +72,7 @@ impl Manner {
     ///
     /// When a field is wrong; the message names it.
     pub fn read(fields: &Fields, tool: &str, calls_default: u32, calls_max: u32) -> Result<Self, ToolError> {
-        let temperature = fields.amount("temperature")?;
+        let temperature = fields.number("temperature", 0.0..=f64::MAX)?;
         if temperature.is_some_and(|temperature| temperature > 2.0) {
             return Err(fields.wrong("temperature", "must be a number from 0 to 2"));
         }
@@ -175,14 +175,14 @@ impl Instance {
         Ok(Self { name: Some(name), function })
     }
 
-    /// The schema of the entry's function. Output items of its calls carry the entry's name from their
-    /// start. When a client sends such an item back, the host finds the function by that name.
+    /// The entry's function. Output items of its calls carry the entry's name from their start. When a
+    /// client sends such an item back, the host finds the function by that name.
     #[must_use]
-    pub fn schema(&self, mut parameters: Value) -> Vec<u8> {
-        if let (Some(name), Some(parameters)) = (&self.name, parameters.as_object_mut()) {
+    pub fn function(&self, description: &str, mut parameters: Map<String, Value>) -> Function {
+        if let Some(name) = &self.name {
             parameters.insert("x-item".to_owned(), json!({ "instance_name": name }));
         }
-        parameters.to_string().into_bytes()
+        Function::new(&self.function, description, parameters)
     }
 }
 
@@ -211,24 +211,18 @@ fn sentence(failure: &Failure) -> String {
     }
 }
 
-/// The output of a failed call. `members` become fields of the item, together with `error`.
+/// The members of an output item that have a value.
+pub fn members<'a>(given: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Map<String, Value> {
+    given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::from(value?)))).collect()
+}
+
+/// The output of a failed call. `members` become fields of the item, together with `error`. Its cost is
+/// zero, because the host has already charged the models that were asked.
 #[must_use]
 pub fn failed(mut members: Map<String, Value>, error: &str) -> Output {
     members.insert("status".to_owned(), Value::from("failed"));
     members.insert("error".to_owned(), Value::from(error));
-    Output { for_model: json!({ "error": error }).to_string(), ..completed(members, String::new()) }
-}
-
-/// The output of a successful call. Its cost is zero, because the host has already charged the
-/// models that were asked.
-#[must_use]
-pub fn completed(members: Map<String, Value>, for_model: String) -> Output {
-    Output {
-        for_model,
-        item: Value::Object(members).to_string().into_bytes(),
-        annotations: Vec::new(),
-        cost_pico: 0,
-    }
+    Output::new(json!({ "error": error }).to_string(), members)
 }
 
 #[cfg(test)]
@@ -306,9 +300,7 @@ mod tests {
 
     #[test]
     fn failures_name_their_cause() {
-        let failure = |kind, message: &str| {
-            Err(Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None })
-        };
+        let failure = |kind, message: &str| Err(Failure::new(kind, message));
         for (kind, message, told) in [
             (ErrorKind::NotFound, "There is no model a/b", "The question was refused: There is no model a/b"),
             (ErrorKind::ProviderUnavailable, "Provider returned error", "Provider returned error"),

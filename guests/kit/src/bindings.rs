@@ -1,0 +1,124 @@
+//! The bindings of the contract in `wit/`, generated once for all guests.
+//!
+//! Each interface is a module here, named as in `wit/`. All worlds share the modules of the imports, so a type
+//! such as `Failure` is the same in every guest. A component imports only what its code calls: shared bindings
+//! add no import that needs a grant.
+
+pub use hook::cofferdam::plugin::{hooks, tool_call};
+pub use hook::exports::cofferdam::plugin::{on_request, on_response};
+pub use model_router::exports::cofferdam::plugin::{model_choice, routing};
+pub use provider::exports::cofferdam::plugin::{dialect, embedding, generation};
+pub use tool::cofferdam::plugin::*;
+pub use tool::exports::cofferdam::plugin::tools;
+
+/// Makes the crate a component of a world, with this type as its guest: `export!(tool: DateTime)`.
+#[macro_export]
+macro_rules! export {
+    (router: $guest:ident) => {
+        $crate::export_part!($guest, "router", model_router: routing __export_cofferdam_plugin_routing_0_1_0_cabi);
+    };
+    (generation_provider: $guest:ident) => {
+        $crate::export_part!($guest, "generation-provider", provider:
+            dialect __export_cofferdam_plugin_dialect_0_1_0_cabi,
+            generation __export_cofferdam_plugin_generation_0_1_0_cabi);
+    };
+    (request_hook: $guest:ident) => {
+        $crate::export_part!($guest, "request-hook", hook: on_request __export_cofferdam_plugin_on_request_0_1_0_cabi);
+    };
+    (response_hook: $guest:ident) => {
+        $crate::export_part!($guest, "response-hook", hook: on_response __export_cofferdam_plugin_on_response_0_1_0_cabi);
+    };
+    ($world:ident: $guest:ident) => {
+        #[allow(unsafe_code, reason = "generated")]
+        const _: () = {
+            use $crate::bindings::$world as bindings;
+            bindings::export!($guest with_types_in bindings);
+        };
+    };
+}
+
+/// Exports some interfaces of a world as the world `$name`. In one crate, wit-bindgen gives the export macro of an
+/// interface one name, so this crate cannot have bindings of two worlds that export the same interface. The guest
+/// therefore generates the smaller world for its description alone and exports the functions of the larger one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! export_part {
+    ($guest:ident, $name:literal, $world:ident: $($interface:ident $export:ident),+) => {
+        #[allow(unsafe_code, dead_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
+        mod world {
+            $crate::wit_bindgen::generate!({
+                path: "../../wit",
+                world: $name,
+                runtime_path: "cofferdam_guest_kit::wit_bindgen::rt",
+            });
+        }
+        #[allow(unsafe_code, reason = "generated")]
+        const _: () = {
+            use $crate::bindings::$world::exports::cofferdam::plugin as bindings;
+            $(bindings::$interface::$export!($guest with_types_in bindings::$interface);)+
+        };
+    };
+}
+
+/// A server tool.
+pub mod tool {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "tool",
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_guest_kit::bindings::tool",
+    });
+}
+
+/// A hook for both phases. The hooks for one phase are parts of it.
+pub mod hook {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "hook",
+        with: {
+            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
+            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
+            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
+            "cofferdam:plugin/http@0.1.0": crate::bindings::http,
+            "cofferdam:plugin/http-stream@0.1.0": crate::bindings::http_stream,
+            "cofferdam:plugin/model@0.1.0": crate::bindings::model,
+            "cofferdam:plugin/model-panel@0.1.0": crate::bindings::model_panel,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_guest_kit::bindings::hook",
+    });
+}
+
+/// A router that also chooses the model. The world `router` is a part of it.
+pub mod model_router {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "model-router",
+        with: {
+            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
+            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
+            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_guest_kit::bindings::model_router",
+    });
+}
+
+/// A provider of responses and embeddings. The world `generation-provider` is a part of it.
+pub mod provider {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "provider",
+        with: {
+            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
+            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
+            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
+        },
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_guest_kit::bindings::provider",
+    });
+}

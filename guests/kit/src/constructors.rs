@@ -1,0 +1,45 @@
+//! Constructors for records of the contract.
+
+use serde_json::Value;
+
+use crate::bindings::dialect::UpstreamRequest;
+use crate::bindings::tools::{Function, Output};
+use crate::bindings::types::{ErrorKind, Failure};
+
+impl Failure {
+    /// A failure with a message and nothing else.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), code: None, retry_after_ms: None }
+    }
+}
+
+impl UpstreamRequest {
+    /// A request without additional headers.
+    #[must_use]
+    pub fn new(path: &str, body: Vec<u8>, streamed: bool) -> Self {
+        Self { path: path.to_owned(), headers: Vec::new(), body, streamed }
+    }
+}
+
+impl Function {
+    /// A function with a JSON Schema for its arguments.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: impl Into<Value>,
+    ) -> Self {
+        let parameters = parameters.into().to_string().into_bytes();
+        Self { name: name.into(), description: description.into(), parameters }
+    }
+}
+
+impl Output {
+    /// The output of a call that costs nothing itself and cites nothing.
+    #[must_use]
+    pub fn new(for_model: impl Into<String>, item: impl Into<Value>) -> Self {
+        let item = item.into().to_string().into_bytes();
+        Self { for_model: for_model.into(), item, annotations: Vec::new(), cost_pico: 0 }
+    }
+}
