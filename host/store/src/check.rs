@@ -13,7 +13,7 @@ use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, Marker, RowKind, SetHash};
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
-pub use chain::AuditSummary;
+use chain::AuditSummary;
 pub(crate) use sums::check_sums;
 
 /// Indexes of keyspaces in [`crate::database::KEYSPACES`].

@@ -84,13 +84,6 @@ pub enum Error {
     Engine(#[from] fjall::Error),
 }
 
-impl Error {
-    /// True when the change may or may not have been made.
-    pub fn outcome_unknown(&self) -> bool {
-        matches!(self, Error::TimedOut | Error::WriteFailed)
-    }
-}
-
 /// The bounded queue of usage rows is full, or the store no longer writes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the usage queue takes no more rows")]

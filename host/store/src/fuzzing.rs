@@ -17,7 +17,7 @@ use crate::records::{Intern, Member, Workspace};
 use crate::rows::{self, StoredKey};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
-use crate::usage::{UsageRow, block};
+use crate::usage::block;
 use crate::vault::{Stored, VaultHead, stored};
 
 fn keys() -> StoreKeys {
@@ -40,7 +40,6 @@ pub fn record(data: &[u8]) {
     same::<Intern>(data);
     same::<StoredKey>(data);
     same::<AuditRecord>(data);
-    same::<UsageRow>(data);
     if let Some(read) = block::decode(data) {
         let written = block::encode(&read);
         assert_eq!(block::count(&written), read.len());

@@ -97,7 +97,7 @@ pub use changes::{
     KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
     WorkspaceDeleted,
 };
-pub use check::{AuditSummary, Verification};
+pub use check::Verification;
 pub use clock::Clock;
 pub use directory::Directory;
 pub use dollars::{Dollars, DollarsError};
@@ -128,6 +128,5 @@ pub use usage::{
     UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
 };
 pub use vault::{
-    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope,
-    SecretPage, VaultReport,
+    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage,
 };

@@ -43,14 +43,6 @@ pub(crate) fn is_until(key: &[u8], seq: u64) -> bool {
 /// A row of the log: commit number and index, and the value.
 pub(crate) type LogRow = ((u64, u32), Vec<u8>);
 
-/// All rows of the commits up to and including this one, oldest first.
-pub(crate) fn rows_until(log: &Keyspace, seq: u64) -> impl Iterator<Item = Result<LogRow, Error>> + use<> {
-    log.range(key(0, 0)..=key(seq, u32::MAX)).map(|row| {
-        let (key, value) = row.into_inner()?;
-        Ok((place(&key).ok_or(Error::Damaged)?, value.to_vec()))
-    })
-}
-
 /// The newest audit record, with its commit number.
 pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
     let mut end = Bound::Included(key(u64::MAX, u32::MAX));

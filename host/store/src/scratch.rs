@@ -100,6 +100,12 @@ pub(crate) fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> Sec
     try_put(store, vault, name, value).unwrap()
 }
 
+/// What the check of the store says about the audit log: `None` when its chain holds.
+pub(crate) fn broken_audit(store: &Store) -> Option<String> {
+    let problems = store.verify(&mut go_on).unwrap().problems;
+    problems.into_iter().find(|problem| problem.starts_with("the audit log breaks"))
+}
+
 /// A progress callback that never cancels.
 pub(crate) fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())

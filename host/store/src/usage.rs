@@ -42,7 +42,7 @@ pub enum UsageOutcome {
 }
 
 /// Usage of one request. There is exactly one row per request id.
-#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UsageRow {
     /// The request id that the client received.
     pub request_id: String,
@@ -70,11 +70,8 @@ pub struct UsageRow {
     pub cost_pico: u64,
     /// Cost at the provider of inference with the caller's own credential, pico-dollars. Not
     /// charged here.
-    #[serde(default)]
     pub byok_pico: u64,
-    /// Number of endpoints asked, including failed ones; 0 in rows of versions that did not count
-    /// them.
-    #[serde(default)]
+    /// Number of endpoints asked, including failed ones.
     pub attempts: u32,
     /// How it ended.
     pub outcome: UsageOutcome,
@@ -82,7 +79,6 @@ pub struct UsageRow {
     pub streamed: bool,
     /// Whether some of the counts and costs are estimates of this host, because a provider did not
     /// report its usage.
-    #[serde(default)]
     pub estimated: bool,
 }
 

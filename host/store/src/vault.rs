@@ -22,7 +22,6 @@ pub(crate) use head::VaultHead;
 pub(crate) use keys::{NONCE_BYTES, Nonce, SEALED_BYTES, VaultKeys};
 pub use release::{Release, ReleaseError, ReleaseScope};
 pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
-pub use verify::VaultReport;
 
 /// The vault that an effective secret comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

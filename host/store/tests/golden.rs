@@ -77,8 +77,7 @@ fn the_store_of_version_1_opens() {
     let principal = store.authenticate(&value(&store, of_workspace, "token")).unwrap();
     assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
 
-    let report = store.verify_vaults(&mut |_, _, _| ControlFlow::Continue(())).unwrap();
-    assert!(report.is_clean(), "{report:?}");
-    assert_eq!((report.vaults, report.secrets), (3, 6));
-    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+    let found = store.verify(&mut |_, _, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(found.problems, Vec::<String>::new());
+    assert_eq!((found.vaults, found.secrets), (3, 6));
 }

@@ -10,13 +10,13 @@ use crate::usage::UsageDigest;
 
 /// The result of checking the whole chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AuditSummary {
+pub(crate) struct AuditSummary {
     /// Number of records that are valid.
-    pub records: u64,
+    pub(crate) records: u64,
     /// Number of usage rows that these records cover.
-    pub usage_rows: u64,
+    pub(crate) usage_rows: u64,
     /// Sequence number of the first record that is not valid, if any.
-    pub broken_at: Option<u64>,
+    pub(crate) broken_at: Option<u64>,
 }
 
 /// Checks the chain from its beginning. `rows` are the stored bytes, each record before its usage

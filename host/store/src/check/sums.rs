@@ -29,7 +29,7 @@ pub(crate) fn check_sums(
             tell(progress, "usage rows added up", sums.rows, 0)?;
         }
         let (key, value) = row.into_inner().map_err(Error::from)?;
-        if log::place(&key).is_some_and(|(_, index)| index > 0) && block::is_summed(&value) {
+        if log::place(&key).is_some_and(|(_, index)| index > 0) {
             sums.add(&value);
         }
     }

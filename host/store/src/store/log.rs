@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::Store;
 use crate::audit::{Actor, AuditAction, AuditEntry, AuditRecord};
-use crate::check::{AuditSummary, chain};
 use crate::error::{Error, QueueFull};
 use crate::log;
 use crate::token::KeyId;
@@ -47,16 +46,5 @@ impl Store {
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
         log::audit_records(&self.database()?.log, since, limit)
-    }
-
-    /// Checks the whole audit chain, including usage rows, up to the last commit.
-    ///
-    /// # Errors
-    /// [`Error::Engine`], [`Error::Closed`]. A broken chain is in the result, not an error.
-    pub fn verify_audit(&self) -> Result<AuditSummary, Error> {
-        let log = self.database()?.log;
-        // Later commits are left out, because their head is another one.
-        let tip = self.0.shared.tip();
-        chain::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
     }
 }

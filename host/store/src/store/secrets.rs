@@ -5,14 +5,11 @@ use super::Store;
 use crate::audit::{Actor, AuditEntry, Purpose};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
-use crate::operation::{Progress, VaultError};
 use crate::pending::{Pending, QueuePermit};
 use crate::secret::{HostName, SecretMetadata, SecretName};
 use crate::vault::{
-    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage, VaultReport, VaultSnapshot,
-    list,
+    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage, VaultSnapshot, list,
     release::{self, Decision, Request},
-    verify,
 };
 
 impl Store {
@@ -168,16 +165,6 @@ impl Store {
             }),
             Err(error) => Pending::ready(Err(error.into())),
         }
-    }
-
-    /// Checks every row of every vault in one view: that its MAC matches, that it decrypts, that it
-    /// belongs to a vault, and that none is missing. Takes seconds for a million secrets; the store
-    /// stays in service meanwhile.
-    ///
-    /// # Errors
-    /// [`VaultError::Stopped`], and errors of reading. Damage is in the result, not an error.
-    pub fn verify_vaults(&self, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
-        self.read(|view| verify::verify(view, progress))
     }
 
     /// Reads in one view, and adds an audit entry for damage that was found.

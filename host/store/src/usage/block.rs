@@ -6,18 +6,13 @@
 //! row = request id | at_ms | workspace (16) | key (12) | flags (1) | model | provider | seven counts
 //! ```
 //!
-//! Numbers have seven bits per byte, the lowest first; texts follow their length. Earlier versions
-//! wrote other values: one that begins with 2 has rows with five counts, one that begins with 1 is
-//! a single row in JSON.
+//! Numbers have seven bits per byte, the lowest first; texts follow their length.
 
 use crate::ids::WorkspaceId;
-use crate::rows;
 use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 const BLOCK_VERSION: u8 = 3;
-/// Version of blocks whose rows have neither `byok_pico` nor `attempts`.
-const FIVE_COUNTS: u8 = 2;
 /// Largest number of rows in one value, about twelve kilobytes.
 pub(crate) const ROWS_MAX: usize = 128;
 
@@ -47,36 +42,27 @@ pub(crate) fn encode(rows: &[UsageRow]) -> Vec<u8> {
 
 /// The rows of a value, in the order in which they were written; `None` when it cannot be decoded.
 pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
-    let Some((version, rest)) = block(value) else {
-        return Some(vec![rows::decode_body(value)?]);
-    };
-    let mut rest = Rest(rest);
+    let mut rest = block(value)?;
     let count = rest.number()?;
     // A row takes far more than a byte. The capacity is bounded by the value's length, not by its
     // count field.
     let mut rows = Vec::with_capacity(usize::try_from(count).ok()?.min(value.len() / 32));
     for _ in 0..count {
-        rows.push(rest.row(version)?);
+        rows.push(rest.row()?);
     }
     rest.0.is_empty().then_some(rows)
-}
-
-/// Whether the rows of this value are included in the stored sums: earlier versions kept no sums.
-pub(crate) fn is_summed(value: &[u8]) -> bool {
-    block(value).is_some_and(|(version, _)| version >= BLOCK_VERSION)
 }
 
 /// The number of rows in the value's count field. Trustworthy only once the digest over the value
 /// was verified.
 pub(crate) fn count(value: &[u8]) -> usize {
-    let Some((_, rest)) = block(value) else { return 1 };
-    Rest(rest).number().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+    let count = block(value).and_then(|mut rest| usize::try_from(rest.number()?).ok());
+    count.unwrap_or_default()
 }
 
-/// Version and content of a block; `None` for a row in JSON and for other bytes.
-fn block(value: &[u8]) -> Option<(u8, &[u8])> {
-    let (version, rest) = value.split_first()?;
-    [BLOCK_VERSION, FIVE_COUNTS].contains(version).then_some((*version, rest))
+/// The content of a value; `None` for other bytes.
+fn block(value: &[u8]) -> Option<Rest<'_>> {
+    value.strip_prefix(&[BLOCK_VERSION]).map(Rest)
 }
 
 fn put(out: &mut Vec<u8>, row: &UsageRow) {
@@ -140,13 +126,13 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn row(&mut self, version: u8) -> Option<UsageRow> {
+    fn row(&mut self) -> Option<UsageRow> {
         let request_id = self.text()?;
         let at_ms = self.number()?;
         let workspace = WorkspaceId::from_bytes(*self.chunk()?);
         let key: KeyId = std::str::from_utf8(self.chunk::<12>()?).ok()?.parse().ok()?;
         let [flags] = *self.chunk()?;
-        let row = UsageRow {
+        Some(UsageRow {
             request_id,
             at_ms,
             workspace,
@@ -162,14 +148,9 @@ impl<'a> Rest<'a> {
             output_tokens: self.number()?,
             reasoning_tokens: self.number()?,
             cost_pico: self.number()?,
-            byok_pico: 0,
-            attempts: 0,
-        };
-        if version == FIVE_COUNTS {
-            return Some(row);
-        }
-        let (byok_pico, attempts) = (self.number()?, u32::try_from(self.number()?).ok()?);
-        Some(UsageRow { byok_pico, attempts, ..row })
+            byok_pico: self.number()?,
+            attempts: u32::try_from(self.number()?).ok()?,
+        })
     }
 
     fn text(&mut self) -> Option<String> {
@@ -258,75 +239,11 @@ mod tests {
         }
 
         #[test]
-        fn every_json_row_of_an_earlier_version_is_decoded(row in row()) {
-            let value = rows::encode_body(&row);
-            prop_assert_eq!(count(&value), 1);
-            prop_assert_eq!(decode(&value).unwrap(), [row]);
-        }
-
-        #[test]
         fn foreign_bytes_do_not_panic(bytes: Vec<u8>) {
-            for version in [BLOCK_VERSION, FIVE_COUNTS] {
-                let value = [[version].as_slice(), &bytes].concat();
-                count(&value);
-                decode(&value);
-            }
+            let value = [[BLOCK_VERSION].as_slice(), &bytes].concat();
+            count(&value);
+            decode(&value);
             decode(&bytes);
         }
-    }
-
-    #[test]
-    fn a_json_row_of_an_earlier_version_is_decoded() {
-        let value = b"\x01{\"request_id\":\"resp_1\",\"at_ms\":5,\"workspace\":\
-            \"67e55044-10b1-426f-9247-bb680e5fe0c8\",\"key\":\"abcdefghijkl\",\"kind\":\"responses\",\"model\":\"a/b\",\
-            \"provider\":\"p\",\"input_tokens\":1,\"cached_tokens\":2,\"output_tokens\":3,\"reasoning_tokens\":4,\
-            \"cost_pico\":6,\"outcome\":\"incomplete\",\"streamed\":true}";
-        let [row] = decode(value).unwrap().try_into().unwrap();
-        assert_eq!((row.request_id.as_str(), row.model.as_str(), row.at_ms), ("resp_1", "a/b", 5));
-        assert_eq!((row.reasoning_tokens, row.cost_pico, row.streamed), (4, 6, true));
-        assert_eq!(row.outcome, UsageOutcome::Incomplete);
-    }
-
-    #[test]
-    fn a_block_of_an_earlier_version_is_decoded() {
-        let row = [
-            b"\x06resp_1\x05".as_slice(),
-            &[7; 16],
-            b"abcdefghijkl",
-            &[STREAMED | 1 << OUTCOME_SHIFT],
-            b"\x03a/b\x01p\x01\x02\x03\x04\x06",
-        ];
-        let value = [b"\x02\x02".as_slice(), &row.concat(), &row.concat()].concat();
-        assert_eq!(count(&value), 2);
-        let [row, other] = decode(&value).unwrap().try_into().unwrap();
-        assert_eq!(row, other);
-        assert_eq!((row.request_id.as_str(), row.model.as_str(), row.at_ms), ("resp_1", "a/b", 5));
-        assert_eq!((row.cost_pico, row.byok_pico, row.attempts, row.streamed), (6, 0, 0, true));
-        assert_eq!(row.outcome, UsageOutcome::Incomplete);
-    }
-
-    #[test]
-    fn a_row_is_a_third_of_its_json() {
-        let row = UsageRow {
-            request_id: "resp_0123456789abcdef0123456789abcdef".to_owned(),
-            at_ms: 1_700_000_000_000,
-            workspace: WorkspaceId::from_bytes([7; 16]),
-            key: "abcdefghijkl".parse().unwrap(),
-            kind: UsageKind::Responses,
-            model: "vendor/model".to_owned(),
-            provider: "provider".to_owned(),
-            input_tokens: 1_000,
-            cached_tokens: 0,
-            output_tokens: 500,
-            reasoning_tokens: 0,
-            cost_pico: 12_345_678,
-            byok_pico: 0,
-            attempts: 1,
-            outcome: UsageOutcome::Completed,
-            streamed: false,
-            estimated: false,
-        };
-        let (json, block) = (rows::encode_body(&row).len(), encode(&[row]).len());
-        assert!(block * 3 <= json, "{block} and {json}");
     }
 }

@@ -11,7 +11,7 @@ use crate::ids::VaultId;
 use crate::operation::{Progress, VaultError, tell};
 use crate::secret::SecretName;
 
-/// Number of findings that are listed; further ones are only counted.
+/// Number of findings that are listed.
 const NAMED_MAX: usize = 1_000;
 /// Number of secrets of one vault between two progress reports. Decrypting that many of the longest
 /// values takes a tenth of a second.
@@ -21,27 +21,19 @@ const CHECKED: &str = "secrets checked";
 
 /// Result of checking all vaults.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct VaultReport {
+pub(crate) struct VaultReport {
     /// Number of vaults checked.
-    pub vaults: u64,
+    pub(crate) vaults: u64,
     /// Number of secrets whose metadata and value are valid.
-    pub secrets: u64,
+    pub(crate) secrets: u64,
     /// What is missing or damaged, at most the first 1,000.
-    pub findings: Vec<VaultFinding>,
-    /// Number of all findings.
-    pub findings_count: u64,
+    pub(crate) findings: Vec<VaultFinding>,
     /// Number of vaults whose workspace or intern does not exist.
-    pub orphans: u64,
+    pub(crate) orphans: u64,
 }
 
 impl VaultReport {
-    /// Whether nothing is missing or damaged.
-    pub fn is_clean(&self) -> bool {
-        self.findings_count == 0
-    }
-
     fn found(&mut self, vault: Option<VaultId>, name: Option<SecretName>, part: VaultPart) {
-        self.findings_count += 1;
         if self.findings.len() < NAMED_MAX {
             self.findings.push(VaultFinding { vault, name, part });
         }

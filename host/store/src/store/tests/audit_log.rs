@@ -1,11 +1,19 @@
 //! The audit chain and the usage rows: what they hold, and what breaks the chain.
 
 use super::*;
-use crate::audit::AuditRecord;
-use crate::check::{AuditSummary, chain};
 use crate::log;
-use crate::rows;
-use crate::usage::{UsageDigest, block};
+use crate::operation::VaultError;
+use crate::usage::block;
+
+/// Number of valid audit records, number of usage rows, and where the chain breaks.
+fn audit(store: &Store) -> (u64, u64, Option<String>) {
+    let found = store.verify(&mut go_on).unwrap();
+    (found.audit_records, found.usage_rows, broken_audit(store))
+}
+
+fn broken_at(record: u64) -> Option<String> {
+    Some(format!("the audit log breaks at record {record}"))
+}
 
 #[test]
 fn the_audit_chain_has_every_change_and_no_secret() {
@@ -22,9 +30,9 @@ fn the_audit_chain_has_every_change_and_no_secret() {
     }
     assert!(!text.contains(token(&issued).split('_').nth(2).unwrap()));
     assert_eq!(store.audit_records(3, 100).unwrap(), records[3..]);
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 4, usage_rows: 0, broken_at: None });
+    assert_eq!(audit(&store), (4, 0, None));
     store.close();
-    assert!(matches!(store.verify_audit(), Err(Error::Closed)));
+    assert!(matches!(store.verify(&mut go_on), Err(VaultError::Store(Error::Closed))));
 
     // With an edited record in the middle, the store opens, and the check says where the chain is
     // broken.
@@ -34,7 +42,7 @@ fn the_audit_chain_has_every_change_and_no_secret() {
     database.log.insert(log::audit_key(2), edited).unwrap();
     drop(database);
     let store = scratch.open();
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 2, usage_rows: 0, broken_at: Some(3) });
+    assert_eq!(audit(&store), (2, 0, broken_at(3)));
 }
 
 #[test]
@@ -56,7 +64,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     assert_eq!(store.reserve(row).unwrap_err(), ReservationRefused::NoRoom);
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
-    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+    assert_eq!(broken_audit(&store), None);
 }
 
 #[test]
@@ -70,11 +78,11 @@ fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
     }
     store.flush().unwrap();
     create_workspace(&store, "after");
-    let whole = AuditSummary { records: 3, usage_rows: requests as u64, broken_at: None };
+    let whole = (3, requests as u64, None);
     let newest: Vec<_> = store.usage_rows(requests).unwrap().into_iter().map(|row| row.request_id).collect();
     assert_eq!(newest, (0..requests).rev().map(|request| request.to_string()).collect::<Vec<_>>());
     assert_eq!(store.usage_rows(3).unwrap().len(), 3);
-    assert_eq!(store.verify_audit().unwrap(), whole);
+    assert_eq!(audit(&store), whole);
     store.close();
     let write = |place, value: Option<Vec<u8>>| {
         let log = Database::open(&scratch.path("store")).unwrap().log;
@@ -95,42 +103,9 @@ fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
     for (place, value) in [(1, Some(edited)), (1, Some(shorter)), (1, None), (2, None), (3, Some(row))] {
         let before = write(place, value);
         let store = scratch.open();
-        let broken = AuditSummary { records: 1, usage_rows: 0, broken_at: Some(2) };
-        assert_eq!(store.verify_audit().unwrap(), broken, "place {place}");
+        assert_eq!(audit(&store), (1, 0, broken_at(2)), "place {place}");
         store.close();
         write(place, before);
     }
-    assert_eq!(scratch.open().verify_audit().unwrap(), whole);
-}
-
-#[test]
-fn usage_rows_of_earlier_versions_are_read_and_verified() {
-    let scratch = ScratchDirectory::new();
-    let store = scratch.open();
-    for request in ["a", "b", "c"] {
-        record_usage(&store, usage_row(&store, request));
-    }
-    store.flush().unwrap();
-    let keys = store.0.keys.clone();
-    let rows = store.usage_rows(10).unwrap();
-    let first = store.audit_records(0, 1).unwrap().remove(0);
-    store.close();
-
-    // The commit as earlier versions wrote it: one value per row, in JSON.
-    let database = Database::open(&scratch.path("store")).unwrap();
-    let mut digest = UsageDigest::default();
-    for (place, row) in (0..).zip(rows.iter().rev()) {
-        let value = rows::encode_body(row);
-        digest.add(&value);
-        database.log.insert(log::usage_key(2, place), value).unwrap();
-    }
-    assert_eq!(log::usage_rows(&database.log, 10).unwrap(), rows);
-    let mut record: AuditRecord =
-        rows::decode_body(&database.log.get(log::audit_key(2)).unwrap().unwrap()).unwrap();
-    (record.usage_rows, record.usage_digest) = digest.finish();
-    let record = rows::encode_body(&record);
-    database.log.insert(log::audit_key(2), record.clone()).unwrap();
-    let head = keys.audit_head(&keys.audit_head(&[0; 32], &rows::encode_body(&first)), &record);
-    let summary = chain::verify(&keys, &head, log::rows_until(&database.log, 2)).unwrap();
-    assert_eq!(summary, AuditSummary { records: 2, usage_rows: 3, broken_at: None });
+    assert_eq!(audit(&scratch.open()), whole);
 }
