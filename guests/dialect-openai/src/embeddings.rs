@@ -44,8 +44,8 @@ enum Input<'a> {
     Tokens(&'a [u64]),
 }
 
-/// Translates a request. Also returns how many vectors the answer must have. `options` are the provider options that the client set for this provider.
-/// `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
+/// Translates a request. Also returns how many vectors the answer must have. `options` are the provider
+/// options that the client set for this provider. `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 //! in the message text, so the text is searched for that case.
 
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::retry_after_ms;
+use cofferdam_guest_kit::{kind_of_status, retry_after_ms};
 use serde_json::{Map, Value};
 
 use crate::failure::{generic_message, lies_in_the_request};
@@ -197,20 +197,12 @@ fn by_image_word(word: &str) -> Option<ErrorKind> {
 
 fn by_status(status: u16) -> ErrorKind {
     match status {
-        401 => ErrorKind::Authentication,
-        402 => ErrorKind::PaymentRequired,
-        403 => ErrorKind::PermissionDenied,
-        404 => ErrorKind::NotFound,
-        408 | 504 | 524 => ErrorKind::Timeout,
-        412 => ErrorKind::PreconditionFailed,
-        413 => ErrorKind::PayloadTooLarge,
-        422 => ErrorKind::Unprocessable,
-        429 => ErrorKind::RateLimitExceeded,
         502 => ErrorKind::ProviderUnavailable,
-        503 | 529 => ErrorKind::ProviderOverloaded,
-        400..=499 => ErrorKind::InvalidRequest,
-        500..=599 => ErrorKind::Server,
-        _ => ErrorKind::Unmapped,
+        503 => ErrorKind::ProviderOverloaded,
+        _ => kind_of_status(status).unwrap_or(match status {
+            500..=599 => ErrorKind::Server,
+            _ => ErrorKind::Unmapped,
+        }),
     }
 }
 

@@ -108,20 +108,11 @@ fn ask(
 ) -> Result<Vec<Verdict>, Trouble> {
     let question =
         Question { input: batch.iter().map(|piece| piece.text).collect(), model: endpoint.model.as_deref() };
-    let request = Request {
-        method: "POST".to_owned(),
-        url: endpoint.url.clone(),
-        headers: vec![
-            ("content-type".to_owned(), "application/json".to_owned()),
-            ("accept".to_owned(), "application/json".to_owned()),
-        ],
-        body: serde_json::to_vec(&question)
-            .map_err(|_| Trouble::Lasting("a question cannot be written".to_owned()))?,
-        injections: Vec::new(),
-        redirects: 0,
-        body_bytes_max: ANSWER_BYTES_MAX,
-        timeout_ms: endpoint.timeout_ms,
-    };
+    let json = |name: &str| (name.to_owned(), "application/json".to_owned());
+    let headers = vec![json("content-type"), json("accept")];
+    let body = serde_json::to_vec(&question)
+        .map_err(|_| Trouble::Lasting("a question cannot be written".to_owned()))?;
+    let request = Request::new("POST", &endpoint.url, headers, body, ANSWER_BYTES_MAX, endpoint.timeout_ms);
     let response = outside.send(&request).map_err(trouble)?;
     match response.status {
         200 => {}

@@ -1,8 +1,8 @@
 //! The bindings of the contract in `wit/`, generated once for all guests.
 //!
-//! Each interface is a module here, named as in `wit/`. All worlds share the modules of the imports, so a type
-//! such as `Failure` is the same in every guest. A component imports only what its code calls: shared bindings
-//! add no import that needs a grant.
+//! Each interface is a module here, named as in `wit/`. All worlds share the modules of the imports, so a
+//! type such as `Failure` is the same in every guest. A component imports only what its code calls: shared
+//! bindings add no import that needs a grant.
 
 pub use hook::cofferdam::plugin::{hooks, tool_call};
 pub use hook::exports::cofferdam::plugin::{on_request, on_response};
@@ -15,7 +15,8 @@ pub use tool::exports::cofferdam::plugin::tools;
 #[macro_export]
 macro_rules! export {
     (router: $guest:ident) => {
-        $crate::export_part!($guest, "router", model_router: routing __export_cofferdam_plugin_routing_0_1_0_cabi);
+        $crate::export_part!($guest, "router", model_router:
+            routing __export_cofferdam_plugin_routing_0_1_0_cabi);
     };
     (generation_provider: $guest:ident) => {
         $crate::export_part!($guest, "generation-provider", provider:
@@ -23,10 +24,12 @@ macro_rules! export {
             generation __export_cofferdam_plugin_generation_0_1_0_cabi);
     };
     (request_hook: $guest:ident) => {
-        $crate::export_part!($guest, "request-hook", hook: on_request __export_cofferdam_plugin_on_request_0_1_0_cabi);
+        $crate::export_part!($guest, "request-hook", hook:
+            on_request __export_cofferdam_plugin_on_request_0_1_0_cabi);
     };
     (response_hook: $guest:ident) => {
-        $crate::export_part!($guest, "response-hook", hook: on_response __export_cofferdam_plugin_on_response_0_1_0_cabi);
+        $crate::export_part!($guest, "response-hook", hook:
+            on_response __export_cofferdam_plugin_on_response_0_1_0_cabi);
     };
     ($world:ident: $guest:ident) => {
         #[allow(unsafe_code, reason = "generated")]
@@ -37,9 +40,10 @@ macro_rules! export {
     };
 }
 
-/// Exports some interfaces of a world as the world `$name`. In one crate, wit-bindgen gives the export macro of an
-/// interface one name, so this crate cannot have bindings of two worlds that export the same interface. The guest
-/// therefore generates the smaller world for its description alone and exports the functions of the larger one.
+/// Exports some interfaces of a world as the world `$name`. wit-bindgen makes one macro for each exported
+/// interface, with the same name in every world, so this crate cannot have bindings of two worlds that
+/// export the same interface. The guest therefore generates the smaller world for its description alone and
+/// exports the functions of the larger one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! export_part {

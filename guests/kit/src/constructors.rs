@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::bindings::dialect::UpstreamRequest;
+use crate::bindings::http::Request;
 use crate::bindings::tools::{Function, Output};
 use crate::bindings::types::{ErrorKind, Failure};
 
@@ -19,6 +20,23 @@ impl UpstreamRequest {
     #[must_use]
     pub fn new(path: &str, body: Vec<u8>, streamed: bool) -> Self {
         Self { path: path.to_owned(), headers: Vec::new(), body, streamed }
+    }
+}
+
+impl Request {
+    /// A request without secrets and redirects.
+    #[must_use]
+    pub fn new(
+        method: &str,
+        url: impl Into<String>,
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+        body_bytes_max: u32,
+        timeout_ms: u32,
+    ) -> Self {
+        let (method, url) = (method.to_owned(), url.into());
+        let (injections, redirects) = (Vec::new(), 0);
+        Self { method, url, headers, body, injections, redirects, body_bytes_max, timeout_ms }
     }
 }
 

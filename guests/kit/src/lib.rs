@@ -1,5 +1,5 @@
-//! Shared code of the guests: typed, borrowing readers of the JSON that the host passes to
-//! provider guests and hooks. It depends on no world and on no provider.
+//! Shared code of the guests: the bindings of all worlds, [`export!`], helpers for tools in [`tool`], and
+//! typed, borrowing readers of the JSON that the host passes to provider guests and hooks.
 //!
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
@@ -10,26 +10,28 @@ mod constructors;
 mod data_url;
 mod embedding;
 mod fields;
+mod hash;
 mod item;
 mod lenient;
 mod options;
 mod part;
 mod readable;
 mod request;
-mod retry_after;
 pub mod tool;
 mod tools;
+mod upstream_error;
 
 pub use data_url::DataUrl;
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 pub use fields::Fields;
+pub use hash::fnv_1a;
 pub use item::{Item, Message, Reasoning, Role};
 pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList};
 pub use options::add_options;
 pub use part::{Content, Marks, Part};
 pub use readable::is_text_member;
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
-pub use retry_after::retry_after_ms;
 pub use tools::{AllowedTool, Tool, ToolChoice};
+pub use upstream_error::{kind_of_status, retry_after_ms};
 #[doc(hidden)]
 pub use wit_bindgen;

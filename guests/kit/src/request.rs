@@ -33,6 +33,8 @@ pub struct Request<'a, I = Vec<Item<'a>>> {
     pub frequency_penalty: Option<Number>,
     pub presence_penalty: Option<Number>,
     pub top_logprobs: Option<u64>,
+    /// One text or a list of texts.
+    pub stop: Option<&'a RawValue>,
     pub parallel_tool_calls: Option<bool>,
     #[serde(default = "Vec::new")]
     pub tools: Vec<Tool<'a>>,

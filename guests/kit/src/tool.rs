@@ -1,5 +1,5 @@
-//! Shared code of the server tools: readers for settings and arguments, domain rules, HTTP answers as text, and
-//! questions to models.
+//! Shared code of the server tools: readers for settings and arguments, domain rules, HTTP answers as text,
+//! and questions to models.
 //!
 //! Nothing here keeps state, and nothing depends on the name of a tool.
 

@@ -6,7 +6,7 @@
 
 use cofferdam_guest_kit::bindings::dialect::ResponseHead;
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::retry_after_ms;
+use cofferdam_guest_kit::{kind_of_status, retry_after_ms};
 use serde::Deserialize;
 
 use crate::wire::ErrorBody;
@@ -96,20 +96,7 @@ fn refined(message: &str, status: Option<u16>) -> ErrorKind {
 }
 
 fn by_status(status: u16) -> ErrorKind {
-    match status {
-        401 => ErrorKind::Authentication,
-        402 => ErrorKind::PaymentRequired,
-        403 => ErrorKind::PermissionDenied,
-        404 => ErrorKind::NotFound,
-        408 | 504 | 524 => ErrorKind::Timeout,
-        412 => ErrorKind::PreconditionFailed,
-        413 => ErrorKind::PayloadTooLarge,
-        422 => ErrorKind::Unprocessable,
-        429 => ErrorKind::RateLimitExceeded,
-        529 => ErrorKind::ProviderOverloaded,
-        400..=499 => ErrorKind::InvalidRequest,
-        _ => ErrorKind::ProviderUnavailable,
-    }
+    kind_of_status(status).unwrap_or(ErrorKind::ProviderUnavailable)
 }
 
 fn generic(kind: ErrorKind) -> &'static str {

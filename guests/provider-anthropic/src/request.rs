@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::Request;
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::{Item, ReasoningSettings, TextSettings, Tool, ToolChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use serde_json::value::RawValue;
@@ -27,35 +27,6 @@ pub struct Translated {
     /// Whether the client asked for reasoning summaries.
     pub summaries: bool,
 }
-
-/// The fields of a request that this dialect can carry. Other fields are skipped while reading.
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "'de: 'a"))]
-struct Fields<'a> {
-    #[serde(default)]
-    stream: bool,
-    input: Vec<Item<'a>>,
-    instructions: Option<Text<'a>>,
-    max_output_tokens: Option<u64>,
-    temperature: Option<Number>,
-    top_p: Option<Number>,
-    top_k: Option<Number>,
-    stop: Option<Stop<'a>>,
-    parallel_tool_calls: Option<bool>,
-    #[serde(default = "Vec::new")]
-    tools: Vec<Tool<'a>>,
-    tool_choice: Option<ToolChoice<'a>>,
-    #[serde(default)]
-    text: TextSettings<'a>,
-    reasoning: Option<ReasoningSettings<'a>>,
-    service_tier: Option<Text<'a>>,
-    prompt_cache_options: Option<CacheOptions<'a>>,
-    cache_control: Option<&'a RawValue>,
-    safety_identifier: Option<Text<'a>>,
-    user: Option<Text<'a>>,
-}
-
-type Text<'a> = crate::wire::Text<'a>;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -132,10 +103,12 @@ struct Sampling {
 
 /// Translates a request for this target.
 pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure> {
-    let fields: Fields<'_> = serde_json::from_slice(request).map_err(|_| unreadable())?;
+    let fields = Request::parse(request).map_err(|_| unreadable())?;
+    let cache_options: Option<CacheOptions<'_>> = optional(fields.prompt_cache_options)?;
+    let stop: Option<Stop<'_>> = optional(fields.stop)?;
     let model = Model::of(&target.model, &target.supports);
-    let marking = Marking { ttl: fields.prompt_cache_options.as_ref().and_then(CacheOptions::ttl) };
-    let instructions = fields.instructions.as_ref().map(|text| &*text.0);
+    let marking = Marking { ttl: cache_options.as_ref().and_then(CacheOptions::ttl) };
+    let instructions = fields.instructions.as_deref();
     let mut conversation = Conversation::read(instructions, &fields.input, marking)?;
     if !model.continues {
         conversation.ask_on();
@@ -156,8 +129,8 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
     } else {
         conversation.drop_final_thinking();
     }
-    let sampling = fields.sampling(model, plan.thinks());
-    let automatic = fields.automatic_caching();
+    let sampling = Sampling::of(&fields, model, plan.thinks());
+    let automatic = automatic_caching(&fields, cache_options.as_ref());
     cache::limit(&mut offer.tools, &mut conversation.system, &mut conversation.turns, automatic.is_some());
 
     let fast = target.tier == "ultrafast";
@@ -174,9 +147,9 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
         temperature: sampling.temperature,
         top_p: sampling.top_p,
         top_k: sampling.top_k,
-        stop_sequences: fields.stop_sequences(),
-        metadata: fields.user_id().map(|user_id| Metadata { user_id }),
-        service_tier: fields.service_tier(&target.tier),
+        stop_sequences: stop_sequences(stop.as_ref()),
+        metadata: user_id(&fields).map(|user_id| Metadata { user_id }),
+        service_tier: service_tier(&fields, &target.tier),
         speed: fast.then_some("fast"),
         stream: fields.stream,
     };
@@ -186,63 +159,62 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
     Ok(Translated { upstream, summaries })
 }
 
-impl Fields<'_> {
-    /// The mark for automatic caching, when the client asked for it by either field and did not
-    /// choose explicit marks.
-    fn automatic_caching(&self) -> Option<CacheControl> {
-        let options = self.prompt_cache_options.as_ref();
-        if options.is_some_and(CacheOptions::is_explicit) {
-            return None;
-        }
-        let implicit = options.filter(|options| options.asks_for_automatic());
-        let implicit = implicit.map(|options| CacheControl::lasting(options.ttl()));
-        self.cache_control.and_then(CacheControl::read).or(implicit)
-    }
-
+impl Sampling {
     /// Anthropic's temperature ends at 1. Some models accept only a part of the three fields, and
     /// with thinking none of them may be set.
-    fn sampling(&self, model: Model, thinks: bool) -> Sampling {
+    fn of(request: &Request<'_>, model: Model, thinks: bool) -> Self {
         if thinks || model.fixed_sampling {
-            return Sampling::default();
+            return Self::default();
         }
         let clamped = |number: &Number| match number.as_f64() {
             Some(value) if value > 1.0 => Number::from(1),
             Some(value) if value < 0.0 => Number::from(0),
             _ => number.clone(),
         };
-        let temperature = self.temperature.as_ref().map(clamped);
-        let top_p = self.top_p.clone().filter(|_| temperature.is_none() || !model.one_sampler);
-        Sampling { temperature, top_p, top_k: self.top_k.clone() }
+        let temperature = request.temperature.as_ref().map(clamped);
+        let top_p = request.top_p.clone().filter(|_| temperature.is_none() || !model.one_sampler);
+        Self { temperature, top_p, top_k: request.top_k.clone() }
     }
+}
 
-    /// The stop sequences without those that are only white space, which the provider refuses.
-    fn stop_sequences(&self) -> Vec<&str> {
-        let sequences: Vec<&str> = match &self.stop {
-            None => Vec::new(),
-            Some(Stop::One(one)) => vec![one],
-            Some(Stop::Many(many)) => many.iter().map(String::as_str).collect(),
-        };
-        sequences.into_iter().filter(|sequence| !sequence.trim().is_empty()).collect()
+/// The mark for automatic caching, when the client asked for it by either field and did not
+/// choose explicit marks.
+fn automatic_caching(request: &Request<'_>, options: Option<&CacheOptions<'_>>) -> Option<CacheControl> {
+    if options.is_some_and(CacheOptions::is_explicit) {
+        return None;
     }
+    let implicit = options.filter(|options| options.asks_for_automatic());
+    let implicit = implicit.map(|options| CacheControl::lasting(options.ttl()));
+    request.cache_control.and_then(CacheControl::read).or(implicit)
+}
 
-    /// The user id, unless the provider would refuse it: it refuses ids that look like a mail
-    /// address and ids that are too long.
-    fn user_id(&self) -> Option<&str> {
-        let id = self.safety_identifier.as_ref().or(self.user.as_ref())?;
-        (!id.0.is_empty() && !id.0.contains('@') && id.0.chars().count() <= 256).then_some(&*id.0)
+/// The stop sequences without those that are only white space, which the provider refuses.
+fn stop_sequences<'a>(stop: Option<&'a Stop<'_>>) -> Vec<&'a str> {
+    let sequences: Vec<&str> = match stop {
+        None => Vec::new(),
+        Some(Stop::One(one)) => vec![one],
+        Some(Stop::Many(many)) => many.iter().map(String::as_str).collect(),
+    };
+    sequences.into_iter().filter(|sequence| !sequence.trim().is_empty()).collect()
+}
+
+/// The user id, unless the provider would refuse it: it refuses ids that look like a mail
+/// address and ids that are too long.
+fn user_id<'a>(request: &'a Request<'_>) -> Option<&'a str> {
+    let id = request.safety_identifier.as_deref().or(request.user.as_deref())?;
+    (!id.is_empty() && !id.contains('@') && id.chars().count() <= 256).then_some(id)
+}
+
+/// The provider's tier. `auto` may use the capacity that the operator reserved at the provider;
+/// the provider assumes `auto` when the field is absent.
+fn service_tier(request: &Request<'_>, endpoint: &str) -> Option<&'static str> {
+    if endpoint == "priority" {
+        return Some("auto");
     }
-
-    /// The provider's tier. `auto` may use the capacity that the operator reserved at the provider;
-    /// the provider assumes `auto` when the field is absent.
-    fn service_tier(&self, endpoint: &str) -> Option<&'static str> {
-        if endpoint == "priority" {
-            return Some("auto");
-        }
-        match self.service_tier.as_ref().map(|tier| &*tier.0) {
-            Some("default") => Some("standard_only"),
-            Some("auto" | "priority" | "fast") => Some("auto"),
-            _ => None,
-        }
+    match request.service_tier.as_deref() {
+        Some("default") => Some("standard_only"),
+        Some("auto" | "priority" | "fast") => Some("auto"),
+        _ => None,
     }
 }
 
@@ -269,6 +241,11 @@ impl OutputConfig {
     fn is_empty(&self) -> bool {
         self.effort.is_none() && self.format.is_none()
     }
+}
+
+/// A field that is read further.
+fn optional<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<Option<T>, Failure> {
+    raw.map(|raw| serde_json::from_str(raw.get())).transpose().map_err(|_| unreadable())
 }
 
 fn unreadable() -> Failure {

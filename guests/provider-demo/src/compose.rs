@@ -1,7 +1,7 @@
 //! Composes an answer: reasoning if requested, then calls, a document or text.
 
 use cofferdam_guest_kit::bindings::generation::{Event, FinishReason, ReasoningSeal};
-use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat};
+use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat, fnv_1a};
 use serde_json::{Value, json};
 
 use crate::calls;
@@ -65,7 +65,7 @@ fn reason(writer: &mut Writer, request: &Request<'_>, settings: &ReasoningSettin
     if request.include.iter().any(|name| name == "reasoning.encrypted_content") {
         writer.seal(ReasoningSeal {
             signature: None,
-            encrypted_content: Some(format!("{SEAL_FORMAT}:{:016x}", hash(&text))),
+            encrypted_content: Some(format!("{SEAL_FORMAT}:{:016x}", fnv_1a(text.bytes()))),
             format: Some(SEAL_FORMAT.to_owned()),
         });
     }
@@ -151,12 +151,5 @@ fn shortened(text: &str, chars_max: usize) -> String {
 
 /// An id that differs for every request and call, so that clients can distinguish calls.
 fn call_id(request_id: &str, key: u32) -> String {
-    format!("call_{:016x}{:08x}", hash(request_id), key.wrapping_add(1))
-}
-
-/// The FNV-1a hash of a text.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    format!("call_{:016x}{:08x}", fnv_1a(request_id.bytes()), key.wrapping_add(1))
 }

@@ -3,7 +3,7 @@
 
 use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
+use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, fnv_1a, vector_bytes};
 
 use crate::words;
 
@@ -89,10 +89,7 @@ fn vector(text: &str, width: usize) -> Vec<f32> {
 
 /// Adds a feature with a sign at the two positions that its hash selects.
 fn add(vector: &mut [f32], kind: u8, feature: &str, weight: f32) {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in std::iter::once(kind).chain(feature.bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
+    let mut hash = fnv_1a(std::iter::once(kind).chain(feature.bytes()));
     // The low bits of FNV alone are not evenly distributed.
     hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
     for part in [hash >> 33, hash & 0x7fff_ffff] {

@@ -53,12 +53,6 @@ impl SingleFunction for Advisor {
 
 /// The function that the model sees. The same settings give the same bytes.
 fn function(settings: &Settings) -> Function {
-    let about = match &settings.manner.instructions {
-        Some(instructions) => {
-            format!(" This advisor was told: {}", cofferdam_guest_kit::tool::clip(instructions, 300).text)
-        }
-        None => String::new(),
-    };
     let context = if settings.forwards_transcript {
         "The advisor sees the conversation so far."
     } else {
@@ -66,7 +60,7 @@ fn function(settings: &Settings) -> Function {
     };
     let prompt = json!({ "type": "string", "description": format!("What you want advice on. {context}") });
     let mut properties = Map::from_iter([("prompt".to_owned(), prompt)]);
-    if settings.manner.model.is_none() {
+    if settings.instance.manner.model.is_none() {
         let model = json!({
             "type": "string",
             "description": "The model to ask, such as vendor/name; your own when left out."
@@ -75,7 +69,8 @@ fn function(settings: &Settings) -> Function {
     }
     let description = format!(
         "Asks an advisor model for guidance. Use it before you commit to an approach, when you are stuck, or \
-         before you declare a hard task done; not for steps that you can take yourself.{about}"
+         before you declare a hard task done; not for steps that you can take yourself.{}",
+        settings.instance.told("advisor")
     );
     settings.instance.function(&description, schema(properties, &["prompt"]))
 }
@@ -90,7 +85,7 @@ fn consult(
     let arguments = Fields::arguments(arguments)?;
     let prompt = arguments.required_text("prompt")?;
     // The client's choice of a model wins. The model may choose only when the client has not.
-    let chosen = match &settings.manner.model {
+    let chosen = match &settings.instance.manner.model {
         Some(_) => None,
         None => arguments.text("model")?.map(str::trim).filter(|model| !model.is_empty()),
     };
@@ -98,13 +93,10 @@ fn consult(
         Some(told) => format!("{told}\n\nThe model asks you:\n{prompt}"),
         None => prompt.to_owned(),
     };
-    let mut question = settings.manner.question(chosen, Value::from(input));
-    question.entry("instructions").or_insert_with(|| Value::from(INSTRUCTIONS));
-    let answer = models.ask(&Value::Object(question));
-    let asked = chosen.or(settings.manner.model.as_deref());
-    let model = answer.as_ref().ok().map(|answer| answer.model.as_str()).or(asked);
+    let (answer, model) = settings.instance.ask(chosen, Value::from(input), INSTRUCTIONS, models);
     let instance_name = settings.instance.name.as_deref();
-    let mut members = members([("model", model), ("prompt", Some(prompt)), ("instance_name", instance_name)]);
+    let mut members =
+        members([("model", model.as_deref()), ("prompt", Some(prompt)), ("instance_name", instance_name)]);
     match text_of(&answer) {
         Ok(advice) => {
             members.insert("advice".to_owned(), Value::from(advice));

@@ -11,7 +11,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::clock;
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
-use cofferdam_guest_kit::tool::unknown_function;
+use cofferdam_guest_kit::tool::{schema, unknown_function};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -33,20 +33,16 @@ struct Zone {
 impl Guest for DateTime {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
         let default = default_zone(&settings)?;
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "timezone": {
-                    "type": "string",
-                    "description": format!("IANA time zone such as Europe/Berlin; {default} when left out")
-                }
-            },
-            "additionalProperties": false
+        let properties = json!({
+            "timezone": {
+                "type": "string",
+                "description": format!("IANA time zone such as Europe/Berlin; {default} when left out")
+            }
         });
         Ok(vec![Function::new(
             NAME,
             "Tells the current date and time, day of the week and offset from UTC in a time zone.",
-            parameters,
+            schema(properties, &[]),
         )])
     }
 

@@ -5,6 +5,7 @@
 //! can still be read, and the next write to it adds the name again.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::fnv_1a;
 use cofferdam_guest_kit::tool::{Fields, relative_path};
 
 /// The largest number of files in one request.
@@ -85,11 +86,7 @@ pub(crate) fn name_of(arguments: &Fields) -> Result<&str, ToolError> {
 
 /// The id of a file: a hash of its name, the same in every call.
 pub(crate) fn id_of(name: &str) -> String {
-    // FNV-1a, 64 bits.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("file_{hash:016x}")
+    format!("file_{:016x}", fnv_1a(name.bytes()))
 }
 
 fn key(name: &str) -> String {

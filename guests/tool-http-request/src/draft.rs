@@ -48,17 +48,8 @@ impl Draft {
         let mut shown_url = url.clone();
         shown_url.set_query(None);
         shown_url.set_fragment(None);
-        let request = Request {
-            method: method.to_owned(),
-            url: url.into(),
-            headers: lines,
-            body,
-            injections,
-            // A redirect could lead to a host that neither the client nor the operator intended.
-            redirects: 0,
-            body_bytes_max: ACCEPTED_BYTES_MAX,
-            timeout_ms: TIMEOUT_MS,
-        };
+        let request =
+            Request { injections, ..Request::new(method, url, lines, body, ACCEPTED_BYTES_MAX, TIMEOUT_MS) };
         Ok(Self { request, shown_url: shown_url.into() })
     }
 }

@@ -3,6 +3,7 @@
 
 use cofferdam_guest_kit::bindings::tools::Function;
 use cofferdam_guest_kit::tool::clip;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::names;
@@ -22,17 +23,19 @@ const SCHEMA_BYTES_MAX: usize = 32 << 10;
 const ALL_BYTES_MAX: usize = 400 << 10;
 
 /// A tool of a server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     description: String,
+    #[serde(rename = "input_schema")]
     schema: Map<String, Value>,
     annotations: Option<Map<String, Value>>,
 }
 
 /// What this request has learned from one server.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listing {
+    #[serde(flatten)]
     pub(crate) session: Session,
     pub(crate) tools: Vec<Tool>,
     /// Why the list could not be fetched.
@@ -52,7 +55,7 @@ pub(crate) fn add(tools: &mut Vec<Tool>, listed: &[Value]) -> Result<(), Trouble
             tools.push(tool);
         }
     }
-    let bytes: usize = tools.iter().map(|tool| tool.json().to_string().len()).sum();
+    let bytes: usize = tools.iter().map(|tool| json!(tool).to_string().len()).sum();
     if listed.len() > TOOLS_MAX || tools.len() > TOOLS_MAX || bytes > ALL_BYTES_MAX {
         return Err(Trouble::invalid(format!(
             "The MCP server lists more than {TOOLS_MAX} tools or {} KiB of them.",
@@ -82,27 +85,6 @@ impl Tool {
         })
     }
 
-    /// The form for clients, which is also the stored form.
-    fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "description": self.description,
-            "input_schema": self.schema,
-            "annotations": self.annotations,
-        })
-    }
-
-    fn kept(json: &Value) -> Option<Self> {
-        let object = |name: &str| json.get(name).and_then(Value::as_object).cloned();
-        let text = |name: &str| json.get(name).and_then(Value::as_str).map(str::to_owned);
-        Some(Self {
-            name: text("name")?,
-            description: text("description")?,
-            schema: object("input_schema")?,
-            annotations: object("annotations"),
-        })
-    }
-
     /// Whether the server claims that the tool changes nothing. The claim cannot be trusted.
     pub(crate) fn is_read_only(&self) -> bool {
         let hint = self.annotations.as_ref().and_then(|annotations| annotations.get("readOnlyHint"));
@@ -123,31 +105,16 @@ impl Tool {
 }
 
 impl Listing {
-    /// Reads the stored form.
+    /// Reads what [`Listing::write`] has written.
     pub(crate) fn read(json: &[u8]) -> Option<Self> {
-        let kept: Value = serde_json::from_slice(json).ok()?;
-        let text = |name: &str| kept.get(name).and_then(Value::as_str).map(str::to_owned);
-        let tools = kept.get("tools")?.as_array()?.iter().map(Tool::kept).collect::<Option<Vec<_>>>()?;
-        Some(Self {
-            session: Session { id: text("session"), version: text("version") },
-            tools,
-            error: text("error"),
-        })
+        serde_json::from_slice(json).ok()
     }
 
-    /// The stored form.
+    /// The listing as JSON, to be kept.
     pub(crate) fn write(&self) -> Vec<u8> {
-        let tools: Vec<Value> = self.tools.iter().map(Tool::json).collect();
-        let kept = json!({
-            "session": self.session.id,
-            "version": self.session.version,
-            "tools": tools,
-            "error": self.error,
-        });
-        kept.to_string().into_bytes()
+        json!(self).to_string().into_bytes()
     }
 
-    /// The tools that the client allows, each with the name of its function.
     fn allowed(&self, settings: &Settings) -> impl Iterator<Item = (String, &Tool)> {
         let tools: Vec<&Tool> = self.tools.iter().filter(|tool| settings.allows(tool)).collect();
         let names = names::of(&settings.label, tools.iter().map(|tool| tool.name.as_str()));
@@ -173,7 +140,7 @@ impl Listing {
 
     /// The members of the item `mcp_list_tools`.
     pub(crate) fn item(&self, settings: &Settings) -> Value {
-        let tools: Vec<Value> = self.allowed(settings).map(|(_, tool)| tool.json()).collect();
+        let tools: Vec<Value> = self.allowed(settings).map(|(_, tool)| json!(tool)).collect();
         json!({ "server_label": settings.label, "tools": tools, "error": self.error })
     }
 }

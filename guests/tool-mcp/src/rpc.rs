@@ -183,17 +183,7 @@ fn written(envelope: Envelope<'_>, method: &str, body: Vec<u8>) -> Request {
     headers.extend(envelope.session.map(|session| own("mcp-session-id", session)));
     headers.extend(envelope.version.map(|version| own("mcp-protocol-version", version)));
     headers.extend(envelope.settings.headers.iter().cloned());
-    Request {
-        method: method.to_owned(),
-        url: envelope.settings.url.as_str().to_owned(),
-        headers,
-        body,
-        injections: Vec::new(),
-        // The body and the credentials are meant only for the server that the client named.
-        redirects: 0,
-        body_bytes_max: BODY_BYTES_MAX,
-        timeout_ms: envelope.timeout_ms,
-    }
+    Request::new(method, envelope.settings.url.as_str(), headers, body, BODY_BYTES_MAX, envelope.timeout_ms)
 }
 
 fn unsent(error: HttpError) -> Trouble {

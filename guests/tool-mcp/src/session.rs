@@ -1,6 +1,7 @@
 //! A session with a server: negotiating the protocol, listing tools, calling them.
 
 use cofferdam_guest_kit::tool::Streaming;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::listing::{self, Tool};
@@ -23,9 +24,10 @@ const PAGES_MAX: u32 = 16;
 const CURSOR_BYTES_MAX: usize = 4_096;
 
 /// A session; empty for a server without sessions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Session {
     /// The session id that the server gave.
+    #[serde(rename = "session")]
     pub(crate) id: Option<String>,
     /// The negotiated protocol version.
     pub(crate) version: Option<String>,

@@ -1,6 +1,7 @@
 //! The client's tool entry: `server_label`, `server_url` and the other members, as in OpenAI's API.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
+use cofferdam_guest_kit::fnv_1a;
 use cofferdam_guest_kit::tool::Fields;
 use serde_json::Value;
 use url::Url;
@@ -94,12 +95,9 @@ impl Settings {
 
     /// The key under which the server's list of tools is stored.
     pub(crate) fn key(&self) -> String {
-        // A label may be longer than a key, so it is hashed (FNV-1a). A collision harms only the request
+        // A label may be longer than a key, so it is hashed. A collision harms only the request
         // that contains both labels.
-        let hash = self.label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("server {hash:016x}")
+        format!("server {:016x}", fnv_1a(self.label.bytes()))
     }
 
     /// Whether the model may be offered this tool.

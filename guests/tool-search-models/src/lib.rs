@@ -10,7 +10,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::catalog;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip};
+use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
 use serde_json::json;
 
 use search::Search;
@@ -39,44 +39,40 @@ impl SingleFunction for SearchModels {
     }
 
     fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "description": "Words to look for in id, name, description, provider and abilities, \
-                        such as \"claude\" or \"embeddings\". Leave it out to look by the other fields alone."
-                },
-                "supports": {
-                    "type": "array",
-                    "items": { "type": "string" },
-                    "description": "Abilities that one endpoint of the model must have all, such as \"tools\" or \"images\"."
-                },
-                "min_context_length": {
-                    "type": "integer",
-                    "description": "Least tokens of input and output together."
-                },
-                "max_input_price": {
-                    "type": "number",
-                    "description": "Most dollars per million tokens of input."
-                },
-                "max_output_price": {
-                    "type": "number",
-                    "description": "Most dollars per million tokens of output."
-                },
-                "sort": {
-                    "type": "string",
-                    "enum": ["relevance", "price", "context_length"],
-                    "description": "Best match (default), cheapest, or longest context first."
-                }
+        let properties = json!({
+            "query": {
+                "type": "string",
+                "description": "Words to look for in id, name, description, provider and abilities, \
+                    such as \"claude\" or \"embeddings\". Leave it out to look by the other fields alone."
             },
-            "additionalProperties": false
+            "supports": {
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "Abilities that one endpoint of the model must have all, such as \"tools\" or \"images\"."
+            },
+            "min_context_length": {
+                "type": "integer",
+                "description": "Least tokens of input and output together."
+            },
+            "max_input_price": {
+                "type": "number",
+                "description": "Most dollars per million tokens of input."
+            },
+            "max_output_price": {
+                "type": "number",
+                "description": "Most dollars per million tokens of output."
+            },
+            "sort": {
+                "type": "string",
+                "enum": ["relevance", "price", "context_length"],
+                "description": "Best match (default), cheapest, or longest context first."
+            }
         });
         Ok(Function::new(
             NAME,
             "Searches the models that this service offers, with context length, abilities and prices \
                 in dollars per million tokens.",
-            parameters,
+            schema(properties, &[]),
         ))
     }
 

@@ -2,17 +2,15 @@
 //! model, and continues with the outcome. A request may offer several workers, distinguished by
 //! `name`.
 
-mod settings;
-
 #[cfg(test)]
 mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, failed, members, schema, text_of};
+use cofferdam_guest_kit::tool::{
+    Fields, Instance, Models, Service, SingleFunction, failed, members, schema, text_of,
+};
 use serde_json::{Value, json};
-
-use settings::Settings;
 
 /// The worker's instructions when the client has none.
 const INSTRUCTIONS: &str = "You carry out one task that another model hands to you. Do exactly what it asks and \
@@ -23,34 +21,36 @@ struct Subagent;
 cofferdam_guest_kit::export!(tool: Subagent);
 
 impl SingleFunction for Subagent {
-    const NAME: &'static str = settings::TYPE;
-    type Settings = Settings;
+    /// The tool's type, and the name of the function of a worker without a name.
+    const NAME: &'static str = "subagent";
+    type Settings = Instance;
 
-    fn settings(fields: &Fields) -> Result<Settings, ToolError> {
-        Settings::read(fields)
+    fn settings(fields: &Fields) -> Result<Instance, ToolError> {
+        const INHERIT: &str = "inherit_functions";
+        if fields.flag(INHERIT)?.unwrap_or(false) {
+            return Err(fields.wrong(
+                INHERIT,
+                "is not available on this host: a worker cannot wait for the client to run a function",
+            ));
+        }
+        Instance::read(fields, Self::NAME)
     }
 
-    fn name(settings: &Settings) -> &str {
-        &settings.instance.function
+    fn name(settings: &Instance) -> &str {
+        &settings.function
     }
 
-    fn function(settings: &Settings, _: &CallContext) -> Result<Function, ToolError> {
+    fn function(settings: &Instance, _: &CallContext) -> Result<Function, ToolError> {
         Ok(function(settings))
     }
 
-    fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
+    fn call(arguments: &[u8], settings: &Instance, _: &CallContext) -> Result<Output, ToolError> {
         delegate(arguments, settings, &mut Service)
     }
 }
 
 /// The function that the model sees. The same settings give the same bytes.
-fn function(settings: &Settings) -> Function {
-    let about = match &settings.manner.instructions {
-        Some(instructions) => {
-            format!(" This worker was told: {}", cofferdam_guest_kit::tool::clip(instructions, 300).text)
-        }
-        None => String::new(),
-    };
+fn function(settings: &Instance) -> Function {
     let properties = json!({
         "task_name": { "type": "string", "description": "A short name for the task." },
         "task_description": {
@@ -62,25 +62,22 @@ fn function(settings: &Settings) -> Function {
     let description = format!(
         "Hands a self-contained task to a worker model and returns its outcome. Use it for work that does not \
          need all you can do, such as summaries, extraction or drafts; not for what is faster done than \
-         described.{about}"
+         described.{}",
+        settings.told("worker")
     );
-    settings.instance.function(&description, schema(properties, &["task_name", "task_description"]))
+    settings.function(&description, schema(properties, &["task_name", "task_description"]))
 }
 
 /// Gives the task to the worker.
-fn delegate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -> Result<Output, ToolError> {
+fn delegate(arguments: &[u8], settings: &Instance, models: &mut impl Models) -> Result<Output, ToolError> {
     let arguments = Fields::arguments(arguments)?;
     let (name, task) = (arguments.required_text("task_name")?, arguments.required_text("task_description")?);
-    let mut question = settings.manner.question(None, Value::from(task));
-    question.entry("instructions").or_insert_with(|| Value::from(INSTRUCTIONS));
-    let answer = models.ask(&Value::Object(question));
-    let asked = settings.manner.model.as_deref();
-    let model = answer.as_ref().ok().map(|answer| answer.model.as_str()).or(asked);
+    let (answer, model) = settings.ask(None, Value::from(task), INSTRUCTIONS, models);
     let mut members = members([
-        ("model", model),
+        ("model", model.as_deref()),
         ("task_name", Some(name)),
         ("task_description", Some(task)),
-        ("instance_name", settings.instance.name.as_deref()),
+        ("instance_name", settings.name.as_deref()),
     ]);
     match text_of(&answer) {
         Ok(outcome) => {

@@ -3,11 +3,10 @@ use cofferdam_guest_kit::tool::Fields;
 use cofferdam_guest_kit::tool::testing::Script;
 use serde_json::{Value, json};
 
-use super::settings::Settings;
-use super::{Output, ToolError, delegate, function};
+use super::{Instance, Output, SingleFunction, Subagent, ToolError, delegate, function};
 
-fn settings(json: &Value) -> Result<Settings, ToolError> {
-    Settings::read(&Fields::settings(json.to_string().as_bytes()).unwrap())
+fn settings(json: &Value) -> Result<Instance, ToolError> {
+    Subagent::settings(&Fields::settings(json.to_string().as_bytes()).unwrap())
 }
 
 fn run(entry: &Value, answer: Result<&'static str, ErrorKind>) -> (Output, Value) {

@@ -81,16 +81,9 @@ fn location(response: &Response, url: &Url) -> Option<Url> {
 
 fn request(url: &Url, redirects: u8) -> Request {
     let accept = "text/html, application/xhtml+xml, application/pdf;q=0.9, text/*;q=0.9, application/json;q=0.8, */*;q=0.5";
-    Request {
-        method: "GET".to_owned(),
-        url: url.as_str().to_owned(),
-        headers: vec![("accept".to_owned(), accept.to_owned())],
-        body: Vec::new(),
-        injections: Vec::new(),
-        redirects,
-        body_bytes_max: BODY_BYTES_MAX,
-        timeout_ms: TIMEOUT_MS,
-    }
+    let headers = vec![("accept".to_owned(), accept.to_owned())];
+    let request = Request::new("GET", url.as_str(), headers, Vec::new(), BODY_BYTES_MAX, TIMEOUT_MS);
+    Request { redirects, ..request }
 }
 
 fn output(page: &Page, response: &Response, url: &Url) -> Output {

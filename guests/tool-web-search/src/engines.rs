@@ -98,16 +98,7 @@ pub(crate) fn ask(
 fn request(method: &str, url: String, headers: Vec<(String, String)>, body: Vec<u8>) -> Request {
     let mut all = vec![("accept".to_owned(), "application/json".to_owned())];
     all.extend(headers);
-    Request {
-        method: method.to_owned(),
-        url,
-        headers: all,
-        body,
-        injections: Vec::new(),
-        redirects: 0,
-        body_bytes_max: BODY_BYTES_MAX,
-        timeout_ms: TIMEOUT_MS,
-    }
+    Request::new(method, url, all, body, BODY_BYTES_MAX, TIMEOUT_MS)
 }
 
 /// The query with domains as `site:` operators, which most engines support. The results are filtered

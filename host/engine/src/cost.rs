@@ -183,6 +183,26 @@ impl Cost {
     }
 }
 
+/// What an answer used, and what that costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Used {
+    pub(crate) usage: Usage,
+    pub(crate) cost: Cost,
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self { usage: no_usage(), cost: Cost::default() }
+    }
+}
+
+impl Used {
+    /// The sum of both.
+    pub(crate) fn plus(&self, more: &Self) -> Self {
+        Self { usage: sum(&self.usage, &more.usage), cost: self.cost.plus(&more.cost) }
+    }
+}
+
 /// The sum of two usages.
 pub fn sum(one: &Usage, more: &Usage) -> Usage {
     Usage {

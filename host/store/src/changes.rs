@@ -218,9 +218,7 @@ impl WriteBatch {
         id: MemberId,
         role: MemberRole,
     ) -> Result<Member, Error> {
-        let member =
-            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
-        let member = Member { role, ..member.clone() };
+        let member = Member { role, ..self.member(id)?.clone() };
         self.audit(actor, AuditAction::MemberRoleChanged { id, role });
         self.put_member(&member);
         Ok(member)
@@ -292,6 +290,10 @@ impl WriteBatch {
         self.directory.workspace(id).ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
     }
 
+    fn member(&self, id: MemberId) -> Result<&Member, Error> {
+        self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id).into())
+    }
+
     fn intern(&self, id: InternId) -> Result<&Intern, Error> {
         self.directory.intern(id).ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
     }
@@ -300,9 +302,11 @@ impl WriteBatch {
     fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Error> {
         self.workspace(workspace)?;
         let Some(id) = member else { return Ok(self.directory.find_member(Some(workspace), OWNER)?.id) };
-        let member =
-            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
-        if member.workspace == workspace { Ok(id) } else { Err(Error::OtherWorkspace { owner: "member" }) }
+        if self.member(id)?.workspace == workspace {
+            Ok(id)
+        } else {
+            Err(Error::OtherWorkspace { owner: "member" })
+        }
     }
 
     fn check_intern_of(&self, workspace: WorkspaceId, id: InternId) -> Result<(), Error> {

@@ -4,10 +4,12 @@
 //! their records, so a new one copies pointers only.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
+use crate::name::Name;
 use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::StoredKey;
 use crate::token::KeyId;
@@ -77,10 +79,7 @@ impl Directory {
     /// # Errors
     /// [`LookupError::NotFound`].
     pub fn find_workspace(&self, name_or_id: &str) -> Result<&Workspace, LookupError> {
-        let by_id = name_or_id.parse().ok().and_then(|id| self.workspace(id));
-        let by_name =
-            || self.workspaces.values().map(Arc::as_ref).filter(|it| it.name.as_str() == name_or_id);
-        only(RecordKind::Workspace, name_or_id, by_id, by_name)
+        find(RecordKind::Workspace, &self.workspaces, name_or_id, |it| &it.name, |_| true)
     }
 
     /// A member by id, or by name in one workspace or in all.
@@ -93,11 +92,8 @@ impl Directory {
         workspace: Option<WorkspaceId>,
         name_or_id: &str,
     ) -> Result<&Member, LookupError> {
-        let inside = |it: &&Member| workspace.is_none_or(|workspace| it.workspace == workspace);
-        let by_id = name_or_id.parse().ok().and_then(|id| self.member(id)).filter(inside);
-        let named = |it: &&Member| it.name.as_str() == name_or_id;
-        let by_name = || self.members.values().map(Arc::as_ref).filter(inside).filter(named);
-        only(RecordKind::Member, name_or_id, by_id, by_name)
+        let is_inside = |it: &Member| workspace.is_none_or(|workspace| it.workspace == workspace);
+        find(RecordKind::Member, &self.members, name_or_id, |it| &it.name, is_inside)
     }
 
     /// An intern by id, or by name in one workspace or in all.
@@ -109,11 +105,8 @@ impl Directory {
         workspace: Option<WorkspaceId>,
         name_or_id: &str,
     ) -> Result<&Intern, LookupError> {
-        let inside = |it: &&Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
-        let by_id = name_or_id.parse().ok().and_then(|id| self.intern(id)).filter(inside);
-        let named = |it: &&Intern| it.name.as_str() == name_or_id;
-        let by_name = || self.interns.values().map(Arc::as_ref).filter(inside).filter(named);
-        only(RecordKind::Intern, name_or_id, by_id, by_name)
+        let is_inside = |it: &Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
+        find(RecordKind::Intern, &self.interns, name_or_id, |it| &it.name, is_inside)
     }
 
     /// A key by its id. Labels are not unique, so they find nothing.
@@ -184,19 +177,23 @@ fn oldest_first<'a, T>(
     records
 }
 
-/// The only record found, by id or by name. An id takes precedence over an equal name.
-fn only<'a, T, I: Iterator<Item = &'a T>>(
+/// The only record of those inside that has this id or this name. An id takes precedence over an
+/// equal name.
+fn find<'a, I: Ord + FromStr, T>(
     kind: RecordKind,
+    records: &'a BTreeMap<I, Arc<T>>,
     given: &str,
-    by_id: Option<&'a T>,
-    by_name: impl Fn() -> I,
+    name: impl Fn(&T) -> &Name,
+    is_inside: impl Fn(&T) -> bool,
 ) -> Result<&'a T, LookupError> {
+    let by_id = given.parse().ok().and_then(|id| records.get(&id)).filter(|it| is_inside(it));
     if let Some(found) = by_id {
         return Ok(found);
     }
-    match (by_name().next(), by_name().count()) {
-        (Some(found), 1) => Ok(found),
+    let mut named = records.values().filter(|it| is_inside(it) && name(it).as_str() == given);
+    match (named.next(), named.count()) {
+        (Some(found), 0) => Ok(found),
         (None, _) => Err(LookupError::not_found(kind, given)),
-        (Some(_), count) => Err(LookupError::Ambiguous { kind, given: given.to_owned(), count }),
+        (Some(_), more) => Err(LookupError::Ambiguous { kind, given: given.to_owned(), count: 1 + more }),
     }
 }

@@ -1,5 +1,6 @@
 //! Questions to models through the host: their settings, and the messages when there is no answer.
 
+use cofferdam_text::clip;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
@@ -142,37 +143,57 @@ fn filled(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
     }
 }
 
-/// One of several entries of the same tool, distinguished by `name`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The default and the limit for the number of calls of an instance's own tools.
+const CALLS_DEFAULT: u32 = 10;
+const CALLS_MAX: u32 = 25;
+
+/// One of several entries of the same tool, distinguished by `name`. Each has a function that asks a model.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Instance {
     /// The name as the client wrote it; absent for the only or default entry.
     pub name: Option<String>,
     /// The name of the function that this entry offers.
     pub function: String,
+    /// How the entry asks its model.
+    pub manner: Manner,
 }
 
 impl Instance {
-    /// Reads `name`. The function is named after the tool, followed by the letters and digits of the
-    /// entry's name.
+    /// Reads `name` and the parameters of [`Manner`]. The function is named after the tool, followed by the
+    /// letters and digits of the entry's name.
     ///
     /// # Errors
     ///
-    /// When no function name can be made of it.
+    /// When no function name can be made of the name, or another field is wrong.
     pub fn read(fields: &Fields, tool: &str) -> Result<Self, ToolError> {
-        const NAME: &str = "name";
-        let Some(name) = filled(fields, NAME)? else {
-            return Ok(Self { name: None, function: tool.to_owned() });
-        };
-        let letter = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_lowercase() } else { '_' };
-        let slug: String = name.chars().map(letter).collect();
-        let slug = slug.trim_matches('_');
-        if slug.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-            let takes = format!("must hold a letter a-z or a digit and at most {NAME_CHARS_MAX} characters");
-            return Err(fields.wrong(NAME, &takes));
-        }
-        let mut function = format!("{tool}_{slug}");
-        function.truncate(FUNCTION_BYTES_MAX);
-        Ok(Self { name: Some(name), function })
+        let name = filled(fields, "name")?;
+        let function =
+            name.as_deref().map_or(Ok(tool.to_owned()), |name| function_name(fields, tool, name))?;
+        Ok(Self { name, function, manner: Manner::read(fields, tool, CALLS_DEFAULT, CALLS_MAX)? })
+    }
+
+    /// A sentence for the description of the function: what the client told the model that is asked.
+    #[must_use]
+    pub fn told(&self, who: &str) -> String {
+        let told = |instructions| format!(" This {who} was told: {}", clip(instructions, 300).text);
+        self.manner.instructions.as_deref().map(told).unwrap_or_default()
+    }
+
+    /// Asks `model`, or the model of the entry when `model` is absent. `instructions` are for an entry that
+    /// has none. Also returns the model that answered, or that was asked.
+    pub fn ask(
+        &self,
+        model: Option<&str>,
+        input: Value,
+        instructions: &str,
+        models: &mut impl Models,
+    ) -> (Result<Answer, Failure>, Option<String>) {
+        let mut question = self.manner.question(model, input);
+        question.entry("instructions").or_insert_with(|| Value::from(instructions));
+        let answer = models.ask(&Value::Object(question));
+        let asked = model.or(self.manner.model.as_deref());
+        let model = answer.as_ref().ok().map(|answer| answer.model.as_str()).or(asked).map(str::to_owned);
+        (answer, model)
     }
 
     /// The entry's function. Output items of its calls carry the entry's name from their start. When a
@@ -184,6 +205,20 @@ impl Instance {
         }
         Function::new(&self.function, description, parameters)
     }
+}
+
+/// The name of the function of an entry with this name.
+fn function_name(fields: &Fields, tool: &str, name: &str) -> Result<String, ToolError> {
+    let letter = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_lowercase() } else { '_' };
+    let slug: String = name.chars().map(letter).collect();
+    let slug = slug.trim_matches('_');
+    if slug.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+        let takes = format!("must hold a letter a-z or a digit and at most {NAME_CHARS_MAX} characters");
+        return Err(fields.wrong("name", &takes));
+    }
+    let mut function = format!("{tool}_{slug}");
+    function.truncate(FUNCTION_BYTES_MAX);
+    Ok(function)
 }
 
 /// The text of an answer, or a message for models and clients why there is none.

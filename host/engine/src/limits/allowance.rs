@@ -25,49 +25,39 @@ impl TokenLimits {
     }
 }
 
-/// The token limits that one request counts against.
-pub struct Meter {
-    /// The shared counters.
-    pub limits: Arc<TokenLimits>,
-    /// The key and its quota, when its tokens are limited.
-    pub key: Option<(KeyId, Quota)>,
-    /// The workspace and its quota, when its tokens are limited.
-    pub workspace: Option<(WorkspaceId, Quota)>,
-}
-
-impl Meter {
-    fn charge(&self, tokens: u64) {
-        if let Some((key, quota)) = self.key {
-            self.limits.by_key.debit(key, quota, tokens);
-        }
-        if let Some((workspace, quota)) = self.workspace {
-            self.limits.by_workspace.debit(workspace, quota, tokens);
-        }
-    }
-}
-
 /// What one request may use. Clones belong to the same request.
 #[derive(Clone, Default)]
 pub struct Allowance(Option<Arc<SharedAllowance>>);
 
 struct SharedAllowance {
-    meter: Option<Meter>,
+    tokens: Arc<TokenLimits>,
+    key: Option<(KeyId, Quota)>,
+    workspace: Option<(WorkspaceId, Quota)>,
     place: Mutex<Option<RunPermit<KeyId>>>,
 }
 
 impl Allowance {
-    /// An allowance whose tokens are charged to `meter` and which holds the permit `place` until
-    /// the request is over. Each is `None` where there is no limit.
+    /// An allowance that holds the permit `place` until the request is over, and whose tokens are
+    /// charged to the key and the workspace that have a quota in `tokens`.
     #[must_use]
-    pub fn new(meter: Option<Meter>, place: Option<RunPermit<KeyId>>) -> Self {
-        let is_limited = meter.is_some() || place.is_some();
-        Self(is_limited.then(|| Arc::new(SharedAllowance { meter, place: Mutex::new(place) })))
+    pub fn new(
+        place: RunPermit<KeyId>,
+        tokens: &Arc<TokenLimits>,
+        key: Option<(KeyId, Quota)>,
+        workspace: Option<(WorkspaceId, Quota)>,
+    ) -> Self {
+        let (tokens, place) = (Arc::clone(tokens), Mutex::new(Some(place)));
+        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, place })))
     }
 
     /// Charges tokens, input and output together, to the key and the workspace.
     pub(crate) fn charge(&self, tokens: u64) {
-        if let Some(meter) = self.0.as_ref().and_then(|held| held.meter.as_ref()) {
-            meter.charge(tokens);
+        let Some(held) = &self.0 else { return };
+        if let Some((key, quota)) = held.key {
+            held.tokens.by_key.debit(key, quota, tokens);
+        }
+        if let Some((workspace, quota)) = held.workspace {
+            held.tokens.by_workspace.debit(workspace, quota, tokens);
         }
     }
 
@@ -182,7 +172,8 @@ mod tests {
     #[test]
     fn a_permit_is_released_once_explicitly_or_with_the_last_clone() {
         let running = Running::default();
-        let allowance = Allowance::new(None, enter(&running, key(), 1));
+        let limits = Arc::new(TokenLimits::new(&Clock::manual()));
+        let allowance = Allowance::new(enter(&running, key(), 1).unwrap(), &limits, None, None);
         let clone = allowance.clone();
         drop(allowance);
         assert!(enter(&running, key(), 1).is_none());
@@ -201,16 +192,19 @@ mod tests {
         let quota = Quota::of_minute(1_000).unwrap();
         let workspace = "00000000-0000-4000-8000-000000000000".parse().unwrap();
         let limits = Arc::new(TokenLimits::new(&clock));
-        let meter = |key, workspace| Some(Meter { limits: Arc::clone(&limits), key, workspace });
+        let running = Running::default();
+        let allowance = |key_quota, workspace_quota| {
+            Allowance::new(enter(&running, key(), 9).unwrap(), &limits, key_quota, workspace_quota)
+        };
         let left = || {
             let by_key = limits.by_key.standing(key(), quota).remaining;
             (by_key, limits.by_workspace.standing(workspace, quota).remaining)
         };
         Allowance::default().charge(1);
         assert_eq!(left(), (1_000, 1_000));
-        Allowance::new(meter(Some((key(), quota)), None), None).charge(100);
+        allowance(Some((key(), quota)), None).charge(100);
         assert_eq!(left(), (900, 1_000));
-        let both = Allowance::new(meter(Some((key(), quota)), Some((workspace, quota))), None);
+        let both = allowance(Some((key(), quota)), Some((workspace, quota)));
         let clone = both.clone();
         both.charge(100);
         clone.charge(1_000);

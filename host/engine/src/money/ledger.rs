@@ -8,7 +8,7 @@ pub(crate) use lost::Charged;
 
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, no_usage, sum};
+use crate::cost::{Amount, Cost, Used, no_usage};
 use crate::export::PendingExport;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::ClientPresence;
@@ -30,12 +30,10 @@ const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 /// leaves no row.
 pub(crate) struct LedgerEntry {
     is_routed: bool,
-    usage: Usage,
-    /// The cost of the answer's turns.
-    models: Cost,
-    /// The cost and usage of attempts that are not the answer.
-    lost: Cost,
-    lost_usage: Usage,
+    /// The turns of the answer.
+    turns: Used,
+    /// Attempts that are not the answer.
+    lost: Used,
     /// Whether some usage was estimated, because a provider did not report it.
     is_estimated: bool,
     /// The attempt or turn that has not ended yet.
@@ -75,10 +73,8 @@ impl LedgerEntry {
         }
         Ok(Self {
             is_routed: false,
-            usage: no_usage(),
-            models: Cost::default(),
-            lost: Cost::default(),
-            lost_usage: no_usage(),
+            turns: Used::default(),
+            lost: Used::default(),
             is_estimated: false,
             underway: None,
             hosted: Vec::new(),
@@ -168,7 +164,7 @@ impl LedgerEntry {
         attendance: &Arc<ClientPresence>,
     ) {
         // The input of a later turn includes the output of the turns before.
-        let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
+        let input_tokens = input_tokens.saturating_add(self.turns.usage.output_tokens);
         self.underway = Some(Underway::of(endpoint, input_tokens, output_max, attendance, &self.hosted));
         self.note_row(|row| {
             name(row, endpoint);
@@ -200,8 +196,7 @@ impl LedgerEntry {
         if let Some(underway) = &mut self.underway {
             underway.reported(*turn);
         }
-        self.usage = *all;
-        self.models = *cost;
+        self.turns = Used { usage: *all, cost: *cost };
         self.note();
     }
 
@@ -212,7 +207,7 @@ impl LedgerEntry {
 
     /// What all turns have used so far.
     pub(crate) fn usage(&self) -> Usage {
-        self.usage
+        self.turns.usage
     }
 
     /// Estimates the usage of the current answer, whose provider ended it without any figures.
@@ -234,9 +229,8 @@ impl LedgerEntry {
 
     /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
-        let paid = self.models.paid.plus(self.lost.paid);
-        self.account.set_turns(paid, &self.usage, self.pledge.as_mut());
-        let usage = sum(&self.usage, &self.lost_usage);
+        let Used { usage, cost } = self.turns.plus(&self.lost);
+        self.account.set_turns(cost.paid, &self.turns.usage, self.pledge.as_mut());
         self.note_row(|row| {
             row.input_tokens = usage.input_tokens;
             row.cached_tokens = usage.cached_tokens;
@@ -256,7 +250,7 @@ impl LedgerEntry {
     /// Charges the tokens of its own turns, once. A question charges its tokens itself, although it
     /// has no row.
     fn charge_tokens(&mut self) {
-        let usage = sum(&self.usage, &self.lost_usage);
+        let Used { usage, .. } = self.turns.plus(&self.lost);
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         std::mem::take(&mut self.allowance).charge(tokens);
     }
@@ -302,8 +296,7 @@ impl LedgerEntry {
         let missing = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));
         self.is_estimated |= missing != no_usage();
         let cost = underway.cost(&missing);
-        self.usage = sum(&self.usage, &missing);
-        self.models = self.models.plus(&cost);
+        self.turns = self.turns.plus(&Used { usage: missing, cost });
         self.note();
         cost
     }

@@ -181,15 +181,15 @@ impl ServerTools {
         if let Some(items) = render_calls::rendered_input(request, &offer).await? {
             let rendered = render_calls::joined(&items);
             doors.view().replace_input(&rendered);
-            input = Some(rendered);
             history = History::read(items, &offer, doors.approvals()).await?;
+            input = Some(history.as_ref().map_or(rendered, |history| history.write(&[])));
         }
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
             doors,
-            history: None,
+            history,
             before: Vec::new(),
             input,
             turn_json: Bytes::new(),
@@ -201,13 +201,7 @@ impl ServerTools {
             is_over: request.tool_choice == ToolChoice::None,
             _closing: closing,
         });
-        match history {
-            Some(history) => {
-                tools.render_history(request, &history, &[]);
-                tools.history = Some(history);
-            }
-            None => tools.turn_json = tools.first_turn(request),
-        }
+        tools.turn_json = tools.first_turn(request);
         tools.open_items(context).await;
         Ok(tools)
     }

@@ -149,7 +149,7 @@ fn arguments_of(item: JsonValue<'_>) -> String {
     // For tools that the client answers, the item has an object with the operation instead of
     // arguments.
     let operation = item.get("operation").filter(|operation| operation.kind() == JsonKind::Object);
-    operation.map_or_else(|| "{}".to_owned(), |operation| lossless(operation.compact()))
+    operation.map_or_else(|| "{}".to_owned(), |operation| text_of(operation.compact()))
 }
 
 /// The members that are the result, as JSON.
@@ -166,11 +166,11 @@ fn result_of(item: JsonValue<'_>, tool: &str) -> String {
         value.write(&mut result);
     }
     result.push(b'}');
-    lossless(result)
+    text_of(result)
 }
 
 /// Members of a parsed document as text. They are valid UTF-8.
-fn lossless(json: Vec<u8>) -> String {
+fn text_of(json: Vec<u8>) -> String {
     String::from_utf8(json).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cofferdam_engine::limits::rate::{Quota, RateLimit, Standing, TooOften};
-use cofferdam_engine::{Allowance, Meter, Running, TokenLimits};
+use cofferdam_engine::{Allowance, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, InstancePermits};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
 use http::HeaderMap;
@@ -128,24 +128,20 @@ impl Admission {
                 .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
         })?;
         if *pace == RateLimits::UNLIMITED {
-            return Ok(Admitted { allowance: Allowance::new(None, Some(place)), shown: None });
+            return Ok(Admitted { allowance: Allowance::new(place, &self.tokens, None, None), shown: None });
         }
         let mut tightest = Tightest { now_ms, found: None };
-        let meter = Meter {
-            limits: Arc::clone(&self.tokens),
-            key: Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota)),
-            workspace: Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota)),
-        };
-        if let Some((key, quota)) = meter.key {
+        let of_key = Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota));
+        let of_workspace = Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota));
+        if let Some((key, quota)) = of_key {
             tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota))?;
         }
-        if let Some((workspace, quota)) = meter.workspace {
+        if let Some((workspace, quota)) = of_workspace {
             let checked = self.tokens.by_workspace.check(workspace, quota);
             tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked)?;
         }
         self.take_request(key, workspace, pace, &mut tightest)?;
-        let is_metered = meter.key.is_some() || meter.workspace.is_some();
-        let allowance = Allowance::new(is_metered.then_some(meter), Some(place));
+        let allowance = Allowance::new(place, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 

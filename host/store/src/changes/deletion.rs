@@ -7,7 +7,6 @@ use super::{OWNER, WriteBatch};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, VaultId, WorkspaceId};
-use crate::lookup::{LookupError, RecordKind};
 use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::{self, StoredKey};
 
@@ -54,12 +53,10 @@ impl WriteBatch {
     /// Deletes the member and revokes its keys. The interns it created stay, for the admins of the
     /// workspace.
     pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
-        let member =
-            self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id))?;
+        let member = self.member(id)?.clone();
         if member.name.as_str() == OWNER {
             return Err(Error::OwnerStays);
         }
-        let member = member.clone();
         let keys = self.live_keys(|key| key.member == Some(id));
         let keys_revoked = keys.len();
         let (name, workspace) = (member.name.clone(), member.workspace);

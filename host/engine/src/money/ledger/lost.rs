@@ -4,7 +4,7 @@
 use super::underway::Underway;
 use super::{LedgerEntry, name};
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, no_usage, sum};
+use crate::cost::{Amount, Cost, Used, no_usage};
 use cofferdam_runtime::wire::{Event, Usage};
 use cofferdam_store::Pledge;
 
@@ -75,14 +75,13 @@ impl LedgerEntry {
     fn lose(&mut self, underway: &Underway, usage: &Usage, is_byok: bool) -> Charged {
         let calls = if is_byok { Amount::default() } else { underway.calls().minus(underway.noted_calls()) };
         let cost = Cost::of(usage, &underway.prices, is_byok).with_calls(calls);
-        self.lost = self.lost.plus(&cost);
-        self.lost_usage = sum(&self.lost_usage, usage);
+        self.lost = self.lost.plus(&Used { usage: *usage, cost });
         self.note();
         Charged { cost: cost.paid.here, is_estimated: false }
     }
 
     /// The cost of attempts that are not the answer.
     pub(crate) fn lost(&self) -> Cost {
-        self.lost
+        self.lost.cost
     }
 }

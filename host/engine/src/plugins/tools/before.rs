@@ -1,7 +1,7 @@
 //! What tools do before the first turn: items that open a response, such as the list of a server's
 //! tools, and calls that the client has approved.
 
-use super::history::{Approved, History};
+use super::history::Approved;
 use super::offer::{Offer, ServerTool};
 use super::run::{self, FinishedCall, Invocation, ToolFailure};
 use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, refused, shown};
@@ -87,7 +87,8 @@ impl ServerTools {
         }
         drop(work);
         self.before.append(&mut done);
-        self.render_history(request, &history, &results);
+        self.input = Some(history.write(&results));
+        self.turn_json = self.first_turn(request);
         Ok(())
     }
 
@@ -99,17 +100,6 @@ impl ServerTools {
                 tracing::warn!("an item of a tool is too large to be shown");
             }
         }
-    }
-
-    /// Replaces the input by the form that is rendered for models.
-    pub(super) fn render_history(
-        &mut self,
-        request: &ResponsesRequest,
-        history: &History,
-        results: &[String],
-    ) {
-        self.input = Some(history.write(results));
-        self.turn_json = self.first_turn(request);
     }
 }
 

@@ -69,10 +69,20 @@ pub(super) struct History {
     pieces: Vec<HistoryPiece>,
     /// Calls to be run before the first turn.
     pub(super) approved: Vec<Approved>,
-    /// Ids of the approval requests that were read so far.
-    seen: BTreeSet<String>,
     /// Types and labels of the opening items that the client has already.
     listed: BTreeSet<(String, String)>,
+}
+
+/// Reads a history from its items.
+struct HistoryReader<'o> {
+    offer: &'o Offer,
+    approvals: &'o Approvals,
+    answers: ApprovalAnswers,
+    /// Ids of the approval requests that were read so far.
+    seen: BTreeSet<String>,
+    /// Results that follow the last of several consecutive calls, where providers require them.
+    results: Vec<HistoryPiece>,
+    history: History,
 }
 
 /// The client's answers to approval requests, and which of the calls were run already.
@@ -107,27 +117,25 @@ impl History {
             return Ok(None);
         }
         let answers = ApprovalAnswers::of(&declared)?;
-        let mut history = Self::default();
-        let mut results = Vec::new();
+        let (seen, results, history) = (BTreeSet::new(), Vec::new(), Self::default());
+        let mut reader = HistoryReader { offer, approvals, answers, seen, results, history };
         let mut declared = declared.into_iter();
         for item in walk(items) {
             breath.step().await;
             match item {
-                PlainItem::Call(json) => history.pieces.push(HistoryPiece::Item(json)),
-                // Results follow the last of several consecutive calls, where providers require
-                // them.
+                PlainItem::Call(json) => reader.push(json),
                 PlainItem::Other(json) => {
-                    history.pieces.append(&mut results);
-                    history.pieces.push(HistoryPiece::Item(json));
+                    reader.end_calls();
+                    reader.push(json);
                 }
                 PlainItem::Declared(_) => {
                     let (role, item) = declared.next().ok_or_else(Refusal::internal)?;
-                    history.add(role, &item, &answers, (offer, approvals), &mut results)?;
+                    reader.declared(role, &item)?;
                 }
             }
         }
-        history.pieces.append(&mut results);
-        Ok(Some(history))
+        reader.end_calls();
+        Ok(Some(reader.history))
     }
 
     /// Whether the client has an opening item of this type and label.
@@ -148,69 +156,70 @@ impl History {
         });
         Bytes::from(written.collect::<Vec<_>>().join(&b','))
     }
+}
 
-    fn add(
-        &mut self,
-        role: &ToolRole<'_>,
-        item: &HistoryItem,
-        answers: &ApprovalAnswers,
-        known: (&Offer, &Approvals),
-        results: &mut Vec<HistoryPiece>,
-    ) -> Result<(), Refusal> {
-        let (offer, _) = known;
+impl HistoryReader<'_> {
+    fn push(&mut self, json: Bytes) {
+        self.history.pieces.push(HistoryPiece::Item(json));
+    }
+
+    fn end_calls(&mut self) {
+        self.history.pieces.append(&mut self.results);
+    }
+
+    fn declared(&mut self, role: &ToolRole<'_>, item: &HistoryItem) -> Result<(), Refusal> {
         match role {
             ToolRole::Opening => {
-                self.listed.insert((text(item, "type").to_owned(), text(item, "server_label").to_owned()));
+                let listed = (text(item, "type").to_owned(), text(item, "server_label").to_owned());
+                self.history.listed.insert(listed);
             }
             ToolRole::Answer => {}
             ToolRole::Call(tool) => {
-                let call_id = self.call_id(item);
-                let function = offer.function_like(item).or_else(|| offer.first_of(tool));
-                self.call(&call_id, function, item);
-                results.push(result_piece(&call_id, &result_of(item)));
+                let call_id = match text(item, "id") {
+                    "" => format!("call_before_{}", self.history.pieces.len()),
+                    id => id.to_owned(),
+                };
+                self.call(
+                    &call_id,
+                    self.offer.function_like(item).or_else(|| self.offer.first_of(tool)),
+                    item,
+                );
+                self.result(&call_id, &result_of(item));
             }
-            ToolRole::Asks(table) => self.ask(table, item, answers, known, results)?,
+            ToolRole::Asks(table) => self.ask(table, item)?,
         }
         Ok(())
     }
 
-    fn ask(
-        &mut self,
-        table: &ItemTable,
-        item: &HistoryItem,
-        answers: &ApprovalAnswers,
-        (offer, approvals): (&Offer, &Approvals),
-        results: &mut Vec<HistoryPiece>,
-    ) -> Result<(), Refusal> {
-        let id = text(item, "id").to_owned();
-        if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
+    fn ask(&mut self, table: &ItemTable, item: &HistoryItem) -> Result<(), Refusal> {
+        let id = text(item, "id");
+        if self.answers.done.contains(id) || !self.seen.insert(id.to_owned()) {
             // If the call was run, its own item renders it. A repeated approval request is handled
             // once.
             return Ok(());
         }
-        let function = offer.function_like(item);
-        self.call(&id, function, item);
-        let told = match answers.approved.get(&id) {
+        let function = self.offer.function_like(item);
+        self.call(id, function, item);
+        let told = match self.answers.approved.get(id) {
             None => "The user has not said whether this call may be made.".to_owned(),
             Some(Err(reason)) if reason.is_empty() => "The user does not allow this call.".to_owned(),
             Some(Err(reason)) => format!("The user does not allow this call: {reason}"),
             Some(Ok(())) => {
-                check(item, &id, function, offer, approvals)?;
+                check(item, id, function, self.offer, self.approvals)?;
                 let mut members = item.clone();
-                members.insert("approval_request_id".to_owned(), Value::String(id.clone()));
-                let asks = table.asks.as_ref().map_or("", |asks| &asks.approved);
-                results.push(HistoryPiece::Approved(self.approved.len()));
-                self.approved.push(Approved {
-                    id,
+                members.insert("approval_request_id".to_owned(), Value::from(id));
+                self.results.push(HistoryPiece::Approved(self.history.approved.len()));
+                self.history.approved.push(Approved {
+                    id: id.to_owned(),
                     function: function.map(str::to_owned),
                     arguments: text(item, "arguments").to_owned(),
-                    item_type: asks.to_owned(),
+                    item_type: table.asks.as_ref().map(|asks| asks.approved.clone()).unwrap_or_default(),
                     members,
                 });
                 return Ok(());
             }
         };
-        results.push(result_piece(&id, &told));
+        self.result(id, &told);
         Ok(())
     }
 
@@ -221,14 +230,12 @@ impl History {
         };
         // The tool does not exist any more, but its calls are still in the history.
         let name = function.unwrap_or("unknown_tool");
-        self.pieces.push(HistoryPiece::Item(HostItem::FunctionCall { call_id, name, arguments }.to_json()));
+        self.push(HostItem::FunctionCall { call_id, name, arguments }.to_json());
     }
 
-    fn call_id(&self, item: &HistoryItem) -> String {
-        match text(item, "id") {
-            "" => format!("call_before_{}", self.pieces.len()),
-            id => id.to_owned(),
-        }
+    fn result(&mut self, call_id: &str, output: &str) {
+        let json = HostItem::FunctionCallOutput { call_id, output }.to_json();
+        self.results.push(HistoryPiece::Item(json));
     }
 }
 
@@ -266,10 +273,6 @@ impl ApprovalAnswers {
         }
         Ok(())
     }
-}
-
-fn result_piece(call_id: &str, output: &str) -> HistoryPiece {
-    HistoryPiece::Item(HostItem::FunctionCallOutput { call_id, output }.to_json())
 }
 
 /// Checks an approval. It holds only for the call that this host asked this account about: a client

@@ -1,4 +1,25 @@
-//! The `retry-after` header of a provider's answer.
+//! The status and the `retry-after` header of a provider's answer.
+
+use crate::bindings::types::ErrorKind;
+
+/// The kind of failure that a status means at every provider; `None` for the others.
+#[must_use]
+pub fn kind_of_status(status: u16) -> Option<ErrorKind> {
+    Some(match status {
+        401 => ErrorKind::Authentication,
+        402 => ErrorKind::PaymentRequired,
+        403 => ErrorKind::PermissionDenied,
+        404 => ErrorKind::NotFound,
+        408 | 504 | 524 => ErrorKind::Timeout,
+        412 => ErrorKind::PreconditionFailed,
+        413 => ErrorKind::PayloadTooLarge,
+        422 => ErrorKind::Unprocessable,
+        429 => ErrorKind::RateLimitExceeded,
+        529 => ErrorKind::ProviderOverloaded,
+        400..=499 => ErrorKind::InvalidRequest,
+        _ => return None,
+    })
+}
 
 /// The wait that a `retry-after` value asks for, in milliseconds, capped at one hour. Only the form
 /// in seconds is read: the date form would need a clock.
