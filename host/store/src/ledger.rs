@@ -23,19 +23,6 @@ use crate::usage::UsageRow;
 use accounts::Terms;
 pub(crate) use accounts::{Accounts, HeldAmount};
 
-/// The accounts a request spends from: the workspace pays, and the key can have limits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Spender {
-    pub(crate) workspace: WorkspaceId,
-    pub(crate) key: KeyId,
-}
-
-impl Spender {
-    pub(crate) fn of(row: &UsageRow) -> Spender {
-        Spender { workspace: row.workspace, key: row.key }
-    }
-}
-
 /// Why nothing was reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReservationRefused {
@@ -129,12 +116,12 @@ impl Ledger {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The limits of a spender; `None` when it has none. Reads memory only and takes no lock on
-    /// accounts.
-    fn terms(&self, spender: Spender) -> Option<Terms> {
+    /// The limits of the workspace, which pays, and of the key; `None` when they have none. Reads
+    /// memory only and takes no lock on accounts.
+    fn terms(&self, row: &UsageRow) -> Option<Terms> {
         let directory = self.shared.directory.load();
-        let workspace = directory.workspace(spender.workspace);
-        let limits = directory.key(spender.key).map_or_else(SpendLimits::default, |key| key.limits);
+        let workspace = directory.workspace(row.workspace);
+        let limits = directory.key(row.key).map_or_else(SpendLimits::default, |key| key.limits);
         let credit = match workspace.map(|workspace| workspace.credit) {
             Some(Credit::Prepaid { credited_pico, spent_before_pico }) => {
                 Some((credited_pico, spent_before_pico))
@@ -146,31 +133,33 @@ impl Ledger {
         (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
     }
 
-    /// Raises a request's reservation to at least `estimate_pico` more than it has used. If less is
-    /// left and nothing else runs on the account, reserves what is left. Returns the whole
-    /// reservation; `None` for a spender without limits.
-    pub(crate) fn hold(
+    /// Raises a request's reservation to `estimate_pico` more than it has used, and pledges that to
+    /// a part of it. If less is left and nothing else runs on the account, pledges what is left.
+    /// Returns what is pledged; `None` where there are no limits.
+    pub(crate) fn pledge(
         &self,
-        spender: Spender,
-        held: HeldAmount,
+        row: &UsageRow,
+        held: &mut HeldAmount,
         estimate_pico: u64,
     ) -> Result<Option<u64>, ReservationRefused> {
         if !self.shared.is_running() || !self.queue.has_room() {
             return Err(ReservationRefused::NoRoom);
         }
-        let Some(terms) = self.terms(spender) else { return Ok(None) };
+        let Some(terms) = self.terms(row) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
-        self.accounts().hold(spender, &terms, held, estimate_pico, now_ms).map(Some)
+        self.accounts().pledge(row, &terms, held, estimate_pico, now_ms).map(Some)
     }
 
     /// Raises a reservation without a check, for money that is spent already.
-    pub(crate) fn hold_more(&self, spender: Spender, pico: u64) {
-        self.accounts().hold_more(spender, pico);
+    pub(crate) fn cover(&self, row: &UsageRow, held: &mut HeldAmount) {
+        if held.missing(row) > 0 {
+            self.accounts().cover(row, held);
+        }
     }
 
-    pub(crate) fn release(&self, spender: Spender, held: u64) {
+    pub(crate) fn release(&self, row: &UsageRow, held: u64) {
         if held > 0 {
-            self.accounts().release(spender, held);
+            self.accounts().release(row, held);
         }
     }
 
@@ -179,7 +168,7 @@ impl Ledger {
         let mut accounts = self.accounts();
         // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();
-        accounts.release(Spender::of(&row), held);
+        accounts.release(&row, held);
         self.charge(&mut accounts, row, has_intent)
     }
 

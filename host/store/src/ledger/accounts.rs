@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::{ReservationRefused, Spender};
+use super::ReservationRefused;
 use crate::ids::WorkspaceId;
 use crate::spend::{SpendLimits, SpendWindow};
 use crate::token::KeyId;
 use crate::usage::{KeySpent, UsageRow, WorkspaceSpent};
 
-/// The limits of a spender.
+/// The limits of a workspace and a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// For a prepaid workspace: the credit paid in, and the spend before it became prepaid,
@@ -21,12 +21,23 @@ pub(crate) struct Terms {
 /// The reservation of one request, pico-dollars.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldAmount {
-    /// The whole reservation.
-    pub(crate) own: u64,
+    /// The whole reservation. It never shrinks before the request ends.
+    pub(crate) all: u64,
+    /// What parts in progress may still spend beyond what they have spent so far. They may spend
+    /// less.
+    pub(crate) pledged: u64,
+}
+
+impl HeldAmount {
     /// What the request has spent, plus what its parts in progress may still spend.
-    pub(crate) used: u64,
-    /// Whether a part of the request is in progress and may spend less than it reserved.
-    pub(crate) has_parts: bool,
+    fn used(self, row: &UsageRow) -> u64 {
+        row.cost_pico.saturating_add(self.pledged)
+    }
+
+    /// By how much the request has used more than it reserved.
+    pub(super) fn missing(self, row: &UsageRow) -> u64 {
+        self.used(row).saturating_sub(self.all)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,72 +78,73 @@ impl Accounts {
         self.keys.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
     }
 
-    /// Raises a request's reservation to at least what it has used plus the estimate, and returns
-    /// the whole reservation. An estimate above what is left reserves what is left, but only while
-    /// nothing else runs on the account: one request may overdraw an account, several at once may
-    /// not.
-    pub(super) fn hold(
+    /// Pledges the estimate for a part of the request, and returns what is pledged. An estimate
+    /// above what is left gets what is left, but only while nothing else runs on the account: one
+    /// request may overdraw an account, several at once may not.
+    pub(super) fn pledge(
         &mut self,
-        spender: Spender,
+        row: &UsageRow,
         terms: &Terms,
-        held: HeldAmount,
+        held: &mut HeldAmount,
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, ReservationRefused> {
-        let left = self.left(spender, terms, held, estimate, now_ms)?;
-        // A reservation never shrinks before the request ends.
-        let amount = held.used.saturating_add(estimate.min(left)).max(held.own);
-        self.hold_more(spender, amount.saturating_sub(held.own));
-        Ok(amount)
+        let left = self.left(row, terms, *held, estimate, now_ms)?;
+        // What the request has reserved already and not used is still its own.
+        let unused = held.all.saturating_sub(held.used(row));
+        let pledged = estimate.min(left.max(unused));
+        held.pledged = held.pledged.saturating_add(pledged);
+        self.cover(row, held);
+        Ok(pledged)
+    }
+
+    /// Raises the reservation to what the request has used.
+    pub(super) fn cover(&mut self, row: &UsageRow, held: &mut HeldAmount) {
+        let more = held.missing(row);
+        held.all = held.all.saturating_add(more);
+        let workspace = &mut self.workspaces.entry(row.workspace).or_default().held;
+        *workspace = workspace.saturating_add(more);
+        let key = &mut self.keys.entry(row.key).or_default().held;
+        *key = key.saturating_add(more);
     }
 
     /// How much the request may still spend beyond what it has used, over all limits, if the
     /// estimate is allowed.
     fn left(
         &self,
-        spender: Spender,
+        row: &UsageRow,
         terms: &Terms,
         request: HeldAmount,
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, ReservationRefused> {
         let mut least = u64::MAX;
+        let rest = |limit, spent, held| rest(limit, spent, held, row, request, estimate);
         if let Some((credited, spent_before)) = terms.credit {
-            let (spent, held) = self.workspace(spender.workspace);
+            let (spent, held) = self.workspace(row.workspace);
             let spent = spent.charged_pico.saturating_sub(spent_before);
-            let rest = rest(credited, spent, held, request, estimate);
-            least = rest.map_err(|is_busy| ReservationRefused::Credit { is_busy })?;
+            least = rest(credited, spent, held).map_err(|is_busy| ReservationRefused::Credit { is_busy })?;
         }
         if terms.limits.is_empty() {
             return Ok(least);
         }
-        let (spent, held) = self.key(spender.key);
+        let (spent, held) = self.key(row.key);
         let spent = spent.charged.at(now_ms);
         for window in SpendWindow::ALL {
             let Some(limit_pico) = terms.limits.of(window) else { continue };
             let resets_at_ms = window.resets_at_ms(now_ms);
             let refused =
                 |is_busy| ReservationRefused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
-            least = least.min(rest(limit_pico, spent.of(window), held, request, estimate).map_err(refused)?);
+            least = least.min(rest(limit_pico, spent.of(window), held).map_err(refused)?);
         }
         Ok(least)
     }
 
-    pub(super) fn hold_more(&mut self, spender: Spender, pico: u64) {
-        let workspace = &mut self.workspaces.entry(spender.workspace).or_default().held;
-        *workspace = workspace.saturating_add(pico);
-        let key = &mut self.keys.entry(spender.key).or_default().held;
-        *key = key.saturating_add(pico);
-    }
-
-    pub(super) fn release(&mut self, spender: Spender, pico: u64) {
-        if pico == 0 {
-            return;
-        }
-        if let Some(account) = self.workspaces.get_mut(&spender.workspace) {
+    pub(super) fn release(&mut self, row: &UsageRow, pico: u64) {
+        if let Some(account) = self.workspaces.get_mut(&row.workspace) {
             account.held = account.held.saturating_sub(pico);
         }
-        if let Some(account) = self.keys.get_mut(&spender.key) {
+        if let Some(account) = self.keys.get_mut(&row.key) {
             account.held = account.held.saturating_sub(pico);
         }
     }
@@ -152,16 +164,23 @@ impl Accounts {
 /// # Errors
 /// The estimate is not allowed. `true` when other requests, or other parts of this one, are the
 /// reason.
-fn rest(limit: u64, spent: u64, held: u64, request: HeldAmount, estimate: u64) -> Result<u64, bool> {
+fn rest(
+    limit: u64,
+    spent: u64,
+    held: u64,
+    row: &UsageRow,
+    request: HeldAmount,
+    estimate: u64,
+) -> Result<u64, bool> {
     let unspent = i128::from(limit) - i128::from(spent);
-    // Without parts in progress, `used` is what the request has spent. With parts, some of `used`
-    // may be given back.
-    let spent_by_request = if request.has_parts { 0 } else { request.used };
+    let has_parts = request.pledged > 0;
+    // With parts in progress, what the request has reserved may be given back, and then be enough.
+    let spent_by_request = if has_parts { 0 } else { row.cost_pico };
     if unspent <= i128::from(spent_by_request) {
         return Err(false);
     }
-    let others = i128::from(held) - i128::from(request.own);
-    let left = u64::try_from(unspent - others - i128::from(request.used)).unwrap_or_default();
-    let is_alone = others <= 0 && !request.has_parts;
+    let others = i128::from(held) - i128::from(request.all);
+    let left = u64::try_from(unspent - others - i128::from(request.used(row))).unwrap_or_default();
+    let is_alone = others <= 0 && !has_parts;
     if estimate <= left || is_alone { Ok(left) } else { Err(true) }
 }

@@ -1,30 +1,20 @@
 //! Credit, reservations and usage reports, as the rest of the program uses them.
 
-use super::{Reservation, Store};
+use super::Store;
 use crate::audit::Actor;
 use crate::changes::Intent;
 use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::ledger::{Balance, KeySpend, Ledger, ReservationRefused};
+use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
 use crate::records::Workspace;
 use crate::rows;
 use crate::spend::{UsageDay, day_of};
 use crate::token::KeyId;
-use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport, UsageRow};
+use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport};
 
 impl Store {
-    /// Opens a request in the ledger, with nothing reserved yet. Its workspace's credit and its
-    /// key's limits must not be used up. `row` is the beginning of the request's usage row, see
-    /// [`Reservation`]. Reads memory only.
-    ///
-    /// # Errors
-    /// [`ReservationRefused`]: the limit that does not allow the request.
-    pub fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
-        Reservation::open(self, row)
-    }
-
     /// Credit and spend of a workspace at this moment.
     ///
     /// # Errors

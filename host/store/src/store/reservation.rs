@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Store;
 use crate::changes::{Intent, WriteBatch};
 use crate::error::Error;
-use crate::ledger::{HeldAmount, ReservationRefused, Spender};
+use crate::ledger::{HeldAmount, ReservationRefused};
 use crate::records::Credit;
 use crate::usage::{UsageOutcome, UsageRow};
 
@@ -36,10 +36,7 @@ pub struct Reservation {
 struct ReservationState {
     /// `None` after the request has ended: nothing is reserved any more, and no intent is written.
     row: Option<UsageRow>,
-    /// What is reserved, pico-dollars.
-    held: u64,
-    /// What parts in progress may still spend beyond what they have spent so far, pico-dollars.
-    pledged: u64,
+    held: HeldAmount,
     /// Amount of the intent on the disk, pico-dollars; `None` as long as there is certainly none.
     covered: Option<u64>,
     /// Whether the intent has the model and the provider of the row.
@@ -48,21 +45,24 @@ struct ReservationState {
     has_intent: bool,
 }
 
-impl Reservation {
-    pub(crate) fn open(store: &Store, row: UsageRow) -> Result<Reservation, ReservationRefused> {
-        let row = UsageRow { at_ms: store.0.clock.now_ms(), ..row };
-        let is_limited = store.ledger().hold(Spender::of(&row), HeldAmount::default(), 0)?.is_some();
-        let state = ReservationState {
-            row: Some(row),
-            held: 0,
-            pledged: 0,
-            covered: None,
-            is_named: false,
-            has_intent: false,
-        };
-        Ok(Reservation { store: store.clone(), is_limited, state: Arc::new(Mutex::new(state)) })
+impl Store {
+    /// Opens a request in the ledger, with nothing reserved yet. Its workspace's credit and its
+    /// key's limits must not be used up. `row` is the beginning of the request's usage row, see
+    /// [`Reservation`]. Reads memory only.
+    ///
+    /// # Errors
+    /// [`ReservationRefused`]: the limit that does not allow the request.
+    pub fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+        let row = UsageRow { at_ms: self.0.clock.now_ms(), ..row };
+        let mut held = HeldAmount::default();
+        let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();
+        let state =
+            ReservationState { row: Some(row), held, covered: None, is_named: false, has_intent: false };
+        Ok(Reservation { store: self.clone(), is_limited, state: Arc::new(Mutex::new(state)) })
     }
+}
 
+impl Reservation {
     /// Changes the usage row. Its date and outcome are set at the end. The reservation grows to the
     /// row's cost plus the pledges, if it is smaller.
     pub fn note(&self, change: impl FnOnce(&mut UsageRow)) {
@@ -73,18 +73,16 @@ impl Reservation {
     /// Both happen at once: no other part can pledge what is counted in neither of them.
     pub fn spend(&self, part: Option<&mut Pledge>, change: impl FnOnce(&mut UsageRow)) {
         let mut state = self.state();
-        let ReservationState { row: Some(row), held, pledged, .. } = &mut *state else { return };
+        let ReservationState { row: Some(row), held, .. } = &mut *state else { return };
         let before = row.cost_pico;
         change(row);
         if let Some(part) = part {
             let spent = row.cost_pico.saturating_sub(before).min(part.pico);
             part.pico -= spent;
-            *pledged = pledged.saturating_sub(spent);
+            held.pledged = held.pledged.saturating_sub(spent);
         }
-        let needed = row.cost_pico.saturating_add(*pledged);
-        if self.is_limited && needed > *held {
-            self.store.ledger().hold_more(Spender::of(row), needed - *held);
-            *held = needed;
+        if self.is_limited {
+            self.store.ledger().cover(row, held);
         }
     }
 
@@ -101,18 +99,12 @@ impl Reservation {
             return Ok(None);
         }
         let mut pico = 0;
-        if let ReservationState { row: Some(row), held, pledged, .. } = &mut *self.state()
+        if let ReservationState { row: Some(row), held, .. } = &mut *self.state()
             && estimate_pico > 0
         {
-            let used = row.cost_pico.saturating_add(*pledged);
-            let amount = HeldAmount { own: *held, used, has_parts: *pledged > 0 };
             // The reservation made before stays until the request ends, even if the limit was
             // removed since.
-            if let Some(all) = self.store.ledger().hold(Spender::of(row), amount, estimate_pico)? {
-                *held = all;
-                pico = estimate_pico.min(all.saturating_sub(used));
-                *pledged = pledged.saturating_add(pico);
-            }
+            pico = self.store.ledger().pledge(row, held, estimate_pico)?.unwrap_or_default();
         }
         Ok(Some(Pledge { state: Arc::clone(&self.state), pico }))
     }
@@ -147,7 +139,7 @@ impl Reservation {
             return false;
         };
         let was_named = std::mem::replace(is_named, !row.model.is_empty());
-        let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < *held);
+        let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < held.all);
         let directory = self.store.directory();
         let workspace = directory.workspace(row.workspace);
         is_due && workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
@@ -183,7 +175,7 @@ impl Reservation {
             return self.settle(UsageOutcome::Failed);
         }
         if let Some((row, held, _)) = state.end() {
-            self.store.ledger().release(Spender::of(&row), held);
+            self.store.ledger().release(&row, held);
         }
     }
 
@@ -206,7 +198,7 @@ impl ReservationState {
     /// Ends the reservation. Returns the row, the amount reserved, and whether there may be an
     /// intent.
     fn end(&mut self) -> Option<(UsageRow, u64, bool)> {
-        Some((self.row.take()?, std::mem::take(&mut self.held), self.has_intent))
+        Some((self.row.take()?, std::mem::take(&mut self.held).all, self.has_intent))
     }
 
     /// Writes the intent with the current reservation, not the one at the time of the call: intents
@@ -218,9 +210,9 @@ impl ReservationState {
         // The usage row is handed over only after it was taken from here, and the writer takes rows
         // after mutations. So either the row removes this intent, or this intent is not written.
         if let Some(row) = &self.row {
-            draft.put_intent(&Intent::of(row, self.held));
+            draft.put_intent(&Intent::of(row, self.held.all));
         }
-        Ok(self.held)
+        Ok(self.held.all)
     }
 }
 
@@ -247,6 +239,6 @@ impl Pledge {
 impl Drop for Pledge {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
-        state.pledged = state.pledged.saturating_sub(self.pico);
+        state.held.pledged = state.held.pledged.saturating_sub(self.pico);
     }
 }
