@@ -130,7 +130,7 @@ mod tests {
         let kinds = [KeyKind::Member, KeyKind::Intern, KeyKind::Provisioning, KeyKind::Unscoped];
         for (route, statuses) in contract {
             for (kind, status) in kinds.into_iter().zip(statuses) {
-                let met = check(route, kind).map_or_else(|fault| fault.line().0.as_u16(), |()| 200);
+                let met = check(route, kind).map_or_else(|fault| fault.line().0, |()| 200);
                 assert_eq!(met, status, "{route:?} {kind:?}");
             }
         }

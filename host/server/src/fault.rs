@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use cofferdam_engine::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{QuotaExceeded, QuotaScope};
+use http::Method;
 use http::header::{ALLOW, HeaderName, HeaderValue, UPGRADE};
-use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::limits::admission::Limited;
@@ -114,81 +114,64 @@ impl FieldError {
 
 impl Fault {
     /// The table: status, error type and message.
-    pub(crate) fn line(&self) -> (StatusCode, ErrorKind, &str) {
+    pub(crate) fn line(&self) -> (u16, ErrorKind, &str) {
         use ErrorKind as K;
-        use StatusCode as S;
         match self {
-            Self::MissingKey => (S::UNAUTHORIZED, K::Authentication, "Missing Authentication header"),
-            Self::InvalidKey => (S::UNAUTHORIZED, K::Authentication, "Invalid or missing API key"),
-            Self::NoInference => {
-                (S::FORBIDDEN, K::PermissionDenied, "This kind of key cannot be used for inference")
-            }
+            Self::MissingKey => (401, K::Authentication, "Missing Authentication header"),
+            Self::InvalidKey => (401, K::Authentication, "Invalid or missing API key"),
+            Self::NoInference => (403, K::PermissionDenied, "This kind of key cannot be used for inference"),
             Self::ManagementOnly => {
-                (S::FORBIDDEN, K::PermissionDenied, "Only management keys can perform this operation")
+                (403, K::PermissionDenied, "Only management keys can perform this operation")
             }
-            Self::NotFound => (S::NOT_FOUND, K::NotFound, "Not found"),
-            Self::NotServed(what) => (S::NOT_FOUND, K::NotFound, what),
+            Self::NotFound => (404, K::NotFound, "Not found"),
+            Self::NotServed(what) => (404, K::NotFound, what),
             Self::NoUpgrade => (
-                S::UPGRADE_REQUIRED,
+                426,
                 K::InvalidRequest,
                 "This route is served over HTTP only: send a POST request, with stream set to true for events",
             ),
-            Self::WrongMethod(_) => (S::METHOD_NOT_ALLOWED, K::InvalidRequest, "Method not allowed"),
-            Self::Malformed(what) => (S::BAD_REQUEST, K::InvalidRequest, what),
-            Self::Flawed(_) => (S::BAD_REQUEST, K::InvalidRequest, "Invalid request parameters"),
+            Self::WrongMethod(_) => (405, K::InvalidRequest, "Method not allowed"),
+            Self::Malformed(what) => (400, K::InvalidRequest, what),
+            Self::Flawed(_) => (400, K::InvalidRequest, "Invalid request parameters"),
             Self::TooManyKeys => {
-                (S::CONFLICT, K::PreconditionFailed, "The workspace has too many keys; delete some first")
+                (409, K::PreconditionFailed, "The workspace has too many keys; delete some first")
             }
             Self::TooManyChanges { .. } => (
-                S::TOO_MANY_REQUESTS,
+                429,
                 K::RateLimitExceeded,
                 "Rate limit exceeded: this host allows this API key 60 changes of keys per minute",
             ),
-            Self::OutcomeUnknown => (
-                S::GATEWAY_TIMEOUT,
-                K::Timeout,
-                "It is not known whether the change was made; look before you repeat it",
-            ),
-            Self::UriTooLong => (S::URI_TOO_LONG, K::InvalidRequest, "Request path and query too long"),
-            Self::HeadersTooLarge => {
-                (S::REQUEST_HEADER_FIELDS_TOO_LARGE, K::InvalidRequest, "Request headers too large")
+            Self::OutcomeUnknown => {
+                (504, K::Timeout, "It is not known whether the change was made; look before you repeat it")
             }
-            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, K::PayloadTooLarge, "Request payload too large"),
-            Self::BodyTimedOut => (S::REQUEST_TIMEOUT, K::Timeout, "Request body timed out"),
-            Self::Busy => (S::SERVICE_UNAVAILABLE, K::ProviderOverloaded, "Service temporarily unavailable"),
-            Self::Limited(_) => (S::TOO_MANY_REQUESTS, K::RateLimitExceeded, "Rate limit exceeded"),
+            Self::UriTooLong => (414, K::InvalidRequest, "Request path and query too long"),
+            Self::HeadersTooLarge => (431, K::InvalidRequest, "Request headers too large"),
+            Self::BodyTooLarge => (413, K::PayloadTooLarge, "Request payload too large"),
+            Self::BodyTimedOut => (408, K::Timeout, "Request body timed out"),
+            Self::Busy => (503, K::ProviderOverloaded, "Service temporarily unavailable"),
+            Self::Limited(_) => (429, K::RateLimitExceeded, "Rate limit exceeded"),
             Self::RegionalHost => (
-                S::FORBIDDEN,
+                403,
                 K::PermissionDenied,
                 "The Intern API does not support regional data residency yet; use the global endpoint",
             ),
-            Self::NoScope => (S::FORBIDDEN, K::PermissionDenied, "Vault scope is unavailable"),
-            Self::VaultUnavailable => {
-                (S::SERVICE_UNAVAILABLE, K::ProviderUnavailable, "Vault service is unavailable")
-            }
-            Self::VaultWritesDisabled => {
-                (S::SERVICE_UNAVAILABLE, K::ProviderUnavailable, "Vault writes are not enabled")
-            }
-            Self::TooManyVaultRequests { .. } => {
-                (S::TOO_MANY_REQUESTS, K::RateLimitExceeded, "Too many vault requests")
-            }
-            Self::InvalidVaultRequest(_) => (S::BAD_REQUEST, K::InvalidRequest, "Invalid vault request"),
-            Self::VaultFull(_) => (S::PAYLOAD_TOO_LARGE, K::PayloadTooLarge, "The vault is full"),
+            Self::NoScope => (403, K::PermissionDenied, "Vault scope is unavailable"),
+            Self::VaultUnavailable => (503, K::ProviderUnavailable, "Vault service is unavailable"),
+            Self::VaultWritesDisabled => (503, K::ProviderUnavailable, "Vault writes are not enabled"),
+            Self::TooManyVaultRequests { .. } => (429, K::RateLimitExceeded, "Too many vault requests"),
+            Self::InvalidVaultRequest(_) => (400, K::InvalidRequest, "Invalid vault request"),
+            Self::VaultFull(_) => (413, K::PayloadTooLarge, "The vault is full"),
             Self::UnboundSecret => (
-                S::CONFLICT,
+                409,
                 K::PreconditionFailed,
                 "A secret without hosts cannot be copied; store it again with hosts",
             ),
-            Self::VaultTooLate => (S::REQUEST_TIMEOUT, K::Timeout, "Vault request timed out"),
-            Self::VaultTimedOut => (S::GATEWAY_TIMEOUT, K::Timeout, "Vault request timed out"),
-            Self::VaultDamaged => (S::BAD_GATEWAY, K::Server, "Invalid vault response"),
-            Self::VaultFailed => (S::BAD_GATEWAY, K::ProviderUnavailable, "Vault request failed"),
-            Self::Internal => (S::INTERNAL_SERVER_ERROR, K::Server, "Internal Server Error"),
-            Self::Refused { refusal, .. } => (
-                S::from_u16(refusal.status).unwrap_or(S::INTERNAL_SERVER_ERROR),
-                refusal.kind,
-                &refusal.message,
-            ),
+            Self::VaultTooLate => (408, K::Timeout, "Vault request timed out"),
+            Self::VaultTimedOut => (504, K::Timeout, "Vault request timed out"),
+            Self::VaultDamaged => (502, K::Server, "Invalid vault response"),
+            Self::VaultFailed => (502, K::ProviderUnavailable, "Vault request failed"),
+            Self::Internal => (500, K::Server, "Internal Server Error"),
+            Self::Refused { refusal, .. } => (refusal.status, refusal.kind, &refusal.message),
         }
     }
 

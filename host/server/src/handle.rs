@@ -277,7 +277,7 @@ mod tests {
             // The workspace, member or intern of the key does not exist.
             (Error::Incomplete(key), 500),
         ] {
-            assert_eq!(refusal(error).line().0.as_u16(), status, "{error:?}");
+            assert_eq!(refusal(error).line().0, status, "{error:?}");
         }
     }
 }

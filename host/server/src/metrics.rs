@@ -138,8 +138,7 @@ impl Metrics {
                 &self.reloads_refused,
             ),
         ] {
-            text.family(name, kind, help);
-            text.sample(name, "", read(counter));
+            text.single(name, kind, help, read(counter));
         }
     }
 }
@@ -152,6 +151,12 @@ impl Text {
     /// Starts a metric family with its `HELP` and `TYPE` lines.
     pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    /// Adds a metric family with one sample that has no labels.
+    pub(crate) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.sample(name, "", value);
     }
 
     /// Adds a sample; `labels` is the text between the braces.

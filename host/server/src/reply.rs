@@ -17,6 +17,7 @@ impl Fault {
     #[must_use]
     pub(crate) fn into_response(self, user: Option<String>) -> Response<ResponseBody> {
         let (status, kind, _) = self.line();
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut metadata = Map::new();
         metadata.insert("error_type".to_owned(), kind.as_str().into());
         metadata.insert("refused_by".to_owned(), "host".into());

@@ -18,7 +18,7 @@ use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::EndpointKey;
 use cofferdam_engine::{
     AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OperatorKey, PluginDefaults,
-    Shutdown, Timeouts,
+    Shutdown,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
@@ -158,11 +158,7 @@ pub(crate) fn live(
         items_max: config.limits.items_max,
         broadcast: broadcast.clone(),
         defaults,
-        timeouts: Timeouts {
-            first_event: config.timeouts.first_event,
-            idle: config.timeouts.idle,
-            total: config.timeouts.total,
-        },
+        timeouts: config.timeouts.response,
         ending: ending.clone(),
         region: config.server.region.clone(),
         eject: config.routing.eject,
@@ -224,20 +220,32 @@ fn authentication(
 ) -> Result<Authentication, String> {
     let placement =
         Placement::credential_header(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
-    let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
+    let bound = |name: &SecretName, key: &str| {
         bound(name, written.origin.as_ref())
             .map_err(|error| format!("{key}: the host of base_url is {error}"))
     };
-    let own = match written.key.as_ref().map(|(source, _)| source) {
-        Some(KeySource::Operator(name)) => Some(OperatorKey::Vault(bound(name, "key")?)),
-        Some(KeySource::Env(_)) => {
-            let fixed = environment.map(|secret| Credential::new(&placement, secret.expose()));
-            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
-        }
+    let own = match &written.key {
+        Some((source, _)) => operator_key(source, &placement, environment, |name| bound(name, "key"))?,
         None => None,
     };
-    let byok = written.byok.as_ref().map(|(name, _)| bound(name, "byok")).transpose()?;
+    let byok = written.byok.as_ref().map(|name| bound(name, "byok")).transpose()?;
     Ok(Authentication { placement, own, byok })
+}
+
+/// The operator's credential, unless its variable was not read.
+fn operator_key(
+    source: &KeySource,
+    placement: &Placement,
+    environment: Option<Secret>,
+    bound: impl Fn(&SecretName) -> Result<BoundSecret, String>,
+) -> Result<Option<OperatorKey>, String> {
+    match source {
+        KeySource::Operator(name) => bound(name).map(OperatorKey::Vault).map(Some),
+        KeySource::Env(_) => {
+            let fixed = environment.map(|secret| Credential::new(placement, secret.expose()));
+            Ok(fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed))
+        }
+    }
 }
 
 fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, HostNameError> {

@@ -39,8 +39,7 @@ pub(super) fn write(app: &App, text: &mut Text) {
     let retries = "Attempts made after every endpoint of a request had failed";
     family("cofferdam_endpoint_retries_total", "counter", retries, &|it| it.retries);
     let refused = "Requests that were not tried again because too many others had been";
-    text.family("cofferdam_retries_refused_total", "counter", refused);
-    text.sample("cofferdam_retries_refused_total", "", live.engine.retries_refused());
+    text.single("cofferdam_retries_refused_total", "counter", refused, live.engine.retries_refused());
 }
 
 fn labels(key: &EndpointKey) -> String {

@@ -75,8 +75,12 @@ fn metrics(app: &App) -> AdminPage {
     let mut text = Text::default();
     text.family("cofferdam_build_info", "gauge", "The version that runs");
     text.sample("cofferdam_build_info", &format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), 1);
-    text.family("cofferdam_ready", "gauge", "1 when requests are answered");
-    text.sample("cofferdam_ready", "", u8::from(app.readiness().is_ready()));
+    text.single(
+        "cofferdam_ready",
+        "gauge",
+        "1 when requests are answered",
+        u8::from(app.readiness().is_ready()),
+    );
     app.metrics.write(&mut text);
     sandbox(app, &mut text);
     providers(app, &mut text);
@@ -88,14 +92,20 @@ fn metrics(app: &App) -> AdminPage {
 
 fn sandbox(app: &App, text: &mut Text) {
     let gauges = app.runtime.gauges();
-    text.family("cofferdam_instances", "gauge", "Instances of plugins that serve a call");
-    text.sample("cofferdam_instances", "", gauges.instances);
-    text.family("cofferdam_instances_idle", "gauge", "Instances of plugins kept for the next call of a key");
-    text.sample("cofferdam_instances_idle", "", gauges.idle);
-    text.family("cofferdam_instances_max", "gauge", "Room for instances of plugins");
-    text.sample("cofferdam_instances_max", "", gauges.instances_max);
-    text.family("cofferdam_saturated_total", "counter", "Calls refused because there was no room");
-    text.sample("cofferdam_saturated_total", "", gauges.saturated);
+    text.single("cofferdam_instances", "gauge", "Instances of plugins that serve a call", gauges.instances);
+    text.single(
+        "cofferdam_instances_idle",
+        "gauge",
+        "Instances of plugins kept for the next call of a key",
+        gauges.idle,
+    );
+    text.single("cofferdam_instances_max", "gauge", "Room for instances of plugins", gauges.instances_max);
+    text.single(
+        "cofferdam_saturated_total",
+        "counter",
+        "Calls refused because there was no room",
+        gauges.saturated,
+    );
 }
 
 fn providers(app: &App, text: &mut Text) {

@@ -26,8 +26,8 @@ pub struct ProviderConfig {
     /// The source of its credential, and the position in the file.
     pub key: Option<(KeySource, ConfigSpan)>,
     /// The secret of the caller's vault that is used instead of `key` if it is bound to the
-    /// origin's host, and the position in the file.
-    pub byok: Option<(SecretName, ConfigSpan)>,
+    /// origin's host.
+    pub byok: Option<SecretName>,
     /// Fields of `provider.options` that clients may set in addition to those in the adapter's
     /// manifest.
     pub options: Vec<String>,
@@ -48,9 +48,7 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<ProviderC
             adapter.reject("expected lower-case letters, digits and hyphens");
         }
         let key = table.text("key").and_then(|written| Some((key_source(&written)?, written.place())));
-        let byok = table
-            .text("byok")
-            .and_then(|written| Some((secret_name(&written, &written.value)?, written.place())));
+        let byok = table.text("byok").and_then(|written| secret_name(&written, &written.value));
         let host_bound = byok.is_some() || matches!(key, Some((KeySource::Operator(_), _)));
         providers.push(ProviderConfig {
             origin: origin(table, key.is_some() || byok.is_some(), host_bound, egress),

@@ -163,7 +163,7 @@ fn every_section_is_read() {
     let [ollama, openai] = config.providers.as_slice() else { panic!() };
     assert_eq!(ollama.origin.as_ref().unwrap().port(), 11434);
     assert!(matches!(&openai.key, Some((KeySource::Env(name), _)) if name == "OPENAI_API_KEY"));
-    assert_eq!(openai.byok.as_ref().unwrap().0.as_str(), "openai_api_key");
+    assert_eq!(openai.byok.as_ref().unwrap().as_str(), "openai_api_key");
     let [llama, embed] = config.models.as_slice() else { panic!() };
     assert_eq!(embed.kind, ModelKind::Embeddings);
     let [first, second] = llama.endpoints.as_slice() else { panic!() };
@@ -207,9 +207,9 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert_eq!((providers.len(), models.len()), (1, 2));
     assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.server.admin, "127.0.0.1:8081".parse().unwrap());
-    assert_eq!(config.timeouts.first_event, Duration::from_secs(300));
-    assert_eq!(config.timeouts.idle, Duration::from_secs(300));
-    assert_eq!(config.timeouts.total, Duration::from_secs(600));
+    assert_eq!(config.timeouts.response.first_event, Duration::from_secs(300));
+    assert_eq!(config.timeouts.response.idle, Duration::from_secs(300));
+    assert_eq!(config.timeouts.response.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
     assert_eq!(config.limits.pace, RateLimits::UNLIMITED);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));

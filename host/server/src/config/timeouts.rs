@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
+use cofferdam_engine::Timeouts;
+
 use super::document::Table;
 
 /// The maximum of every timeout: a day.
 pub(super) const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct TimeoutsConfig {
     /// For opening a connection to a provider.
     pub connect: Duration,
-    /// From sending a streamed request upstream to its first event.
-    pub first_event: Duration,
-    /// Between two reads from a provider.
-    pub idle: Duration,
-    /// For a whole response.
-    pub total: Duration,
+    /// For the attempts of a request, and for the whole response.
+    pub response: Timeouts,
     /// Between two reads of a request body.
     pub body_idle: Duration,
     /// For a whole request body.
@@ -31,9 +29,11 @@ pub(super) fn read(table: &Table<'_>) -> TimeoutsConfig {
     let duration = |key| Duration::from_millis(table.integer(key, 1..=LONGEST_MS).unwrap_or(1));
     TimeoutsConfig {
         connect: duration("connect_ms"),
-        first_event: duration("first_event_ms"),
-        idle: duration("idle_ms"),
-        total: duration("total_ms"),
+        response: Timeouts {
+            first_event: duration("first_event_ms"),
+            idle: duration("idle_ms"),
+            total: duration("total_ms"),
+        },
         body_idle: duration("body_idle_ms"),
         body_total: duration("body_total_ms"),
         drain: duration("drain_ms"),

@@ -6,8 +6,9 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use tracing::{Level, Metadata};
@@ -28,42 +29,29 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// The handle of the running logger. Dropping it writes the lines that are left.
 pub struct Logging {
-    shared: Arc<LogQueue>,
+    queue: Arc<LogQueue>,
+    writer: Thread,
+    /// Disconnected when the writer thread ends.
+    ended: Receiver<()>,
 }
 
 /// Accepts lines and never blocks on the output.
 pub(super) struct LogLines {
-    shared: Arc<LogQueue>,
-}
-
-struct LogQueue {
-    waiting: Mutex<WaitingLine>,
-    /// Signals lines to the writer thread, and the end of that thread to [`Logging`].
-    changed: Condvar,
+    queue: Arc<LogQueue>,
+    writer: Thread,
 }
 
 #[derive(Default)]
-struct WaitingLine {
+struct LogQueue(Mutex<WaitingLines>);
+
+#[derive(Default)]
+struct WaitingLines {
     text: Vec<u8>,
     /// Lines dropped since the last batch.
     lost: u64,
     /// The batch must be written at once.
     hurry: bool,
-    writer: WriterState,
     stopping: bool,
-}
-
-/// The state of the writer thread; it decides whether a new line must wake it.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum WriterState {
-    /// It will look at the buffer before it waits again.
-    #[default]
-    Awake,
-    /// It waits for a first line.
-    Idle,
-    /// It waits for more lines of a batch.
-    Gathering,
-    Ended,
 }
 
 impl LogLines {
@@ -78,88 +66,75 @@ impl LogLines {
         gather: Duration,
         report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<(Self, Logging)> {
-        let shared = Arc::new(LogQueue { waiting: Mutex::default(), changed: Condvar::new() });
-        let writers = Arc::clone(&shared);
-        thread::Builder::new().name("log".to_owned()).spawn(move || {
+        let queue = Arc::<LogQueue>::default();
+        let writers = Arc::clone(&queue);
+        let (running, ended) = sync_channel(0);
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             writers.write(out, gather, report);
-            writers.waiting().writer = WriterState::Ended;
-            writers.changed.notify_all();
+            drop(running);
         })?;
-        Ok((Self { shared: Arc::clone(&shared) }, Logging { shared }))
+        let writer = thread.thread().clone();
+        Ok((Self { queue: Arc::clone(&queue), writer: writer.clone() }, Logging { queue, writer, ended }))
+    }
+
+    fn append(&self, line: &[u8], urgent: bool) {
+        let mut waiting = self.queue.lock();
+        if line.len() > WAITING_BYTES_MAX - waiting.text.len() {
+            waiting.lost += 1;
+            return;
+        }
+        let is_first = waiting.text.is_empty();
+        waiting.text.extend_from_slice(line);
+        let hurries = !waiting.hurry && (urgent || waiting.text.len() >= HURRY_BYTES);
+        waiting.hurry |= hurries;
+        drop(waiting);
+        // The thread waits for the first line of a batch, then for the end of a time or for a hurry.
+        if is_first || hurries {
+            self.writer.unpark();
+        }
     }
 }
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        let mut waiting = self.shared.waiting();
-        waiting.stopping = true;
-        self.shared.changed.notify_all();
-        let end = Instant::now() + FAREWELL;
-        while waiting.writer != WriterState::Ended {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            waiting = self.shared.wait(waiting, left);
-        }
+        self.queue.lock().stopping = true;
+        self.writer.unpark();
+        // Nothing is ever sent: this waits for the end of the thread.
+        self.ended.recv_timeout(FAREWELL).unwrap_or_default();
     }
 }
 
 impl LogQueue {
-    fn waiting(&self) -> MutexGuard<'_, WaitingLine> {
+    fn lock(&self) -> MutexGuard<'_, WaitingLines> {
         // The code under the lock does not panic, and the buffer is consistent at any time.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'w>(&self, waiting: MutexGuard<'w, WaitingLine>, time: Duration) -> MutexGuard<'w, WaitingLine> {
-        self.changed.wait_timeout(waiting, time).unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn append(&self, line: &[u8], urgent: bool) {
-        let mut waiting = self.waiting();
-        if line.len() > WAITING_BYTES_MAX - waiting.text.len() {
-            waiting.lost += 1;
-            return;
-        }
-        waiting.text.extend_from_slice(line);
-        waiting.hurry |= urgent || waiting.text.len() >= HURRY_BYTES;
-        let wakes = match waiting.writer {
-            WriterState::Idle => true,
-            WriterState::Gathering => waiting.hurry,
-            WriterState::Awake | WriterState::Ended => false,
-        };
-        if wakes {
-            // Wakes the thread once per batch: the next line finds it awake.
-            waiting.writer = WriterState::Awake;
-            drop(waiting);
-            self.changed.notify_all();
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for lines, moves them into `batch` and returns how many lines were dropped since the
-    /// last batch. `None` when the logger stops and nothing is left.
+    /// last batch. `None` when the logger stops and nothing is left. Runs on the writer thread: a
+    /// line that comes between a look at the buffer and `park` makes `park` return at once.
     fn take(&self, batch: &mut Vec<u8>, gather: Duration) -> Option<u64> {
-        let mut waiting = self.waiting();
-        while waiting.text.is_empty() {
-            if waiting.stopping {
+        let mut end = None;
+        loop {
+            let mut waiting = self.lock();
+            if waiting.text.is_empty() && waiting.stopping {
                 return None;
             }
-            waiting.writer = WriterState::Idle;
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
-        let end = Instant::now() + gather;
-        while !waiting.hurry && !waiting.stopping {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
+            if waiting.text.is_empty() {
+                drop(waiting);
+                thread::park();
+                continue;
             }
-            waiting.writer = WriterState::Gathering;
-            waiting = self.wait(waiting, left);
+            let end = *end.get_or_insert_with(|| Instant::now() + gather);
+            let left = end.saturating_duration_since(Instant::now());
+            if waiting.hurry || waiting.stopping || left.is_zero() {
+                waiting.hurry = false;
+                mem::swap(&mut waiting.text, batch);
+                return Some(mem::take(&mut waiting.lost));
+            }
+            drop(waiting);
+            thread::park_timeout(left);
         }
-        waiting.writer = WriterState::Awake;
-        waiting.hurry = false;
-        mem::swap(&mut waiting.text, batch);
-        Some(mem::take(&mut waiting.lost))
     }
 
     /// Runs on the writer thread.
@@ -231,24 +206,24 @@ impl<'l> MakeWriter<'l> for LogLines {
     type Writer = LogLine<'l>;
 
     fn make_writer(&'l self) -> LogLine<'l> {
-        LogLine { shared: &self.shared, urgent: false }
+        LogLine { lines: self, urgent: false }
     }
 
     fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> LogLine<'l> {
         // An error may be the last line before the program ends.
-        LogLine { shared: &self.shared, urgent: *metadata.level() == Level::ERROR }
+        LogLine { lines: self, urgent: *metadata.level() == Level::ERROR }
     }
 }
 
 /// Takes one line, which tracing passes in a single write.
 pub(super) struct LogLine<'l> {
-    shared: &'l LogQueue,
+    lines: &'l LogLines,
     urgent: bool,
 }
 
 impl Write for LogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.shared.append(line, self.urgent);
+        self.lines.append(line, self.urgent);
         Ok(line.len())
     }
 

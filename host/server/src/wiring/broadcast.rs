@@ -1,12 +1,10 @@
 //! Request export: turns `[[broadcast]]` sections into destinations with their credentials.
 
-use cofferdam_egress::Credential;
-use cofferdam_engine::OperatorKey;
 use cofferdam_engine::export::{Destination, DestinationKey};
-use cofferdam_store::Secret;
+use cofferdam_store::{Secret, SecretName};
 
-use super::{bound, problem};
-use crate::config::{self, Config, EnvironmentCredentials, KeySource, Of, Problem};
+use super::{bound, operator_key, problem};
+use crate::config::{self, Config, EnvironmentCredentials, Of, Problem};
 
 /// Problems with a destination are added to `problems`.
 pub(super) fn destinations(
@@ -33,16 +31,12 @@ fn destination(
     let (Some(origin), Some(placement)) = (written.origin.clone(), written.placement.clone()) else {
         return Ok(None);
     };
-    let key = match written.key.as_ref().map(|(source, _)| source) {
+    let bound = |name: &SecretName| {
+        bound(name, Some(&origin)).map_err(|error| format!("key: the host of url is {error}"))
+    };
+    let key = match &written.key {
+        Some((source, _)) => operator_key(source, &placement, environment, bound)?,
         None => None,
-        Some(KeySource::Operator(name)) => {
-            let secret = bound(name, Some(&origin));
-            Some(OperatorKey::Vault(secret.map_err(|error| format!("key: the host of url is {error}"))?))
-        }
-        Some(KeySource::Env(_)) => {
-            let fixed = environment.map(|secret| Credential::new(&placement, secret.expose()));
-            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OperatorKey::Fixed)
-        }
     };
     Ok(Some(Destination {
         name: written.name.clone(),

@@ -126,7 +126,7 @@ fn errors_and_full_batches_are_written_at_once() {
     let out = Stalling { sink: Sink::default(), arrived: arrives, go: goes };
     let (lines, _logging) = LogLines::start(out, NEVER, no_loss).unwrap();
     put(&lines, "first\n");
-    lines.shared.append(b"wrong\n", true);
+    lines.append(b"wrong\n", true);
     assert_eq!(arrived.recv().unwrap(), "first\nwrong\n".len());
     go.send(Ok(usize::MAX)).unwrap();
     put(&lines, &"x".repeat(HURRY_BYTES - 1));

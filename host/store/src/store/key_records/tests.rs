@@ -31,7 +31,7 @@ fn assert_whole(store: &Store, vaults: &[VaultId]) {
         let value = view.value(*vault, &stored).unwrap();
         assert_eq!(*value, format!("value of {vault}").into_bytes());
     }
-    assert_eq!(broken_audit(&store), None);
+    assert_eq!(broken_audit(store), None);
 }
 
 /// Ids of the keys that open each key record. The store's own record is the first.
