@@ -1,6 +1,6 @@
 //! A provider's credential: a secret and the header it is sent in.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::HeaderName;
@@ -12,7 +12,7 @@ use crate::{Placement, ScrubSet};
 /// A secret in a header. Clones share the value, which is wiped with the last of them.
 #[derive(Clone)]
 pub struct Credential {
-    placement: Placement,
+    placement: Arc<Placement>,
     value: Bytes,
     /// Removes the secret from answers.
     scrub: ScrubSet,
@@ -58,7 +58,7 @@ impl Credential {
         }
         let value = Bytes::from_owner(Zeroizing::new(exposed.to_vec()));
         let scrub = ScrubSet::new([("", value.clone())]);
-        Ok(Self { placement: placement.clone(), value, scrub })
+        Ok(Self { placement: Arc::new(placement.clone()), value, scrub })
     }
 
     /// Replaces every occurrence of the secret by asterisks, in place. For error messages of
@@ -102,7 +102,7 @@ impl Credential {
 
     /// The header that the secret is sent in.
     pub(crate) fn header(&self) -> Option<&HeaderName> {
-        match &self.placement {
+        match &*self.placement {
             Placement::Header { name, .. } => Some(name),
             _ => None,
         }

@@ -135,7 +135,7 @@ pub enum Reason {
     /// The request already has the header, query parameter or JSON member that the secret is for
     /// (egress rules R3 and R15).
     #[error("the place for a secret is taken")]
-    SlotTaken,
+    PlaceTaken,
     /// The body is not JSON, or has no object at the place where the secret's member belongs
     /// (egress rule R3).
     #[error("the body is not JSON with an object at the place for a secret")]

@@ -143,7 +143,7 @@ fn check_places(request: &GuestRequest, headers: &HeaderMap, secrets: &[PlacedSe
                 }
             };
         if is_taken {
-            return Err(Reason::SlotTaken);
+            return Err(Reason::PlaceTaken);
         }
         taken.push(placement);
     }

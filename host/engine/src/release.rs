@@ -26,13 +26,11 @@ impl Releaser {
         secrets: Vec<(ReleaseScope, BoundSecret)>,
     ) -> Result<Vec<SecretName>, ReleaseError> {
         self.read(move |Self { store, .. }| {
-            let mut found = Vec::new();
-            for (scope, secret) in secrets {
-                if store.is_releasable(scope, &secret.name, &secret.host)? {
-                    found.push(secret.name);
-                }
-            }
-            Ok(found)
+            let look = |(scope, secret): (ReleaseScope, BoundSecret)| {
+                let is_bound = store.is_releasable(scope, &secret.name, &secret.host)?;
+                Ok(is_bound.then_some(secret.name))
+            };
+            secrets.into_iter().map(look).filter_map(Result::transpose).collect()
         })
         .await
     }

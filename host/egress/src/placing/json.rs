@@ -24,7 +24,7 @@ pub(crate) struct Gap {
 ///
 /// # Errors
 ///
-/// [`Reason::SlotTaken`] if the object already has that member. [`Reason::JsonBody`] if there is no
+/// [`Reason::PlaceTaken`] if the object already has that member. [`Reason::JsonBody`] if there is no
 /// such object, or if it is ambiguous because a member on the path occurs twice.
 pub(crate) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| Reason::JsonBody)?;
@@ -35,7 +35,7 @@ pub(crate) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
     }
     let object = object(inside)?;
     if object.only(wanted)?.is_some() {
-        return Err(Reason::SlotTaken);
+        return Err(Reason::PlaceTaken);
     }
     // Both are slices of the same text, so the difference of their addresses is an offset.
     let start = inside.get().as_ptr().addr().checked_sub(text.as_ptr().addr()).ok_or(Reason::JsonBody)?;
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn existing_members_are_not_replaced() {
         for text in [r#"{"key":null}"#, r#"{"k\u0065y":1}"#] {
-            assert_eq!(put(text, &["key"], "v"), Err(Reason::SlotTaken), "{text}");
+            assert_eq!(put(text, &["key"], "v"), Err(Reason::PlaceTaken), "{text}");
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
                     prop_assert_eq!(read["key"].as_str(), Some(value.as_str()));
                     prop_assert_eq!(read.as_object().unwrap().len(), names.len() + 1);
                 }
-                Err(error) => prop_assert!(names.contains_key("key") && error == Reason::SlotTaken),
+                Err(error) => prop_assert!(names.contains_key("key") && error == Reason::PlaceTaken),
             }
         }
 

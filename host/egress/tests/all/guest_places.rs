@@ -106,12 +106,12 @@ async fn secret_becomes_a_query_parameter() {
     for path in ["/?key=1", "/?a&key", "/?k%65y=1"] {
         assert_eq!(
             scene.refusal(scene.get(path), vec![scene.with(key(), VALUE)]).await,
-            Reason::SlotTaken,
+            Reason::PlaceTaken,
             "{path}"
         );
     }
     let twice = vec![scene.with(key(), VALUE), scene.with(key(), VALUE)];
-    assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
+    assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::PlaceTaken);
     // Two parameters, and values that would be read as more parameters if they were not encoded.
     let both = vec![scene.with(key(), "a&b=c#d"), scene.with(Placement::query("k2").unwrap(), "\u{e4}%41 ")];
     scene.fetch(scene.get("/"), both).await.unwrap();
@@ -130,7 +130,7 @@ async fn secret_becomes_a_member_of_a_json_body() {
     let length = seen.headers()["content-length"].to_str().unwrap().parse();
     assert_eq!(length, Ok(seen.body().len()));
     for (body, reason) in [
-        (r#"{"auth":{"key":null}}"#, Reason::SlotTaken),
+        (r#"{"auth":{"key":null}}"#, Reason::PlaceTaken),
         (r#"{"auth":1}"#, Reason::JsonBody),
         ("auth=1", Reason::JsonBody),
     ] {
@@ -141,7 +141,7 @@ async fn secret_becomes_a_member_of_a_json_body() {
         );
     }
     let twice = vec![scene.with(slot(), VALUE), scene.with(slot(), VALUE)];
-    assert_eq!(scene.refusal(post(&scene, r#"{"auth":{}}"#), twice).await, Reason::SlotTaken);
+    assert_eq!(scene.refusal(post(&scene, r#"{"auth":{}}"#), twice).await, Reason::PlaceTaken);
 }
 
 #[tokio::test]
@@ -175,14 +175,14 @@ async fn existing_header_is_not_overridden() {
         let request = with_header(scene.get("/"), name, "guest");
         assert_eq!(
             scene.refusal(request, vec![scene.with(header("x-access"), VALUE)]).await,
-            Reason::SlotTaken
+            Reason::PlaceTaken
         );
     }
     let twice = vec![
         scene.with(Placement::header("x-access", "a{}").unwrap(), VALUE),
         scene.with(Placement::header("X-Access", "b{}").unwrap(), VALUE),
     ];
-    assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
+    assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::PlaceTaken);
 }
 
 #[test]
@@ -350,7 +350,7 @@ async fn check_refuses_what_fetch_would_refuse() {
     let placed = vec![PlacedSecret { secret: NAME.parse().unwrap(), placement: header("x-access") }];
     let taken = with_header(scene.get("/"), "x-access", "guest");
     let check = |request: &GuestRequest| egress.check(request.clone(), placed.clone()).err();
-    assert_eq!(check(&taken), Some(Reason::SlotTaken));
+    assert_eq!(check(&taken), Some(Reason::PlaceTaken));
     assert!(egress.check(taken, Vec::new()).is_ok());
     assert_eq!(check(&get("https://api.test/")), Some(Reason::Port));
     assert_eq!(check(&get("https://127.0.0.1/")), Some(Reason::Port));

@@ -229,7 +229,8 @@ impl Visit<'_> {
         if let Some(host) = request.target.host_name()
             && !plan.unplaced.is_empty()
         {
-            plan.secrets = Grant::place(self.releasable(host, plan.unplaced).await?, host)?;
+            let bound = self.releasable(host, std::mem::take(&mut plan.unplaced)).await?;
+            plan.place(bound, host)?;
         }
         for PlacedSecret { secret, .. } in &plan.secrets {
             if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {

@@ -17,7 +17,7 @@ pub struct SecretPlan {
     /// Either all of these are sent, or the request is not sent.
     pub secrets: Vec<PlacedSecret>,
     /// If neither grant nor guest places a secret: the secrets without a configured place. The one
-    /// that is bound to the host is sent, see [`Grant::place`].
+    /// that is bound to the host is sent, see [`SecretPlan::place`].
     pub unplaced: Vec<SecretName>,
     /// Whether the request may reach public addresses only, because the operator did not name the
     /// host.
@@ -42,10 +42,8 @@ impl Grant {
         }
         let mut secrets = Vec::new();
         for rule in self.injections.iter().filter(|rule| rule.host == *host) {
-            add(
-                &mut secrets,
-                PlacedSecret { secret: rule.secret.clone(), placement: rule.placement.clone() },
-            );
+            let (secret, placement) = (rule.secret.clone(), rule.placement.clone());
+            add(&mut secrets, PlacedSecret { secret, placement });
         }
         for injection in injections {
             add(&mut secrets, named(self, host, injection)?);
@@ -82,15 +80,16 @@ impl Grant {
     pub(super) fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {
         self.secrets.iter().filter(|name| !self.injections.iter().any(|rule| rule.secret == **name))
     }
+}
 
-    /// Places the one of [`SecretPlan::unplaced`] that is bound to the host. `bound` are all that
-    /// are.
+impl SecretPlan {
+    /// Places the unplaced secret that is bound to the host. `bound` are all that are.
     ///
     /// # Errors
     ///
     /// There is more than one such secret.
-    pub fn place(mut bound: Vec<SecretName>, host: &HostName) -> Result<Vec<PlacedSecret>, UnsentRequest> {
-        let Some(secret) = bound.pop() else { return Ok(Vec::new()) };
+    pub fn place(&mut self, mut bound: Vec<SecretName>, host: &HostName) -> Result<(), UnsentRequest> {
+        let Some(secret) = bound.pop() else { return Ok(()) };
         if let Some(other) = bound.pop() {
             let log = format!(
                 "{other} and {secret} are both bound to {host}: say which goes where with `injections` in the \
@@ -98,7 +97,9 @@ impl Grant {
             );
             return Err(UnsentRequest::denied(RequestRefusal::Ambiguous, Some(secret), log));
         }
-        Ok(vec![PlacedSecret { secret, placement: Placement::header("authorization", "Bearer {}")? }])
+        self.secrets
+            .push(PlacedSecret { secret, placement: Placement::header("authorization", "Bearer {}")? });
+        Ok(())
     }
 }
 
