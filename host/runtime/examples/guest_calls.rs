@@ -1,5 +1,5 @@
 //! Measures what a call into a guest costs. Prints best and median of many calls: `cargo run
-//! --release -p cofferdam-runtime --example measure`.
+//! --release -p cofferdam-runtime --example guest_calls`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

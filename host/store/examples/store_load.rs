@@ -1,6 +1,6 @@
 //! Measures what the vault costs compared with the storage engine alone: durable writes with a
 //! growing number of writers, listing, release, opening and memory. `cargo run --release -p
-//! cofferdam-store --example measure -- [SECRETS [FOLDER [WRITERS...]]]`; the defaults are 100000
+//! cofferdam-store --example store_load -- [SECRETS [FOLDER [WRITERS...]]]`; the defaults are 100000
 //! secrets, the system's temporary folder, and 1, 16, 64 and 256 writers.
 //!
 //! The duration of a sync depends on the disk. On a machine whose disk is faster than the disks of
@@ -10,7 +10,7 @@
 //! cc -shared -fPIC -O1 -o shim.so tests/kit/shim/shim.c -ldl -lpthread
 //! mkdir rules && ln -s /dev/null rules/record && echo 'sync * delay 4 0' > rules/control
 //! LD_PRELOAD=$PWD/shim.so COFFERDAM_SHIM=$PWD/rules COFFERDAM_SHIM_ROOT=FOLDER \
-//!   target/release/examples/measure 100000 FOLDER
+//!   target/release/examples/store_load 100000 FOLDER
 //! ```
 
 use std::ops::ControlFlow;
