@@ -84,10 +84,14 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Clears the process id, which must not stay behind after this process. The lock itself is
-        // released when the descriptor is closed.
+        // Clears the process id, which must not stay behind after this process.
         if let Err(error) = self.file.set_len(0) {
             tracing::warn!(%error, "the lock file keeps an old process id");
+        }
+        // Closing the descriptor would not be enough: a process that another thread is starting has a
+        // copy of it until it runs its own program, and keeps the lock that long.
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the data directory stays locked until this process has ended");
         }
     }
 }
@@ -132,6 +136,15 @@ mod tests {
         let _lock = DirectoryLock::acquire(&dir).unwrap();
         assert_eq!(std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(std::fs::metadata(dir.join("lock")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_dropped_lock_is_released_while_a_process_that_starts_has_a_copy_of_its_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::acquire(folder.path()).unwrap();
+        let _copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        DirectoryLock::acquire(folder.path()).unwrap();
     }
 
     #[test]
