@@ -147,16 +147,29 @@ impl HttpCapability {
     /// Counts what a search has found as reflections. Returns true where the grant of the plugin
     /// blocks such outputs.
     pub(crate) fn is_withheld(&self, plugin: &Plugin, search: &ReleasedSearch) -> bool {
-        if search.found().is_empty() {
-            return false;
-        }
+        self.note_decoded(plugin, search, plugin.grant().on_reflection == OnReflection::Block)
+    }
+
+    /// Counts what a search has found as reflections, for an output that is used without the secrets
+    /// even where the grant of the plugin blocks such outputs.
+    pub(crate) fn note_removed(&self, plugin: &Plugin, search: &ReleasedSearch) {
+        self.note_decoded(plugin, search, false);
+    }
+
+    /// Returns whether the output is blocked.
+    fn note_decoded(&self, plugin: &Plugin, search: &ReleasedSearch, blocks: bool) -> bool {
+        let blocked = blocks && !search.found().is_empty();
         let visit = Visit { door: self, plugin: plugin.name(), grant: plugin.grant() };
-        let blocked = visit.note_reflections(search.found()).is_err();
-        tracing::warn!(
-            plugin = plugin.name(),
-            blocked,
-            "a plugin decoded a secret that a host sent back; it was removed"
-        );
+        for sent in search.found() {
+            visit.note_reflection(sent, blocked);
+        }
+        if !search.found().is_empty() {
+            tracing::warn!(
+                plugin = plugin.name(),
+                blocked,
+                "a plugin decoded a secret that a host sent back; it was removed"
+            );
+        }
         blocked
     }
 

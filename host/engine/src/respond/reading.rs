@@ -23,6 +23,8 @@ impl ResponseRun {
         let (outcome, reading) = loop {
             assembler.use_told(answering.begun.rest.told.take());
             let read = self.read_turn(&mut answering, &mut assembler).await;
+            // Wiped now: what follows may take as long as the client needs to read a held answer.
+            answering.begun.used = None;
             let Ok(outcome) = read else { return Ok(Vec::new()) };
             let outcome = self.compacted(outcome, &mut assembler);
             let reading = answering.begun.rest.reading;

@@ -44,7 +44,7 @@ impl HookTools {
         };
         // The decision counts even where the grant blocks such outputs: ignoring a hook's decision
         // would let everything pass.
-        self.doors.http().is_withheld(hook, &search);
+        self.doors.http().note_removed(hook, &search);
         clean
     }
 
