@@ -166,7 +166,7 @@ impl ResponseRun {
             return Ok(TurnStep::End(host_failed(ErrorKind::Timeout, TIMED_OUT), None));
         }
         self.run.trace.selected = None;
-        Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
+        Err(Refusal::late_answer())
     }
 }
 
