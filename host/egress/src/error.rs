@@ -147,7 +147,7 @@ pub enum Reason {
     /// (egress rules R4 and R7).
     #[error("the secret is not bound to this host")]
     SecretHost,
-    /// `secret_not_header_safe`: the secret has a control character, a character outside ASCII, or
+    /// The secret has a control character, a character outside ASCII, or
     /// a space at an end (egress rule R14).
     #[error("the secret cannot be sent in a header: is there a line break or a space at its end?")]
     SecretNotHeaderSafe,

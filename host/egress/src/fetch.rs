@@ -86,8 +86,8 @@ impl Egress {
     }
 
     /// Connects to the host without sending anything: its name resolves to open addresses only, and
-    /// a server answers there with a trusted certificate. [`Egress::fetch`] does the same. Calling
-    /// this first prevents the release of a secret for a request that cannot be sent. The
+    /// a server answers there with a trusted certificate. [`Egress::fetch`] would connect too.
+    /// Calling this first prevents the release of a secret for a request that cannot be sent. The
     /// connection is kept for that request.
     ///
     /// # Errors

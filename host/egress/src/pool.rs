@@ -26,11 +26,11 @@ const ROUND: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct ConnectionPool {
-    kept: Mutex<IdleConnection>,
+    kept: Mutex<KeptConnections>,
 }
 
 #[derive(Default)]
-struct IdleConnection {
+struct KeptConnections {
     origins: BTreeMap<Arc<str>, OriginConnections>,
     /// A task that closes idle connections is running. It ends when no connection is left.
     is_swept: bool,
@@ -85,13 +85,13 @@ impl ConnectionPool {
         self.sweep_from_now_on(&mut kept);
     }
 
-    fn kept(&self) -> MutexGuard<'_, IdleConnection> {
+    fn kept(&self) -> MutexGuard<'_, KeptConnections> {
         // No code under this lock can panic halfway through a change, so the data is valid even
         // after poisoning.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sweep_from_now_on(self: &Arc<Self>, kept: &mut IdleConnection) {
+    fn sweep_from_now_on(self: &Arc<Self>, kept: &mut KeptConnections) {
         if !kept.is_swept {
             kept.is_swept = true;
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -121,7 +121,7 @@ impl OriginConnections {
     }
 }
 
-impl IdleConnection {
+impl KeptConnections {
     /// The connections to an origin. `None` if the pool already has [`ORIGINS_MAX`] other origins.
     fn lines(&mut self, origin: &Arc<str>) -> Option<&mut OriginConnections> {
         if self.origins.len() >= ORIGINS_MAX && !self.origins.contains_key(origin) {

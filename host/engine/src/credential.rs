@@ -5,6 +5,7 @@ use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCreden
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
+use crate::refusal::SATURATED;
 use crate::release::Releaser;
 use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
@@ -88,11 +89,9 @@ impl Credentials<'_> {
 /// operator.
 fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
     match error {
-        ReleaseError::Busy => AttemptFailure::plain(
-            Cause::Saturated,
-            ErrorKind::ProviderOverloaded,
-            "Service temporarily unavailable",
-        ),
+        ReleaseError::Busy => {
+            AttemptFailure::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED)
+        }
         error => {
             let own = provider.authentication.as_ref().and_then(|it| it.own.as_ref());
             let hint = match own {
@@ -110,7 +109,7 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
 }
 
 fn unavailable() -> AttemptFailure {
-    AttemptFailure::plain(Cause::NoCredential, ErrorKind::ProviderUnavailable, "Provider returned error")
+    AttemptFailure::of(Cause::NoCredential)
 }
 
 /// When the client repeats the request, it is routed by what the vault contains then.

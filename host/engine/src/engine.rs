@@ -55,7 +55,7 @@ pub struct EngineParts {
 pub struct Engine {
     pub(crate) parts: EngineParts,
     pub(crate) router: Arc<Plugin>,
-    /// Ids that entries in a request's `plugins` may have, in addition to the twelve known ones.
+    /// Ids that entries in a request's `plugins` may have, in addition to the known ones.
     pub(crate) entry_ids: Vec<String>,
     /// The guests that choose models. Filled when a request first names one.
     pub(crate) model_routers: OnceCell<ModelRouters>,

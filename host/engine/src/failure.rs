@@ -91,7 +91,7 @@ impl AttemptFailure {
         Self::plain(cause, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
     }
 
-    /// The same after an answer with this status.
+    /// This failure, after an answer with this status.
     pub(crate) fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }

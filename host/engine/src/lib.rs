@@ -2,8 +2,8 @@
 //! makes the attempts, assembles the answer and charges it. The engine contains no HTTP server and
 //! no provider's format: guests translate formats, and the egress crate sends requests.
 //!
-//! Modules stand in the order a request meets them, from its entry down to what all of them share. Each imports
-//! only modules below it; a test reads the imports.
+//! Modules stand from the entry of a request down to what all of them share. Each imports only
+//! modules below it; a test reads the imports.
 
 #![warn(missing_docs)]
 

@@ -21,6 +21,9 @@ pub(crate) const STEP_TIMED_OUT: &str = "The operation was aborted due to timeou
 /// The message when this host has no capacity.
 pub(crate) const SATURATED: &str = "Service temporarily unavailable";
 
+/// The message when this host failed.
+pub(crate) const INTERNAL: &str = "Internal Server Error";
+
 /// Which side refused a request or failed. Clients see it as `refused_by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusedBy {
@@ -78,6 +81,16 @@ impl Refusal {
         Self::new(404, ErrorKind::NotFound, message)
     }
 
+    /// 404: no endpoint of the model can serve the request.
+    pub(crate) fn no_endpoints() -> Self {
+        Self::not_found("No endpoints found for this model")
+    }
+
+    /// 524: the deadline of the whole request passed after an answer had begun.
+    pub(crate) fn late_answer() -> Self {
+        Self::new(524, ErrorKind::Timeout, TIMED_OUT)
+    }
+
     /// 503: this host has no capacity now. The client may try again shortly.
     pub fn saturated() -> Self {
         Self { retry_after_s: Some(1), ..Self::new(503, ErrorKind::ProviderOverloaded, SATURATED) }
@@ -85,7 +98,7 @@ impl Refusal {
 
     /// 500: this host failed. The cause is only in the log.
     pub fn internal() -> Self {
-        Self::new(500, ErrorKind::Server, "Internal Server Error")
+        Self::new(500, ErrorKind::Server, INTERNAL)
     }
 
     /// 502: an answer failed after it had begun.

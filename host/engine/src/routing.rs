@@ -136,7 +136,7 @@ impl RoutingPlan {
             }
         };
         let most = if self.allow_fallbacks { usize::MAX } else { 1 };
-        // The guest returns indexes. Those out of range are ignored.
+        // The runtime has checked that the indexes are in range, unique and not empty.
         let ordered = decision.order.iter().filter_map(|place| {
             let place = *place as usize;
             self.candidates.get(place).zip(described.get(place))

@@ -94,7 +94,7 @@ impl Run {
     /// Lets the router order the endpoints.
     ///
     /// # Errors
-    /// The router's refusal; 404 where the router leaves none; 500 and 503 where it failed.
+    /// The router's refusal; 500 and 503 where it failed.
     pub(crate) async fn route(&mut self, plan: RoutingPlan) -> Result<(), Refusal> {
         self.may_retry = self.scope.parts().retry && plan.allow_fallbacks;
         let remembered = self.memory().remembered(self.session);

@@ -142,7 +142,7 @@ impl RoutingTrace {
         }
     }
 
-    /// The same for an earlier attempt.
+    /// Like [`Self::charged`], but for an earlier attempt.
     pub(crate) fn charged_at(&mut self, attempt: usize, charged: Option<Charged>) {
         if let Some(attempt) = self.attempts.get_mut(attempt) {
             attempt.charged = charged;

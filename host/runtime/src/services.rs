@@ -39,8 +39,9 @@ pub struct Question {
     pub plugin: String,
     /// The Responses request as the guest wrote it: untrusted bytes.
     pub request: Vec<u8>,
-    /// Nesting depth of the question: 1 while serving a client's own request. Calls into plugins
-    /// that are made while answering it have this depth in [`Services`].
+    /// Nesting depth of the question: 1 for a question put while a client's request is served, 2 for
+    /// one put while that is answered. Calls into plugins that are made while answering it have
+    /// this depth in [`Services`].
     pub depth: u8,
     /// Whether the question is one of several that were asked together through `model-panel`.
     pub in_panel: bool,

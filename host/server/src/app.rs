@@ -1,5 +1,5 @@
-//! The state of a running host: what lives as long as the process, and the `Live` part that a
-//! reload replaces as a whole. Running requests keep the `Live` part they started with.
+//! The state of a running host: what lives as long as the process, and the [`LiveConfig`] that a
+//! reload replaces as a whole. Running requests keep the [`LiveConfig`] they started with.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

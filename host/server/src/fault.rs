@@ -1,5 +1,6 @@
-//! The one table that maps faults to status, error type and message. Messages are fixed texts or
-//! name a limit or a field; internal causes go only to the log, with the request id.
+//! The table of the server's own faults: status, error type and message. A refusal of the engine
+//! brings its own status. Messages are fixed texts or name a limit or a field; internal causes go
+//! only to the log, with the request id.
 
 use std::borrow::Cow;
 

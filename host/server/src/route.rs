@@ -1,4 +1,4 @@
-//! The whole API on one screen: a path becomes a [`Route`], and a route lists its methods. Paths
+//! The routes of the client API: a path becomes a [`Route`], and a route lists its methods. Paths
 //! match exactly: no trailing slash, no empty or dot segments, lower case only. An encoded
 //! character in an id means what it encodes, but an encoded path never matches another route.
 

@@ -1,7 +1,8 @@
 //! The writer: the only thread that changes the store.
 //!
-//! It takes all waiting mutations as one group, applies them to a write batch, commits the batch,
-//! writes the anchor, replaces the directory, and then answers. Only one group is in progress at a
+//! It takes the waiting mutations as one group, until the group has 512 mutations or 8 MiB of
+//! values, applies them to a write batch, commits the batch, writes the anchor, replaces the
+//! directory, and then answers. Only one group is in progress at a
 //! time. The first error stops the writer until the store is opened again: after a failed write or
 //! fsync the state of the disk is unknown, and a retry could acknowledge a change that is lost.
 

@@ -8,7 +8,8 @@
 //!   (`root_key`).
 //! - Every row is authenticated with keys that only the root key can unwrap (`seal`, `rows`).
 //! - A mutation that was acknowledged is durable and has an audit record (`commit`).
-//! - A store that is older or newer than its anchor file is not opened (`anchor`, `open`).
+//! - A store that is older or newer than its anchor file is opened only if the operator accepts it
+//!   (`anchor`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
 //!
 //! The modules are listed from [`Store`], which the rest of the program uses, down to what they

@@ -46,7 +46,7 @@ pub(crate) struct Rows {
 }
 
 #[derive(Default)]
-struct WaitingMutation {
+struct WaitingWrites {
     jobs: VecDeque<(QueuePermit, Mutation)>,
     usage: Vec<SettledUsage>,
     audit: Vec<AuditEntry>,
@@ -55,14 +55,14 @@ struct WaitingMutation {
     closed: bool,
 }
 
-impl WaitingMutation {
+impl WaitingWrites {
     fn rows(&self) -> usize {
         self.usage.len() + self.audit.len()
     }
 }
 
 pub(crate) struct WriteQueue {
-    waiting: Mutex<WaitingMutation>,
+    waiting: Mutex<WaitingWrites>,
     arrived: Condvar,
     places: Arc<Semaphore>,
     /// Number of waiting usage rows, readable without the lock.
@@ -132,7 +132,7 @@ impl WriteQueue {
 
     /// Wakes the writer for the first row and when enough rows wait; in between it sleeps, to
     /// collect rows.
-    fn announce(&self, waiting: MutexGuard<'_, WaitingMutation>) {
+    fn announce(&self, waiting: MutexGuard<'_, WaitingWrites>) {
         let rows = waiting.rows();
         drop(waiting);
         if rows == 1 || rows == ENOUGH {
@@ -144,15 +144,15 @@ impl WriteQueue {
     /// once the queue is closed and empty. Must be called by the writer only.
     pub(crate) fn wait(&self, wanted: usize) -> bool {
         let nothing =
-            |waiting: &mut WaitingMutation| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
+            |waiting: &mut WaitingWrites| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let few = |waiting: &mut WaitingMutation| {
+        let few = |waiting: &mut WaitingWrites| {
             waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed
         };
         let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.wanted = wanted;
-        let gathers = |waiting: &mut WaitingMutation| {
+        let gathers = |waiting: &mut WaitingWrites| {
             !waiting.jobs.is_empty() && waiting.jobs.len() < waiting.wanted && !waiting.closed
         };
         let waited = self.arrived.wait_timeout_while(waiting, GATHER_DELAY, gathers);
@@ -198,7 +198,7 @@ impl WriteQueue {
         (waiting.jobs.len(), waiting.usage.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, WaitingMutation> {
+    fn lock(&self) -> MutexGuard<'_, WaitingWrites> {
         // A panic in another thread cannot leave the queue half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D
     text.parse().map_err(|_| serde::de::Error::custom("not a valid value of this field"))
 }
 
-/// The same for a list of values.
+/// [`serialize`] and [`deserialize`] for a list of values.
 pub(crate) mod list {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
@@ -35,7 +35,7 @@ pub(crate) mod list {
     }
 }
 
-/// The same for an optional value.
+/// [`serialize`] and [`deserialize`] for an optional value.
 pub(crate) mod option {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 

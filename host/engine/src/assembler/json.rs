@@ -22,7 +22,7 @@ pub(super) fn member(out: &mut Vec<u8>, name: &str, value: impl Serialize) {
     written(serde_json::to_writer(out, &value));
 }
 
-/// The same with a name from a manifest or a client.
+/// Like [`member`], but with a name from a manifest or a client, which may need escapes.
 pub(super) fn named_member(out: &mut Vec<u8>, name: &str, value: impl Serialize) {
     raw(out, ",");
     string(out, name);

@@ -1,7 +1,7 @@
 //! What one request may use of the limits of its key and its workspace: the tokens that it will be
 //! charged, and its permit among the requests that run at once. The server creates an allowance
-//! when it admits a request. Each usage row of the request charges it when the row is settled,
-//! whichever way the request ends. For a request without limits it is empty.
+//! when it admits a request. Each ledger entry of the request, its questions included, charges it
+//! when it ends, whichever way the request ends. For a request without limits it is empty.
 
 use crate::limits::rate::{Quota, RateLimit};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};

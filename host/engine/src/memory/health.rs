@@ -30,16 +30,17 @@ const OFTEN_REQUESTS: u32 = 20;
 const OFTEN_SHARE: f64 = 0.5;
 /// An endpoint is compared with others when this many of its requests or answers are known.
 const COMPARED_MIN: u32 = 20;
-/// How long an outlier is avoided, in milliseconds: the first value times the number of recent
-/// times, up to the second.
+/// How long an outlier is avoided, in milliseconds, times the number of recent times.
 const OUTLIER_MS: u64 = 30_000;
+/// The longest time for which an outlier is avoided, in milliseconds.
 const OUTLIER_MAX_MS: u64 = 300_000;
-/// How long an endpoint is avoided after a rate limit, in milliseconds: at most the first value,
-/// and the second where the provider names no time.
+/// The longest time for which an endpoint is avoided after a rate limit, in milliseconds.
 const LIMITED_MAX_MS: u64 = 60_000;
+/// How long an endpoint is avoided after a rate limit whose answer names no time, in milliseconds.
 const LIMITED_MS: u64 = 1_000;
-/// Smaller values are counted like these.
+/// A smaller latency is counted like this one, in milliseconds.
 const LATENCY_MIN_MS: f64 = 1.0;
+/// A smaller throughput is counted like this one.
 const THROUGHPUT_MIN: f64 = 0.1;
 /// The mean weighs about this many of the last values.
 const MEAN_OF: u32 = 30;

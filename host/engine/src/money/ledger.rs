@@ -42,7 +42,7 @@ pub(crate) struct LedgerEntry {
     hosted: Vec<String>,
     /// An answer without content that may still be used, and is charged in any case.
     aside: Option<Underway>,
-    /// The reservation of the current turn, where there is a limit.
+    /// The pledge of the current turn, where there is a limit.
     pledge: Option<Pledge>,
     /// The record for the request export, if there is a destination.
     pending: Option<Box<PendingExport>>,
@@ -132,8 +132,7 @@ impl LedgerEntry {
         deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
         let Some(reservation) = self.account.reservation() else { return Ok(()) };
-        // The former turn's reservation is released first, so that it does not count against this
-        // one.
+        // The former turn's pledge is released first, so that it does not count against this one.
         self.pledge = None;
         self.pledge = reservation.pledge(turn.estimate().0).map_err(credit::refusal)?;
         if self.pledge.is_none() {
@@ -222,8 +221,7 @@ impl LedgerEntry {
     /// Ends the current turn: its provider has reported its usage, or never will.
     pub(crate) fn turn_over(&mut self) {
         self.underway = None;
-        // The former turn's reservation is released first, so that it does not count against this
-        // one.
+        // The turn's pledge is released, so that it does not count against the next turn.
         self.pledge = None;
     }
 

@@ -1,5 +1,6 @@
 //! Request plugins: hook guests that a request names in its `plugins`, called in that order,
-//! account defaults first. A hook that fails ends the request, because it may be there to enforce a
+//! account defaults first; hooks that judge come after the others, the one that shortens
+//! conversations last. A hook that fails ends the request, because it may be there to enforce a
 //! rule.
 
 mod fitting;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
-// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
+/// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
 pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// Whether entries with this id are handled by the host itself: settings of its model routers, and

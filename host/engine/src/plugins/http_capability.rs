@@ -7,12 +7,13 @@
 //! 2. The host must be covered by the grant.
 //! 3. The grant and the guest's request become a plan: which secrets are sent, and where each is
 //!    placed.
-//! 4. Everything that can be checked without a value is checked.
-//! 5. If a secret is sent, a connection is opened first. It shows that the address is allowed and
+//! 4. No secret of the plan may be suspended for the plugin.
+//! 5. Everything that can be checked without a value is checked.
+//! 6. If a secret is sent, a connection is opened first. It shows that the address is allowed and
 //!    that the server's certificate is valid for the host.
-//! 6. The secrets are released, each after its audit record is on the disk, and the request is sent
+//! 7. The secrets are released, each after its audit record is on the disk, and the request is sent
 //!    at once.
-//! 7. The values of the secrets are removed from the answer.
+//! 8. The values of the secrets are removed from the answer.
 //!
 //! A redirect is a new request that passes all of these steps.
 

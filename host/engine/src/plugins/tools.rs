@@ -1,7 +1,7 @@
 //! Server tools: functions that the model calls and this host runs, in a loop inside one request.
 //!
 //! A request's tools offer functions ([`offer`]); the assembler shows each call as one item; the calls of a
-//! turn are run side by side ([`run`]) with the doors of the request ([`capabilities`]); their results are told in
+//! turn are run side by side ([`run`]) with the request's capabilities ([`capabilities`]); their results are input of
 //! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
 //! ([`hook`]).
 
@@ -294,7 +294,7 @@ impl ServerTools {
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
-            // The client sees the calls before it waits for their results.
+            // The client sees this result before the next one is waited for.
             deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         }
         doors.view().add(&results);

@@ -14,7 +14,7 @@ pub struct RequestPlugin {
     /// The index in the request, for error messages; none for a default that the request does not
     /// name.
     pub index: Option<usize>,
-    /// The plugin's id: one of the twelve known ids, or the id of an installed hook.
+    /// The plugin's id: one of the known ids, or the id of an installed hook or model router.
     pub id: String,
     /// False switches the plugin off for this request, even where it is on by default.
     pub enabled: bool,
@@ -29,7 +29,8 @@ const ENABLED: &str = "enabled";
 const PLUGINS_MAX: usize = 64;
 
 impl RequestPlugin {
-    /// Checks all entries. `extra` are ids of installed hooks, which check their own settings.
+    /// Checks all entries. `extra` are the ids of installed hooks and model routers, which check their
+    /// own settings.
     ///
     /// # Errors
     /// The first entry that is unknown, malformed or repeated, with its path.
@@ -48,7 +49,8 @@ impl RequestPlugin {
         Ok(list)
     }
 
-    /// Checks one entry on its own, as in the configured defaults. `extra` are ids of installed hooks.
+    /// Checks one entry on its own, as in the configured defaults. `extra` are the ids of installed
+    /// hooks and model routers.
     ///
     /// # Errors
     /// The first violation. Its path starts at the entry, as in `cost_tier`.

@@ -123,8 +123,8 @@ pub struct TextFacts {
 }
 
 impl ResponsesRequest {
-    /// Parses and checks a body without prompt templates. `extra_plugins` are ids of installed
-    /// hooks beyond the twelve known ids.
+    /// Parses and checks a body without prompt templates. `extra_plugins` are the ids of installed
+    /// hooks and model routers beyond the known ids.
     ///
     /// # Errors
     /// The first violation, with its path.

@@ -32,7 +32,7 @@ const SOURCES: [(&str, bool); 6] = [
     ("url", false),
     ("file_id", false),
 ];
-/// The same members; their bytes are not text.
+/// The members of [`SOURCES`]; their bytes are not text.
 const FILES: [&str; 6] = ["file_data", "data", "file_url", "video_url", "url", "file_id"];
 
 /// Upper bounds of tokens for a part of a request.

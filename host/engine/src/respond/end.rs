@@ -6,10 +6,9 @@ use super::{Job, ResponseRun};
 use crate::assembler::{Assembler, Identity, Outcome, Receipt, ResponseReplay};
 use crate::cost::Cost;
 use crate::plugins::hooks;
-use crate::refusal::{Refusal, TIMED_OUT};
+use crate::refusal::Refusal;
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::UpstreamReading;
-use cofferdam_runtime::wire::ErrorKind;
 use std::sync::Arc;
 
 impl ResponseRun {
@@ -84,7 +83,7 @@ impl ResponseRun {
         let Self { job, run } = self;
         let left = run.deadline.left();
         let shown = hooks::on_response(&job.hooks, job.occasion(), &job.request, body);
-        let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
+        let late = |_| Err(Refusal::late_answer());
         run.deadline.during(shown, left).await.unwrap_or_else(late)
     }
 

@@ -148,7 +148,7 @@ impl Job {
             let all = routing::candidates(&models, |_| true);
             return Err(match all.first().and_then(|(_, endpoint)| misses(endpoint)) {
                 Some(miss) => untaken(&self.scope.engine, &miss),
-                None => Refusal::not_found("No endpoints found for this model"),
+                None => Refusal::no_endpoints(),
             });
         }
         let summary = summary(requested, request, &models);

@@ -8,7 +8,7 @@ use crate::assembler::{Assembler, Outcome, Permits};
 use crate::cost::no_usage;
 use crate::lifecycle::deadline::ClientGone;
 use crate::plugins::hooks::HELD_BYTES_MAX;
-use crate::refusal::{Refusal, RefusedBy};
+use crate::refusal::{INTERNAL, Refusal, RefusedBy};
 use crate::run::Answering;
 use cofferdam_runtime::wire::{ErrorKind, Event};
 use std::mem;
@@ -118,7 +118,7 @@ impl ResponseRun {
             },
             Err(error) => {
                 tracing::error!(%error, "a compacted conversation could not be sealed");
-                Outcome::Failed(Refusal::broken(RefusedBy::Host, ErrorKind::Server, "Internal Server Error"))
+                Outcome::Failed(Refusal::broken(RefusedBy::Host, ErrorKind::Server, INTERNAL))
             }
         }
     }

@@ -52,8 +52,7 @@ impl ResponseRun {
         self.run.trace.pipeline.extend(chosen.map(ChosenModels::stage));
         if self.job.tools.is_some() {
             self.run.reserve(self.job.turn().tokens).await?;
-            // Approved calls make reservations of their own, so the turn's reservation is released
-            // meanwhile.
+            // Approved calls make pledges of their own, so the turn's pledge is released meanwhile.
             self.run.entry.turn_over();
             self.run_approved().await?;
         }
@@ -167,7 +166,7 @@ impl ResponseRun {
             return Ok(TurnStep::End(host_failed(ErrorKind::Timeout, TIMED_OUT), None));
         }
         self.run.trace.selected = None;
-        Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
+        Err(Refusal::late_answer())
     }
 }
 

@@ -4,8 +4,7 @@
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
 use crate::refusal::{
-    PLUGIN_FAILED, PROVIDER_FAILED, Refusal, RefusedBy, STEP_TIMED_OUT, TIMED_OUT, client_message, status_of,
-    words,
+    PLUGIN_FAILED, PROVIDER_FAILED, Refusal, RefusedBy, STEP_TIMED_OUT, client_message, status_of, words,
 };
 use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::ErrorKind;
@@ -88,7 +87,7 @@ impl Failures {
     /// failure was one.
     pub(crate) fn refusal(self, trace: &RoutingTrace) -> Refusal {
         let Some(FailedAttempt { why: mut failed, endpoint, place }) = self.last.or(self.limited) else {
-            return Refusal::not_found("No endpoints found for this model");
+            return Refusal::no_endpoints();
         };
         if let Cause::Late { total: true, begun } = &mut failed.cause {
             // An answer of any attempt may have begun, not only that of the last.
@@ -143,7 +142,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
     let failure = &failed.failure;
     let mut refusal = match failed.cause {
         Cause::Saturated => return Refusal::saturated(),
-        Cause::Late { total: true, begun: true } => Refusal::new(524, ErrorKind::Timeout, TIMED_OUT),
+        Cause::Late { total: true, begun: true } => Refusal::late_answer(),
         Cause::Late { .. } => Refusal::new(504, ErrorKind::Timeout, STEP_TIMED_OUT),
         Cause::Credential => {
             // The operator's credential was refused. The client's own key for this host is fine.

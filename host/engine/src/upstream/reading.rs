@@ -186,7 +186,8 @@ async fn gather(
     while gathered < GATHER_BYTES_MAX {
         let mut ready = poll_once(body.chunk()).await;
         if ready.is_none() {
-            // The connection runs as a task of its own. Yielding lets it hand over the next piece.
+            // An HTTP/2 connection runs as a task of its own; yielding lets it hand over the next
+            // piece. HTTP/1 is polled here.
             tokio::task::yield_now().await;
             ready = poll_once(body.chunk()).await;
         }

@@ -155,7 +155,7 @@ impl ProviderInstance {
         Ok(())
     }
 
-    /// Decodes all frames of one network read. Without frames the guest is not called.
+    /// Decodes the frames of all that has arrived since the last call. Without frames the guest is not called.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! `http`: a guest's own requests, through the HttpCapability of the request that it serves. The
-//! capability decides which hosts and secrets are allowed, and logs the line that would allow a
+//! `http`: a guest's own requests, through the [`HttpDoor`] of the request that it serves. The
+//! implementation decides which hosts and secrets are allowed, and logs the line that would allow a
 //! refused one. This file counts requests.
 
 use std::sync::Arc;

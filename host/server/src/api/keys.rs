@@ -27,7 +27,7 @@ use crate::reply::{DataDocument, PageDocument, document};
 
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
-/// The same limit with revoked keys, which stay in the store.
+/// Inference keys in one workspace, with revoked keys, which stay in the store.
 const KEYS_KEPT_MAX: usize = 10 * KEYS_MAX;
 /// The maximum length of a body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;

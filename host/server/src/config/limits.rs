@@ -1,4 +1,4 @@
-//! `[limits]`: how much the host does at the same time.
+//! `[limits]`: connections, concurrency, rates and sizes.
 
 use super::document::Table;
 

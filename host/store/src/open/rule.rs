@@ -17,7 +17,7 @@ pub(super) struct Evidence {
     pub(super) heads: SetHash,
     /// Whether every row of `keys` has a valid MAC and the rows are the set in its marker.
     pub(super) rows_hold: bool,
-    /// The same for the vaults' heads and the marker of `meta`.
+    /// Like `rows_hold`, but for the vaults' heads and the marker of `meta`.
     pub(super) heads_hold: bool,
 }
 

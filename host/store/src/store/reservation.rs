@@ -69,8 +69,8 @@ impl Reservation {
         self.spend(None, change);
     }
 
-    /// The same, and reduces the pledge of the part that spent by the increase of the row's cost.
-    /// Both happen at once: no other part can pledge what is counted in neither of them.
+    /// Like [`Self::note`], but also reduces the pledge of the part that spent by the increase of the
+    /// row's cost. Both happen at once: no other part can pledge what is counted in neither of them.
     pub fn spend(&self, part: Option<&mut Pledge>, change: impl FnOnce(&mut UsageRow)) {
         let mut state = self.state();
         let ReservationState { row: Some(row), held, .. } = &mut *state else { return };

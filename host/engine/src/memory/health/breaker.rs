@@ -227,7 +227,7 @@ mod tests {
         assert!(breaker.admits(20_001));
         let (second, third) = (breaker.take_turn(20_001).unwrap(), breaker.take_turn(21_001).unwrap());
         breaker.give_back(second);
-        assert!(!breaker.admits(21_500), "the turn of this second belongs to another attempt");
+        assert!(!breaker.admits(21_500), "another attempt has taken the probe of this second");
         breaker.failed(21_001, 21_600, false);
         breaker.give_back(third);
         assert_eq!(breaker.phase(21_700), BreakerPhase::Open);

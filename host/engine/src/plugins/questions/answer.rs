@@ -2,6 +2,7 @@
 
 use super::CostAccount;
 use crate::cost::no_usage;
+use crate::refusal::INTERNAL;
 use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(super) fn read(body: &[u8], account: &CostAccount) -> Result<(Answer, String
     if body.len() > ANSWER_BYTES_MAX {
         return Err(Failure::new(ErrorKind::PayloadTooLarge, "The model's answer is too large."));
     }
-    let unreadable = |_| Failure::new(ErrorKind::Server, "Internal Server Error");
+    let unreadable = |_| Failure::new(ErrorKind::Server, INTERNAL);
     let ResponseDocument { model, output } = serde_json::from_slice(body).map_err(unreadable)?;
     let text = texts(&output, "message", "content", "output_text");
     let reasoning = texts(&output, "reasoning", "content", "reasoning_text")

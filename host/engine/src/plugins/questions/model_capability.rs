@@ -31,7 +31,7 @@ impl ModelCapability {
         Self { engine: Arc::clone(engine), caller: caller.clone(), asking: asking.clone(), reporter: None }
     }
 
-    /// The same capability, which also reports the progress of its questions.
+    /// A copy that also reports the progress of its questions.
     pub(crate) fn reporting(&self, reporter: Reporter) -> Self {
         Self { reporter: Some(reporter), ..self.clone() }
     }

@@ -65,7 +65,7 @@ impl RequestCapabilities {
         }
     }
 
-    /// The same for a call that reports the progress of its questions.
+    /// Like [`Self::services`], but for a call that reports the progress of its questions.
     pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
         Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
     }

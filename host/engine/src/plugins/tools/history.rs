@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of a call's item that do not become part of the result for the model: those that
 /// identify the call, and those whose strings are media or names, which moderation does not read.
-const NOT_RESULT: [&str; 14] = [
+const OMITTED_MEMBERS: [&str; 14] = [
     "type",
     "id",
     "call_id",
@@ -359,7 +359,8 @@ fn result_of(item: &HistoryItem) -> String {
     if let Some(Value::String(output)) = item.get("output") {
         return output.clone();
     }
-    let told = |(name, value): &(&String, &Value)| !value.is_null() && !NOT_RESULT.contains(&name.as_str());
+    let told =
+        |(name, value): &(&String, &Value)| !value.is_null() && !OMITTED_MEMBERS.contains(&name.as_str());
     let members = item.iter().filter(told).map(|(name, value)| (name.clone(), value.clone()));
     Value::Object(members.collect()).to_string()
 }

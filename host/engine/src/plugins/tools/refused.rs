@@ -29,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// The same for the tools of this type.
+    /// Like [`Self::log_lacking`], but for all tools of this type.
     pub(crate) fn log_lacking_tool(&self, name: &str) {
         for plugin in of_type(&self.parts.plugins, name) {
             self.log_lacking(plugin);

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 /// How long one call may take, including waits.
 const CALL_TIME_MAX: Duration = Duration::from_secs(180);
-/// The same for a tool that asks models, one after the other.
+/// Like [`CALL_TIME_MAX`], but for a tool that asks models, one after the other.
 const ASKING_CALL_TIME_MAX: Duration = Duration::from_secs(300);
 /// The longest result of one call for a model, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 20;
@@ -133,7 +133,7 @@ impl Invocation<'_> {
         if http.is_withheld(self.plugin, &search) { Err(ToolFailure::Withheld) } else { clean }
     }
 
-    /// The same, for an output that is dropped: it is not searched for secrets.
+    /// Like [`Self::run`], but for an output that is dropped: it is not searched for secrets.
     pub(super) async fn run_unsearched(
         &self,
         context: &CallContext,

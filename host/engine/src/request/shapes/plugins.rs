@@ -1,4 +1,4 @@
-//! The twelve known plugins, selected by `id`.
+//! The known plugins, selected by `id`.
 
 use super::tools::USER_LOCATION;
 use crate::request::invalid::InvalidRequest;
@@ -37,7 +37,7 @@ pub(in crate::request) static PLUGINS: TaggedRule = TaggedRule {
     ],
 };
 
-/// Plugins of installed hooks. The hook checks its own settings.
+/// An entry of an installed hook or model router, which checks its own settings.
 pub(in crate::request) static EXTRA_PLUGIN: Shape = Shape::of(&[ENABLED]);
 
 const AUTO_ROUTER: Shape = Shape {

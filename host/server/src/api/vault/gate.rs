@@ -106,8 +106,8 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
         return Err(Fault::RegionalHost);
     }
     let directory = call.app.store.directory();
-    // A key without a workspace is refused two gates later, after the gates for programme and
-    // method.
+    // A key without a workspace is refused below with `NoScope`, after the gates for programme,
+    // method and kind of key.
     let workspace = match call.principal.workspace() {
         // The workspace may have been deleted since the key was looked up.
         Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidKey)?),
