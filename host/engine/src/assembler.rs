@@ -6,6 +6,7 @@
 mod approval_requests;
 pub(crate) mod approvals;
 mod citations;
+mod client_call;
 mod client_calls;
 mod compaction;
 mod events;

@@ -1,6 +1,6 @@
 //! The output items while they grow, and their JSON.
 
-use super::client_calls::ClientCall;
+use super::client_call::ClientCall;
 use super::json::{compact_json, key, member, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
 use crate::request::HostItem;

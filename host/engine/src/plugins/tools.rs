@@ -9,6 +9,7 @@ mod before;
 mod capabilities;
 mod choice;
 mod closing;
+mod deferred;
 mod function_index;
 mod history;
 mod hook;
@@ -17,6 +18,7 @@ mod offer;
 mod refused;
 mod render_calls;
 mod run;
+mod server_tool;
 mod shown;
 mod stop;
 mod wait;
@@ -53,7 +55,7 @@ use wait::next_done;
 pub(crate) use capabilities::{RequestCapabilities, Scratches};
 pub(crate) use hook::{HookOutcome, HookTools};
 pub(crate) use hosted_substitute::substitute_hosted_tools;
-pub(crate) use offer::installed;
+pub(crate) use server_tool::installed;
 
 /// Adds the server tools that a request asks for by plugin entries and by suffixes of model slugs.
 ///

@@ -2,8 +2,9 @@
 //! tools, and calls that the client has approved.
 
 use super::history::Approved;
-use super::offer::{Offer, ServerTool};
+use super::offer::Offer;
 use super::run::{self, FinishedCall, Invocation, ToolFailure};
+use super::server_tool::ServerTool;
 use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, refused, shown};
 use crate::assembler::{Assembler, CallItem, ServerCall};
 use crate::lifecycle::deadline::{Deadline, Late};

@@ -1,7 +1,8 @@
 //! The capabilities of a request's plugins: other hosts, the list of models, models to ask, the
 //! request itself, and bytes that a plugin keeps for the request.
 
-use super::{PluginScope, offer};
+use super::PluginScope;
+use super::deferred::{self, Deferred};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
@@ -38,7 +39,7 @@ impl Scratches {
 impl RequestCapabilities {
     pub(crate) fn new(occasion: PluginScope<'_>, request: &ResponsesRequest) -> Self {
         let PluginScope { engine, caller, context, scratches, asking } = occasion;
-        let deferred = offer::deferred(&request.tools);
+        let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         Self {
@@ -59,7 +60,7 @@ impl RequestCapabilities {
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
-            deferred: offer::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
+            deferred: deferred::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
             scratch: self.scratches.of(plugin.name()),
             ..Services::default()
         }
@@ -98,13 +99,6 @@ impl ModelListing for Models {
     fn models(&self) -> Vec<u8> {
         self.0.catalog().models_json().to_string().into_bytes()
     }
-}
-
-/// A function that the client defers until a tool search has found it.
-pub(crate) struct Deferred {
-    pub(crate) name: String,
-    /// The entry of `tools`.
-    pub(crate) json: Bytes,
 }
 
 /// The request being served, which grows with each turn.

@@ -3,7 +3,8 @@
 //! as function calls and results. A call that the client was asked about and has approved is still to
 //! be run.
 
-use super::offer::{Offer, ServerTool};
+use super::offer::Offer;
+use super::server_tool::ServerTool;
 use crate::assembler::approvals::Approvals;
 use crate::refusal::Refusal;
 use crate::refusal::printable;

@@ -1,21 +1,23 @@
 //! What a request's server tools offer to the model: each entry of `tools` is replaced by the
 //! functions of its guest.
 
-use super::capabilities::{Deferred, RequestCapabilities};
+use super::capabilities::RequestCapabilities;
+use super::deferred::defers;
 use super::function_index::{self, ServedFunctions};
 use super::refused::{too_deep, unavailable};
 use super::run;
+use super::server_tool::{ServerTool, installed};
 use super::shown;
 use crate::Engine;
 use crate::assembler::approvals::Binding;
 use crate::assembler::{CallItem, Served};
 use crate::refusal::Refusal;
 use crate::refusal::printable;
-use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPath, ToolSource};
+use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPath};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, ToolError};
-use cofferdam_runtime::{CallContext, Plugin, PluginKind, Plugins};
+use cofferdam_runtime::{CallContext, Plugin};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
@@ -24,8 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// The tool that finds functions whose loading the client deferred.
-const FINDER: &str = "tool_search";
 /// The most server tools of one request. Each costs a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
 /// How long a tool may take to list its functions. Most only look at their settings, some ask a
@@ -35,34 +35,6 @@ const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
 const OFFERS_AT_ONCE: usize = 8;
 /// How long all tools of a request together may take for it.
 const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// A server tool of a request.
-#[derive(Clone)]
-pub(crate) struct ServerTool {
-    /// What in the request asks for it.
-    pub(crate) source: ToolSource,
-    pub(crate) plugin: Arc<Plugin>,
-    /// The tool's name without prefix.
-    pub(crate) name: String,
-    /// Whether it is a hosted substitute for a tool of the client's own kind.
-    pub(crate) stands_in: bool,
-    /// The label of the server behind it, for tools that connect to one of several servers.
-    pub(crate) label: Option<String>,
-    /// The entry's `parameters`.
-    pub(crate) settings: Bytes,
-}
-
-impl ServerTool {
-    /// Whether it shows an item before the first turn, such as the tools that it found.
-    fn opens(&self) -> bool {
-        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.opening.is_some())
-    }
-
-    /// Whether some of its calls need the client's approval.
-    pub(super) fn asks_client(&self) -> bool {
-        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.asks.is_some())
-    }
-}
 
 /// One entry of the request's `tools`.
 enum ToolEntry {
@@ -267,24 +239,6 @@ impl Offer {
     }
 }
 
-/// The deferred functions of a request. None are deferred if no tool could find them.
-pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
-    let defers = defers(tools);
-    let deferred = tools.iter().filter(|tool| defers && tool.is_deferred);
-    let definition =
-        |tool: &RequestTool| Some(Deferred { name: tool.name.clone()?, json: tool.loaded_json() });
-    deferred.filter_map(definition).collect()
-}
-
-fn defers(tools: &[RequestTool]) -> bool {
-    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
-}
-
-/// Whether this tool finds deferred functions.
-pub(super) fn finds_tools(plugin: &Plugin) -> bool {
-    plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
-}
-
 /// Checks the number of server tools before any guest is called.
 ///
 /// # Errors
@@ -329,19 +283,6 @@ impl Engine {
     pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
         installed(&self.parts.plugins, name)
     }
-}
-
-/// The plugin that is a tool of this type and has the grants it needs.
-pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
-    of_type(plugins, name).find(|plugin| plugin.is_usable())
-}
-
-/// The plugins that are tools of this type, whether or not they have the grants they need.
-pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Item = &'a Arc<Plugin>> {
-    plugins.iter().filter(move |plugin| {
-        plugin.kind() == PluginKind::Tool
-            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-    })
 }
 
 /// The entries of the server tools. They are asked side by side, because some ask a server of their

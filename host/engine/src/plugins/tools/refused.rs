@@ -1,7 +1,7 @@
 //! The refusals for a server tool that a request cannot have, and the log lines that say what the
 //! operator can change.
 
-use super::offer::of_type;
+use super::server_tool::of_type;
 use crate::Engine;
 use crate::refusal::Refusal;
 use crate::refusal::printable;

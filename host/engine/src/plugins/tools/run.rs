@@ -2,7 +2,7 @@
 //! becomes a result that says so.
 
 use super::capabilities::RequestCapabilities;
-use super::offer::ServerTool;
+use super::server_tool::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;

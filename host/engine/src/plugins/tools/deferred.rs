@@ -1,0 +1,33 @@
+//! Functions that the client defers until a tool search has found them.
+
+use crate::request::{RequestTool, ToolKind};
+use bytes::Bytes;
+use cofferdam_runtime::Plugin;
+
+/// The tool that finds functions whose loading the client deferred.
+const FINDER: &str = "tool_search";
+
+/// A function that the client defers until a tool search has found it.
+pub(super) struct Deferred {
+    pub(super) name: String,
+    /// The entry of `tools`.
+    pub(super) json: Bytes,
+}
+
+/// The deferred functions of a request. None are deferred if no tool could find them.
+pub(super) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
+    let defers = defers(tools);
+    let deferred = tools.iter().filter(|tool| defers && tool.is_deferred);
+    let definition =
+        |tool: &RequestTool| Some(Deferred { name: tool.name.clone()?, json: tool.loaded_json() });
+    deferred.filter_map(definition).collect()
+}
+
+pub(super) fn defers(tools: &[RequestTool]) -> bool {
+    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
+}
+
+/// Whether this tool finds deferred functions.
+pub(super) fn finds_tools(plugin: &Plugin) -> bool {
+    plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
+}
