@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::UpdateDeadline;
 
 use crate::fairness::InLine;
+use crate::schedule::PerThread;
 
 /// Upper limit of the time that is charged for a slice measured by the wall clock.
 const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
@@ -40,21 +41,17 @@ pub(crate) enum CallCut {
     HostCalls,
 }
 
-/// Limits how many guests run at the same time, so that guests which use all processors do not
-/// delay other tasks.
+/// Limits how many long-running guests each thread interleaves, so that guests which use all
+/// processors do not delay other tasks.
 ///
-/// The scheduler's queue holds at most one long-running guest per processor, and as many guests
-/// whose call has just begun: short calls, which are nearly all, do not wait behind long ones.
-/// Other guests wait for a turn outside of that queue, from which timers and sockets are served
-/// too.
-pub(crate) struct Turns {
-    first: Arc<Semaphore>,
-    later: Arc<Semaphore>,
-}
+/// The queue of a thread's scheduler holds at most one guest that runs longer than a tick. The others
+/// wait for a turn outside of that queue, from which timers and sockets are served too. A call that
+/// ends within its first tick, as nearly all do, needs no turn.
+pub(crate) struct Turns(PerThread<Arc<Semaphore>>);
 
 impl Turns {
-    pub(crate) fn new(processors: usize) -> Self {
-        Self { first: Arc::new(Semaphore::new(processors)), later: Arc::new(Semaphore::new(processors)) }
+    pub(crate) fn new(threads: usize) -> Self {
+        Self(PerThread::new(threads, || Arc::new(Semaphore::new(1))))
     }
 }
 
@@ -117,8 +114,6 @@ impl CpuAccount {
         let mut call = pin!(call);
         let mut charged = pin!(async {
             self.line_up().await;
-            let turn = first_turn(&self.turns.first).await;
-            *lock(&self.turn) = turn;
             let charged = poll_fn(|context| {
                 self.enter();
                 let polled = call.as_mut().poll(context);
@@ -254,32 +249,18 @@ impl CpuAccount {
     }
 }
 
-/// Gets a turn to begin a call: immediately, unless all of these turns are taken.
-async fn first_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    match Arc::clone(turns).try_acquire_owned() {
-        Ok(turn) => Some(turn),
-        Err(_) => next_turn(turns).await,
-    }
-}
-
-/// Waits for a turn, then yields once.
+/// Waits for a turn between two slices of a guest, then yields once.
 ///
 /// The order matters. A long-running guest requests its next turn while it still holds the last
 /// one, so it queues behind all others that wait. If it requested the turn after yielding, the turn
 /// would be free each time, and a hundred spinning guests would delay every other task by a hundred
 /// slices. Without the yield, timers and sockets would not be polled between two slices.
-async fn next_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // The semaphore is never closed. If it were, running without a turn is safer than never
-    // running.
-    let turn = Arc::clone(turns).acquire_owned().await.ok();
-    tokio::task::yield_now().await;
-    turn
-}
-
-/// Waits between two slices of a guest.
 async fn wait_for_turn(account: Arc<CpuAccount>) {
     account.line_up().await;
-    let turn = next_turn(&account.turns.later).await;
+    // The semaphore is never closed. If it were, running without a turn is safer than never
+    // running.
+    let turn = Arc::clone(account.turns.0.here()).acquire_owned().await.ok();
+    tokio::task::yield_now().await;
     *lock(&account.turn) = turn;
     account.interrupted.store(false, Ordering::Relaxed);
 }
@@ -349,15 +330,11 @@ mod tests {
     #[tokio::test]
     async fn turns_are_released() {
         let account = account(LONG);
-        for _ in 0..3 {
-            let call = account.drive(CallBudget { cpu: LONG, wall: LONG }, std::future::ready(()));
-            assert_eq!(call.await, Some(()));
-        }
-        assert_eq!(account.turns.first.available_permits(), 1);
+        let free = || account.turns.0.here().available_permits();
         wait_for_turn(Arc::clone(&account)).await;
-        assert_eq!(account.turns.later.available_permits(), 0);
+        assert_eq!(free(), 0);
         account.leave();
-        assert_eq!(account.turns.later.available_permits(), 1);
+        assert_eq!(free(), 1);
     }
 
     #[tokio::test]

@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_ticker_ticks_and_stops() {
         let engine = Sandbox::start(1).unwrap().engine;
-        let warm = Arc::new(Warm::<()>::new(1));
+        let warm = Arc::new(Warm::<()>::new(1, 1));
         let ticker = Ticker::start(&engine, Duration::from_millis(1), warm).unwrap();
         drop(ticker);
     }

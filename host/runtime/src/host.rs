@@ -15,6 +15,7 @@ use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
 use crate::guest::live::LiveInstance;
 use crate::owner::Owner;
 use crate::permits::{Claim, InstancePermits, InstanceSlot};
+use crate::schedule::processors;
 use crate::warm::Warm;
 
 /// Sets an owner's share of the permits: the number of streams divided by this. While few permits
@@ -69,14 +70,13 @@ impl Host {
         warm: Arc<Warm<Box<LiveInstance>>>,
         ticker: Ticker,
     ) -> Self {
-        let workers = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
         Self {
             cache,
-            turns: Arc::new(Turns::new(workers)),
+            turns: Arc::new(Turns::new(processors())),
             holders: Arc::default(),
             fairness: Fairness::new(sandbox.instances as usize, (streams / SHARES).max(1)),
             lines: Arc::default(),
-            tools_at_once: (workers / 2).max(1),
+            tools_at_once: (processors() / 2).max(1),
             warm,
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
             claims: Arc::new(Semaphore::new(sandbox.instances as usize)),

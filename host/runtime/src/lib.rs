@@ -83,5 +83,5 @@ pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
 pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
-pub use schedule::tune;
+pub use schedule::{processors, tune};
 pub use services::Services;

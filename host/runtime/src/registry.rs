@@ -22,6 +22,7 @@ use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::permits::InstancePermits;
 use crate::plugin::{Plugin, PluginParts};
+use crate::schedule::processors;
 use crate::warm::Warm;
 
 pub use folder::read_plugin_dir;
@@ -70,7 +71,7 @@ impl Runtime {
                 None
             }
         };
-        let warm = Arc::new(Warm::new(sandbox.instances as usize));
+        let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
         Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
     }

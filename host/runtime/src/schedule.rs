@@ -1,5 +1,7 @@
-//! Settings of the Tokio scheduler with which guests that use all processors do not delay other
-//! tasks.
+//! The threads that run guests: settings of their schedulers, and state that each thread has for
+//! itself.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of polls between two checks of timers and sockets. A guest's slice is one poll of up to a
 /// tick (2 ms), so Tokio's default of 61 would mean 120 ms.
@@ -7,7 +9,43 @@ const EVENT_INTERVAL: u32 = 5;
 /// Number of polls between two checks of the global queue, which has work from other threads.
 const GLOBAL_QUEUE_INTERVAL: u32 = 5;
 
-/// Prepares the builder of a multi-threaded Tokio runtime for running guests.
+/// Prepares the builder of a Tokio runtime for running guests, so that guests that use all
+/// processors do not delay other tasks. Best is one single-threaded runtime for each processor: the
+/// guests of a request then stay on one thread.
 pub fn tune(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
     builder.event_interval(EVENT_INTERVAL).global_queue_interval(GLOBAL_QUEUE_INTERVAL)
+}
+
+/// How many processors this process may use.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// A value for each of a number of threads. With more threads than values, some threads share one.
+pub(crate) struct PerThread<T>(Box<[T]>);
+
+impl<T> PerThread<T> {
+    /// Makes `threads` values, at least one.
+    pub(crate) fn new(threads: usize, make: impl FnMut() -> T) -> Self {
+        Self(std::iter::repeat_with(make).take(threads.max(1)).collect())
+    }
+
+    /// The value of the current thread.
+    pub(crate) fn here(&self) -> &T {
+        #[expect(clippy::indexing_slicing, reason = "the index is below the length, which is not 0")]
+        &self.0[self.index()]
+    }
+
+    /// The values of all threads, that of the current thread first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        let (before, from_here) = self.0.split_at(self.index());
+        from_here.iter().chain(before)
+    }
+
+    fn index(&self) -> usize {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+        NUMBER.with(|number| number % self.0.len())
+    }
 }

@@ -7,25 +7,33 @@
 //! room is needed.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::owner::Owner;
+use crate::schedule::PerThread;
 
 /// Longest idle time. Content of the last call stays in the instance's memory for that long.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Idle instances of one plugin for one owner.
+/// Idle instances of one plugin for one owner, in total for all threads.
 const PER_OWNER_MAX: usize = 160;
 /// One instance in this many may be idle.
 const PART_OF_ALL: usize = 4;
 /// Expired instances that are ended per tick.
 const EXPIRED_PER_TICK: usize = 8;
 
-/// The idle instances, the longest idle first.
+/// The idle instances of each thread. A thread takes those that it kept itself first, because they
+/// are in the caches of its processor.
 pub(crate) struct Warm<T> {
-    kept: Mutex<VecDeque<IdleInstance<T>>>,
+    kept: PerThread<Mutex<IdleInstances<T>>>,
+    idle: AtomicUsize,
     room: usize,
+    per_owner: usize,
 }
+
+/// Ordered by idle time, the longest idle first.
+type IdleInstances<T> = VecDeque<IdleInstance<T>>;
 
 struct IdleInstance<T> {
     plugin: u64,
@@ -35,73 +43,91 @@ struct IdleInstance<T> {
 }
 
 impl<T> Warm<T> {
-    /// Creates storage for a part of this many instances.
-    pub(crate) fn new(instances: usize) -> Self {
-        Self { kept: Mutex::new(VecDeque::new()), room: (instances / PART_OF_ALL).max(1) }
+    /// Creates storage for a part of this many instances, used by this many threads.
+    pub(crate) fn new(instances: usize, threads: usize) -> Self {
+        Self {
+            kept: PerThread::new(threads, Mutex::default),
+            idle: AtomicUsize::new(0),
+            room: (instances / PART_OF_ALL).max(1),
+            per_owner: PER_OWNER_MAX.div_ceil(threads.max(1)),
+        }
     }
 
     /// Takes the instance that this owner used last of this plugin.
     pub(crate) fn take(&self, plugin: u64, owner: &Owner) -> Option<T> {
-        let mut kept = self.lock();
-        let place = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
-        kept.remove(place).map(|kept| kept.instance)
+        self.kept.all().find_map(|kept| {
+            let mut kept = lock(kept);
+            let index = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
+            let taken = kept.remove(index)?;
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+            Some(taken.instance)
+        })
     }
 
-    /// Keeps an instance for its owner. Without room the longest idle one is ended. If the owner
-    /// has too many, this one is ended.
+    /// Keeps an instance for its owner. Without room the longest idle one of this thread is ended. If
+    /// the owner has too many, this one is ended.
     pub(crate) fn keep(&self, plugin: u64, owner: Owner, instance: T) {
-        let mut kept = self.lock();
+        let mut kept = lock(self.kept.here());
         let own = kept.iter().filter(|kept| kept.plugin == plugin && kept.owner == owner).count();
-        let (surplus, oldest);
-        if own < PER_OWNER_MAX {
-            (surplus, oldest) = (None, if kept.len() < self.room { None } else { kept.pop_front() });
-            kept.push_back(IdleInstance { plugin, owner, since: Instant::now(), instance });
-        } else {
-            (surplus, oldest) = (Some(instance), None);
+        if own >= self.per_owner {
+            return;
         }
+        kept.push_back(IdleInstance { plugin, owner, since: Instant::now(), instance });
+        let idle = self.idle.fetch_add(1, Ordering::Relaxed);
+        let oldest = if idle < self.room { None } else { kept.pop_front() };
         // Ending an instance takes time, so it happens after the lock is released.
         drop(kept);
-        drop((surplus, oldest));
+        self.end(oldest);
     }
 
-    /// Ends the longest idle instance. False if there is none.
+    /// Ends the longest idle instance of a thread that has any, this thread first. False if there is
+    /// none.
     pub(crate) fn evict(&self) -> bool {
-        let oldest = self.lock().pop_front();
-        oldest.is_some()
+        let oldest = self.kept.all().find_map(|kept| lock(kept).pop_front());
+        self.end(oldest)
     }
 
     /// Ends the instances of a plugin that was unloaded.
     pub(crate) fn forget(&self, plugin: u64) {
-        let mut kept = self.lock();
-        let (gone, stay) = kept.drain(..).partition(|kept| kept.plugin == plugin);
-        *kept = stay;
-        drop(kept);
-        drop::<VecDeque<_>>(gone);
+        for kept in self.kept.all() {
+            let mut kept = lock(kept);
+            let (gone, stay): (IdleInstances<T>, _) = kept.drain(..).partition(|kept| kept.plugin == plugin);
+            *kept = stay;
+            drop(kept);
+            self.end(gone);
+        }
     }
 
     /// Ends a few instances that have been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
-        for _ in 0..EXPIRED_PER_TICK {
-            // This runs on the epoch thread, which must not wait for a lock: all guests depend on
-            // its ticks.
-            let Ok(mut kept) = self.kept.try_lock() else { return };
-            let overdue = |kept: &IdleInstance<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
-            let expired = kept.pop_front_if(|kept| overdue(kept));
-            drop(kept);
-            if expired.is_none() {
-                return;
+        let is_overdue = |kept: &mut IdleInstance<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
+        for kept in self.kept.all() {
+            for _ in 0..EXPIRED_PER_TICK {
+                // This runs on the epoch thread, which must not wait for a lock: all guests depend on
+                // its ticks.
+                let expired = kept.try_lock().ok().and_then(|mut kept| kept.pop_front_if(is_overdue));
+                if !self.end(expired) {
+                    break;
+                }
             }
         }
     }
 
     /// Number of idle instances.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.idle.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<IdleInstance<T>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends instances that were taken out of the lists. False if there are none.
+    fn end(&self, instances: impl IntoIterator<Item = IdleInstance<T>>) -> bool {
+        let ended = instances.into_iter().map(drop).count();
+        self.idle.fetch_sub(ended, Ordering::Relaxed);
+        ended > 0
     }
+}
+
+fn lock<T>(kept: &Mutex<IdleInstances<T>>) -> MutexGuard<'_, IdleInstances<T>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -114,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_instance_goes_once_to_the_same_owner_and_plugin() {
-        let warm = Warm::new(1_000);
+        let warm = Warm::new(1_000, 1);
         warm.keep(1, owner("a"), "a's");
         assert_eq!(warm.take(1, &owner("b")), None);
         assert_eq!(warm.take(2, &owner("a")), None);
@@ -124,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_last_kept_instance_is_taken_first() {
-        let warm = Warm::new(1_000);
+        let warm = Warm::new(1_000, 1);
         for instance in 1..=3 {
             warm.keep(1, owner("a"), instance);
         }
@@ -134,7 +160,7 @@ mod tests {
 
     #[test]
     fn idle_instances_are_limited_in_total_and_per_owner() {
-        let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2);
+        let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2, 1);
         for instance in 0..PER_OWNER_MAX * 2 {
             warm.keep(1, owner("a"), instance);
         }
@@ -149,7 +175,7 @@ mod tests {
 
     #[test]
     fn idle_instances_end_by_time_by_eviction_and_with_their_plugin() {
-        let warm = Warm::new(1_000);
+        let warm = Warm::new(1_000, 1);
         let now = Instant::now();
         for instance in 0..EXPIRED_PER_TICK + 1 {
             warm.keep(1, owner("a"), instance);

@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
 use crate::stall::Stalling;
+use crate::workers::Workers;
 
 /// A request head must arrive completely within this time. It also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,6 +75,7 @@ pub(crate) struct Connections {
     /// When a refused connection was last logged.
     refused: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
+    workers: Workers,
     tasks: TaskTracker,
     stop: CancellationToken,
     cut: CancellationToken,
@@ -81,12 +83,13 @@ pub(crate) struct Connections {
 
 impl Connections {
     #[must_use]
-    pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>, workers: Workers) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
             addresses: Arc::default(),
             refused: Arc::default(),
             metrics,
+            workers,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -152,7 +155,7 @@ impl Connections {
     /// Serves a connection, unless its address already has too many.
     fn begin<H, F>(
         &self,
-        stream: TcpStream,
+        stream: std::net::TcpStream,
         address: IpAddr,
         permit: OwnedSemaphorePermit,
         most: Option<usize>,
@@ -163,7 +166,7 @@ impl Connections {
     {
         if let Some(permit) = self.of_address(permit, address, most) {
             let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
-            self.tasks.spawn(self.clone().serve(stream, peer, permit, handler));
+            self.workers.spawn(&self.tasks, self.clone().serve(stream, peer, permit, handler));
         }
     }
 
@@ -198,18 +201,26 @@ impl Connections {
 
     /// Waits for a permit first: connections that are not accepted yet wait in the kernel and cost
     /// nothing here.
-    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
+    async fn next(
+        &self,
+        listener: &TcpListener,
+    ) -> io::Result<(std::net::TcpStream, IpAddr, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, address) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        Ok((stream, address.ip(), permit))
+        Ok((stream.into_std()?, address.ip(), permit))
     }
 
-    async fn serve<H, F>(self, stream: TcpStream, peer: Peer, permit: Permit, handler: H)
+    async fn serve<H, F>(self, stream: std::net::TcpStream, peer: Peer, permit: Permit, handler: H)
     where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<ResponseBody>> + Send + 'static,
     {
+        // Registered with the scheduler of this thread.
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::warn!(%error, "a connection could not be served"),
+        };
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let (running, answers) = (Arc::clone(&peer.running), Arc::clone(&peer.answers));
         let served = Arc::new(AtomicUsize::new(0));
@@ -220,7 +231,7 @@ impl Connections {
                 handler(request, peer.clone()).map(Ok::<_, Infallible>)
             })
         };
-        let builder = builder(Tracked(self.tasks.clone()));
+        let builder = builder(Tracked { workers: self.workers.clone(), tasks: self.tasks.clone() });
         let mut connection =
             pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
         let mut idle = Idle::default();
@@ -310,14 +321,17 @@ fn builder(tasks: Tracked) -> Builder<Tracked> {
 
 /// Runs the requests of HTTP/2 connections as tasks that the drain waits for.
 #[derive(Clone)]
-struct Tracked(TaskTracker);
+struct Tracked {
+    workers: Workers,
+    tasks: TaskTracker,
+}
 
 impl<F> hyper::rt::Executor<F> for Tracked
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(future);
+        self.workers.spawn(&self.tasks, future);
     }
 }
 
@@ -327,10 +341,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::{Connections, Idle};
+    use crate::workers::Workers;
 
     #[tokio::test]
     async fn connections_of_one_address_are_limited() {
-        let connections = Connections::new(8, Arc::default());
+        let connections = Connections::new(8, Arc::default(), Workers::current());
         let open = async |address: &str, most| {
             let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();
             connections.of_address(permit, address.parse().unwrap(), most)

@@ -52,6 +52,7 @@ mod fault;
 mod limits;
 mod peer;
 mod stall;
+mod workers;
 
 // What all of them share.
 pub mod config;

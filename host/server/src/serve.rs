@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, SharedServices};
+use crate::workers::Workers;
 
 use check::check;
 use greeting::Greeting;
@@ -65,17 +66,18 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let lock = acquire(&options.data)?;
     let store = open(&config, lock, arguments.accept_rollback)?;
     let runtime = runtime(&config, &options.data)?;
-    let mut workers = tokio::runtime::Builder::new_multi_thread();
-    workers.enable_all().thread_name("cofferdam");
-    let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
+    let (workers, threads) = Workers::start().map_err(Failure::system("worker threads"))?;
+    let mut control = tokio::runtime::Builder::new_current_thread();
+    let control = control.enable_all().build().map_err(Failure::system("worker threads"))?;
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
     let (end, ending) = ShutdownSender::new();
     let ground = SharedServices { runtime, store: store.clone(), clock, environment, memory, ending };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
-    let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground, end)));
+    let ended = control.block_on(Box::pin(serve(options, arguments, config, ground, workers, end)));
+    drop(threads);
     // Does not wait for blocking threads, which may hang with the disk.
-    workers.shutdown_background();
+    control.shutdown_background();
     if matches!(ended, Err(Failure::StoreHangs)) {
         // Closing would wait for the writer, which waits for the disk.
         std::mem::forget(store);
@@ -138,6 +140,7 @@ async fn serve(
     arguments: &Serve,
     mut config: Config,
     ground: SharedServices,
+    workers: Workers,
     end: Stop,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
@@ -157,8 +160,8 @@ async fn serve(
     let greeting = Greeting::new(&app.live(), &ground.store, at)?;
     write_out(&greeting.text(options.json))?;
 
-    let clients = Connections::new(limits.connections, Arc::clone(&metrics));
-    let operators = Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()));
+    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers);
+    let operators = Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()), Workers::current());
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
