@@ -32,6 +32,20 @@ async fn measure() -> Result<(), Box<dyn std::error::Error>> {
         routing(&plugins, &context(owner.clone())).await?;
         providing(&plugins, &context(owner)).await?;
     }
+    heading("shipped components, instances of the same owner");
+    let shipped = runtime.load(
+        vec![shipped("router")?, shipped("provider-openai-responses")?, shipped("provider-openai-chat")?],
+        &BTreeMap::new(),
+    )?;
+    for plugin in shipped.iter() {
+        plugin.compile().await?;
+    }
+    let context = context(Some(Owner::new("key")));
+    routing(&shipped, &context).await?;
+    for (provider, answer) in [("provider-openai-responses", RESPONSE), ("provider-openai-chat", COMPLETION)]
+    {
+        translating(&shipped, provider, answer, &context).await?;
+    }
     std::fs::remove_dir_all(cache_dir)?;
     Ok(())
 }
@@ -44,6 +58,18 @@ async fn loading(runtime: &Runtime, what: &str) -> Result<Plugins, Box<dyn std::
     }
     report(what, &mut [started.elapsed()]);
     Ok(plugins)
+}
+
+/// A component of `plugins/` with its manifest.
+fn shipped(name: &str) -> std::io::Result<PluginSource> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
+    Ok(PluginSource {
+        name: name.to_owned(),
+        manifest: std::fs::read_to_string(folder.join(format!("{name}.toml")))?,
+        component: std::fs::read(folder.join(format!("{name}.wasm")))?.into(),
+        origin: "measure".to_owned(),
+        is_built_in: false,
+    })
 }
 
 fn source(kind: &str) -> std::io::Result<PluginSource> {
@@ -129,6 +155,49 @@ async fn providing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<d
     report("end of the attempt", &mut close);
     Ok(())
 }
+
+/// One whole answer by a shipped provider: the request with a prompt of 1,000 characters, and an
+/// answer with 600 characters.
+async fn translating(
+    plugins: &Plugins,
+    name: &str,
+    answer: &str,
+    context: &CallContext,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let provider = plugins.get(name).ok_or("no provider")?;
+    let target = Target {
+        model: "m".to_owned(),
+        max_output: 0,
+        supports: Vec::new(),
+        tier: "default".to_owned(),
+        options: b"{}".to_vec(),
+    };
+    let prompt = "The service failed. ".repeat(50);
+    let request = format!(
+        r#"{{"model":"a/b","input":[{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{prompt}"}}]}}],"stream":false}}"#
+    );
+    let answer = answer.replace("TEXT", &"lorem ".repeat(100));
+    let head = ResponseHead { status: 200, headers: Vec::new(), streamed: false };
+    let (mut prepare, mut decode) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let mut attempt = provider.open_provider(context).await?;
+        let mut clock = Lap(Instant::now());
+        attempt.prepare(request.as_bytes(), &target).await?.map_err(|failure| failure.message)?;
+        prepare.push(clock.lap());
+        let body = Frame { name: String::new(), data: answer.clone().into_bytes() };
+        clock.lap();
+        attempt.decode(&head, body).await?.map_err(|failure| failure.message)?;
+        decode.push(clock.lap());
+        attempt.close().await;
+    }
+    report(&format!("{name}: prepare"), &mut prepare);
+    report(&format!("{name}: decode"), &mut decode);
+    Ok(())
+}
+
+const RESPONSE: &str = r#"{"id":"resp_1","object":"response","created_at":1750000000,"status":"completed","error":null,"incomplete_details":null,"instructions":null,"max_output_tokens":null,"model":"m","output":[{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"TEXT","annotations":[],"logprobs":[]}]}],"parallel_tool_calls":true,"reasoning":{"effort":null,"summary":null},"service_tier":"default","store":false,"temperature":1.0,"text":{"format":{"type":"text"},"verbosity":"medium"},"tool_choice":"auto","tools":[],"top_p":1.0,"truncation":"disabled","usage":{"input_tokens":250,"input_tokens_details":{"cached_tokens":0},"output_tokens":100,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":350},"user":null,"metadata":{}}"#;
+
+const COMPLETION: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":1750000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"TEXT","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":250,"completion_tokens":100,"total_tokens":350,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp"}"#;
 
 fn candidate() -> Candidate {
     let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
