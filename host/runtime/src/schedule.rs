@@ -49,3 +49,39 @@ impl<T> PerThread<T> {
         NUMBER.with(|number| number % self.0.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::PerThread;
+
+    #[test]
+    fn each_thread_has_a_value_of_its_own_and_sees_those_of_all() {
+        let values = PerThread::new(4096, || Mutex::new(0));
+        let count = || {
+            *values.here().lock().unwrap() += 1;
+            *values.here().lock().unwrap()
+        };
+        std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(|| (count(), count())));
+            for thread in threads {
+                assert_eq!(thread.join().unwrap(), (1, 2));
+            }
+        });
+        assert_eq!(values.all().count(), 4096);
+        assert_eq!(values.all().map(|value| *value.lock().unwrap()).sum::<i32>(), 6);
+        assert!(std::ptr::eq(values.all().next().unwrap(), values.here()));
+    }
+
+    #[test]
+    fn more_threads_than_values_share_them() {
+        let values = PerThread::new(0, || ());
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| values.here());
+            }
+        });
+        assert_eq!(values.all().count(), 1);
+    }
+}

@@ -159,6 +159,18 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_of_another_thread_is_taken_where_this_thread_has_none() {
+        let warm = Warm::new(1_000, 4096);
+        std::thread::scope(|scope| {
+            scope.spawn(|| warm.keep(1, owner("a"), "theirs"));
+        });
+        warm.keep(1, owner("a"), "ours");
+        assert_eq!(warm.take(1, &owner("a")), Some("ours"));
+        assert_eq!(warm.take(1, &owner("a")), Some("theirs"));
+        assert_eq!((warm.take(1, &owner("a")), warm.len()), (None, 0));
+    }
+
+    #[test]
     fn idle_instances_are_limited_in_total_and_per_owner() {
         let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2, 1);
         for instance in 0..PER_OWNER_MAX * 2 {

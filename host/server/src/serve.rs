@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_engine::{Memory, ShutdownSender};
+use cofferdam_runtime::processors;
 use cofferdam_store::Clock;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -66,7 +67,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let lock = acquire(&options.data)?;
     let store = open(&config, lock, arguments.accept_rollback)?;
     let runtime = runtime(&config, &options.data)?;
-    let (workers, threads) = Workers::start().map_err(Failure::system("worker threads"))?;
+    let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
     let mut control = tokio::runtime::Builder::new_current_thread();
     let control = control.enable_all().build().map_err(Failure::system("worker threads"))?;
     let clock = Clock::system();

@@ -8,11 +8,11 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
-use cofferdam_runtime::{processors, tune};
+use cofferdam_runtime::tune;
 use tokio::runtime::{Builder, Handle};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 /// The schedulers among which connections are distributed.
@@ -25,32 +25,26 @@ struct Worker {
     tasks: AtomicUsize,
 }
 
-/// The threads of [`Workers`]. They end when this is dropped.
-pub(crate) struct WorkerThreads {
-    stop: CancellationToken,
-    threads: Vec<JoinHandle<()>>,
-}
-
 impl Workers {
-    /// Starts a thread for each processor.
+    /// Starts this many threads. They end when the guard is dropped, which does not wait for them: one
+    /// may hang with the disk.
     ///
     /// # Errors
     ///
     /// A thread or its scheduler cannot be created.
-    pub(crate) fn start() -> io::Result<(Self, WorkerThreads)> {
-        let mut running = WorkerThreads { stop: CancellationToken::new(), threads: Vec::new() };
+    pub(crate) fn start(threads: usize) -> io::Result<(Self, DropGuard)> {
+        let stop = CancellationToken::new();
+        let running = stop.clone().drop_guard();
         let mut workers = Vec::new();
-        for _ in 0..processors() {
+        for _ in 0..threads {
             let mut builder = Builder::new_current_thread();
             let runtime = tune(builder.enable_all()).build()?;
             workers.push(Worker { scheduler: runtime.handle().clone(), tasks: AtomicUsize::new(0) });
-            let stop = running.stop.clone();
-            let thread = thread::Builder::new().name("cofferdam".to_owned());
-            running.threads.push(thread.spawn(move || {
+            let stop = stop.clone();
+            thread::Builder::new().name("cofferdam".to_owned()).spawn(move || {
                 runtime.block_on(stop.cancelled());
-                // Does not wait for blocking threads, which may hang with the disk.
                 runtime.shutdown_background();
-            })?);
+            })?;
         }
         Ok((Self(workers.into()), running))
     }
@@ -88,12 +82,45 @@ impl Drop for Running {
     }
 }
 
-impl Drop for WorkerThreads {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has logged why.
-            drop(thread.join());
-        }
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use tokio::sync::oneshot;
+    use tokio_util::task::TaskTracker;
+
+    use super::Workers;
+
+    #[test]
+    fn a_task_goes_to_the_thread_with_the_fewest_and_the_threads_end_with_their_owner() {
+        let (workers, threads) = Workers::start(2).unwrap();
+        let tasks = TaskTracker::new();
+        let (tell, told) = mpsc::channel();
+        let start = |tell: &mpsc::Sender<_>| {
+            let (end, ended) = oneshot::channel::<()>();
+            let tell = tell.clone();
+            let task = async move {
+                tell.send(thread::current().id()).unwrap();
+                drop(ended.await);
+                tell.send(thread::current().id()).unwrap();
+            };
+            workers.spawn(&tasks, task);
+            (end, told.recv().unwrap())
+        };
+        let ((end, first), (_second_runs, second)) = (start(&tell), start(&tell));
+        assert_ne!(first, second);
+        drop(end);
+        assert_eq!(told.recv().unwrap(), first, "a task stays on its thread");
+        let again = loop {
+            // The count is reduced just after the task's last line.
+            if workers.0.iter().any(|worker| worker.tasks.load(std::sync::atomic::Ordering::Relaxed) == 0) {
+                break start(&tell);
+            }
+            thread::yield_now();
+        };
+        assert_eq!(again.1, first);
+        drop((threads, tell));
+        assert!(told.recv().is_err(), "tasks are dropped and not run to their end");
     }
 }
