@@ -64,6 +64,8 @@ async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     assert_eq!(open.get("/vault/secrets").await.body["data"], json!([]));
     let made = provisioning.post("/keys", &json!({"name": "another"})).await;
     assert_eq!(made.status, 503, "{}", made.text);
+    assert!(made.message().contains("out of space"), "{}", made.text);
+    assert_eq!(made.body["error"]["metadata"]["error_type"], "provider_unavailable");
     assert_eq!(provisioning.get("/keys").await.status, 200);
     let refused = paid.post("/responses", &question()).await;
     assert_eq!(refused.status, 503, "{}", refused.text);
