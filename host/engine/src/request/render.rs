@@ -77,11 +77,12 @@ preferences that hold. Write only the summary. Do not answer the conversation, a
 const NOT_COMPACTED: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls", "text", "modalities"];
 
 /// Renders a request for a dialect. `json` is the document that this host wrote for guests; none if
-/// it is not JSON, which cannot happen for such a document.
-pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<RenderedRequest> {
+/// it is not JSON, which cannot happen for such a document. `compacts`: the request asks for a
+/// compaction.
+pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, compacts: bool) -> Option<RenderedRequest> {
     let document = JsonDocument::parse(json).ok()?;
     let root = document.root();
-    let compacts = kinds.compacts && !dialect.takes_items;
+    let compacts = compacts && !dialect.takes_items;
     let mut names = FunctionNames::default();
     let definitions = definitions::write(root, dialect, &mut names);
     let mut out = Vec::with_capacity(json.len() + definitions.len() + 256);
