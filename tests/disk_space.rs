@@ -1,6 +1,8 @@
 //! A disk with less free space than the operator requires: which requests are refused, which are
 //! served, and what is charged.
 
+mod full;
+
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::provider;
