@@ -1,6 +1,8 @@
 //! A disk with less free space than the operator requires: which requests are refused, which are
 //! served, and what is charged.
 
+mod full;
+
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::provider;
@@ -64,6 +66,8 @@ async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     assert_eq!(open.get("/vault/secrets").await.body["data"], json!([]));
     let made = provisioning.post("/keys", &json!({"name": "another"})).await;
     assert_eq!(made.status, 503, "{}", made.text);
+    assert!(made.message().contains("out of space"), "{}", made.text);
+    assert_eq!(made.body["error"]["metadata"]["error_type"], "provider_unavailable");
     assert_eq!(provisioning.get("/keys").await.status, 200);
     let refused = paid.post("/responses", &question()).await;
     assert_eq!(refused.status, 503, "{}", refused.text);

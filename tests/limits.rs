@@ -1,6 +1,8 @@
 //! Limits of keys and workspaces: requests and tokens per minute, and concurrent requests. The
 //! rates are so low that nothing is refilled during a test.
 
+mod shares;
+
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, Events};
 use crate::kit::config::{MODEL, several_of, single};

@@ -2,9 +2,10 @@
 
 use super::host;
 use crate::kit::client::Client;
-use crate::kit::config::MODEL;
+use crate::kit::config::{MODEL, single, single_with_tools};
 use crate::kit::host::Setup;
 use crate::kit::script;
+use crate::kit::upstream::Upstream;
 use crate::tools::script::answer;
 use serde_json::{Value, json};
 
@@ -135,6 +136,97 @@ async fn the_responses_dialect_gets_items_as_they_are() {
     assert_eq!(sent[..4], input.as_array().unwrap()[..]);
     assert_eq!((&sent[4]["type"], &sent[4]["output"]), (&json!("mcp_call"), &json!("3")));
     assert!(sent[4]["id"].as_str().unwrap().starts_with("mcp_"));
+}
+
+/// Output of hosted tools as the official client libraries send it back: with members that are null.
+fn hosted_output() -> Value {
+    json!([
+        user(),
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "calc", "error": null,
+         "tools": [{"name": "wipe", "description": null, "annotations": null, "input_schema": {"type": "object"}}]},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed",
+         "action": {"type": "search", "query": "q", "queries": null, "sources": null}},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "calc", "name": "wipe", "arguments": "{\"a\":7}"},
+        {"type": "mcp_approval_response", "id": null, "approval_request_id": "mcpr_1", "approve": false, "reason": "no"},
+        {"type": "mcp_approval_request", "id": "mcpr_2", "server_label": "calc", "name": "add", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_2", "approve": true, "reason": null},
+        user(),
+    ])
+}
+
+#[tokio::test]
+async fn output_of_hosted_tools_is_text_or_left_out_where_the_dialect_lacks_them() {
+    let (messages, tools) = told(hosted_output()).await;
+    let told: Vec<_> = messages
+        .iter()
+        .map(|told| (told["role"].as_str().unwrap(), told["content"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ("user", "Go."),
+        ("assistant", "[I asked whether I may use the tool calc.wipe with {\"a\":7}.]"),
+        ("user", "[You may not use the tool: no]"),
+        ("assistant", "[I asked whether I may use the tool calc.add with {}.]"),
+        ("user", "[You may use the tool.]"),
+        ("user", "Go."),
+    ];
+    assert_eq!(told, expected);
+    assert!(tools.is_null(), "{tools}");
+
+    let (host, upstream) = host("anthropic").await;
+    upstream.reply(script::anthropic(&json!([{"type": "text", "text": "done"}]), "end_turn"));
+    let request = json!({"model": MODEL, "input": hosted_output()});
+    let answered = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let sent = upstream.asked_once().body["messages"].to_string();
+    for (_, text) in &expected[..4] {
+        assert!(sent.contains(&text.replace('"', "\\\"")), "{text}: {sent}");
+    }
+
+    let (host, upstream) = super::host("openai-responses").await;
+    upstream.reply(script::response(&json!([script::message("done")])));
+    let answered = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let types: Vec<_> = upstream.asked_once().body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item["type"].as_str().map(str::to_owned))
+        .collect();
+    let (ask, answer) = ("mcp_approval_request", "mcp_approval_response");
+    assert_eq!(types, ["message", "mcp_list_tools", "web_search_call", ask, answer, ask, answer, "message"]);
+}
+
+/// A search of the client's tools found its web search too.
+fn found_web_search() -> Value {
+    let found = json!([{"type": "web_search"}, {"type": "function", "name": "add", "parameters": {"type": "object"}}]);
+    json!([
+        user(),
+        {"type": "tool_search_call", "call_id": "d", "execution": "client", "arguments": {"query": "q"}},
+        {"type": "tool_search_output", "call_id": "d", "execution": "client", "tools": found},
+    ])
+}
+
+#[tokio::test]
+async fn a_web_search_that_was_found_is_left_out_where_it_cannot_be_served() {
+    let (_, tools) = told(found_web_search()).await;
+    assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
+    assert_eq!(tools[0]["function"]["name"], "add");
+
+    for (is_listed, kept) in [(false, json!(["function"])), (true, json!(["web_search", "function"]))] {
+        let upstream = Upstream::start().await;
+        let config = if is_listed { single_with_tools } else { single };
+        let host = Setup::new().config(&config("openai-responses", &upstream.base)).start();
+        upstream.reply(script::response(&json!([script::message("done")])));
+        let request = json!({"model": MODEL, "input": found_web_search()});
+        let headers = [("x-service-metadata", "enabled")];
+        let answered = Client::new(&host).post_with("/responses", &request, &headers).await;
+        assert_eq!(answered.status, 200, "{}", answered.text);
+        let sent = &upstream.asked_once().body["input"][2]["tools"];
+        let types: Vec<_> = sent.as_array().unwrap().iter().map(|tool| tool["type"].clone()).collect();
+        assert_eq!(json!(types), kept, "{sent}");
+        let told = answered.body["service_metadata"].to_string().contains("input[2].tools[0]");
+        assert_eq!(told, !is_listed, "{}", answered.text);
+    }
 }
 
 #[tokio::test]

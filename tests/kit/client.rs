@@ -63,6 +63,11 @@ impl Client {
         Self { http: http.build().unwrap(), ..Self::with_key(host, key) }
     }
 
+    /// The same key, for a host that was started again.
+    pub fn at(self, host: &Host) -> Self {
+        Self { base: host.base.clone(), ..self }
+    }
+
     /// A request with the key; `path` is relative to `/v1`.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.key)

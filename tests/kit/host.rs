@@ -22,7 +22,19 @@ fn cache_dir() -> PathBuf {
 
 /// The program with the environment that every test needs.
 pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+    equipped(Command::new(env!("CARGO_BIN_EXE_cofferdam")))
+}
+
+/// The program in the namespaces of this process, if there is one.
+fn program_in(namespaces: Option<u32>) -> Command {
+    let Some(holder) = namespaces else { return program() };
+    let mut command = Command::new("nsenter");
+    command.args(["--user", "--mount", "--preserve-credentials", "--target", &holder.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_cofferdam"));
+    equipped(command)
+}
+
+fn equipped(mut command: Command) -> Command {
     command
         .env("COFFERDAM_CACHE", cache_dir())
         .env_remove("COFFERDAM_DATA")
@@ -39,6 +51,8 @@ pub struct Setup {
     plugins: Option<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
+    listen: String,
+    namespaces: Option<u32>,
     /// The key printed by an earlier start, if there was one.
     key: String,
 }
@@ -51,6 +65,7 @@ pub struct Host {
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
     data: String,
+    namespaces: Option<u32>,
     pub spawned: Instant,
     pub key: String,
     /// `http://127.0.0.1:PORT/v1`
@@ -71,6 +86,8 @@ impl Setup {
             plugins: None,
             environment: Vec::new(),
             arguments: Vec::new(),
+            listen: "127.0.0.1:0".to_owned(),
+            namespaces: None,
             key: String::new(),
         }
     }
@@ -79,7 +96,7 @@ impl Setup {
     pub fn after(host: &Host) -> Self {
         let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
         let (directory, data, key) = (Arc::clone(&host.directory), host.data.clone(), host.key.clone());
-        Self { directory, data, config, key, ..Self::new() }
+        Self { directory, data, config, key, namespaces: host.namespaces, ..Self::new() }
     }
 
     pub fn config(mut self, toml: &str) -> Self {
@@ -123,6 +140,18 @@ impl Setup {
         self
     }
 
+    /// Listens at another address for clients.
+    pub fn listen(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen);
+        self
+    }
+
+    /// Runs the program and its commands in the user and mount namespaces of a process.
+    pub fn in_namespaces(mut self, holder: u32) -> Self {
+        self.namespaces = Some(holder);
+        self
+    }
+
     /// Writes the configuration to its file, for commands that change the file.
     pub fn write_config(&self) {
         std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
@@ -139,7 +168,7 @@ impl Setup {
         if !self.config.is_empty() {
             self.write_config();
         }
-        let mut command = program();
+        let mut command = program_in(self.namespaces);
         command.arg("--json").arg("--data").arg(self.data());
         if !self.config.is_empty() {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
@@ -150,7 +179,7 @@ impl Setup {
     /// The command that `start` runs.
     pub fn serve(&self) -> Command {
         let mut command = self.program();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", &self.listen, "--admin", "127.0.0.1:0"]);
         if let Some(plugins) = &self.plugins {
             command.arg("--plugins").arg(plugins);
         }
@@ -186,6 +215,7 @@ impl Setup {
             stdout: Some(stdout),
             spawned,
             data: self.data,
+            namespaces: self.namespaces,
             directory: self.directory,
         }
     }
@@ -273,7 +303,7 @@ impl Host {
     }
 
     pub fn command_output(&self, arguments: &[&str]) -> Output {
-        let mut command = program();
+        let mut command = program_in(self.namespaces);
         command.arg("--json").arg("--data").arg(self.data());
         let config = self.directory.path().join("cofferdam.toml");
         if config.exists() {

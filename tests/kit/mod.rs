@@ -15,5 +15,6 @@ pub mod record;
 pub mod script;
 pub mod shim;
 pub mod site;
+pub mod small_disk;
 pub mod store;
 pub mod upstream;

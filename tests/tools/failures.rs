@@ -4,7 +4,11 @@
 use super::script::{answer, call, calls};
 use super::{Bench, told, with_tool};
 use crate::kit::client::Client;
+use crate::kit::config::single;
+use crate::kit::guests::folder;
+use crate::kit::host::Setup;
 use crate::kit::store::usage_of;
+use crate::kit::upstream::Upstream;
 use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 
@@ -59,6 +63,23 @@ async fn a_finished_call_is_charged_although_a_slower_one_ends_the_request() {
     let rows = usage_of(&mut bench.host);
     let told: Vec<_> = rows.iter().map(|row| (row.outcome, row.cost_pico)).collect();
     assert_eq!(told, [(UsageOutcome::Failed, 250_000_000_000); 2]);
+}
+
+#[tokio::test]
+async fn a_call_that_opens_a_response_is_charged() {
+    let upstream = Upstream::start().await;
+    let guests = folder(&["tool-rogue"]);
+    let manifest = guests.path().join("tool-rogue.toml");
+    let opening = "[[tool.items]]\ntype = \"rogue_list\"\nopening = \"charge\"\n";
+    let text = std::fs::read_to_string(&manifest).unwrap() + opening;
+    std::fs::write(&manifest, text).unwrap();
+    let config = single("openai-chat", &upstream.base) + "[plugins.tool-rogue]\nimports = [\"request\"]\n";
+    let mut host = Setup::new().config(&config).plugins(guests.path()).start();
+    upstream.reply(answer(false, "done"));
+    let response = Client::new(&host).ask(&with_tool("service:rogue"), false).await;
+    assert_eq!(response["output"][0]["type"], "rogue_list", "{response}");
+    assert_eq!(response["usage"]["cost_details"]["server_tool_cost"], 0.25, "{response}");
+    assert_eq!(usage_of(&mut host)[0].cost_pico, 250_000_000_000);
 }
 
 #[tokio::test]

@@ -77,6 +77,41 @@ async fn the_model_searches_and_what_it_names_is_cited_there() {
     assert_eq!(costs, [4_000_000_000, 4_000_000_000]);
 }
 
+/// The model is free, so only the searches cost anything.
+#[tokio::test]
+async fn the_price_of_a_search_is_reserved_while_it_runs() {
+    let bench = searxng().await;
+    bench.host.command(&["credits", "add", "default", "0.006"]);
+    let credit = || {
+        let shown = bench.host.command(&["credits", "show", "default"]);
+        (shown["spent"].as_f64().unwrap(), shown["reserved"].as_f64().unwrap())
+    };
+    let request = with_tool(json!({"type": "service:web_search"}));
+    let made = [call("c1", "web_search", QUERY)];
+    let (page, reply) = Reply::fed_as("application/json");
+    bench.site.reply(reply);
+    bench.chat.reply(calls(false, "", &made));
+    let meanwhile = async {
+        bench.site.until(1).await;
+        assert_eq!(credit(), (0.0, 0.004));
+        let (refused, _) = bench.run(&request, false, &made, "Nothing.").await;
+        assert_eq!(refused["output"][0]["status"], "failed", "{refused}");
+        assert_eq!(refused["usage"]["server_tool_use_details"]["tool_calls_executed"], 0);
+        assert!(bench.told().contains("What is left of the credit"), "{}", bench.told());
+        bench.chat.reply(answer(false, "Found."));
+        page.send(results().to_string()).await.unwrap();
+        drop(page);
+    };
+    let ((found, _), ()) = tokio::join!(bench.ask(&request, false), meanwhile);
+    assert_eq!(found["output"][0]["status"], "completed", "{found}");
+    assert_eq!(credit(), (0.004, 0.0));
+    // Alone, a search may cost more than what is left.
+    bench.site.reply(json_reply(results()));
+    let (found, _) = bench.run(&request, false, &made, "Found.").await;
+    assert_eq!(found["output"][0]["status"], "completed", "{found}");
+    assert_eq!(credit(), (0.008, 0.0));
+}
+
 #[tokio::test]
 async fn a_source_waits_for_the_text_that_names_it() {
     let bench = searxng().await;

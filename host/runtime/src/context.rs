@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::clock::CLOCK_GRAIN_MS;
-use crate::hex::hex;
 use crate::owner::Owner;
 
 /// Length of a pseudonym in bytes; it is written as hexadecimal digits.

@@ -62,7 +62,6 @@ mod bindings;
 mod counters;
 
 mod error;
-mod hex;
 mod schedule;
 
 pub use calls::provider::ProviderInstance;

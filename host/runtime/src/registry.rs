@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
@@ -17,7 +18,6 @@ use crate::contract::{self, Finding};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
-use crate::hex::hex;
 use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::permits::InstancePermits;

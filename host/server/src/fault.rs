@@ -12,6 +12,7 @@ use http::header::{ALLOW, HeaderName, HeaderValue, UPGRADE};
 use serde_json::{Value, json};
 
 use crate::limits::admission::Limited;
+use crate::limits::rate::KEY_CHANGES_PER_MINUTE;
 
 /// `Retry-After` when no better estimate exists.
 const RETRY_AFTER_S: u64 = 1;
@@ -53,6 +54,8 @@ pub(crate) enum Fault {
     BodyTimedOut,
     /// Too many request bodies are in memory, or the store takes no further changes.
     Busy,
+    /// The disk has too little space left for changes.
+    StoreFull,
     /// A limit of the key or its workspace is exceeded.
     Limited(Box<Limited>),
     /// The request for the vault came in on a host name that serves a single region.
@@ -137,11 +140,9 @@ impl Fault {
             Self::TooManyKeys => {
                 (409, K::PreconditionFailed, "The workspace has too many keys; delete some first")
             }
-            Self::TooManyChanges { .. } => (
-                429,
-                K::RateLimitExceeded,
-                "Rate limit exceeded: this host allows this API key 60 changes of keys per minute",
-            ),
+            Self::TooManyChanges { .. } | Self::Limited(_) => {
+                (429, K::RateLimitExceeded, "Rate limit exceeded")
+            }
             Self::OutcomeUnknown => {
                 (504, K::Timeout, "It is not known whether the change was made; look before you repeat it")
             }
@@ -150,7 +151,9 @@ impl Fault {
             Self::BodyTooLarge => (413, K::PayloadTooLarge, "Request payload too large"),
             Self::BodyTimedOut => (408, K::Timeout, "Request body timed out"),
             Self::Busy => (503, K::ProviderOverloaded, "Service temporarily unavailable"),
-            Self::Limited(_) => (429, K::RateLimitExceeded, "Rate limit exceeded"),
+            Self::StoreFull => {
+                (503, K::ProviderUnavailable, "The store of this host is out of space; nothing was changed")
+            }
             Self::RegionalHost => (
                 403,
                 K::PermissionDenied,
@@ -180,6 +183,10 @@ impl Fault {
     pub(crate) fn message(&self) -> Cow<'_, str> {
         match self {
             Self::Limited(limited) => limited.message().into(),
+            Self::TooManyChanges { .. } => format!(
+                "Rate limit exceeded: this host allows this API key {KEY_CHANGES_PER_MINUTE} changes of keys per minute"
+            )
+            .into(),
             Self::Flawed(FieldError { path, reason }) => format!("{path} {reason}").into(),
             Self::VaultFull(exceeded) => {
                 format!("The vault is full: {exceeded}; delete secrets first").into()

@@ -1,16 +1,14 @@
 //! Lower-case hexadecimal, for keys in files and for digests in JSON rows.
 
-use std::fmt::Write;
-
 use serde::{Deserialize, Deserializer, Serializer};
 use zeroize::Zeroizing;
 
-pub(crate) fn encode(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal digits of `bytes`.
+pub fn encode(bytes: &[u8]) -> String {
+    // Allocated at its final length, so that it never moves: the bytes may be a key.
     let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        write!(text, "{byte:02x}").unwrap_or_default();
-    }
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    text.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
     text
 }
 

@@ -103,6 +103,7 @@ pub use clock::Clock;
 pub use directory::Directory;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
+pub use hex::encode as hex;
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
 pub use ledger::{Balance, KeySpend, ReservationRefused};
 pub use lock::{DirectoryLock, LockError};

@@ -14,6 +14,7 @@ use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{
     EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, ResponseHead, UpstreamRequest,
 };
+use std::sync::Arc;
 
 /// What an attempt needs besides the endpoint.
 pub(super) struct EmbeddingAttempt<'a> {
@@ -26,7 +27,7 @@ impl Trial for EmbeddingAttempt<'_> {
 
     async fn run(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
     ) -> Result<Begun<Embeddings>, AttemptFailure> {

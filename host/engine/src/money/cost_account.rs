@@ -2,9 +2,12 @@
 //! what was used until then is charged.
 
 use crate::cost::{Amount, Outlay};
+use crate::money::credit::{self, INTENT_TIME_MAX};
+use crate::refusal::Refusal;
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::{Pledge, Reservation};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::time::timeout;
 
 /// The cost account of one request. What a question costs is added at once to the accounts of all
 /// requests above it, and to the usage row of the client's request.
@@ -63,10 +66,27 @@ impl CostAccount {
         self.book(spent, more, pledge);
     }
 
+    /// Reserves the price of one call of a server tool, before it is made. `None` where the call is
+    /// free or there is no limit.
+    ///
+    /// # Errors
+    /// 402 when nothing is left besides what this request and others have spent and reserved; 503
+    /// when the intent could not be written.
+    pub(crate) async fn pledge_call(&self, price: Amount) -> Result<Option<Pledge>, Refusal> {
+        let Some(reservation) = self.reservation().filter(|_| price > Amount::default()) else {
+            return Ok(None);
+        };
+        let pledge = reservation.pledge(price.0).map_err(credit::refusal)?;
+        if pledge.is_some() {
+            credit::written(timeout(INTENT_TIME_MAX, reservation.commit_intent()).await)?;
+        }
+        Ok(pledge)
+    }
+
     /// Adds what a call of a server tool cost, at the moment at which it is over: its result is
-    /// shown later, and the client may leave before that.
-    pub(crate) fn add_tool(&self, cost: Amount) {
-        self.add_plugin(Outlay::charged(cost), None);
+    /// shown later, and the client may leave before that. The cost is taken from `pledge`.
+    pub(crate) fn add_tool(&self, cost: Amount, mut pledge: Option<Pledge>) {
+        self.add_plugin(Outlay::charged(cost), pledge.as_mut());
     }
 
     fn add_plugin(&self, more: Outlay, pledge: Option<&mut Pledge>) {
@@ -153,7 +173,7 @@ mod tests {
             (Amount(3), Amount(28), Amount(38))
         );
         assert_eq!(client.plugins().here, Amount(28));
-        question.add_tool(Amount(2));
+        question.add_tool(Amount(2), None);
         assert_eq!((charged(&question), charged(&client)), (Amount(30), Amount(40)));
         assert!(!deeper.is_overdrawn());
         spend(&deeper, 64, 0);

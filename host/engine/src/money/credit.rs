@@ -5,9 +5,10 @@ use crate::catalog::Endpoint;
 use crate::cost::Amount;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{Dollars, ReservationRefused, SpendWindow, UsageDay};
+use cofferdam_store::{Dollars, Error, ReservationRefused, SpendWindow, UsageDay};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The output assumed where neither the request nor the endpoint has a limit: the model's context,
 /// up to the first value; the second value where the context is unknown.
@@ -16,6 +17,9 @@ const OUTPUT_TOKENS: u64 = 8_192;
 /// After how many seconds a client may repeat a request that was refused only because of the
 /// reservations of others.
 const BUSY_S: u64 = 1;
+
+/// How long a request of a prepaid workspace waits for its intent to be durable.
+pub(crate) const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A turn that is about to be sent.
 #[derive(Clone, Copy)]
@@ -85,6 +89,21 @@ impl TurnEstimate<'_> {
         let output = self.tokens.output_and_reasoning_at(endpoint);
         let output = prices.output.max(prices.reasoning).0.saturating_mul(output);
         Amount(input.saturating_add(output)).plus(prices.image)
+    }
+}
+
+/// The result of writing an intent, or of waiting for it too long.
+///
+/// # Errors
+/// 503 when the intent is not known to be durable.
+pub(crate) fn written<L>(intent: Result<Result<(), Error>, L>) -> Result<(), Refusal> {
+    match intent {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the intent of a request could not be written");
+            Err(Refusal::saturated())
+        }
+        Err(_late) => Err(Refusal::saturated()),
     }
 }
 

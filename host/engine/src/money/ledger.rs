@@ -14,16 +14,12 @@ use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::ClientPresence;
 use crate::limits::allowance::Allowance;
 use crate::money::cost_account::CostAccount;
-use crate::money::credit::{self, TurnEstimate};
+use crate::money::credit::{self, INTENT_TIME_MAX, TurnEstimate};
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
 use std::sync::Arc;
-use std::time::Duration;
 use underway::Underway;
-
-/// How long a request of a prepaid workspace waits for its intent to be durable.
-const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A request in the ledger, opened before any work is done for it. It is settled when it is
 /// dropped, at the latest. A request that was refused before it was routed, and has spent nothing,
@@ -143,14 +139,7 @@ impl LedgerEntry {
             // asked.
             self.note_row(|row| name_until_asked(row, first));
         }
-        match deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the intent of a request could not be written");
-                Err(Refusal::saturated())
-            }
-            Err(_late) => Err(Refusal::saturated()),
-        }
+        credit::written(deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await)
     }
 
     /// Begins an attempt at `endpoint`, with an estimate of the input tokens and a limit of the

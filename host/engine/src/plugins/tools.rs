@@ -230,7 +230,7 @@ impl ServerTools {
     }
 
     /// The request as the model of the current turn gets it.
-    pub(crate) fn turn_json(&self) -> &[u8] {
+    pub(crate) fn turn_json(&self) -> &Bytes {
         &self.turn_json
     }
 

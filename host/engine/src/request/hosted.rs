@@ -92,14 +92,15 @@ impl Hosted {
 
     /// Collects the tools of a list that a provider would run, including those in namespaces.
     /// Elements of other types are skipped. Stops when there are more than `max`.
-    pub(super) fn of_list(tools: JsonValue<'_>, max: usize, out: &mut Vec<Self>) {
-        for tool in tools.items() {
+    pub(super) fn of_list<'d>(tools: impl Iterator<Item = JsonValue<'d>>, max: usize, out: &mut Vec<Self>) {
+        for tool in tools {
             if out.len() > max {
                 return;
             }
             out.extend(Self::of_tool(tool, || tool.path()));
             if tool.get("type").is_some_and(|tag| tag.is("namespace")) {
-                tool.get("tools").into_iter().for_each(|inner| Self::of_list(inner, max, out));
+                let inner = tool.get("tools").into_iter().flat_map(JsonValue::items);
+                Self::of_list(inner, max, out);
             }
         }
     }

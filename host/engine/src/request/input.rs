@@ -15,7 +15,7 @@ use super::server_items::{CallPart, ServerItemReader};
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
 use super::tool_source::ToolPath;
-use super::tools::{CheckedTool, RequestTool, ToolKind, split_prefix};
+use super::tools::{CheckedTool, RequestTool, ToolKind, is_search, split_prefix};
 use std::ops::Range;
 
 /// Facts about an input, collected while it is checked.
@@ -117,7 +117,8 @@ impl<'d> InputTally<'d> {
             }
             _ => return Err(input.mistyped("a string or an array")),
         }
-        if tally.hosted.len() > HOSTED_MAX {
+        let searches = tally.brought.iter().filter(|(_, tool)| *tool.kind() == ToolKind::WebSearch).count();
+        if tally.hosted.len() + searches > HOSTED_MAX {
             return Err(
                 input.invalid(format!("must hold at most {HOSTED_MAX} tools and files of a provider"))
             );
@@ -174,7 +175,7 @@ impl<'d> InputTally<'d> {
         match kind {
             "computer_call_output" => self.needs.add(Ability::Images),
             "additional_tools" => self.bring(item, place)?,
-            "tool_search_output" => self.brings_tools = true,
+            "tool_search_output" => self.bring_searches(item, place)?,
             _ => {}
         }
         self.note_kind(kind, item);
@@ -192,6 +193,19 @@ impl<'d> InputTally<'d> {
                 let tag = tool.value().get("type").unwrap_or_else(|| tool.value());
                 return Err(tag.invalid("names a tool of this service, which has to stand in tools"));
             }
+            self.kinds.tools.extend(tool.own_type());
+            self.brought.push((ToolPath::Input(place, index), tool));
+        }
+        Ok(())
+    }
+
+    /// Checks the web searches among the tools that a search has found. An endpoint without them may
+    /// still be asked. The other tools are functions, or are noted as the provider's.
+    fn bring_searches(&mut self, item: JsonValue<'d>, place: usize) -> Result<(), InvalidRequest> {
+        self.brings_tools = true;
+        let found = item.get("tools").into_iter().flat_map(JsonValue::items).enumerate();
+        for (index, tool) in found.filter(|(_, tool)| is_web_search(*tool)) {
+            let tool = CheckedTool::check(tool)?;
             self.kinds.tools.extend(tool.own_type());
             self.brought.push((ToolPath::Input(place, index), tool));
         }
@@ -217,7 +231,7 @@ impl<'d> InputTally<'d> {
             "custom_tool_call" | "custom_tool_call_output" => "custom",
             "program" | "program_output" => "programmatic_tool_calling",
             "tool_search_call" | "tool_search_output" => "tool_search",
-            "mcp_call" => "mcp",
+            "mcp_call" | "mcp_list_tools" | "mcp_approval_request" | "mcp_approval_response" => "mcp",
             "code_interpreter_call"
             | "file_search_call"
             | "local_shell_call"
@@ -293,10 +307,11 @@ impl<'d> InputTally<'d> {
         Ok(())
     }
 
-    /// Notes the tools of a provider among the tools that an item brings. Those of
-    /// `additional_tools` are noted where `Offered` becomes a `RequestTool`.
+    /// Notes the tools of a provider among the tools that an item brings, except those in
+    /// `brought`.
     fn hosted_of(&mut self, item: JsonValue<'_>, tools: JsonValue<'_>) {
         if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
+            let tools = tools.items().filter(|tool| !is_web_search(*tool));
             Hosted::of_list(tools, HOSTED_MAX, &mut self.hosted);
         }
     }
@@ -345,6 +360,10 @@ impl Needs {
 /// A count as the plugin contract has it: 32 bits.
 pub(super) fn saturated(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn is_web_search(tool: JsonValue<'_>) -> bool {
+    tool.get("type").is_some_and(|tag| is_search(&tag.text()))
 }
 
 fn server_item(name: &str) -> &'static Shape {

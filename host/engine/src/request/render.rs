@@ -77,11 +77,12 @@ preferences that hold. Write only the summary. Do not answer the conversation, a
 const NOT_COMPACTED: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls", "text", "modalities"];
 
 /// Renders a request for a dialect. `json` is the document that this host wrote for guests; none if
-/// it is not JSON, which cannot happen for such a document.
-pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<RenderedRequest> {
+/// it is not JSON, which cannot happen for such a document. `compacts`: the request asks for a
+/// compaction.
+pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, compacts: bool) -> Option<RenderedRequest> {
     let document = JsonDocument::parse(json).ok()?;
     let root = document.root();
-    let compacts = kinds.compacts && !dialect.takes_items;
+    let compacts = compacts && !dialect.takes_items;
     let mut names = FunctionNames::default();
     let definitions = definitions::write(root, dialect, &mut names);
     let mut out = Vec::with_capacity(json.len() + definitions.len() + 256);
@@ -113,6 +114,22 @@ pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Optio
     Some(RenderedRequest { json: out, tools: Arc::new(names.into_told(compacts)) })
 }
 
+/// At most how many bytes rendering adds to a request: the instruction for a compaction, and the
+/// fixed parts of the functions that represent other kinds of tools.
+pub(crate) fn added_bytes(
+    tools: Option<JsonValue<'_>>,
+    input: Option<JsonValue<'_>>,
+    kinds: &Kinds,
+) -> usize {
+    if kinds.is_empty() {
+        return 0;
+    }
+    let brought = input.into_iter().flat_map(JsonValue::items).filter_map(|item| item.get("tools"));
+    let tools = tools.into_iter().chain(brought).flat_map(JsonValue::items);
+    let instruction = if kinds.compacts { COMPACT.len() } else { 0 };
+    tools.map(definitions::added_bytes).fold(instruction, usize::saturating_add)
+}
+
 const EMPTY_LIST: &str = "[]";
 
 /// Appends a string as JSON.
@@ -130,4 +147,40 @@ fn write_text_member(name: &str, text: &str, out: &mut Vec<u8>) {
 /// Whether an item or tool has this type.
 fn is_type(value: JsonValue<'_>, name: &str) -> bool {
     value.get("type").is_some_and(|tag| tag.is(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ResponsesRequest;
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The tokens that are reserved for these tools, and the tools as a dialect of functions only
+    /// gets them.
+    fn reserved(tools: &Value) -> (u64, Value) {
+        let body = json!({"model": "m", "input": "", "tools": tools}).to_string();
+        let request = ResponsesRequest::parse(body.as_bytes(), &[]).unwrap();
+        let dialect = Dialect { has_tool: &|_| false, takes_items: false, open: &|_| None };
+        let rendered = render(&request.guest_json, &dialect, request.kinds.compacts).unwrap();
+        let rendered: Value = serde_json::from_slice(&rendered.json).unwrap();
+        (request.weight.most(), rendered["tools"].clone())
+    }
+
+    #[test]
+    fn functions_that_the_host_defines_are_reserved_too() {
+        let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: X"});
+        for tool in [
+            json!({"type": "local_shell"}),
+            json!({"type": "shell"}),
+            json!({"type": "apply_patch"}),
+            json!({"type": "tool_search", "execution": "client"}),
+            json!({"type": "custom", "name": "c"}),
+            json!({"type": "custom", "name": "c", "format": grammar}),
+            json!({"type": "namespace", "name": "n", "description": "d", "tools": [
+                {"type": "custom", "name": "c"}, {"type": "function", "name": "f"}]}),
+        ] {
+            let (reserved, rendered) = reserved(&json!([tool]));
+            assert!(!rendered[0].is_null() && reserved >= rendered.to_string().len() as u64, "{tool}");
+        }
+    }
 }

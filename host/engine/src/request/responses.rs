@@ -4,7 +4,7 @@ use super::fields::BodyFields;
 use super::guest::{GuestParts, GuestTurn};
 use super::input::{InputTally, Marks, saturated};
 use super::json::{JsonDocument, JsonValue};
-use super::render::Kinds;
+use super::render::{self, Kinds};
 use super::rule::ValueRule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
@@ -177,7 +177,7 @@ impl ResponsesRequest {
         Ok(Self {
             model: fields.text("model"),
             models,
-            weight: fields.weight(&guest.tools),
+            weight: fields.weight(&guest.tools, &tally.kinds),
             stream,
             max_output_tokens: fields.count("max_output_tokens"),
             max_tool_calls,
@@ -346,11 +346,13 @@ impl BodyFields<'_> {
     }
 
     /// The upper bound of input tokens. `tools` are the ranges of the tools as written for guests.
-    fn weight(&self, tools: &[Range<usize>]) -> Weight {
+    fn weight(&self, tools: &[Range<usize>], kinds: &Kinds) -> Weight {
         let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
         let format = self.get("text").and_then(|text| text.get("format"));
         let tools = tools.iter().map(|tool| Weight::tokens(tool.len() as u64));
-        let weight = told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus);
+        let rendered =
+            Weight::tokens(render::added_bytes(self.get("tools"), self.get("input"), kinds) as u64);
+        let weight = told.chain(format).map(weight::of).chain(tools).fold(rendered, Weight::plus);
         let Some(reasoning) = self.get("reasoning").filter(|reasoning| asks_to_reason(*reasoning)) else {
             return weight;
         };

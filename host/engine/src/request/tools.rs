@@ -295,7 +295,7 @@ impl<'d> CheckedTool<'d> {
         tools.items().map(Self::check).collect()
     }
 
-    fn check(value: JsonValue<'d>) -> Result<Self, InvalidRequest> {
+    pub(super) fn check(value: JsonValue<'d>) -> Result<Self, InvalidRequest> {
         let tag = TOOLS.tag_of(value)?;
         let type_name = tag.text();
         if let Some((prefix, name)) = split_prefix(&type_name) {

@@ -8,12 +8,15 @@ use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::{Deadline, Timeouts};
+use crate::offload::aside;
 use crate::plugins::hooks::HELD_BYTES_MAX;
+use crate::refusal::Refusal;
 use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, render};
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::{Beginning, UpstreamReading, verdict};
+use bytes::Bytes;
 use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{Event, Prepared, UpstreamRequest};
 use std::sync::Arc;
@@ -21,9 +24,9 @@ use tokio::time::Instant;
 
 /// What an attempt needs besides the endpoint.
 pub(super) struct ResponseAttempt<'a> {
-    pub(super) scope: &'a RequestScope,
+    pub(super) scope: &'a Arc<RequestScope>,
     /// The request of this turn as JSON for the guest.
-    pub(super) json: &'a [u8],
+    pub(super) json: &'a Bytes,
     /// The parsed request from which `json` was written. Each endpoint's guest gets the options of
     /// its provider.
     pub(super) request: &'a ResponsesRequest,
@@ -48,13 +51,13 @@ impl Trial for ResponseAttempt<'_> {
 
     async fn run(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
-        let rendered = self.rendered(endpoint, is_byok);
-        let json = rendered.as_ref().map_or(self.json, |rendered| &rendered.json);
+        let rendered = self.rendered(endpoint, is_byok).await?;
+        let json = rendered.as_ref().map_or(&self.json[..], |rendered| &rendered.json);
         let prepared = instance.prepare(json, &target).await;
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, json.len()))?;
         let told = rendered.map(|rendered| rendered.tools);
@@ -88,16 +91,22 @@ impl Trial for ResponseAttempt<'_> {
 
 impl ResponseAttempt<'_> {
     /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
-    /// is.
-    fn rendered(&self, endpoint: &Endpoint, is_byok: bool) -> Option<RenderedRequest> {
-        let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+    /// is. A long request is rendered on another thread.
+    async fn rendered(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        is_byok: bool,
+    ) -> Result<Option<RenderedRequest>, AttemptFailure> {
         let kinds = &self.request.kinds;
-        let dialect = Dialect {
-            has_tool: &|tool_type| endpoint.takes_kind(tool_type, is_byok),
-            takes_items: provider.is_some_and(|provider| provider.takes_items),
-            open: &|sealed| self.scope.credentials().open_conversation(sealed),
-        };
-        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| render(self.json, &dialect, kinds)).flatten()
+        if kinds.is_empty() || !in_dialect(endpoint, self.scope, is_byok, |dialect| dialect.lacks(kinds)) {
+            return Ok(None);
+        }
+        let (endpoint, scope) = (Arc::clone(endpoint), Arc::clone(self.scope));
+        let (json, compacts) = (self.json.clone(), kinds.compacts);
+        let rendered = aside(json.len(), move || {
+            in_dialect(&endpoint, &scope, is_byok, |dialect| render(&json, dialect, compacts))
+        });
+        rendered.await.map_err(|_: Refusal| AttemptFailure::of(Cause::Plugin))
     }
 
     async fn exchange(
@@ -176,6 +185,21 @@ impl ResponseAttempt<'_> {
         tracing::warn!(%provider, "a provider made an item that only a client or this host may make");
         Err(AttemptFailure::of(Cause::Endpoint))
     }
+}
+
+/// Calls `work` with what the dialect of `endpoint` has.
+fn in_dialect<T>(
+    endpoint: &Endpoint,
+    scope: &RequestScope,
+    is_byok: bool,
+    work: impl FnOnce(&Dialect<'_>) -> T,
+) -> T {
+    let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+    work(&Dialect {
+        has_tool: &|tool_type| endpoint.takes_kind(tool_type, is_byok),
+        takes_items: provider.is_some_and(|provider| provider.takes_items),
+        open: &|sealed| scope.credentials().open_conversation(sealed),
+    })
 }
 
 /// Without a stream, an error event anywhere in the answer decides. In a stream, the first content

@@ -33,7 +33,7 @@ pub(crate) trait Trial: Sync {
     /// not streamed. `is_byok`: the request was routed there with the caller's own credential.
     fn run(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
     ) -> impl Future<Output = Result<Begun<Self::Rest>, AttemptFailure>> + Send;

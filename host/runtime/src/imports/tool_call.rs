@@ -5,8 +5,7 @@ use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
 use crate::guest::GuestState;
 use crate::services::{QUESTION_DEPTH_MAX, ToolCall};
 
-/// Calls within one instance's life, which is one call of the hook. HTTP requests of the hook count
-/// too.
+/// Calls within one instance's life, which is one call of the hook.
 const CALLS_MAX: u32 = 32;
 
 impl Host for GuestState {
@@ -20,10 +19,10 @@ impl Host for GuestState {
         self.enter_host()?;
         let Some(door) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
         let depth = self.services.depth.saturating_add(1);
-        if depth > QUESTION_DEPTH_MAX || self.requests >= CALLS_MAX {
+        if depth > QUESTION_DEPTH_MAX || self.tool_calls >= CALLS_MAX {
             return Ok(Err(ToolCallError::Exhausted));
         }
-        self.requests += 1;
+        self.tool_calls += 1;
         let call = ToolCall {
             plugin: self.plugin.name(),
             tool: &tool,

@@ -24,6 +24,9 @@ pub struct ToolTable {
     /// any way. It gets no arguments and is not offered to models. Its result is ignored, and the
     /// response does not wait for it.
     pub closing: Option<String>,
+    /// The key of the plugin's configuration that has the most that one call costs, in dollars. It
+    /// is reserved before each call.
+    pub price: Option<String>,
 }
 
 /// How a client sees a call of a tool: one table of `[[tool.items]]`.

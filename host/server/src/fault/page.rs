@@ -42,6 +42,7 @@ fn faults() -> Vec<Fault> {
         Fault::BodyTooLarge,
         Fault::BodyTimedOut,
         Fault::Busy,
+        Fault::StoreFull,
         Fault::Malformed("names what is wrong"),
         Fault::Flawed(FieldError::at("", "")),
         Fault::TooManyChanges { wait_s: 1 },
@@ -100,11 +101,11 @@ fn advice(fault: &Fault, in_vault: bool) -> Advice {
         Fault::BodyTooLarge => Advice("The body is too long", CLIENT, NO),
         Fault::BodyTimedOut => Advice("The body did not arrive in time (`timeouts.body_*`)", CLIENT, "yes"),
         Fault::Busy => Advice(
-            "Request bodies take all the memory they may have, the store has no place in its queue, or the disk is \
-             nearly full",
+            "Request bodies take all the memory they may have, or the store has no place in its queue",
             OPERATOR,
             LATER,
         ),
+        Fault::StoreFull => Advice("The disk is nearly full", OPERATOR, "later"),
         Fault::Limited(_) => {
             Advice("A limit of the key or its workspace; `metadata` has `limit` and `scope`", CLIENT, LATER)
         }

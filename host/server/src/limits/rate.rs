@@ -13,7 +13,7 @@ const VAULT_AT_ONCE_MIN: u64 = 20;
 const FAILURES_PER_MINUTE: u64 = 60;
 /// Changes of keys that one key may make per minute; also the burst. Deleted keys stay in the store
 /// as revoked keys, so this also bounds its growth.
-const KEY_CHANGES_PER_MINUTE: u64 = 60;
+pub(crate) const KEY_CHANGES_PER_MINUTE: u64 = 60;
 
 pub(crate) struct RateLimiters {
     /// Vault requests that read, by key.

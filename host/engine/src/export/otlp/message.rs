@@ -3,8 +3,8 @@
 //! fills. One set of types serves both encodings: `prost` writes protobuf, and `serde` writes the
 //! JSON encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
 
+use cofferdam_store::hex;
 use serde::{Serialize, Serializer};
-use std::fmt::Write as _;
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -127,12 +127,7 @@ pub(super) enum Scalar {
 }
 
 fn hexadecimal<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut digits = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing into a string cannot fail.
-        _ = write!(digits, "{byte:02x}");
-    }
-    serializer.serialize_str(&digits)
+    serializer.serialize_str(&hex(bytes))
 }
 
 /// A 64-bit number as decimal text, because JSON numbers are exact up to 53 bits only.

@@ -34,12 +34,12 @@ impl ServerTools {
             let Some(function) = &table.opening else { continue };
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
-            let finished =
-                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.http()).await {
-                    Ok(output) => FinishedCall::completed(output),
-                    Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
-                    Err(_) => FinishedCall::failed("The tool failed.", false),
-                };
+            let finished = match invocation.run(context, self.doors.services(&tool.plugin), &self.doors).await
+            {
+                Ok(output) => FinishedCall::completed(output),
+                Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
+                Err(_) => FinishedCall::failed("The tool failed.", false),
+            };
             let mut item = shown::declared(table);
             item.members.insert("server_label".to_owned(), label.into());
             opened.push(Done { item: Arc::new(item), arguments: String::new(), finished });

@@ -3,7 +3,6 @@
 use super::capabilities::RequestCapabilities;
 use super::run::{Invocation, ToolFailure, shortened};
 use crate::Engine;
-use crate::cost::Amount;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
 use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
@@ -56,11 +55,11 @@ impl HookTools {
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }
-            .run(&self.context, services, self.doors.http())
+            .run(&self.context, services, &self.doors)
             .await;
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
-            ToolFailure::Late | ToolFailure::NoRoom => ToolCallError::Exhausted,
+            ToolFailure::Late | ToolFailure::NoRoom | ToolFailure::NoCredit => ToolCallError::Exhausted,
             ToolFailure::Failed(_)
             | ToolFailure::Withheld
             | ToolFailure::TooLarge
@@ -68,7 +67,6 @@ impl HookTools {
             | ToolFailure::TooDeep
             | ToolFailure::Broken => ToolCallError::Failed,
         })?;
-        self.doors.asking().account().add_tool(Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))
     }
 }

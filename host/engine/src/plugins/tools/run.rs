@@ -6,7 +6,7 @@ use super::server_tool::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
-use crate::plugins::http_capability::HttpCapability;
+use crate::refusal::Refusal;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, Output, ToolError};
 use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
@@ -94,6 +94,8 @@ pub(crate) enum ToolFailure {
     Withheld,
     /// This host has no capacity for it now.
     NoRoom,
+    /// What is left to spend does not cover its price, so it was not called.
+    NoCredit,
     /// It needed more memory than it may have.
     OutOfMemory,
     /// It exceeded its stack.
@@ -112,15 +114,22 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// Runs the call within its time limit. Dropping this ends the call at once. The values of
-    /// secrets that were sent for the plugin are removed from the output.
+    /// Runs the call within its time limit, and charges its cost. Dropping this ends the call at
+    /// once. The values of secrets that were sent for the plugin are removed from the output.
     pub(crate) async fn run(
         &self,
         context: &CallContext,
         services: Services,
-        http: &HttpCapability,
+        doors: &RequestCapabilities,
     ) -> Result<Output, ToolFailure> {
+        let account = doors.asking().account();
+        let price = Amount::from_dollars(self.plugin.grant().call_price());
+        let pledge = account.pledge_call(price).await.map_err(|_: Refusal| ToolFailure::NoCredit)?;
         let ended = self.run_unsearched(context, services).await;
+        if let Ok(output) = &ended {
+            account.add_tool(Amount(output.cost_pico), pledge);
+        }
+        let http = doors.http();
         let Some(mut search) = http.search(self.plugin) else { return ended };
         let clean = match ended {
             Ok(output) => Ok(search.output(output)),
@@ -187,7 +196,7 @@ pub(crate) fn clean(
     if doors.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
 }
 
-/// Runs a model's call of `tool` and charges its cost. With a `reporter` the progress of its
+/// Runs a model's call of `tool`. With a `reporter` the progress of its
 /// questions to models is reported.
 pub(crate) async fn run(
     tool: &ServerTool,
@@ -206,11 +215,8 @@ pub(crate) async fn run(
         Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
         None => doors.services(&tool.plugin),
     };
-    match invocation.run(context, services, doors.http()).await {
-        Ok(output) => {
-            doors.asking().account().add_tool(Amount(output.cost_pico));
-            FinishedCall::completed(output)
-        }
+    match invocation.run(context, services, doors).await {
+        Ok(output) => FinishedCall::completed(output),
         Err(ToolFailure::Arguments(None)) => {
             FinishedCall::failed("The arguments are not a JSON object.", false)
         }
@@ -223,6 +229,9 @@ pub(crate) async fn run(
             FinishedCall::failed("The tool's result held a secret and was withheld.", true)
         }
         Err(ToolFailure::NoRoom) => FinishedCall::failed("The tool has no room at the moment.", false),
+        Err(ToolFailure::NoCredit) => {
+            FinishedCall::failed("What is left of the credit does not cover this call.", false)
+        }
         Err(ToolFailure::OutOfMemory) => FinishedCall::failed("The tool ran out of memory.", true),
         Err(ToolFailure::TooDeep) => FinishedCall::failed("The tool recursed too deeply.", true),
         Err(ToolFailure::Broken) => FinishedCall::failed("The tool failed.", true),

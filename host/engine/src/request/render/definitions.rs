@@ -17,6 +17,30 @@ const SEARCH_PARAMETERS: &str =
 
 const CUSTOM_PARAMETERS: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},"required":["input"],"additionalProperties":false}"#;
 
+/// What precedes the grammar of a custom tool in its description, without the name of the syntax.
+const GRAMMAR: [&str; 2] = ["The input has to follow this ", " grammar:\n"];
+/// More bytes than the names of a function's members take.
+const FRAME_BYTES: usize = 128;
+
+/// At most how many bytes longer the functions are than the tool that they represent.
+pub(super) fn added_bytes(tool: JsonValue<'_>) -> usize {
+    let tag = tool.get("type").map(|tag| tag.text()).unwrap_or_default();
+    match &*tag {
+        "local_shell" => LOCAL_SHELL.len(),
+        "shell" => SHELL.len(),
+        "apply_patch" => APPLY_PATCH.len(),
+        "tool_search" => FRAME_BYTES + SEARCH_DESCRIPTION.len() + SEARCH_PARAMETERS.len(),
+        "custom" => FRAME_BYTES + CUSTOM_PARAMETERS.len() + GRAMMAR[0].len() + GRAMMAR[1].len(),
+        "namespace" => {
+            // Each function is named after its namespace too.
+            let prefix = name_of(tool).len() + FRAME_BYTES;
+            let functions = tool.get("tools").into_iter().flat_map(JsonValue::items);
+            functions.map(|function| prefix + added_bytes(function)).fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    }
+}
+
 /// Renders the array `tools` for a dialect. Assigns a name to each function that represents another
 /// kind of tool.
 pub(super) fn write(root: JsonValue<'_>, dialect: &Dialect<'_>, names: &mut FunctionNames) -> Vec<u8> {
@@ -207,5 +231,6 @@ impl DefinitionWriter<'_> {
 /// The description of the input format that a custom tool requires.
 fn grammar(format: JsonValue<'_>) -> Option<String> {
     let (syntax, definition) = (format.get("syntax")?.text(), format.get("definition")?.text());
-    Some(format!("The input has to follow this {syntax} grammar:\n{definition}"))
+    let [before, after] = GRAMMAR;
+    Some(format!("{before}{syntax}{after}{definition}"))
 }

@@ -66,6 +66,14 @@ impl ItemWriter<'_> {
             }
             "tool_search_output" if self.lacks("tool_search") => self.found(item),
             "mcp_call" if self.lacks("mcp") => self.used(mcp_call(item)),
+            // The model cannot call these tools, so it does not need their list.
+            "mcp_list_tools" if self.lacks("mcp") => {}
+            "mcp_approval_request" if self.lacks("mcp") => {
+                self.message("assistant", &mcp_approval_request(item));
+            }
+            "mcp_approval_response" if self.lacks("mcp") => {
+                self.message("user", &mcp_approval_response(item));
+            }
             "code_interpreter_call" if self.lacks("code_interpreter") => {
                 self.used(code_interpreter_call(item));
             }
@@ -73,7 +81,7 @@ impl ItemWriter<'_> {
             "program_output" if self.lacks("programmatic_tool_calling") => self.used(program_output(item)),
             "agent_message" if !self.dialect.takes_items => self.agent_message(item),
             "additional_tools" | "compaction_trigger" if !self.dialect.takes_items => {}
-            "additional_tools" => self.added(item),
+            "additional_tools" | "tool_search_output" => self.added(item),
             "compaction" => self.compaction(item),
             kind if kind.ends_with("_call") || kind.ends_with("_call_output") => item.write(self.begin()),
             _ => self.keep(item),
@@ -91,7 +99,8 @@ impl ItemWriter<'_> {
         item.write(&mut self.out);
     }
 
-    /// Copies an `additional_tools` item, without web searches that the dialect lacks.
+    /// Copies an item that brings tools, without web searches that the dialect lacks. An
+    /// `additional_tools` item without any tool left is left out.
     fn added(&mut self, item: JsonValue<'_>) {
         let is_gone = |tool: &JsonValue<'_>| {
             tool.get("type").map(|tag| tag.text()).is_some_and(|tag| is_search(&tag) && self.lacks(&tag))
@@ -106,7 +115,7 @@ impl ItemWriter<'_> {
             tool.write(&mut kept);
         }
         self.end_calls();
-        if kept == b"[" {
+        if kept == b"[" && is_type(item, "additional_tools") {
             return;
         }
         kept.push(b']');
@@ -343,6 +352,26 @@ fn result_text(tool: &str, given: &str, gave: &str) -> String {
     format!("[I used the tool {tool}{with}. It gave: {gave}]")
 }
 
+/// The name of an MCP tool with its server.
+fn mcp_tool(item: JsonValue<'_>) -> String {
+    let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text()).unwrap_or_default();
+    format!("{}.{}", text("server_label"), text("name"))
+}
+
+fn mcp_approval_request(item: JsonValue<'_>) -> String {
+    let arguments = item.get("arguments").map(|arguments| arguments.text()).unwrap_or_default();
+    format!("[I asked whether I may use the tool {} with {arguments}.]", mcp_tool(item))
+}
+
+fn mcp_approval_response(item: JsonValue<'_>) -> String {
+    let reason = item.get("reason").map(|reason| reason.text()).filter(|reason| !reason.is_empty());
+    match (item.get("approve").is_some_and(JsonValue::is_true), reason) {
+        (true, _) => "[You may use the tool.]".to_owned(),
+        (false, None) => "[You may not use the tool.]".to_owned(),
+        (false, Some(reason)) => format!("[You may not use the tool: {reason}]"),
+    }
+}
+
 fn mcp_call(item: JsonValue<'_>) -> Option<String> {
     let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text()).unwrap_or_default();
     let error = item.get("error").map(|error| match error.kind() {
@@ -354,7 +383,7 @@ fn mcp_call(item: JsonValue<'_>) -> Option<String> {
         (None, Some(error)) => format!("the error {error}"),
         (None, None) => return None,
     };
-    Some(result_text(&format!("{}.{}", text("server_label"), text("name")), &text("arguments"), &gave))
+    Some(result_text(&mcp_tool(item), &text("arguments"), &gave))
 }
 
 fn code_interpreter_call(item: JsonValue<'_>) -> Option<String> {
