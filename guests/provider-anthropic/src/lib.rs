@@ -4,6 +4,7 @@
 //! The modules handle the differences between the two APIs: `turns` the order of messages,
 //! `thinking` the reasoning settings, `schema` the output format.
 
+mod answer;
 mod blocks;
 mod cache;
 mod error;
@@ -12,7 +13,6 @@ mod models;
 mod names;
 mod options;
 mod replay;
-mod reply;
 mod request;
 mod schema;
 mod thinking;
@@ -56,11 +56,11 @@ impl generation::Guest for Anthropic {
 }
 
 /// The resource of the contract around the reply's state.
-struct Decoder(RefCell<reply::Reply>);
+struct Decoder(RefCell<answer::Answer>);
 
 impl generation::GuestDecoder for Decoder {
     fn new(head: ResponseHead) -> Self {
-        Decoder(RefCell::new(reply::Reply::new(head.streamed, SUMMARIES.get())))
+        Decoder(RefCell::new(answer::Answer::new(head.streamed, SUMMARIES.get())))
     }
 
     fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {

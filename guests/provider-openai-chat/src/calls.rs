@@ -4,7 +4,7 @@
 
 use cofferdam_guest_kit::bindings::generation::{CallDelta, CallStart, Event};
 
-use crate::reply::{CallPart, Named};
+use crate::wire::{CallPart, Named};
 
 /// The largest number of calls in one answer; more are treated as an error of the server.
 const CALLS_MAX: usize = 256;

@@ -2,15 +2,15 @@
 //! differences. Requests are rebuilt and carry only what the client set, so that strict and old
 //! servers accept them. Answers are read leniently.
 
+mod answer;
 mod calls;
 mod messages;
-mod reply;
 mod request;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod thought;
 mod tools;
+mod wire;
 
 use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
@@ -19,7 +19,7 @@ use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use std::cell::{Cell, RefCell};
 
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 thread_local! {
     /// How many vectors the answer to the current request must have. The host calls `decode` in
@@ -50,11 +50,11 @@ impl generation::Guest for Provider {
     }
 }
 
-struct DecoderResource(RefCell<Decoder>);
+struct DecoderResource(RefCell<Answer>);
 
 impl generation::GuestDecoder for DecoderResource {
     fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(PREPARED.with_borrow(|(id, model)| Decoder::new(head.streamed, id, model))))
+        Self(RefCell::new(PREPARED.with_borrow(|(id, model)| Answer::new(head.streamed, id, model))))
     }
 
     fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {

@@ -14,7 +14,7 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::{any, proptest};
 
 use crate::Provider;
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
     named.into_iter().map(|(name, data)| Frame { name, data }).collect()
@@ -25,14 +25,14 @@ fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
 }
 
 fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
-    let mut decoder = Decoder::new(true, "resp_abc123", "up-1");
+    let mut decoder = Answer::new(true, "resp_abc123", "up-1");
     let mut events: Vec<_> = reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect();
     events.extend(decoder.finish());
     events
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
-    let mut decoder = Decoder::new(false, "resp_abc123", "up-1");
+    let mut decoder = Answer::new(false, "resp_abc123", "up-1");
     let mut events = decoder.feed(&frames(vec![(String::new(), body.to_vec())]));
     events.extend(decoder.finish());
     events
@@ -132,7 +132,7 @@ fn malformed_answers_end_with_an_error() {
 proptest! {
     #[test]
     fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
-        let mut decoder = Decoder::new(streamed, "", "");
+        let mut decoder = Answer::new(streamed, "", "");
         decoder.feed(&[Frame { name: String::new(), data }]);
         decoder.finish();
     }
@@ -141,7 +141,7 @@ proptest! {
     fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..3u64, any::<bool>()), 0..8)
     ) {
-        let mut decoder = Decoder::new(true, "", "");
+        let mut decoder = Answer::new(true, "", "");
         let mut terminal = 0;
         for (field, json, index, ends) in frames {
             let value = serde_json::from_str(&json).unwrap_or_else(|_| {

@@ -2,13 +2,13 @@
 //! requests are reduced and not rebuilt. Two things need care: a history may hold items of other
 //! providers, and no part of an answer may be passed on twice.
 
+mod answer;
 mod input;
-mod reply;
 mod request;
 mod seal;
-mod stream;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
@@ -17,7 +17,7 @@ use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use std::cell::RefCell;
 
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 struct Provider;
 
@@ -37,11 +37,11 @@ impl generation::Guest for Provider {
     }
 }
 
-struct DecoderResource(RefCell<Decoder>);
+struct DecoderResource(RefCell<Answer>);
 
 impl generation::GuestDecoder for DecoderResource {
     fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(Decoder::new(head.streamed)))
+        Self(RefCell::new(Answer::new(head.streamed)))
     }
 
     fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {

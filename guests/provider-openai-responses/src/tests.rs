@@ -14,7 +14,7 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::{any, proptest};
 
 use crate::Provider;
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
     named.into_iter().map(|(name, data)| Frame { name, data }).collect()
@@ -25,12 +25,12 @@ fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
 }
 
 fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
-    let mut decoder = Decoder::new(true);
+    let mut decoder = Answer::new(true);
     reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect()
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
-    Decoder::new(false).feed(&frames(vec![(String::new(), body.to_vec())]))
+    Answer::new(false).feed(&frames(vec![(String::new(), body.to_vec())]))
 }
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
@@ -132,14 +132,14 @@ const FIELDS: &[&str] =
 proptest! {
     #[test]
     fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
-        Decoder::new(streamed).feed(&[Frame { name: String::new(), data }]);
+        Answer::new(streamed).feed(&[Frame { name: String::new(), data }]);
     }
 
     #[test]
     fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..KINDS.len(), 0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..4u64), 0..8)
     ) {
-        let mut decoder = Decoder::new(true);
+        let mut decoder = Answer::new(true);
         let mut terminal = 0;
         for (kind, field, json, index) in frames {
             let value = serde_json::from_str(&json).unwrap_or_else(|_| {

@@ -13,12 +13,12 @@ use cofferdam_guest_kit::{DataUrl, MaybeText};
 use serde_json::value::RawValue;
 
 use crate::calls::{BadCalls, Calls};
-use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
 use crate::thought::{self, Thought};
+use crate::wire::{Choice, Chunk, ContentPart, Delta, Logprobs};
 
 /// Translates one answer.
 #[derive(Default)]
-pub(crate) struct Decoder {
+pub(crate) struct Answer {
     streamed: bool,
     events: Vec<Event>,
     calls: Calls,
@@ -53,7 +53,7 @@ impl From<BadCalls> for Malformed {
 
 type Outcome = Result<(), Malformed>;
 
-impl Decoder {
+impl Answer {
     pub(crate) fn new(streamed: bool, request_id: &str, model: &str) -> Self {
         Self { streamed, calls: Calls::new(request_id), model: model.to_owned(), ..Self::default() }
     }

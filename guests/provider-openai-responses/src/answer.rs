@@ -12,13 +12,13 @@ use cofferdam_guest_kit::bindings::generation::{
 use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::value::RawValue;
 
-use crate::reply::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use crate::seal;
+use crate::wire::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use item::{Item, Items, Kind, Piece, Place};
 
 /// Translates one answer.
 #[derive(Default)]
-pub(crate) struct Decoder {
+pub(crate) struct Answer {
     streamed: bool,
     items: Items,
     events: Vec<Event>,
@@ -43,7 +43,7 @@ impl From<serde_json::Error> for Malformed {
 
 type Outcome = Result<(), Malformed>;
 
-impl Decoder {
+impl Answer {
     pub(crate) fn new(streamed: bool) -> Self {
         Self { streamed, ..Self::default() }
     }

@@ -2,7 +2,7 @@
 //! and by index. Some servers change the id between events, others give every item the same index,
 //! so an item is looked up by both.
 
-use crate::reply::{PartBody, StreamEvent};
+use crate::wire::{PartBody, StreamEvent};
 
 /// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

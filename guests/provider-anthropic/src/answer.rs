@@ -18,7 +18,7 @@ const REFUSAL: &str = "The model declined to answer this request.";
 
 /// The state of one answer while it is read.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub struct Answer {
     streamed: bool,
     /// Whether reasoning is sent as a summary instead of as text.
     summaries: bool,
@@ -65,9 +65,9 @@ struct Quote {
     cited_text: Option<String>,
 }
 
-impl Reply {
+impl Answer {
     pub fn new(streamed: bool, summaries: bool) -> Self {
-        Reply { streamed, summaries, ..Reply::default() }
+        Answer { streamed, summaries, ..Answer::default() }
     }
 
     /// Takes the frames of one network read.
