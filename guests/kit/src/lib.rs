@@ -8,6 +8,7 @@
 pub mod bindings;
 mod constructors;
 mod data_url;
+mod decoder;
 mod embedding;
 mod fields;
 mod hash;
@@ -22,6 +23,7 @@ mod tools;
 mod upstream_error;
 
 pub use data_url::DataUrl;
+pub use decoder::{Decoder, Events, Malformed, ReadAnswer};
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 pub use fields::Fields;
 pub use hash::fnv_1a;

@@ -21,11 +21,14 @@ mod turns;
 mod usage;
 mod wire;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
+use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
-use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure};
+
+use answer::Answer;
 
 thread_local! {
     /// Whether the client of the current attempt asked for reasoning summaries. One value is
@@ -46,29 +49,12 @@ impl dialect::Guest for Anthropic {
 }
 
 impl generation::Guest for Anthropic {
-    type Decoder = Decoder;
+    type Decoder = Decoder<Answer>;
 
     fn prepare(request: Vec<u8>, target: Target, _context: CallContext) -> Result<Prepared, Failure> {
         let translated = request::translate(&request, &target)?;
         SUMMARIES.set(translated.summaries);
         Ok(Prepared::Upstream(translated.upstream))
-    }
-}
-
-/// The resource of the contract around the reply's state.
-struct Decoder(RefCell<answer::Answer>);
-
-impl generation::GuestDecoder for Decoder {
-    fn new(head: ResponseHead) -> Self {
-        Decoder(RefCell::new(answer::Answer::new(head.streamed, SUMMARIES.get())))
-    }
-
-    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
-        self.0.borrow_mut().feed(&frames)
-    }
-
-    fn finish(&self) -> Result<Vec<Event>, Failure> {
-        self.0.borrow_mut().finish()
     }
 }
 

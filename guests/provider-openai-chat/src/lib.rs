@@ -13,9 +13,10 @@ mod tools;
 mod wire;
 
 use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
+use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
-use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use std::cell::{Cell, RefCell};
 
@@ -41,28 +42,12 @@ impl dialect::Guest for Provider {
 }
 
 impl generation::Guest for Provider {
-    type Decoder = DecoderResource;
+    type Decoder = Decoder<Answer>;
 
     fn prepare(request: Json, target: Target, context: CallContext) -> Result<Prepared, Failure> {
         let upstream = request::prepare(&request, &target)?;
         PREPARED.set((context.request_id, target.model));
         Ok(Prepared::Upstream(upstream))
-    }
-}
-
-struct DecoderResource(RefCell<Answer>);
-
-impl generation::GuestDecoder for DecoderResource {
-    fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(PREPARED.with_borrow(|(id, model)| Answer::new(head.streamed, id, model))))
-    }
-
-    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
-        Ok(self.0.borrow_mut().feed(&frames))
-    }
-
-    fn finish(&self) -> Result<Vec<Event>, Failure> {
-        Ok(self.0.borrow_mut().finish())
     }
 }
 

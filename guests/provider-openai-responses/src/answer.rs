@@ -5,11 +5,10 @@
 mod item;
 
 use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_line, served_tier};
-use cofferdam_guest_kit::MaybeText;
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer};
 use serde_json::value::RawValue;
 
 use crate::seal;
@@ -21,9 +20,7 @@ use item::{Item, Items, Kind, Piece, Place};
 pub(crate) struct Answer {
     streamed: bool,
     items: Items,
-    events: Vec<Event>,
-    /// Whether the answer has ended. Later frames are ignored.
-    ended: bool,
+    events: Events,
     /// Whether reasoning was passed on and its item has not ended yet.
     reasoning_open: bool,
     /// Whether the client must act before the model can continue.
@@ -32,37 +29,24 @@ pub(crate) struct Answer {
     searches: u32,
 }
 
-/// The error for an answer that cannot be translated.
-struct Malformed;
+impl ReadAnswer for Answer {
+    const MALFORMED: &'static str = failure::MALFORMED;
 
-impl From<serde_json::Error> for Malformed {
-    fn from(_: serde_json::Error) -> Self {
-        Malformed
-    }
-}
-
-type Outcome = Result<(), Malformed>;
-
-impl Answer {
-    pub(crate) fn new(streamed: bool) -> Self {
+    fn begin(streamed: bool) -> Self {
         Self { streamed, ..Self::default() }
     }
 
-    /// Takes the frames of one network read.
-    pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
-        for frame in frames {
-            if self.ended {
-                break;
-            }
-            let outcome = if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) };
-            if outcome.is_err() {
-                self.fail(failure::malformed());
-            }
-        }
-        std::mem::take(&mut self.events)
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
     }
 
-    fn on_frame(&mut self, frame: &Frame) -> Outcome {
+    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
+        if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) }
+    }
+}
+
+impl Answer {
+    fn on_frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
         let data = frame.data.trim_ascii();
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
@@ -91,9 +75,9 @@ impl Answer {
                 let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
-            "error" => self.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
+            "error" => self.events.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
             "" => match event.error {
-                Some(error) => self.fail(map_reported(error.get())),
+                Some(error) => self.events.fail(map_reported(error.get())),
                 None => return Ok(()),
             },
             other => self.on_rare(other, &event)?,
@@ -102,7 +86,7 @@ impl Answer {
     }
 
     /// Handles the events that most answers have at most once.
-    fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Outcome {
+    fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Result<(), Malformed> {
         match kind {
             "response.output_text.done" => {
                 self.whole(event, Piece::Text(event.content_index.0.unwrap_or_default()), &event.text)
@@ -224,7 +208,7 @@ impl Answer {
         self.reasoning_open = false;
     }
 
-    fn added(&mut self, event: &StreamEvent<'_>) -> Outcome {
+    fn added(&mut self, event: &StreamEvent<'_>) -> Result<(), Malformed> {
         let head: ItemHead<'_> = serde_json::from_str(event.item.ok_or(Malformed)?.get())?;
         let kind = Kind::of(head.kind.as_str());
         let place = Place::of(event).or_id(head.id.as_str());
@@ -237,7 +221,7 @@ impl Answer {
     }
 
     /// A whole item. Everything that has not been passed on yet is passed on now.
-    fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Outcome {
+    fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Result<(), Malformed> {
         // Usually one pass is enough. An opaque item may have fields of other types than the translated
         // items; then only its head is read.
         let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
@@ -377,10 +361,10 @@ impl Answer {
         self.reasoning_open = false;
     }
 
-    fn on_body(&mut self, body: &[u8]) -> Outcome {
+    fn on_body(&mut self, body: &[u8]) -> Result<(), Malformed> {
         let response: Response<'_> = serde_json::from_slice(body)?;
         if response.object.as_str() == "error" {
-            self.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
+            self.events.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
             return Ok(());
         }
         let status = match (response.status.as_str(), response.error, &response.output) {
@@ -392,7 +376,7 @@ impl Answer {
     }
 
     /// The end of the answer. `status` comes from the terminal event or from the body.
-    fn end(&mut self, response: &Response<'_>, status: &str) -> Outcome {
+    fn end(&mut self, response: &Response<'_>, status: &str) -> Result<(), Malformed> {
         for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
             self.done(raw, Place::listed(index))?;
         }
@@ -404,20 +388,14 @@ impl Answer {
             "completed" => FinishReason::Stop,
             "incomplete" => incomplete(response),
             "failed" | "cancelled" => {
-                self.fail(map_reported(response.error.map_or("null", RawValue::get)));
+                self.events.fail(map_reported(response.error.map_or("null", RawValue::get)));
                 return Ok(());
             }
             _ => return Err(Malformed),
         };
         let service_tier = served_tier(response.service_tier.as_str());
-        self.events.push(Event::Finish(Finish { reason, service_tier }));
-        self.ended = true;
+        self.events.end(Event::Finish(Finish { reason, service_tier }));
         Ok(())
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.events.push(Event::Error(failure));
-        self.ended = true;
     }
 }
 
