@@ -4,8 +4,10 @@ use cofferdam_guest_kit::bindings::tools::Function;
 use cofferdam_guest_kit::tool::schema;
 use serde_json::json;
 
-use crate::NAME;
 use crate::settings::Settings;
+
+/// The only function, named like the tool.
+pub(crate) const NAME: &str = "http_request";
 
 /// The function for these settings. The same settings give the same bytes.
 pub(crate) fn function(settings: &Settings) -> Function {

@@ -2,7 +2,7 @@
 //! Each tool of a server becomes a function for the model.
 //!
 //! [`settings`] reads the client's entry; [`session`] speaks the protocol on top of [`rpc`];
-//! [`listing`] is the list of a server's tools, kept for the request; [`names`] makes the names of
+//! [`listing`] is the list of a server's [`tool`]s, kept for the request; [`names`] makes the names of
 //! the functions; [`content`] renders results as text.
 
 mod content;
@@ -12,6 +12,7 @@ mod rpc;
 mod session;
 mod settings;
 mod sse;
+mod tool;
 
 #[cfg(test)]
 mod tests;

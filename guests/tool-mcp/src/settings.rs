@@ -6,7 +6,7 @@ use cofferdam_guest_kit::tool::Fields;
 use serde_json::Value;
 use url::Url;
 
-use crate::listing::Tool;
+use crate::tool::Tool;
 
 /// The longest label, in characters.
 const LABEL_CHARS_MAX: usize = 256;

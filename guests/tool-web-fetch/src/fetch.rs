@@ -6,7 +6,8 @@ use cofferdam_guest_kit::tool::{Fields, Network, header, sentence, web_address};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::page::{self, Page};
+use crate::extract;
+use crate::page::Page;
 use crate::settings::Settings;
 
 /// The largest number of redirects that are followed.
@@ -39,7 +40,7 @@ pub(crate) fn url(arguments: &Fields, settings: &Settings) -> Result<Url, ToolEr
 /// When there is nothing readable; the message is for the model.
 pub(crate) fn run(url: Url, settings: &Settings, network: &mut impl Network) -> Result<Output, ToolError> {
     let (response, url) = follow(url, settings, network)?;
-    let page = page::read(&response, &url, settings.content_chars_max).map_err(ToolError::Failed)?;
+    let page = extract::read(&response, &url, settings.content_chars_max).map_err(ToolError::Failed)?;
     Ok(output(&page, &response, &url))
 }
 

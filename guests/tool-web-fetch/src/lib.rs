@@ -1,6 +1,7 @@
 //! The server tool `web_fetch`: fetches a web page and gives its text to the model. The host checks
 //! the destination; this guest extracts the text.
 
+mod extract;
 mod fetch;
 mod html;
 mod page;
