@@ -1,6 +1,8 @@
 //! Translates the answer into events. A whole body takes the same steps as a stream: each block is
 //! started and stopped, without deltas in between.
 
+use std::cell::Cell;
+
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
 };
@@ -11,10 +13,18 @@ use serde_json::value::RawValue;
 
 use crate::usage::Counts;
 use crate::wire::{Block, Citation, Delta, Message, StopDetails, StreamEvent, Text, Usage};
-use crate::{SUMMARIES, error, replay};
+use crate::{error, replay};
 
 /// The refusal text when the provider gives no explanation.
 const REFUSAL: &str = "The model declined to answer this request.";
+
+thread_local! {
+    /// Whether the client of the current attempt asked for reasoning summaries. One value is
+    /// enough: an instance serves one attempt after the other, and because the manifest does not
+    /// say `stateless`, the host makes the decoder in the instance that prepared the request,
+    /// before that instance prepares another one.
+    pub static SUMMARIES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The state of one answer while it is read.
 #[derive(Debug, Default)]

@@ -33,6 +33,11 @@ const WORDINGS: [(&str, ErrorKind); 15] = [
     ("error while downloading", ErrorKind::ImageDownloadFailed),
 ];
 
+/// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
+pub fn refuse(message: &str) -> Failure {
+    Failure::new(ErrorKind::InvalidRequest, message)
+}
+
 /// An error answer: `{"type":"error","error":{...}}`, or any body that a proxy sent.
 #[derive(Default, Deserialize)]
 struct Answer<'a> {

@@ -21,22 +21,12 @@ mod turns;
 mod usage;
 mod wire;
 
-use std::cell::Cell;
-
 use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::generation::{self, Prepared};
-use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure};
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure};
 
-use answer::Answer;
-
-thread_local! {
-    /// Whether the client of the current attempt asked for reasoning summaries. One value is
-    /// enough: an instance serves one attempt after the other, and because the manifest does not
-    /// say `stateless`, the host makes the decoder in the instance that prepared the request,
-    /// before that instance prepares another one.
-    static SUMMARIES: Cell<bool> = const { Cell::new(false) };
-}
+use answer::{Answer, SUMMARIES};
 
 struct Anthropic;
 
@@ -56,9 +46,4 @@ impl generation::Guest for Anthropic {
         SUMMARIES.set(translated.summaries);
         Ok(Prepared::Upstream(translated.upstream))
     }
-}
-
-/// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
-fn refuse(message: &str) -> Failure {
-    Failure::new(ErrorKind::InvalidRequest, message)
 }

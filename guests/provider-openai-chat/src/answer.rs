@@ -2,19 +2,23 @@
 //! reason, and some servers send neither that chunk nor `[DONE]`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
-use cofferdam_dialect_openai::{
-    Fields, ObjectWriter, failure, log_probabilities, map_reported, on_one_line, served_tier,
-};
+use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Frame, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
-use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer};
+use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ObjectWriter, ReadAnswer};
 use serde_json::value::RawValue;
 
-use crate::PREPARED;
 use crate::calls::Calls;
 use crate::thought::{self, Thought};
 use crate::wire::{Choice, Chunk, ContentPart, Delta, Logprobs};
+
+thread_local! {
+    /// The id of the current request, for calls that arrive without an id, and the provider's
+    /// name of the model, for the seals of its reasoning.
+    pub(crate) static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+}
 
 /// Translates one answer.
 #[derive(Default)]

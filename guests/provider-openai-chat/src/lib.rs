@@ -18,17 +18,14 @@ use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
 use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, PREPARED};
 
 thread_local! {
     /// How many vectors the answer to the current request must have. The host calls `decode` in
     /// the instance that ran `prepare`.
     static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
-    /// The id of the current request, for calls that arrive without an id, and the provider's
-    /// name of the model, for the seals of its reasoning.
-    static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 
 struct Provider;
@@ -57,8 +54,7 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let Target { model, supports, options, .. } = &target;
-        let (upstream, count) = prepare_embeddings(&request, model, supports, options)?;
+        let (upstream, count) = prepare_embeddings(&request, &target)?;
         EXPECTED_VECTORS.set(count);
         Ok(PreparedEmbeddings::Upstream(upstream))
     }

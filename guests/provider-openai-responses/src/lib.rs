@@ -43,8 +43,7 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let Target { model, supports, options, .. } = &target;
-        let (upstream, _) = prepare_embeddings(&request, model, supports, options)?;
+        let (upstream, _) = prepare_embeddings(&request, &target)?;
         Ok(PreparedEmbeddings::Upstream(upstream))
     }
 
