@@ -20,8 +20,6 @@ use serde_json::{Value, json};
 
 use script::{LOOP_ITERATIONS_MAX, Ran};
 
-/// The only function, named like the tool.
-const NAME: &str = "code_interpreter";
 /// The value of `language` in items of the prefixed tool.
 const LANGUAGE: &str = "javascript";
 /// The longest code, in bytes. Models do not write more in one answer.
@@ -37,7 +35,7 @@ struct CodeInterpreter;
 cofferdam_guest_kit::export!(tool: CodeInterpreter);
 
 impl SingleFunction for CodeInterpreter {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "code_interpreter";
     /// Whether the tool entry has the client's own type, whose items have other members.
     type Settings = bool;
 
@@ -55,7 +53,7 @@ impl SingleFunction for CodeInterpreter {
         let code = json!({ "type": "string", "description": "The JavaScript to run." });
         let mut parameters = schema(json!({ "code": code }), &["code"]);
         parameters.insert("x-item".to_owned(), begin);
-        Ok(Function::new(NAME, DESCRIPTION, parameters))
+        Ok(Function::new(Self::NAME, DESCRIPTION, parameters))
     }
 
     fn call(arguments: &[u8], is_clients: &bool, context: &CallContext) -> Result<Output, ToolError> {

@@ -18,15 +18,12 @@ use serde_json::{Map, Value, json};
 use panel::Panel;
 use settings::Settings;
 
-/// The only function, named like the tool.
-const NAME: &str = "fusion";
-
 struct Fusion;
 
 cofferdam_guest_kit::export!(tool: Fusion);
 
 impl SingleFunction for Fusion {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = settings::TYPE;
     type Settings = Settings;
 
     fn settings(fields: &Fields) -> Result<Settings, ToolError> {
@@ -51,7 +48,7 @@ fn function() -> Function {
         }
     });
     Function::new(
-        NAME,
+        Fusion::NAME,
         "Asks a panel of models the same question at the same time and returns their answers with an \
             analysis of where they agree, differ and fall short. Use it only where several perspectives are worth \
             the cost: research, critique of many sides, or when being wrong is expensive.",

@@ -18,8 +18,6 @@ use serde_json::{Map, Value, json};
 
 use settings::Settings;
 
-/// The only function, named like the tool.
-const NAME: &str = "image_generation";
 /// The longest prompt, in characters.
 const PROMPT_CHARS_MAX: usize = 32_000;
 /// The longest text from the image model that is passed on to the calling model, in characters.
@@ -30,7 +28,7 @@ struct ImageGeneration;
 cofferdam_guest_kit::export!(tool: ImageGeneration);
 
 impl SingleFunction for ImageGeneration {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "image_generation";
     /// Also the model to ask.
     type Settings = (Settings, String);
 
@@ -65,7 +63,11 @@ fn function(settings: &Settings) -> Function {
         // Clients of this tool type require the member from the start of the item.
         parameters.insert("x-item".to_owned(), json!({ "result": null }));
     }
-    Function::new(NAME, "Makes a picture from a description and shows it to the user.", parameters)
+    Function::new(
+        ImageGeneration::NAME,
+        "Makes a picture from a description and shows it to the user.",
+        parameters,
+    )
 }
 
 /// Asks `model` through `ask` to generate an image.

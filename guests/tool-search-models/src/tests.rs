@@ -3,10 +3,10 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Fields, Output, SearchModels, ToolError, results_max, tell};
+use super::{Fields, Output, SearchModels, SingleFunction, ToolError, tell};
 
 fn max_of(settings: &[u8]) -> Result<usize, ToolError> {
-    results_max(&Fields::settings(settings)?)
+    SearchModels::settings(&Fields::settings(settings)?)
 }
 
 fn catalog() -> Vec<u8> {

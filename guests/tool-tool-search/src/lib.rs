@@ -16,8 +16,6 @@ use serde_json::json;
 use deferred::Deferred;
 use query::Query;
 
-/// The only function, named like the tool.
-const NAME: &str = "tool_search";
 /// The default and the limit of `parameters.max_results`.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 50;
@@ -29,12 +27,13 @@ struct ToolSearch;
 cofferdam_guest_kit::export!(tool: ToolSearch);
 
 impl SingleFunction for ToolSearch {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "tool_search";
     /// The largest number of results.
     type Settings = usize;
 
     fn settings(fields: &Fields) -> Result<usize, ToolError> {
-        results_max(fields)
+        let results = fields.integer("max_results", 1..=RESULTS_MAX)?;
+        Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
     }
 
     fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
@@ -46,7 +45,7 @@ impl SingleFunction for ToolSearch {
             }
         });
         Ok(Function::new(
-            NAME,
+            Self::NAME,
             "Searches further functions that are not shown yet. The ones found can be called from the \
                 next turn on. Search before you say that you cannot do something.",
             schema(properties, &["query"]),
@@ -63,12 +62,6 @@ impl SingleFunction for ToolSearch {
         }
         Ok(output(query, &found))
     }
-}
-
-/// The number of results: `parameters.max_results` or the default.
-fn results_max(settings: &Fields) -> Result<usize, ToolError> {
-    let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
-    Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
 }
 
 /// The best matches among the deferred tools (a JSON array), best first. Equal matches keep the
