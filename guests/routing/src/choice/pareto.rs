@@ -65,10 +65,8 @@ impl Pareto {
     pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
         let class = fields.number("min_coding_score", 0.0..=1.0)?.map_or(Class::High, Class::of);
         let max_price = fields.dollars("max_price")?;
-        let source = match fields.word("price_source", &["prompt", "weighted_avg"])? {
-            Some("prompt") => PriceSource::Prompt,
-            _ => PriceSource::WeightedAverage,
-        };
+        let sources = [("prompt", PriceSource::Prompt), ("weighted_avg", PriceSource::WeightedAverage)];
+        let source = fields.word("price_source", &sources)?.unwrap_or(PriceSource::WeightedAverage);
         Ok(Self { class, max_price, source })
     }
 

@@ -28,13 +28,15 @@ const HARD: f64 = 0.4;
 
 impl Algorithm {
     pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
-        let words = ["capability", "stage", "auto", "random", "composite", "passthrough"];
-        Ok(match fields.word("algorithm", &words)? {
-            Some("random") => Self::Random,
-            Some("composite") => Self::Composite,
-            Some("passthrough") => Self::Passthrough,
-            _ => Self::Difficulty,
-        })
+        let words = [
+            ("capability", Self::Difficulty),
+            ("stage", Self::Difficulty),
+            ("auto", Self::Difficulty),
+            ("random", Self::Random),
+            ("composite", Self::Composite),
+            ("passthrough", Self::Passthrough),
+        ];
+        Ok(fields.word("algorithm", &words)?.unwrap_or(Self::Difficulty))
     }
 }
 
