@@ -148,15 +148,15 @@ fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let length = rows.first()?.embedding.0.len();
-    let mut places: Vec<Option<Vec<u8>>> = vec![None; count];
+    let mut slots: Vec<Option<Vec<u8>>> = vec![None; count];
     for (position, row) in rows.into_iter().enumerate() {
-        let place = places.get_mut(row.index.unwrap_or(position))?;
-        if place.is_some() || row.embedding.0.len() != length || length == 0 {
+        let slot = slots.get_mut(row.index.unwrap_or(position))?;
+        if slot.is_some() || row.embedding.0.len() != length || length == 0 {
             return None;
         }
-        *place = Some(row.embedding.0);
+        *slot = Some(row.embedding.0);
     }
-    places.into_iter().collect()
+    slots.into_iter().collect()
 }
 
 /// A vector as little-endian binary32 numbers, converted while the JSON is read.

@@ -172,9 +172,9 @@ impl<E> Fields<E> {
     pub fn strings(&self, name: &str) -> Result<Option<Vec<&str>>, E> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let list = value.as_array().ok_or_else(|| self.wrong(name, "must be a list of strings"))?;
-        let text = |(place, entry): (usize, &'_ Value)| match entry {
+        let text = |(index, entry): (usize, &'_ Value)| match entry {
             Value::String(_) => Ok(()),
-            _ => Err(self.wrong(&format!("{name}[{place}]"), "must be a string")),
+            _ => Err(self.wrong(&format!("{name}[{index}]"), "must be a string")),
         };
         list.iter().enumerate().try_for_each(text)?;
         Ok(Some(list.iter().filter_map(Value::as_str).collect()))

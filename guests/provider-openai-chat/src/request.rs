@@ -50,7 +50,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     // Every server accepts `max_tokens`, except OpenAI for its reasoning models.
     let limit_name = if supports("max_completion_tokens") { "max_completion_tokens" } else { "max_tokens" };
     let with_logprobs = request.top_logprobs.is_some_and(|count| count > 0)
-        || request.include.iter().any(|wish| wish == "message.output_text.logprobs");
+        || request.include.iter().any(|name| name == "message.output_text.logprobs");
     let takes = Takes {
         custom,
         cache_control: supports("cache_control"),

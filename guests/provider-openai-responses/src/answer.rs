@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::seal;
 use crate::wire::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
-use item::{Item, Items, Kind, Piece, Place};
+use item::{Item, ItemRef, Items, Kind, Piece};
 
 /// Translates one answer.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Answer {
                 self.delta(&event, Piece::Refusal(event.content_index.0.unwrap_or_default()))
             }
             "response.output_item.added" => self.added(&event)?,
-            "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, Place::of(&event))?,
+            "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, ItemRef::of(&event))?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
@@ -107,7 +107,7 @@ impl Answer {
                 let index = event.content_index.0.unwrap_or_default();
                 // Reasoning parts are passed on by their own events.
                 if part.owner() == Kind::Message
-                    && let Some(at) = self.item_for(Place::of(event), Kind::Message)
+                    && let Some(at) = self.item_for(ItemRef::of(event), Kind::Message)
                 {
                     self.part(at, index, &part);
                 }
@@ -121,14 +121,14 @@ impl Answer {
 
     fn delta(&mut self, event: &StreamEvent<'_>, piece: Piece) {
         let Some(text) = event.delta.0.as_deref().filter(|text| !text.is_empty()) else { return };
-        let Some(at) = self.item_for(Place::of(event), piece.kind()) else { return };
+        let Some(at) = self.item_for(ItemRef::of(event), piece.kind()) else { return };
         self.items.mark(at, piece);
         self.pass_on(at, piece, text, event.logprobs);
     }
 
     /// The end of a piece, with its whole text. It is used when no deltas came.
     fn whole(&mut self, event: &StreamEvent<'_>, piece: Piece, text: &MaybeText<'_>) {
-        if let Some(at) = self.item_for(Place::of(event), piece.kind()) {
+        if let Some(at) = self.item_for(ItemRef::of(event), piece.kind()) {
             self.rest(at, piece, text, event.logprobs);
         }
     }
@@ -163,14 +163,14 @@ impl Answer {
 
     /// The item that an event belongs to. Messages and reasoning may begin with any event. A call
     /// cannot begin without its name, so its deltas are skipped until the whole item comes.
-    fn item_for(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
+    fn item_for(&mut self, item: ItemRef<'_>, kind: Kind) -> Option<usize> {
         let call = matches!(kind, Kind::Function);
         let fits = |item: &Item| item.kind == kind || (call && item.kind == Kind::Custom);
-        self.items.find(place, fits).or_else(|| (!call).then(|| self.open(place, kind, &ItemHead::default())))
+        self.items.find(item, fits).or_else(|| (!call).then(|| self.open(item, kind, &ItemHead::default())))
     }
 
-    fn open(&mut self, place: Place<'_>, kind: Kind, head: &ItemHead<'_>) -> usize {
-        let at = self.items.open(place, kind);
+    fn open(&mut self, item: ItemRef<'_>, kind: Kind, head: &ItemHead<'_>) -> usize {
+        let at = self.items.open(item, kind);
         let key = self.items.key(at);
         match kind {
             Kind::Message => {
@@ -211,17 +211,17 @@ impl Answer {
     fn added(&mut self, event: &StreamEvent<'_>) -> Result<(), Malformed> {
         let head: ItemHead<'_> = serde_json::from_str(event.item.ok_or(Malformed)?.get())?;
         let kind = Kind::of(head.kind.as_str());
-        let place = Place::of(event).or_id(head.id.as_str());
+        let item = ItemRef::of(event).or_id(head.id.as_str());
         let nameless = matches!(kind, Kind::Function | Kind::Custom)
             && (head.name.as_str().is_empty() || head.call_id.as_str().is_empty());
-        if !nameless && self.items.find_same(place, kind).is_none() {
-            self.open(place, kind, &head);
+        if !nameless && self.items.find_same(item, kind).is_none() {
+            self.open(item, kind, &head);
         }
         Ok(())
     }
 
     /// A whole item. Everything that has not been passed on yet is passed on now.
-    fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Result<(), Malformed> {
+    fn done(&mut self, raw: &RawValue, item: ItemRef<'_>) -> Result<(), Malformed> {
         // Usually one pass is enough. An opaque item may have fields of other types than the translated
         // items; then only its head is read.
         let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
@@ -230,10 +230,10 @@ impl Answer {
             Err(_) => serde_json::from_str(raw.get())?,
         };
         let kind = Kind::of(head.kind.as_str());
-        let place = place.or_id(head.id.as_str());
-        let at = match self.items.find_whole(place, kind) {
+        let item = item.or_id(head.id.as_str());
+        let at = match self.items.find_whole(item, kind) {
             Some(at) => at,
-            None => self.open(place, kind, &head),
+            None => self.open(item, kind, &head),
         };
         if !self.items.finish(at) {
             return Ok(());
@@ -282,15 +282,15 @@ impl Answer {
     }
 
     fn annotations(&mut self, at: usize, index: u64, part: &PartBody<'_>) {
-        let told = self.items.annotations(at, index);
-        for annotation in part.annotations.0.iter().skip(told) {
+        let passed_on = self.items.annotations(at, index);
+        for annotation in part.annotations.0.iter().skip(passed_on) {
             self.annotate(at, index, annotation);
         }
     }
 
     fn annotation(&mut self, event: &StreamEvent<'_>) {
         let Some(annotation) = event.annotation else { return };
-        if let Some(at) = self.item_for(Place::of(event), Kind::Message) {
+        if let Some(at) = self.item_for(ItemRef::of(event), Kind::Message) {
             self.annotate(at, event.content_index.0.unwrap_or_default(), annotation);
         }
     }
@@ -318,7 +318,7 @@ impl Answer {
     fn partial_image(&mut self, event: &StreamEvent<'_>) {
         let base64 = event.partial_image_b64.as_str().to_owned();
         let index = event.partial_image_index.0.and_then(|index| u32::try_from(index).ok());
-        if let Some(at) = self.item_for(Place::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
+        if let Some(at) = self.item_for(ItemRef::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
             self.events.push(Event::ImagePartial(Image {
                 key: self.items.key(at),
                 partial_index: index.unwrap_or_default(),
@@ -378,7 +378,7 @@ impl Answer {
     /// The end of the answer. `status` comes from the terminal event or from the body.
     fn end(&mut self, response: &Response<'_>, status: &str) -> Result<(), Malformed> {
         for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
-            self.done(raw, Place::listed(index))?;
+            self.done(raw, ItemRef::listed(index))?;
         }
         if let Some(usage) = &response.usage {
             self.events.push(Event::Usage(usage.total(self.images, self.searches)));

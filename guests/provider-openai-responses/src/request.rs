@@ -191,10 +191,10 @@ fn write_reasoning(
 ) -> Result<(), Failure> {
     let Some(raw) = fields.get("reasoning") else { return Ok(()) };
     let reasoning = Fields::read(raw.get()).map_err(|_| failure::unreadable_request())?;
-    let wish: ReasoningSettings<'_> =
+    let asked: ReasoningSettings<'_> =
         serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
     let limit = fields.get("max_output_tokens").and_then(|limit| limit.get().parse().ok());
-    let effort = wish.effort_word(limit.or(Some(u64::from(endpoint_limit))));
+    let effort = asked.effort_word(limit.or(Some(u64::from(endpoint_limit))));
     if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {
         return Ok(());
     }

@@ -74,7 +74,7 @@ impl SingleFunction for CodeInterpreter {
                 "exit_code": i32::from(ran.error.is_some()),
             })
         };
-        Ok(Output::new(told(&ran), item))
+        Ok(Output::new(rendered(&ran), item))
     }
 }
 
@@ -116,10 +116,10 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-fn told(ran: &Ran) -> String {
-    let mut told = printed(ran);
+fn rendered(ran: &Ran) -> String {
+    let mut rendered = printed(ran);
     if let Some(error) = &ran.error {
-        add_line(&mut told, error);
+        add_line(&mut rendered, error);
     }
-    if told.is_empty() { "(The code ran and printed nothing.)".to_owned() } else { told }
+    if rendered.is_empty() { "(The code ran and printed nothing.)".to_owned() } else { rendered }
 }

@@ -65,10 +65,10 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
         return Ok(panel.failed());
     }
     let mut members = panel.members();
-    let mut told = Map::from_iter([("status".to_owned(), Value::from("ok"))]);
+    let mut for_model = Map::from_iter([("status".to_owned(), Value::from("ok"))]);
     match analysis::ask(prompt, &panel, settings, models) {
         Ok(analysis) => {
-            told.insert("analysis".to_owned(), analysis.clone());
+            for_model.insert("analysis".to_owned(), analysis.clone());
             members.insert("analysis".to_owned(), analysis);
         }
         // The answers are useful without an analysis.
@@ -77,6 +77,6 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
             members.insert("error".to_owned(), Value::from(error));
         }
     }
-    told.extend(panel.told());
-    Ok(Output::new(Value::Object(told).to_string(), members))
+    for_model.extend(panel.rendered());
+    Ok(Output::new(Value::Object(for_model).to_string(), members))
 }

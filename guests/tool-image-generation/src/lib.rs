@@ -105,10 +105,10 @@ fn make(
         item.insert("image_b64".to_owned(), Value::from(picture.base64.as_str()));
     }
     item.insert("result".to_owned(), Value::from(picture.base64));
-    let mut told = "The picture was made and the user sees it.".to_owned();
+    let mut for_model = "The picture was made and the user sees it.".to_owned();
     if !answer.text.trim().is_empty() {
-        told.push_str(" The model that made it says: ");
-        told.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
+        for_model.push_str(" The model that made it says: ");
+        for_model.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
     }
-    Ok(Output::new(told, item))
+    Ok(Output::new(for_model, item))
 }

@@ -119,13 +119,14 @@ fn call(
     };
     let text = content::text(&result);
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
-        let told = if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
+        let for_model =
+            if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
         let error =
-            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": told }] });
-        return Ok(failed(error, format!("The tool reports an error:\n{told}")));
+            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": for_model }] });
+        return Ok(failed(error, format!("The tool reports an error:\n{for_model}")));
     }
-    let told = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
-    Ok(Output::new(told, json!({ "output": text, "error": null })))
+    let for_model = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
+    Ok(Output::new(for_model, json!({ "output": text, "error": null })))
 }
 
 /// The output of a failed call, with the error for its item.

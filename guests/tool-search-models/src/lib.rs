@@ -76,18 +76,18 @@ impl SingleFunction for SearchModels {
     }
 
     fn call(arguments: &[u8], results_max: &usize, _: &CallContext) -> Result<Output, ToolError> {
-        tell(arguments, &catalog::models(), *results_max)
+        render(arguments, &catalog::models(), *results_max)
     }
 }
 
 /// Searches `models`, a JSON array of model objects.
-fn tell(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, ToolError> {
+fn render(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, ToolError> {
     let search = Search::read(&Fields::arguments(arguments)?)?;
     let models = model::read(models);
     let found = search.run(&models);
-    let told: Vec<_> = found.iter().take(results_max).map(|model| model.told()).collect();
+    let rendered: Vec<_> = found.iter().take(results_max).map(|model| model.rendered()).collect();
     let for_model = json!({
-        "models": told,
+        "models": rendered,
         "found": found.len(),
         "offered": models.len(),
         "prices": "dollars per million tokens",

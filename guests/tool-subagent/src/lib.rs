@@ -82,8 +82,8 @@ fn delegate(arguments: &[u8], settings: &Instance, models: &mut impl Models) -> 
     match text_of(&answer) {
         Ok(outcome) => {
             members.insert("outcome".to_owned(), Value::from(outcome));
-            let told = json!({ "task_name": name, "model": model, "outcome": outcome });
-            Ok(Output::new(told.to_string(), members))
+            let for_model = json!({ "task_name": name, "model": model, "outcome": outcome });
+            Ok(Output::new(for_model.to_string(), members))
         }
         Err(error) => Ok(failed(members, &error)),
     }

@@ -20,7 +20,7 @@ use query::Query;
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 50;
 /// The longest description in a result, in characters. The loaded tool has the whole description.
-const TOLD_CHARS_MAX: usize = 200;
+const RENDERED_CHARS_MAX: usize = 200;
 
 struct ToolSearch;
 
@@ -79,19 +79,19 @@ fn search(query: &str, deferred: &[u8], results_max: usize) -> Result<Vec<Deferr
 
 fn output(query: &str, found: &[Deferred]) -> Output {
     let names: Vec<_> = found.iter().map(|tool| tool.name.as_str()).collect();
-    let told: Vec<_> = found
+    let matches: Vec<_> = found
         .iter()
         .map(|tool| {
             json!({
                 "name": tool.name,
-                "description": cofferdam_guest_kit::tool::clip(&tool.description, TOLD_CHARS_MAX).text,
+                "description": cofferdam_guest_kit::tool::clip(&tool.description, RENDERED_CHARS_MAX).text,
             })
         })
         .collect();
     let for_model = if found.is_empty() {
-        json!({ "matches": told, "note": "Nothing matches. Try fewer or other words." })
+        json!({ "matches": matches, "note": "Nothing matches. Try fewer or other words." })
     } else {
-        json!({ "matches": told, "note": "These functions can be called from the next turn on." })
+        json!({ "matches": matches, "note": "These functions can be called from the next turn on." })
     };
     Output::new(for_model.to_string(), json!({ "query": query, "matches": names }))
 }

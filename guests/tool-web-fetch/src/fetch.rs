@@ -102,12 +102,12 @@ fn output(page: &Page, response: &Response, url: &Url) -> Output {
             fields.insert("error".to_owned(), format!("HTTP status {}", response.status).into());
         }
     }
-    Output::new(told(page, response, url), item)
+    Output::new(rendered(page, response, url), item)
 }
 
 /// The text for the model. The frame says that the rest is data. The page cannot end the frame: the
 /// frame comes first, and only a note of this tool follows the content.
-fn told(page: &Page, response: &Response, url: &Url) -> String {
+fn rendered(page: &Page, response: &Response, url: &Url) -> String {
     let title = page.title.as_deref().unwrap_or("(none)");
     let cut = if page.cut { "\n[The text goes on; this is as much as was asked for.]" } else { "" };
     let text = if page.text.is_empty() { "(no text)" } else { &page.text };

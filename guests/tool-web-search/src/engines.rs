@@ -45,8 +45,8 @@ impl Failure {
     pub(crate) fn for_model(&self) -> String {
         match self {
             Self::Network(error) => format!("The search engine was not reached. {}", sentence(*error)),
-            Self::Engine(told) => {
-                format!("The search failed: {told}. Try again later, or answer without it and say so.")
+            Self::Engine(message) => {
+                format!("The search failed: {message}. Try again later, or answer without it and say so.")
             }
         }
     }

@@ -99,8 +99,8 @@ fn search(
 ) -> Result<Vec<found::Found>, ToolError> {
     let raw = engines::ask(query, count, settings, config, network).map_err(|failure| {
         // Usually the operator must fix this. The message holds nothing of the conversation.
-        if let Failure::Engine(told) = &failure {
-            log::write(Level::Warn, told);
+        if let Failure::Engine(message) = &failure {
+            log::write(Level::Warn, message);
         }
         ToolError::Failed(failure.for_model())
     })?;
