@@ -1,5 +1,6 @@
-//! Shared code of the guests: the bindings of all worlds, [`export!`], helpers for tools in [`tool`], and
-//! typed, borrowing readers of the JSON that the host passes to provider guests and hooks.
+//! Shared code of the guests: the bindings of all worlds, [`export!`], helpers for server tools in
+//! [`server_tool`], and typed, borrowing readers of the JSON that the host passes to provider guests and
+//! hooks.
 //!
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
@@ -19,7 +20,7 @@ mod options;
 mod part;
 mod readable;
 mod request;
-pub mod tool;
+pub mod server_tool;
 mod tools;
 mod upstream_error;
 

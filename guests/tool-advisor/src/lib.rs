@@ -10,7 +10,9 @@ mod tests;
 use cofferdam_guest_kit::bindings::request;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, failed, members, schema, text_of};
+use cofferdam_guest_kit::server_tool::{
+    Fields, Models, Service, SingleFunction, failed, members, schema, text_of,
+};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;

@@ -73,7 +73,7 @@ fn content(content: &Value) -> String {
 }
 
 fn short(text: &str) -> String {
-    let clipped = cofferdam_guest_kit::tool::clip(text, CALL_CHARS_MAX);
+    let clipped = cofferdam_guest_kit::server_tool::clip(text, CALL_CHARS_MAX);
     if clipped.cut { format!("{} [...]", clipped.text) } else { clipped.text.to_owned() }
 }
 

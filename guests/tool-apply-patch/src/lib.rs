@@ -9,7 +9,7 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::json;
 
 const DESCRIPTION: &str = "Creates, changes or deletes one file of the user's. For create_file the diff is the whole \

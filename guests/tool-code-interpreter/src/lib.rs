@@ -15,7 +15,7 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::{Value, json};
 
 use script::{LOOP_ITERATIONS_MAX, Ran};

@@ -12,7 +12,7 @@ use boa_engine::module::IdleModuleLoader;
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
 use boa_engine::{Context, JsError, JsObject, JsResult, JsValue, Module, Script, Source, js_string};
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 
 use crate::console::{self, Logs};
 use crate::inspect::inspect;

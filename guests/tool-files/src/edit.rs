@@ -1,7 +1,7 @@
 //! Replaces a piece of a text.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
 use crate::shelf::FILE_BYTES_MAX;
 

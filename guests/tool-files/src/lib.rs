@@ -11,7 +11,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::scratch::{self, ScratchError};
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
-use cofferdam_guest_kit::tool::{Fields, clip, unknown_function};
+use cofferdam_guest_kit::server_tool::{Fields, clip, unknown_function};
 use serde_json::{Value, json};
 
 use shelf::{Full, Keep, Shelf};

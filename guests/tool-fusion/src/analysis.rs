@@ -1,6 +1,6 @@
 //! The judge: a model that compares the answers of the panel and returns an analysis as JSON.
 
-use cofferdam_guest_kit::tool::{Models, text_of};
+use cofferdam_guest_kit::server_tool::{Models, text_of};
 use serde_json::{Map, Value, json};
 
 use crate::panel::Panel;

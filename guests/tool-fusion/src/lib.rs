@@ -12,7 +12,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
 use cofferdam_guest_kit::bindings::{catalog, config};
-use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, Models, Service, SingleFunction, schema};
 use serde_json::{Map, Value, json};
 
 use panel::Panel;

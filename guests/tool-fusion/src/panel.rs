@@ -3,7 +3,7 @@
 use cofferdam_guest_kit::bindings::model::Answer;
 use cofferdam_guest_kit::bindings::tools::Output;
 use cofferdam_guest_kit::bindings::types::ErrorKind;
-use cofferdam_guest_kit::tool::{Models, clip, failed, text_of};
+use cofferdam_guest_kit::server_tool::{Models, clip, failed, text_of};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;

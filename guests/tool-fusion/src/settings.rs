@@ -1,7 +1,7 @@
 //! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, Manner};
+use cofferdam_guest_kit::server_tool::{Fields, Manner};
 
 use crate::preset;
 

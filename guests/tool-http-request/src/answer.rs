@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cofferdam_guest_kit::bindings::http::Response;
 use cofferdam_guest_kit::bindings::tools::Output;
-use cofferdam_guest_kit::tool::{Media, clip, decode, header};
+use cofferdam_guest_kit::server_tool::{Media, clip, decode, header};
 use serde_json::{Value, json};
 
 use crate::draft::Draft;

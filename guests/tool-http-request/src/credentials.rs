@@ -4,7 +4,7 @@
 
 use cofferdam_guest_kit::bindings::http::{Injection, Placement};
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
 use crate::header_name::is_name;
 

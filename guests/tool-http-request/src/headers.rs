@@ -2,7 +2,7 @@
 
 use cofferdam_guest_kit::bindings::http::Injection;
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
 use crate::credentials::placeholders;
 use crate::header_name::is_name;
@@ -28,8 +28,10 @@ pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
     for (name, value) in fields {
         let lower = name.trim().to_ascii_lowercase();
         if !is_name(&lower) {
-            let message =
-                format!("headers: {:?} cannot be set", cofferdam_guest_kit::tool::clip(name, 100).text);
+            let message = format!(
+                "headers: {:?} cannot be set",
+                cofferdam_guest_kit::server_tool::clip(name, 100).text
+            );
             return Err(ToolError::InvalidArguments(message));
         }
         if lines.iter().any(|(other, _)| *other == lower) {

@@ -15,7 +15,7 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Network, SingleFunction, Wire, sentence};
+use cofferdam_guest_kit::server_tool::{Fields, Network, SingleFunction, Wire, sentence};
 
 use draft::Draft;
 use settings::Settings;

@@ -1,7 +1,7 @@
 //! The function that the model sees.
 
 use cofferdam_guest_kit::bindings::tools::Function;
-use cofferdam_guest_kit::tool::schema;
+use cofferdam_guest_kit::server_tool::schema;
 use serde_json::json;
 
 use crate::settings::Settings;

@@ -13,7 +13,7 @@ use cofferdam_guest_kit::bindings::model::{self, Answer};
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use cofferdam_guest_kit::bindings::{catalog, config};
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, clip, schema};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;

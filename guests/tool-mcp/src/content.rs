@@ -1,7 +1,7 @@
 //! Renders the results of calls as text. Images and sound are left out and named, because models get
 //! tool results as text only.
 
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde_json::{Map, Value};
 
 use crate::rpc::printable;

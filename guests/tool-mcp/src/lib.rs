@@ -20,7 +20,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::scratch;
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
-use cofferdam_guest_kit::tool::{Streaming, Wire, unknown_function};
+use cofferdam_guest_kit::server_tool::{Streaming, Wire, unknown_function};
 use serde_json::{Map, Value, json};
 
 use listing::Listing;

@@ -1,6 +1,6 @@
 //! A session with a server: negotiating the protocol, listing tools, calling them.
 
-use cofferdam_guest_kit::tool::Streaming;
+use cofferdam_guest_kit::server_tool::Streaming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

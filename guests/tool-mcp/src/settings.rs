@@ -2,7 +2,7 @@
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
 use cofferdam_guest_kit::fnv_1a;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use serde_json::Value;
 use url::Url;
 

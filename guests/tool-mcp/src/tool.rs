@@ -1,6 +1,6 @@
 //! One tool of a server, as it is kept for the request.
 
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

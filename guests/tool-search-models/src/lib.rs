@@ -10,7 +10,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::catalog;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, clip, schema};
 use serde_json::json;
 
 use search::Search;

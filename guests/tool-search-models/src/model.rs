@@ -81,7 +81,7 @@ impl Model {
         let description = self
             .description
             .as_deref()
-            .map(|text| cofferdam_guest_kit::tool::clip(text, DESCRIPTION_CHARS_MAX).text);
+            .map(|text| cofferdam_guest_kit::server_tool::clip(text, DESCRIPTION_CHARS_MAX).text);
         let price = self.cheapest();
         let mut rendered = json!({
             "id": self.id,

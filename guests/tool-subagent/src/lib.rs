@@ -7,7 +7,7 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{
+use cofferdam_guest_kit::server_tool::{
     Fields, Instance, Models, Service, SingleFunction, failed, members, schema, text_of,
 };
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::deferred_tools;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::json;
 
 use deferred::Deferred;
@@ -84,7 +84,7 @@ fn output(query: &str, found: &[Deferred]) -> Output {
         .map(|tool| {
             json!({
                 "name": tool.name,
-                "description": cofferdam_guest_kit::tool::clip(&tool.description, RENDERED_CHARS_MAX).text,
+                "description": cofferdam_guest_kit::server_tool::clip(&tool.description, RENDERED_CHARS_MAX).text,
             })
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Extracts the text of a response body.
 
 use cofferdam_guest_kit::bindings::http::Response;
-use cofferdam_guest_kit::tool::{Media, clip, decode, header};
+use cofferdam_guest_kit::server_tool::{Media, clip, decode, header};
 use url::Url;
 
 use crate::html;

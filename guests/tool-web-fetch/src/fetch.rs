@@ -2,7 +2,7 @@
 
 use cofferdam_guest_kit::bindings::http::{Request, Response};
 use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
-use cofferdam_guest_kit::tool::{Fields, Network, header, sentence, web_address};
+use cofferdam_guest_kit::server_tool::{Fields, Network, header, sentence, web_address};
 use serde_json::{Value, json};
 use url::Url;
 

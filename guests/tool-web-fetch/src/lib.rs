@@ -14,7 +14,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::scratch;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, Wire, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, Wire, schema};
 use serde_json::json;
 
 use settings::Settings;

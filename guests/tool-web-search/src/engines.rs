@@ -6,7 +6,7 @@ mod exa;
 mod searxng;
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request};
-use cofferdam_guest_kit::tool::{Network, sentence};
+use cofferdam_guest_kit::server_tool::{Network, sentence};
 use serde_json::Value;
 
 use crate::config::{Config, Engine};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cofferdam_guest_kit::bindings::tools::Output;
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde_json::{Value, json};
 use url::Url;
 

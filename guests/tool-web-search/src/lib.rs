@@ -19,7 +19,7 @@ use cofferdam_guest_kit::bindings::log::{self, Level};
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
 use cofferdam_guest_kit::bindings::{config as own, scratch};
-use cofferdam_guest_kit::tool::{Fields, Network, SingleFunction, Wire, clip, schema};
+use cofferdam_guest_kit::server_tool::{Fields, Network, SingleFunction, Wire, clip, schema};
 use serde_json::json;
 
 use config::Config;

@@ -2,7 +2,7 @@
 //! client's own type, which has its domain lists in `filters`.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{DomainRules, Fields};
+use cofferdam_guest_kit::server_tool::{DomainRules, Fields};
 
 use crate::config::{Config, Engine};
 

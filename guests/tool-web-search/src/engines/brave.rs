@@ -2,7 +2,7 @@
 //! 400 characters and 50 words, an answer at most 20 results.
 
 use cofferdam_guest_kit::bindings::http::Request;
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde_json::Value;
 use url::Url;
 
