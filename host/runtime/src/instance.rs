@@ -135,11 +135,11 @@ impl Instance {
     }
 
     fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<LiveInstance>, claim: Claim) -> Self {
-        let told = context.for_guest(plugin.name(), &mut live.alias);
+        let guest_context = context.for_guest(plugin.name(), &mut live.alias);
         Self {
             live,
             plugin: Arc::clone(plugin),
-            context: told,
+            context: guest_context,
             owner: context.owner.clone(),
             budget: budget_of(plugin),
             claim,

@@ -43,8 +43,8 @@ impl<T> Warm<T> {
     /// Takes the instance that this owner used last of this plugin.
     pub(crate) fn take(&self, plugin: u64, owner: &Owner) -> Option<T> {
         let mut kept = self.lock();
-        let place = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
-        kept.remove(place).map(|kept| kept.instance)
+        let index = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
+        kept.remove(index).map(|kept| kept.instance)
     }
 
     /// Keeps an instance for its owner. Without room the longest idle one is ended. If the owner
