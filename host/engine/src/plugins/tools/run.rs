@@ -180,11 +180,11 @@ impl Invocation<'_> {
 pub(crate) fn clean(
     functions: Vec<Function>,
     tool: &ServerTool,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
 ) -> Vec<Function> {
-    let Some(mut search) = doors.http().search(&tool.plugin) else { return functions };
+    let Some(mut search) = capabilities.http().search(&tool.plugin) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
-    if doors.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
+    if capabilities.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
 }
 
 /// Runs a model's call of `tool` and charges its cost. With a `reporter` the progress of its
@@ -193,7 +193,7 @@ pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
     context: &CallContext,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
     reporter: Option<Reporter>,
 ) -> FinishedCall {
     let invocation = Invocation {
@@ -203,12 +203,12 @@ pub(crate) async fn run(
         settings: &tool.settings,
     };
     let services = match reporter {
-        Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
-        None => doors.services(&tool.plugin),
+        Some(reporter) => capabilities.reporting_services(&tool.plugin, reporter),
+        None => capabilities.services(&tool.plugin),
     };
-    match invocation.run(context, services, doors.http()).await {
+    match invocation.run(context, services, capabilities.http()).await {
         Ok(output) => {
-            doors.asking().account().add_tool(Amount(output.cost_pico));
+            capabilities.asking().account().add_tool(Amount(output.cost_pico));
             FinishedCall::completed(output)
         }
         Err(ToolFailure::Arguments(None)) => {
