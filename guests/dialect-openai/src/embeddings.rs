@@ -4,11 +4,12 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use cofferdam_guest_kit::bindings::dialect::UpstreamRequest;
+use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{Count, MaybeText};
-use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, add_options};
+use cofferdam_guest_kit::{
+    Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, ObjectWriter, add_options,
+};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
@@ -24,58 +25,41 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 #[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    input: Vec<Input<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dimensions: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    encoding_format: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-}
-
-#[derive(Serialize)]
 #[serde(untagged)]
 enum Input<'a> {
     Text(Cow<'a, str>),
     Tokens(&'a [u64]),
 }
 
-/// Translates a request. Also returns how many vectors the answer must have. `options` are the provider
-/// options that the client set for this provider. `input_type` is not a field of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
+/// Translates a request. Also returns how many vectors the answer must have. `input_type` is not a field
+/// of OpenAI's API: it is sent only to endpoints whose `supports` lists it.
 ///
 /// # Errors
 ///
 /// When an input is not text, or the request does not match the contract.
 pub fn prepare_embeddings(
     request: &[u8],
-    model: &str,
-    supports: &[String],
-    options: &[u8],
+    target: &Target,
 ) -> Result<(UpstreamRequest, usize), EmbeddingFailure> {
-    let unreadable = || EmbeddingFailure::Failed(unreadable_request());
-    let request = EmbeddingRequest::parse(request).map_err(|_| unreadable())?;
+    let request =
+        EmbeddingRequest::parse(request).map_err(|_| EmbeddingFailure::Failed(unreadable_request()))?;
     let input: Vec<_> = request
         .input
         .iter()
         .zip(0..)
         .map(|(input, index)| translate(input, index))
         .collect::<Result<_, _>>()?;
-    let typed = supports.iter().any(|ability| ability == "input_type");
-    let body = Body {
-        model,
-        input,
-        dimensions: request.dimensions,
-        encoding_format: request.encoding_format.as_deref(),
-        input_type: request.input_type.as_deref().filter(|_| typed),
-        user: request.user.as_deref(),
-    };
-    let count = body.input.len();
-    let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
-    Ok((UpstreamRequest::new("embeddings", add_options(body, options), false), count))
+    let typed = target.supports.iter().any(|ability| ability == "input_type");
+    let mut body = Vec::new();
+    let mut object = ObjectWriter::new(&mut body);
+    object.value("model", &target.model);
+    object.value("input", &input);
+    object.some("dimensions", request.dimensions);
+    object.some("encoding_format", request.encoding_format.as_deref());
+    object.some("input_type", request.input_type.as_deref().filter(|_| typed));
+    object.some("user", request.user.as_deref());
+    object.end();
+    Ok((UpstreamRequest::new("embeddings", add_options(body, &target.options), false), input.len()))
 }
 
 fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {
@@ -164,15 +148,15 @@ fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let length = rows.first()?.embedding.0.len();
-    let mut places: Vec<Option<Vec<u8>>> = vec![None; count];
+    let mut slots: Vec<Option<Vec<u8>>> = vec![None; count];
     for (position, row) in rows.into_iter().enumerate() {
-        let place = places.get_mut(row.index.unwrap_or(position))?;
-        if place.is_some() || row.embedding.0.len() != length || length == 0 {
+        let slot = slots.get_mut(row.index.unwrap_or(position))?;
+        if slot.is_some() || row.embedding.0.len() != length || length == 0 {
             return None;
         }
-        *place = Some(row.embedding.0);
+        *slot = Some(row.embedding.0);
     }
-    places.into_iter().collect()
+    slots.into_iter().collect()
 }
 
 /// A vector as little-endian binary32 numbers, converted while the JSON is read.

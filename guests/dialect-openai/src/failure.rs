@@ -2,10 +2,12 @@
 
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
 
+/// The message for an answer that does not have the form of its dialect.
+pub const MALFORMED: &str = "The provider's answer was not understood.";
+
 /// The provider's answer does not have the form of its dialect.
-#[must_use]
-pub fn malformed() -> Failure {
-    Failure::new(ErrorKind::ProviderUnavailable, "The provider's answer was not understood.")
+pub(crate) fn malformed() -> Failure {
+    Failure::new(ErrorKind::ProviderUnavailable, MALFORMED)
 }
 
 /// This dialect cannot carry the value at `path` of the request.

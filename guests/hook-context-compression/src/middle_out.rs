@@ -46,7 +46,7 @@ fn what_stays(units: &[Unit], items: &[Value], room: u64) -> Vec<bool> {
     let mut outwards: Vec<(usize, &Unit)> = middle
         .iter()
         .enumerate()
-        .map(|(place, unit)| ((2 * place + 1).abs_diff(middle.len()), *unit))
+        .map(|(index, unit)| ((2 * index + 1).abs_diff(middle.len()), *unit))
         .collect();
     outwards.sort_by_key(|(off, _)| *off);
     for (_, unit) in outwards {

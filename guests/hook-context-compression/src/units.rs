@@ -38,25 +38,25 @@ fn runs(items: &[Value]) -> Vec<Range<usize>> {
     // The last index that the run of each item must include.
     let mut reach: Vec<usize> = (0..items.len()).collect();
     let mut opened: HashMap<&str, usize> = HashMap::new();
-    for (place, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         if let Some(pair) = pair(item) {
-            let first = *opened.entry(pair).or_insert(place);
+            let first = *opened.entry(pair).or_insert(index);
             if let Some(reach) = reach.get_mut(first) {
-                *reach = place;
+                *reach = index;
             }
         }
         let reasons = item.get("type").and_then(Value::as_str) == Some("reasoning");
-        if let (true, Some(reach)) = (reasons && place + 1 < items.len(), reach.get_mut(place)) {
-            *reach = (*reach).max(place + 1);
+        if let (true, Some(reach)) = (reasons && index + 1 < items.len(), reach.get_mut(index)) {
+            *reach = (*reach).max(index + 1);
         }
     }
     let mut runs = Vec::new();
     let (mut start, mut end) = (0, 0);
-    for (place, reach) in reach.into_iter().enumerate() {
+    for (index, reach) in reach.into_iter().enumerate() {
         end = end.max(reach);
-        if place == end {
-            runs.push(start..place + 1);
-            (start, end) = (place + 1, place + 1);
+        if index == end {
+            runs.push(start..index + 1);
+            (start, end) = (index + 1, index + 1);
         }
     }
     runs

@@ -67,14 +67,14 @@ pub(crate) fn with_text(request: &str, operator: &Operator) -> Result<Option<Str
     let Ok(Request { input }) = serde_json::from_str(request) else { return Ok(None) };
     let mut room = Room { files: FILES_MAX, chars: operator.chars_max, bytes: request.len() + GROWTH_BYTES };
     let mut replaced: Vec<(Range<usize>, String)> = Vec::new();
-    for (place, item) in input.into_iter().enumerate() {
+    for (item_index, item) in input.into_iter().enumerate() {
         let Ok(Item { content, output }) = serde_json::from_str(item.get()) else { continue };
         for (member, parts) in [("content", content), ("output", output)] {
             // A plain text in place of parts holds no file.
             let parts = parts.and_then(|parts| serde_json::from_str::<Vec<&RawValue>>(parts.get()).ok());
             for (index, part) in parts.into_iter().flatten().enumerate() {
                 let text = part_text(part, &mut room)
-                    .map_err(|message| format!("input[{place}].{member}[{index}]{message}"))?;
+                    .map_err(|message| format!("input[{item_index}].{member}[{index}]{message}"))?;
                 replaced.extend(text.map(|text| (range(request, part), text)));
             }
         }

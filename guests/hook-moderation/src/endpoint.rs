@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::operator::Endpoint;
-use crate::texts::Place;
+use crate::texts::Position;
 use crate::{Flagged, Outside, Texts};
 
 /// The largest size of one piece of text and of one request, in bytes.
@@ -68,7 +68,7 @@ struct Verdict {
 /// A text, or a part of a long text.
 struct Piece<'a> {
     text: &'a str,
-    place: Place,
+    position: Position,
 }
 
 /// The first text that the endpoint flags.
@@ -86,7 +86,7 @@ pub(crate) fn flagged(
         let verdicts = ask(endpoint, batch, outside)?;
         let guilty = batch.iter().zip(verdicts).find(|(_, verdict)| verdict.flagged);
         if let Some((piece, verdict)) = guilty {
-            return Ok(Some(Flagged { reasons: reasons(&verdict), pointer: texts.pointer(piece.place) }));
+            return Ok(Some(Flagged { reasons: reasons(&verdict), pointer: texts.pointer(piece.position) }));
         }
     }
     Ok(None)
@@ -162,11 +162,12 @@ fn retry_after_ms(response: &Response) -> Option<u64> {
 }
 
 /// Groups the texts, cut into pieces, into as few requests as possible.
-fn batches<'a>(texts: &'a [(Place, Cow<'_, str>)]) -> Vec<Vec<Piece<'a>>> {
+fn batches<'a>(texts: &'a [(Position, Cow<'_, str>)]) -> Vec<Vec<Piece<'a>>> {
     let mut batches: Vec<Vec<Piece<'_>>> = Vec::new();
     let mut bytes_left = 0;
-    let pieces =
-        texts.iter().flat_map(|(place, text)| pieces(text).map(|text| Piece { text, place: *place }));
+    let pieces = texts
+        .iter()
+        .flat_map(|(position, text)| pieces(text).map(|text| Piece { text, position: *position }));
     for piece in pieces {
         match batches.last_mut() {
             Some(batch) if piece.text.len() <= bytes_left && batch.len() < BATCH_PIECES_MAX => {

@@ -12,11 +12,11 @@ pub(crate) fn flagged(rules: &Rules, texts: &Texts) -> Option<Flagged> {
     texts.iter().find_map(|text| {
         let matches = rules.patterns.matches(&text.text);
         let mut reasons: Vec<String> = Vec::new();
-        for reason in matches.iter().filter_map(|place| rules.reasons.get(place)) {
+        for reason in matches.iter().filter_map(|position| rules.reasons.get(position)) {
             if !reasons.contains(reason) {
                 reasons.push(reason.clone());
             }
         }
-        (!reasons.is_empty()).then(|| Flagged { reasons, pointer: texts.pointer(text.place) })
+        (!reasons.is_empty()).then(|| Flagged { reasons, pointer: texts.pointer(text.position) })
     })
 }

@@ -12,14 +12,14 @@ const TO_SERVER: [&str; 3] = ["authorization", "headers", "server_url"];
 
 /// A position in the request: an index into the tree of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct Position(usize);
 
 /// One string that a model would read.
 #[derive(Debug)]
 pub(crate) struct Text {
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     /// The position of the tool or other object that the endpoint checks as one text.
-    whole: Option<Place>,
+    whole: Option<Position>,
     pub(crate) text: String,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Text {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     /// The parent of each position and the step from it, so that no name is stored twice.
-    places: Vec<(Option<Place>, Step)>,
+    positions: Vec<(Option<Position>, Step)>,
     texts: Vec<Text>,
 }
 
@@ -68,24 +68,24 @@ pub(crate) fn read(request: &[u8]) -> Option<Texts> {
         from_slice(request).ok()?;
     let mut texts = Texts::default();
     if let Some(text) = instructions {
-        let place = texts.member(None, "instructions");
-        texts.note(place, None, text);
+        let position = texts.member(None, "instructions");
+        texts.note(position, None, text);
     }
-    let place = texts.member(None, "input");
+    let position = texts.member(None, "input");
     for (index, item) in input.into_iter().enumerate() {
-        texts.item(place, Step::Element(index), item);
+        texts.item(position, Step::Element(index), item);
     }
-    let place = texts.member(None, "tools");
-    texts.tools(place, tools, None);
+    let position = texts.member(None, "tools");
+    texts.tools(position, tools, None);
     for (name, value) in [("text", text), ("tool_choice", tool_choice), ("image_config", image_config)] {
-        let place = texts.member(None, name);
-        texts.all(place, place, value);
+        let position = texts.member(None, name);
+        texts.all(position, position, value);
     }
-    let place = texts.member(None, "provider");
-    let place = texts.member(Some(place), "options");
+    let position = texts.member(None, "provider");
+    let position = texts.member(Some(position), "options");
     for (name, options) in provider.options {
-        let place = texts.member(Some(place), &name);
-        texts.all(place, place, options);
+        let position = texts.member(Some(position), &name);
+        texts.all(position, position, options);
     }
     Some(texts)
 }
@@ -96,10 +96,10 @@ impl Texts {
     }
 
     /// The JSON pointer (RFC 6901) of a position.
-    pub(crate) fn pointer(&self, place: Place) -> String {
+    pub(crate) fn pointer(&self, position: Position) -> String {
         let mut steps = Vec::new();
-        let mut next = Some(place);
-        while let Some((parent, step)) = next.and_then(|Place(number)| self.places.get(number)) {
+        let mut next = Some(position);
+        while let Some((parent, step)) = next.and_then(|Position(number)| self.positions.get(number)) {
             steps.push(step);
             next = *parent;
         }
@@ -112,16 +112,16 @@ impl Texts {
 
     /// The texts for the endpoint. The strings of one tool are joined into one text, because the number
     /// of texts is limited and a schema has many strings.
-    pub(crate) fn joined(&self) -> Vec<(Place, Cow<'_, str>)> {
-        let mut joined: Vec<(Place, Cow<'_, str>)> = Vec::new();
-        for Text { place, whole, text } in &self.texts {
+    pub(crate) fn joined(&self) -> Vec<(Position, Cow<'_, str>)> {
+        let mut joined: Vec<(Position, Cow<'_, str>)> = Vec::new();
+        for Text { position, whole, text } in &self.texts {
             match (joined.last_mut(), whole) {
                 (Some((before, words)), Some(whole)) if before == whole => {
                     let words = words.to_mut();
                     words.push('\n');
                     words.push_str(text);
                 }
-                _ => joined.push((whole.unwrap_or(*place), Cow::Borrowed(text))),
+                _ => joined.push((whole.unwrap_or(*position), Cow::Borrowed(text))),
             }
         }
         joined
@@ -129,35 +129,35 @@ impl Texts {
 
     /// Collects an item of `input` or a value inside one: strings in text members, and tools. The host
     /// limits the depth of the recursion.
-    fn item(&mut self, parent: Place, step: Step, value: Value) {
+    fn item(&mut self, parent: Position, step: Step, value: Value) {
         match value {
             Value::String(text) => {
-                let place = self.place(Some(parent), step);
-                self.note(place, None, text);
+                let position = self.position(Some(parent), step);
+                self.note(position, None, text);
             }
             Value::Array(values) => {
-                let place = self.place(Some(parent), step);
+                let position = self.position(Some(parent), step);
                 for (index, value) in values.into_iter().enumerate() {
-                    self.item(place, Step::Element(index), value);
+                    self.item(position, Step::Element(index), value);
                 }
             }
             Value::Object(members) => {
-                let place = self.place(Some(parent), step);
+                let position = self.position(Some(parent), step);
                 for (name, value) in members {
-                    self.item_member(place, name, value);
+                    self.item_member(position, name, value);
                 }
             }
             _ => {}
         }
     }
 
-    fn item_member(&mut self, parent: Place, name: String, value: Value) {
+    fn item_member(&mut self, parent: Position, name: String, value: Value) {
         match value {
             Value::String(text) if name == "arguments" => self.arguments(parent, text),
             Value::String(_) if !is_text_member(&name) => {}
             Value::Array(tools) if name == "tools" => {
-                let place = self.place(Some(parent), Step::Member(name));
-                self.tools(place, tools, None);
+                let position = self.position(Some(parent), Step::Member(name));
+                self.tools(position, tools, None);
             }
             value => self.item(parent, Step::Member(name), value),
         }
@@ -165,24 +165,24 @@ impl Texts {
 
     /// Arguments are JSON in a string. They are checked decoded as well, because a provider may pass the
     /// decoded form on and escapes could hide a word.
-    fn arguments(&mut self, parent: Place, text: String) {
-        let place = self.member(Some(parent), "arguments");
+    fn arguments(&mut self, parent: Position, text: String) {
+        let position = self.member(Some(parent), "arguments");
         let value = if text.contains('\\') { from_str::<Value>(&text).ok() } else { None };
-        self.note(place, Some(place), text);
+        self.note(position, Some(position), text);
         if let Some(value) = value {
-            self.decoded(place, value);
+            self.decoded(position, value);
         }
     }
 
     /// Collects the strings and names of a JSON document that is itself in a string.
-    fn decoded(&mut self, place: Place, value: Value) {
+    fn decoded(&mut self, position: Position, value: Value) {
         match value {
-            Value::String(text) => self.note(place, Some(place), text),
-            Value::Array(values) => values.into_iter().for_each(|value| self.decoded(place, value)),
+            Value::String(text) => self.note(position, Some(position), text),
+            Value::Array(values) => values.into_iter().for_each(|value| self.decoded(position, value)),
             Value::Object(members) => {
                 for (name, value) in members {
-                    self.note(place, Some(place), name);
-                    self.decoded(place, value);
+                    self.note(position, Some(position), name);
+                    self.decoded(position, value);
                 }
             }
             _ => {}
@@ -190,20 +190,20 @@ impl Texts {
     }
 
     /// Collects tools. Each is one text for the endpoint, or a part of `whole` that contains it.
-    fn tools(&mut self, parent: Place, tools: Vec<Value>, whole: Option<Place>) {
+    fn tools(&mut self, parent: Position, tools: Vec<Value>, whole: Option<Position>) {
         for (index, tool) in tools.into_iter().enumerate() {
-            let place = self.place(Some(parent), Step::Element(index));
-            let whole = whole.unwrap_or(place);
+            let position = self.position(Some(parent), Step::Element(index));
+            let whole = whole.unwrap_or(position);
             let Value::Object(mut members) = tool else {
-                self.all(place, whole, tool);
+                self.all(position, whole, tool);
                 continue;
             };
             if members.get("type").is_some_and(|kind| kind == "mcp") {
                 members.retain(|name, _| !TO_SERVER.contains(&name.as_str()));
             }
             let nested = members.remove("tools");
-            self.all(place, whole, Value::Object(members));
-            let at = self.member(Some(place), "tools");
+            self.all(position, whole, Value::Object(members));
+            let at = self.member(Some(position), "tools");
             match nested {
                 Some(Value::Array(nested)) => self.tools(at, nested, Some(whole)),
                 Some(nested) => self.all(at, whole, nested),
@@ -213,45 +213,45 @@ impl Texts {
     }
 
     /// Collects every string in a value, and the names of members.
-    fn all(&mut self, place: Place, whole: Place, value: Value) {
+    fn all(&mut self, position: Position, whole: Position, value: Value) {
         match value {
-            Value::String(text) => self.note(place, Some(whole), text),
+            Value::String(text) => self.note(position, Some(whole), text),
             Value::Array(values) => {
                 for (index, value) in values.into_iter().enumerate().filter(|(_, value)| holds_text(value)) {
-                    let place = self.place(Some(place), Step::Element(index));
-                    self.all(place, whole, value);
+                    let position = self.position(Some(position), Step::Element(index));
+                    self.all(position, whole, value);
                 }
             }
             Value::Object(members) => {
                 for (name, value) in members {
-                    self.all_of_member(place, whole, name, value);
+                    self.all_of_member(position, whole, name, value);
                 }
             }
             _ => {}
         }
     }
 
-    fn all_of_member(&mut self, place: Place, whole: Place, name: String, value: Value) {
-        self.note(place, Some(whole), name.clone());
+    fn all_of_member(&mut self, position: Position, whole: Position, name: String, value: Value) {
+        self.note(position, Some(whole), name.clone());
         if holds_text(&value) {
-            let place = self.place(Some(place), Step::Member(name));
-            self.all(place, whole, value);
+            let position = self.position(Some(position), Step::Member(name));
+            self.all(position, whole, value);
         }
     }
 
-    fn note(&mut self, place: Place, whole: Option<Place>, text: String) {
+    fn note(&mut self, position: Position, whole: Option<Position>, text: String) {
         if !text.trim().is_empty() {
-            self.texts.push(Text { place, whole, text });
+            self.texts.push(Text { position, whole, text });
         }
     }
 
-    fn member(&mut self, parent: Option<Place>, name: &str) -> Place {
-        self.place(parent, Step::Member(name.to_owned()))
+    fn member(&mut self, parent: Option<Position>, name: &str) -> Position {
+        self.position(parent, Step::Member(name.to_owned()))
     }
 
-    fn place(&mut self, parent: Option<Place>, step: Step) -> Place {
-        self.places.push((parent, step));
-        Place(self.places.len() - 1)
+    fn position(&mut self, parent: Option<Position>, step: Step) -> Position {
+        self.positions.push((parent, step));
+        Position(self.positions.len() - 1)
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
     /// Each string with its pointer.
     fn found(request: &Value) -> Vec<(String, String)> {
         let texts = read(request.to_string().as_bytes()).unwrap();
-        texts.iter().map(|text| (text.text.clone(), texts.pointer(text.place))).collect()
+        texts.iter().map(|text| (text.text.clone(), texts.pointer(text.position))).collect()
     }
 
     #[test]
@@ -320,9 +320,9 @@ mod tests {
         });
         let found = found(&request);
         let words: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
-        for place in ["found", "own", "nested", "format"] {
+        for position in ["found", "own", "nested", "format"] {
             for kind in ["name", "title", "property", "const", "default", "member", "id"] {
-                assert!(words.contains(&format!("{kind} {place}").as_str()), "{kind} {place}");
+                assert!(words.contains(&format!("{kind} {position}").as_str()), "{kind} {position}");
             }
         }
         for word in ["form", "choice", "painted", "halt", "word"] {
@@ -333,7 +333,8 @@ mod tests {
             assert!(value == text || value.get(text).is_some(), "{pointer}");
         }
         let texts = read(request.to_string().as_bytes()).unwrap();
-        let wholes: Vec<String> = texts.joined().iter().map(|(place, _)| texts.pointer(*place)).collect();
+        let wholes: Vec<String> =
+            texts.joined().iter().map(|(position, _)| texts.pointer(*position)).collect();
         assert_eq!(
             wholes,
             [
@@ -373,12 +374,12 @@ mod tests {
         let request =
             json!({ "input": [{ &name: vec!["x"; 10_000] }], "tools": [{ &name: vec!["x"; 10_000] }] });
         let texts = read(request.to_string().as_bytes()).unwrap();
-        let steps = texts.places.iter().map(|(_, step)| match step {
+        let steps = texts.positions.iter().map(|(_, step)| match step {
             Step::Member(name) => name.len(),
             Step::Element(_) => 0,
         });
         assert!(steps.sum::<usize>() < 250_000);
-        assert_eq!(texts.pointer(texts.texts[9].place), format!("/input/0/{name}/9"));
+        assert_eq!(texts.pointer(texts.texts[9].position), format!("/input/0/{name}/9"));
     }
 
     #[test]

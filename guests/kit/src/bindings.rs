@@ -64,65 +64,57 @@ macro_rules! export_part {
     };
 }
 
-/// A server tool.
-pub mod tool {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "tool",
-        additional_derives: [PartialEq],
-        pub_export_macro: true,
-        default_bindings_module: "cofferdam_guest_kit::bindings::tool",
-    });
+/// Generates the module of a world. `with` lists the interfaces whose types come from the modules of the
+/// world `tool`.
+macro_rules! world {
+    (
+        $(#[$about:meta])*
+        $module:ident: $world:tt, $path:tt
+        $(, with $($interface:tt as $shared:ident)+)?
+    ) => {
+        $(#[$about])*
+        pub mod $module {
+            wit_bindgen::generate!({
+                path: "../../wit",
+                world: $world,
+                with: { $($($interface: crate::bindings::$shared),+)? },
+                additional_derives: [PartialEq],
+                pub_export_macro: true,
+                default_bindings_module: $path,
+            });
+        }
+    };
 }
 
-/// A hook for both phases. The hooks for one phase are parts of it.
-pub mod hook {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "hook",
-        with: {
-            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
-            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
-            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
-            "cofferdam:plugin/http@0.1.0": crate::bindings::http,
-            "cofferdam:plugin/http-stream@0.1.0": crate::bindings::http_stream,
-            "cofferdam:plugin/model@0.1.0": crate::bindings::model,
-            "cofferdam:plugin/model-panel@0.1.0": crate::bindings::model_panel,
-        },
-        additional_derives: [PartialEq],
-        pub_export_macro: true,
-        default_bindings_module: "cofferdam_guest_kit::bindings::hook",
-    });
+world! {
+    /// A server tool.
+    tool: "tool", "cofferdam_guest_kit::bindings::tool"
 }
 
-/// A router that also chooses the model. The world `router` is a part of it.
-pub mod model_router {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "model-router",
-        with: {
-            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
-            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
-            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
-        },
-        additional_derives: [PartialEq],
-        pub_export_macro: true,
-        default_bindings_module: "cofferdam_guest_kit::bindings::model_router",
-    });
+world! {
+    /// A hook for both phases. The hooks for one phase are parts of it.
+    hook: "hook", "cofferdam_guest_kit::bindings::hook",
+    with "cofferdam:plugin/types@0.1.0" as types
+        "cofferdam:plugin/log@0.1.0" as log
+        "cofferdam:plugin/config@0.1.0" as config
+        "cofferdam:plugin/http@0.1.0" as http
+        "cofferdam:plugin/http-stream@0.1.0" as http_stream
+        "cofferdam:plugin/model@0.1.0" as model
+        "cofferdam:plugin/model-panel@0.1.0" as model_panel
 }
 
-/// A provider of responses and embeddings. The world `generation-provider` is a part of it.
-pub mod provider {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "provider",
-        with: {
-            "cofferdam:plugin/types@0.1.0": crate::bindings::types,
-            "cofferdam:plugin/log@0.1.0": crate::bindings::log,
-            "cofferdam:plugin/config@0.1.0": crate::bindings::config,
-        },
-        additional_derives: [PartialEq],
-        pub_export_macro: true,
-        default_bindings_module: "cofferdam_guest_kit::bindings::provider",
-    });
+world! {
+    /// A router that also chooses the model. The world `router` is a part of it.
+    model_router: "model-router", "cofferdam_guest_kit::bindings::model_router",
+    with "cofferdam:plugin/types@0.1.0" as types
+        "cofferdam:plugin/log@0.1.0" as log
+        "cofferdam:plugin/config@0.1.0" as config
+}
+
+world! {
+    /// A provider of responses and embeddings. The world `generation-provider` is a part of it.
+    provider: "provider", "cofferdam_guest_kit::bindings::provider",
+    with "cofferdam:plugin/types@0.1.0" as types
+        "cofferdam:plugin/log@0.1.0" as log
+        "cofferdam:plugin/config@0.1.0" as config
 }

@@ -150,17 +150,17 @@ impl<E> Fields<E> {
         amount.map(Some).ok_or_else(|| self.wrong(name, "must be a number or a decimal string, at least 0"))
     }
 
-    /// A field that is one of `words`.
+    /// What the word in a field stands for, one of `words`.
     ///
     /// # Errors
     ///
     /// When it is none of them.
-    pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>, E> {
+    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, E> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let known = value.as_str().and_then(|text| words.iter().find(|word| **word == text));
-        known.map(|word| Some(*word)).ok_or_else(|| {
-            let rule = format!("must be one of {}", words.join(", "));
-            self.wrong(name, &rule)
+        let known = value.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
+        known.map(|(_, meaning)| Some(*meaning)).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(name, &format!("must be one of {}", words.join(", ")))
         })
     }
 
@@ -172,9 +172,9 @@ impl<E> Fields<E> {
     pub fn strings(&self, name: &str) -> Result<Option<Vec<&str>>, E> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let list = value.as_array().ok_or_else(|| self.wrong(name, "must be a list of strings"))?;
-        let text = |(place, entry): (usize, &'_ Value)| match entry {
+        let text = |(index, entry): (usize, &'_ Value)| match entry {
             Value::String(_) => Ok(()),
-            _ => Err(self.wrong(&format!("{name}[{place}]"), "must be a string")),
+            _ => Err(self.wrong(&format!("{name}[{index}]"), "must be a string")),
         };
         list.iter().enumerate().try_for_each(text)?;
         Ok(Some(list.iter().filter_map(Value::as_str).collect()))
@@ -248,7 +248,7 @@ mod tests {
             fields.number("big", 0.0..=10.0).unwrap_err(),
             fields.number("n", 0.0..=f64::MAX).unwrap_err(),
             fields.dollars("d").unwrap_err(),
-            fields.word("w", &["red", "green"]).unwrap_err(),
+            fields.word("w", &[("red", 1), ("green", 2)]).unwrap_err(),
             fields.strings("l").unwrap_err(),
             fields.strings("m").unwrap_err(),
             fields.object("o").unwrap_err(),

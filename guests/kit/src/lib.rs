@@ -1,5 +1,6 @@
-//! Shared code of the guests: the bindings of all worlds, [`export!`], helpers for tools in [`tool`], and
-//! typed, borrowing readers of the JSON that the host passes to provider guests and hooks.
+//! Shared code of the guests: the bindings of all worlds, [`export!`], helpers for server tools in
+//! [`server_tool`], and typed, borrowing readers of the JSON that the host passes to provider guests and
+//! hooks.
 //!
 //! The readers are lenient where the API is open: unknown item, part and tool types become
 //! `Other`. They never panic, because a panic ends the guest's instance.
@@ -8,25 +9,29 @@
 pub mod bindings;
 mod constructors;
 mod data_url;
+mod decoder;
 mod embedding;
 mod fields;
 mod hash;
 mod item;
 mod lenient;
+mod object_writer;
 mod options;
 mod part;
 mod readable;
 mod request;
-pub mod tool;
+pub mod server_tool;
 mod tools;
 mod upstream_error;
 
 pub use data_url::DataUrl;
+pub use decoder::{Decoder, Events, Malformed, ReadAnswer};
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 pub use fields::Fields;
 pub use hash::fnv_1a;
 pub use item::{Item, Message, Reasoning, Role};
 pub use lenient::{Count, JsonText, List, MaybeText, Text, TextOrList};
+pub use object_writer::ObjectWriter;
 pub use options::add_options;
 pub use part::{Content, Marks, Part};
 pub use readable::is_text_member;

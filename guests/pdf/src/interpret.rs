@@ -9,7 +9,7 @@ use hayro_syntax::object::{Dict, Name, Number, Object, Stream};
 use hayro_syntax::page::{Page, Resources};
 
 use crate::fonts::{Fonts, Shown, codes};
-use crate::layout::{Layout, Place};
+use crate::layout::{Layout, Position};
 
 /// The largest number of operators and shown characters in a whole document.
 const STEPS_MAX: u32 = 4_000_000;
@@ -105,12 +105,12 @@ impl State<'_> {
         self.matrix *= Affine::translate((right, up));
     }
 
-    fn place(&self) -> Place {
+    fn position(&self) -> Position {
         let whole = self.page * self.matrix;
         let at = whole * Point::new(0.0, self.rise);
         // The length on the page of a vertical unit of the text.
         let [_, _, across, up, _, _] = whole.as_coeffs();
-        Place { x: at.x, y: at.y, size: self.size.abs() * across.hypot(up) }
+        Position { x: at.x, y: at.y, size: self.size.abs() * across.hypot(up) }
     }
 }
 
@@ -186,10 +186,10 @@ impl<'a> Reader<'_, 'a> {
             if !self.budget.step() || self.layout.is_full() {
                 return;
             }
-            let place = state.place();
+            let position = state.position();
             self.advance(&shown, horizontal, state);
             if let Some(text) = &shown.text {
-                self.layout.show(text, place, state.place());
+                self.layout.show(text, position, state.position());
             }
         }
     }

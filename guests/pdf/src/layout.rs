@@ -13,7 +13,7 @@ const JUMP_BACK: f64 = 1.0;
 
 /// A position on the page, in the units of the page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) x: f64,
     pub(crate) y: f64,
     /// The height of the font at this position.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 pub(crate) struct Layout {
     writer: Writer,
     /// Where the next character would be if it belonged to the same word.
-    next: Option<Place>,
+    next: Option<Position>,
     cut: bool,
 }
 
@@ -48,10 +48,10 @@ impl Layout {
         self.next = None;
     }
 
-    /// Adds a character at `place`. The next character of the same word would be at `next`.
-    pub(crate) fn show(&mut self, text: &BfString, place: Place, next: Place) {
+    /// Adds a character at `position`. The next character of the same word would be at `next`.
+    pub(crate) fn show(&mut self, text: &BfString, position: Position, next: Position) {
         if let Some(expected) = self.next {
-            self.part(expected, place);
+            self.part(expected, position);
         }
         self.next = Some(next);
         let mut buffer = [0; 4];
@@ -67,9 +67,9 @@ impl Layout {
         }
     }
 
-    fn part(&mut self, expected: Place, place: Place) {
-        let size = place.size.max(expected.size).max(f64::MIN_POSITIVE);
-        let (right, down) = ((place.x - expected.x) / size, (expected.y - place.y) / size);
+    fn part(&mut self, expected: Position, position: Position) {
+        let size = position.size.max(expected.size).max(f64::MIN_POSITIVE);
+        let (right, down) = ((position.x - expected.x) / size, (expected.y - position.y) / size);
         if down.abs() > PARAGRAPH {
             self.writer.block();
         } else if down.abs() > SAME_LINE || right < -JUMP_BACK {

@@ -5,12 +5,6 @@ use cofferdam_guest_kit::Marks;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::blocks::{Block, Turn};
-use crate::tools::ToolDefinition;
-
-/// The largest number of marks in one request; the provider refuses a request with more.
-const MARKS_MAX: usize = 4;
-
 /// A cache mark: everything up to the marked block may be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CacheControl {
@@ -86,31 +80,5 @@ impl Marking {
         let breakpoint = marks.breakpoint.and_then(CacheControl::read);
         let breakpoint = breakpoint.map(|mark| CacheControl { ttl: mark.ttl.or(self.ttl), ..mark });
         breakpoint.or_else(|| marks.cache_control.and_then(CacheControl::read))
-    }
-}
-
-/// Removes marks beyond the provider's limit, earliest first, because a later mark covers a longer
-/// prefix. `automatic` says that the request itself carries a mark, which counts too.
-pub fn limit(
-    tools: &mut [ToolDefinition<'_>],
-    system: &mut [Block<'_>],
-    turns: &mut [Turn<'_>],
-    automatic: bool,
-) {
-    let mut marks: Vec<&mut Option<CacheControl>> = Vec::new();
-    marks.extend(tools.iter_mut().map(|tool| &mut tool.cache_control));
-    marks.extend(system.iter_mut().filter_map(Block::cache_control_mut));
-    for block in turns.iter_mut().flat_map(|turn| &mut turn.content) {
-        match block {
-            Block::ToolResult { content, .. } => {
-                marks.extend(content.iter_mut().filter_map(Block::cache_control_mut));
-            }
-            other => marks.extend(other.cache_control_mut()),
-        }
-    }
-    marks.retain(|mark| mark.is_some());
-    let surplus = marks.len().saturating_sub(MARKS_MAX.saturating_sub(usize::from(automatic)));
-    for mark in marks.into_iter().take(surplus) {
-        *mark = None;
     }
 }

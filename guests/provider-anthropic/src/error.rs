@@ -33,6 +33,11 @@ const WORDINGS: [(&str, ErrorKind); 15] = [
     ("error while downloading", ErrorKind::ImageDownloadFailed),
 ];
 
+/// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
+pub fn refuse(message: &str) -> Failure {
+    Failure::new(ErrorKind::InvalidRequest, message)
+}
+
 /// An error answer: `{"type":"error","error":{...}}`, or any body that a proxy sent.
 #[derive(Default, Deserialize)]
 struct Answer<'a> {
@@ -58,7 +63,7 @@ fn failure(status: Option<u16>, error: &ErrorBody<'_>) -> Failure {
     let kind = error.kind.as_ref().map_or("", |kind| &kind.0);
     let message = error.message.as_ref().map_or("", |message| &message.0);
     let canonical = canonical(kind, status, message);
-    let told = if message.is_empty() || status.is_some_and(|status| status >= 500) {
+    let shown = if message.is_empty() || status.is_some_and(|status| status >= 500) {
         generic(canonical).to_owned()
     } else {
         match canonical {
@@ -69,7 +74,7 @@ fn failure(status: Option<u16>, error: &ErrorBody<'_>) -> Failure {
         }
     };
     let code = Some(kind).filter(|kind| !kind.is_empty() && kind.len() <= 64).map(clean);
-    Failure { kind: canonical, message: told, code, retry_after_ms: None }
+    Failure { kind: canonical, message: shown, code, retry_after_ms: None }
 }
 
 fn canonical(kind: &str, status: Option<u16>, message: &str) -> ErrorKind {

@@ -11,7 +11,7 @@ use cofferdam_guest_kit::bindings::types::Failure;
 
 use crate::blocks::{Block, Source, Text};
 use crate::cache::CacheControl;
-use crate::refuse;
+use crate::error::refuse;
 
 /// The base64 form of `%PDF-`, with which every PDF begins.
 const PDF_START: &str = "JVBERi";

@@ -4,6 +4,7 @@
 //! The modules handle the differences between the two APIs: `turns` the order of messages,
 //! `thinking` the reasoning settings, `schema` the output format.
 
+mod answer;
 mod blocks;
 mod cache;
 mod error;
@@ -12,7 +13,6 @@ mod models;
 mod names;
 mod options;
 mod replay;
-mod reply;
 mod request;
 mod schema;
 mod thinking;
@@ -21,19 +21,12 @@ mod turns;
 mod usage;
 mod wire;
 
-use std::cell::{Cell, RefCell};
-
+use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
-use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
-use cofferdam_guest_kit::bindings::types::{CallContext, ErrorKind, Failure};
+use cofferdam_guest_kit::bindings::generation::{self, Prepared};
+use cofferdam_guest_kit::bindings::types::{CallContext, Failure};
 
-thread_local! {
-    /// Whether the client of the current attempt asked for reasoning summaries. One value is
-    /// enough: an instance serves one attempt after the other, and because the manifest does not
-    /// say `stateless`, the host makes the decoder in the instance that prepared the request,
-    /// before that instance prepares another one.
-    static SUMMARIES: Cell<bool> = const { Cell::new(false) };
-}
+use answer::{Answer, SUMMARIES};
 
 struct Anthropic;
 
@@ -46,33 +39,11 @@ impl dialect::Guest for Anthropic {
 }
 
 impl generation::Guest for Anthropic {
-    type Decoder = Decoder;
+    type Decoder = Decoder<Answer>;
 
     fn prepare(request: Vec<u8>, target: Target, _context: CallContext) -> Result<Prepared, Failure> {
         let translated = request::translate(&request, &target)?;
         SUMMARIES.set(translated.summaries);
         Ok(Prepared::Upstream(translated.upstream))
     }
-}
-
-/// The resource of the contract around the reply's state.
-struct Decoder(RefCell<reply::Reply>);
-
-impl generation::GuestDecoder for Decoder {
-    fn new(head: ResponseHead) -> Self {
-        Decoder(RefCell::new(reply::Reply::new(head.streamed, SUMMARIES.get())))
-    }
-
-    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
-        self.0.borrow_mut().feed(&frames)
-    }
-
-    fn finish(&self) -> Result<Vec<Event>, Failure> {
-        self.0.borrow_mut().finish()
-    }
-}
-
-/// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
-fn refuse(message: &str) -> Failure {
-    Failure::new(ErrorKind::InvalidRequest, message)
 }

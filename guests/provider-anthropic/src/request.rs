@@ -2,24 +2,27 @@
 
 use std::borrow::Cow;
 
-use cofferdam_guest_kit::Request;
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+use cofferdam_guest_kit::{ObjectWriter, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
 use crate::blocks::{Block, Turn};
-use crate::cache::{self, CacheControl, CacheOptions, Marking};
+use crate::cache::{CacheControl, CacheOptions, Marking};
 use crate::models::Model;
 use crate::options;
 use crate::schema::{Form, OutputFormat};
-use crate::thinking::{Limits, Plan, Thinking};
+use crate::thinking::{Limits, Plan};
 use crate::tools::{Choice, Offer, ToolDefinition};
 use crate::turns::Conversation;
 
 /// The beta that requests to endpoints of the tier `ultrafast` use.
 const FAST_MODE: &str = "fast-mode-2026-02-01";
+
+/// The largest number of marks in one request; the provider refuses a request with more.
+const MARKS_MAX: usize = 4;
 
 /// A translated request.
 pub struct Translated {
@@ -33,51 +36,6 @@ pub struct Translated {
 enum Stop<'a> {
     One(#[serde(borrow)] Cow<'a, str>),
     Many(Vec<String>),
-}
-
-/// The body. Its fields are in the order in which the provider caches them.
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    max_tokens: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolDefinition<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "System::is_empty")]
-    system: System<'a>,
-    messages: Vec<Turn<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking>,
-    #[serde(skip_serializing_if = "OutputConfig::is_empty")]
-    output_config: OutputConfig,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_k: Option<Number>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    stop_sequences: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Metadata<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speed: Option<&'static str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    stream: bool,
-}
-
-/// The system prompt. A single block without a cache mark is sent as plain text, because more
-/// compatible servers support that form.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum System<'a> {
-    Text(Cow<'a, str>),
-    Blocks(Vec<Block<'a>>),
 }
 
 #[derive(Default, Serialize)]
@@ -131,29 +89,35 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
     }
     let sampling = Sampling::of(&fields, model, plan.thinks());
     let automatic = automatic_caching(&fields, cache_options.as_ref());
-    cache::limit(&mut offer.tools, &mut conversation.system, &mut conversation.turns, automatic.is_some());
+    limit_marks(&mut offer.tools, &mut conversation.system, &mut conversation.turns, automatic.is_some());
 
     let fast = target.tier == "ultrafast";
-    let body = Body {
-        model: &target.model,
-        max_tokens: plan.max_tokens,
-        tools: offer.tools,
-        tool_choice: offer.choice,
-        system: System::from(conversation.system),
-        messages: conversation.turns,
-        cache_control: automatic,
-        thinking: plan.thinking,
-        output_config: OutputConfig { effort: plan.effort, format: form.format },
-        temperature: sampling.temperature,
-        top_p: sampling.top_p,
-        top_k: sampling.top_k,
-        stop_sequences: stop_sequences(stop.as_ref()),
-        metadata: user_id(&fields).map(|user_id| Metadata { user_id }),
-        service_tier: service_tier(&fields, &target.tier),
-        speed: fast.then_some("fast"),
-        stream: fields.stream,
-    };
-    let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
+    let output_config = OutputConfig { effort: plan.effort, format: form.format };
+    // The fields are in the order in which the provider caches them.
+    let mut body = Vec::new();
+    let mut object = ObjectWriter::new(&mut body);
+    object.value("model", &target.model);
+    object.value("max_tokens", &plan.max_tokens);
+    object.filled("tools", &offer.tools);
+    object.some("tool_choice", offer.choice);
+    match conversation.system.as_slice() {
+        // More compatible servers support plain text than blocks.
+        [Block::Text { text, cache_control: None }] => object.value("system", text),
+        blocks => object.filled("system", blocks),
+    }
+    object.value("messages", &conversation.turns);
+    object.some("cache_control", automatic);
+    object.some("thinking", plan.thinking);
+    object.some("output_config", Some(output_config).filter(|config| !config.is_empty()));
+    object.some("temperature", sampling.temperature);
+    object.some("top_p", sampling.top_p);
+    object.some("top_k", sampling.top_k);
+    object.filled("stop_sequences", &stop_sequences(stop.as_ref()));
+    object.some("metadata", user_id(&fields).map(|user_id| Metadata { user_id }));
+    object.some("service_tier", service_tier(&fields, &target.tier));
+    object.some("speed", fast.then_some("fast"));
+    object.some("stream", fields.stream.then_some(true));
+    object.end();
     let upstream = options::apply(body, &target.options, fast.then_some(FAST_MODE), fields.stream);
     let summaries = fields.reasoning.as_ref().is_some_and(|reasoning| reasoning.summary.is_some());
     Ok(Translated { upstream, summaries })
@@ -174,6 +138,32 @@ impl Sampling {
         let temperature = request.temperature.as_ref().map(clamped);
         let top_p = request.top_p.clone().filter(|_| temperature.is_none() || !model.one_sampler);
         Self { temperature, top_p, top_k: request.top_k.clone() }
+    }
+}
+
+/// Removes marks beyond the provider's limit, earliest first, because a later mark covers a longer
+/// prefix. `automatic` says that the request itself carries a mark, which counts too.
+fn limit_marks(
+    tools: &mut [ToolDefinition<'_>],
+    system: &mut [Block<'_>],
+    turns: &mut [Turn<'_>],
+    automatic: bool,
+) {
+    let mut marks: Vec<&mut Option<CacheControl>> = Vec::new();
+    marks.extend(tools.iter_mut().map(|tool| &mut tool.cache_control));
+    marks.extend(system.iter_mut().filter_map(Block::cache_control_mut));
+    for block in turns.iter_mut().flat_map(|turn| &mut turn.content) {
+        match block {
+            Block::ToolResult { content, .. } => {
+                marks.extend(content.iter_mut().filter_map(Block::cache_control_mut));
+            }
+            other => marks.extend(other.cache_control_mut()),
+        }
+    }
+    marks.retain(|mark| mark.is_some());
+    let surplus = marks.len().saturating_sub(MARKS_MAX.saturating_sub(usize::from(automatic)));
+    for mark in marks.into_iter().take(surplus) {
+        *mark = None;
     }
 }
 
@@ -215,25 +205,6 @@ fn service_tier(request: &Request<'_>, endpoint: &str) -> Option<&'static str> {
         Some("default") => Some("standard_only"),
         Some("auto" | "priority" | "fast") => Some("auto"),
         _ => None,
-    }
-}
-
-impl System<'_> {
-    fn is_empty(&self) -> bool {
-        matches!(self, System::Blocks(blocks) if blocks.is_empty())
-    }
-}
-
-impl<'a> From<Vec<Block<'a>>> for System<'a> {
-    fn from(mut blocks: Vec<Block<'a>>) -> Self {
-        match (blocks.pop(), blocks.is_empty()) {
-            (Some(Block::Text { text, cache_control: None }), true) => System::Text(text),
-            (Some(last), _) => {
-                blocks.push(last);
-                System::Blocks(blocks)
-            }
-            (None, _) => System::Blocks(blocks),
-        }
     }
 }
 

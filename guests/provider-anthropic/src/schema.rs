@@ -79,7 +79,7 @@ impl Form {
                     Some(schema) => {
                         Form { format: Some(OutputFormat::JsonSchema { schema }), instruction: None }
                     }
-                    None => Form { format: None, instruction: Some(told(schema.get())) },
+                    None => Form { format: None, instruction: Some(as_instruction(schema.get())) },
                 }
             }
             TextFormat::Text | TextFormat::Other { .. } => Form::default(),
@@ -87,7 +87,7 @@ impl Form {
     }
 }
 
-fn told(schema: &str) -> String {
+fn as_instruction(schema: &str) -> String {
     format!(
         "Answer with one JSON value that matches this JSON Schema and nothing else: no code fence, no text \
          around it.\n{schema}"

@@ -40,7 +40,7 @@ pub struct Plan {
 
 /// What the client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Asked {
     Unstated,
     Off,
     Effort(Effort),
@@ -75,21 +75,21 @@ impl Plan {
     /// The plan for this model.
     pub fn new(settings: Option<&ReasoningSettings<'_>>, model: Model, limits: Limits) -> Self {
         let off = Plan::without_thinking(limits);
-        match (wish(settings), model.thinking) {
-            (Wish::Unstated, _) => off,
-            (Wish::Off, ThinkingStyle::Adaptive) if !model.always_thinks => {
+        match (asked(settings), model.thinking) {
+            (Asked::Unstated, _) => off,
+            (Asked::Off, ThinkingStyle::Adaptive) if !model.always_thinks => {
                 Plan { thinking: Some(Thinking::Disabled), ..off }
             }
-            (Wish::Off, _) => off,
-            (Wish::Effort(effort), ThinkingStyle::Either | ThinkingStyle::Adaptive) => {
+            (Asked::Off, _) => off,
+            (Asked::Effort(effort), ThinkingStyle::Either | ThinkingStyle::Adaptive) => {
                 Plan::adaptive(Some(effort.name(model)), limits)
             }
-            (Wish::Budget(_), ThinkingStyle::Adaptive) => Plan::adaptive(None, limits),
-            (Wish::Effort(effort), ThinkingStyle::Budget) => {
+            (Asked::Budget(_), ThinkingStyle::Adaptive) => Plan::adaptive(None, limits),
+            (Asked::Effort(effort), ThinkingStyle::Budget) => {
                 let output = limits.output(OUTPUT_DEFAULT);
                 Plan::budget(effort.share_of(output), limits).unwrap_or(off)
             }
-            (Wish::Budget(budget), _) => Plan::budget(budget, limits).unwrap_or(off),
+            (Asked::Budget(budget), _) => Plan::budget(budget, limits).unwrap_or(off),
         }
     }
 
@@ -140,24 +140,24 @@ impl Limits {
     }
 }
 
-fn wish(settings: Option<&ReasoningSettings<'_>>) -> Wish {
-    let Some(settings) = settings else { return Wish::Unstated };
+fn asked(settings: Option<&ReasoningSettings<'_>>) -> Asked {
+    let Some(settings) = settings else { return Asked::Unstated };
     let effort = settings.effort.as_deref();
     if settings.enabled == Some(false) || effort == Some("none") || settings.max_tokens == Some(0) {
-        return Wish::Off;
+        return Asked::Off;
     }
     if let Some(budget) = settings.max_tokens {
-        return Wish::Budget(budget);
+        return Asked::Budget(budget);
     }
     match effort {
-        Some("minimal") => Wish::Effort(Effort::Minimal),
-        Some("low") => Wish::Effort(Effort::Low),
-        Some("high") => Wish::Effort(Effort::High),
-        Some("xhigh") => Wish::Effort(Effort::Xhigh),
-        Some("max") => Wish::Effort(Effort::Max),
-        Some(_) => Wish::Effort(Effort::Medium),
-        None if settings.enabled == Some(true) => Wish::Effort(Effort::Medium),
-        None => Wish::Unstated,
+        Some("minimal") => Asked::Effort(Effort::Minimal),
+        Some("low") => Asked::Effort(Effort::Low),
+        Some("high") => Asked::Effort(Effort::High),
+        Some("xhigh") => Asked::Effort(Effort::Xhigh),
+        Some("max") => Asked::Effort(Effort::Max),
+        Some(_) => Asked::Effort(Effort::Medium),
+        None if settings.enabled == Some(true) => Asked::Effort(Effort::Medium),
+        None => Asked::Unstated,
     }
 }
 

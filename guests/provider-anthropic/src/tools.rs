@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::blocks::{Block, Text, Turn};
 use crate::cache::CacheControl;
-use crate::refuse;
+use crate::error::refuse;
 
 /// A function in the provider's form. `strict` is not passed on, because Anthropic can enforce
 /// fewer schemas than clients mark as strict.

@@ -16,7 +16,7 @@ use crate::blocks::{Block, Side, Text, Turn};
 use crate::cache::Marking;
 use crate::files::{self, File};
 use crate::names::{self, Ids};
-use crate::{refuse, replay};
+use crate::{error::refuse, replay};
 
 /// Used as the first user message when a history begins with the assistant.
 const OPENING: &str = "(The conversation so far began with this answer.)";

@@ -94,8 +94,8 @@ fn add(vector: &mut [f32], kind: u8, feature: &str, weight: f32) {
     hash = (hash ^ (hash >> 32)).wrapping_mul(0x94d0_49bb_1331_11eb);
     for part in [hash >> 33, hash & 0x7fff_ffff] {
         let sign = if part & 1 == 0 { weight } else { -weight };
-        let place = usize::try_from(part >> 1).unwrap_or_default() % WIDTH;
-        if let Some(number) = vector.get_mut(place) {
+        let index = usize::try_from(part >> 1).unwrap_or_default() % WIDTH;
+        if let Some(number) = vector.get_mut(index) {
             *number += sign;
         }
     }

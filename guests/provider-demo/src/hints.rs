@@ -29,8 +29,8 @@ impl Hints {
 
     /// The next number that `fits` accepts.
     pub(crate) fn next_number(&mut self, fits: impl Fn(f64) -> bool) -> Option<f64> {
-        let place = self.numbers.iter().position(|number| fits(*number))?;
-        Some(self.numbers.remove(place))
+        let index = self.numbers.iter().position(|number| fits(*number))?;
+        Some(self.numbers.remove(index))
     }
 
     /// The first word of the message that `fits` accepts, without the punctuation around it.

@@ -50,11 +50,7 @@ impl Writer {
                 logprobs: if logprobs { certain(piece) } else { Vec::new() },
             })
         };
-        if self.streamed || self.logprobs {
-            self.events.extend(words::pieces(taken).map(event));
-        } else if !taken.is_empty() {
-            self.events.push(event(taken));
-        }
+        self.push(taken, self.streamed || self.logprobs, event);
     }
 
     /// Writes reasoning as text, or as part 0 of a summary.
@@ -66,10 +62,15 @@ impl Writer {
             true => Event::ReasoningSummaryDelta(SummaryDelta { part: 0, text: piece.to_owned() }),
             false => Event::ReasoningTextDelta(piece.to_owned()),
         };
-        if self.streamed {
-            self.events.extend(words::pieces(taken).map(event));
-        } else if !taken.is_empty() {
-            self.events.push(event(taken));
+        self.push(taken, self.streamed, event);
+    }
+
+    /// Adds an event for the text, or one for each word.
+    fn push(&mut self, text: &str, by_word: bool, event: impl Fn(&str) -> Event) {
+        if by_word {
+            self.events.extend(words::pieces(text).map(event));
+        } else if !text.is_empty() {
+            self.events.push(event(text));
         }
     }
 
@@ -92,11 +93,7 @@ impl Writer {
             let delta = CallDelta { key, text: piece.to_owned() };
             if call.custom { Event::CustomInputDelta(delta) } else { Event::FunctionArgumentsDelta(delta) }
         };
-        if self.streamed {
-            self.events.extend(words::pieces(taken).map(event));
-        } else if !taken.is_empty() {
-            self.events.push(event(taken));
-        }
+        self.push(taken, self.streamed, event);
         if !self.cut {
             self.events.push(Event::CallEnd(key));
         }

@@ -3,8 +3,9 @@
 //! only with the answer, because servers may interleave their pieces.
 
 use cofferdam_guest_kit::bindings::generation::{CallDelta, CallStart, Event};
+use cofferdam_guest_kit::{Events, Malformed};
 
-use crate::reply::{CallPart, Named};
+use crate::wire::{CallPart, Named};
 
 /// The largest number of calls in one answer; more are treated as an error of the server.
 const CALLS_MAX: usize = 256;
@@ -29,9 +30,6 @@ struct Call {
     held: String,
 }
 
-/// The error for a call without a name, or for too many calls.
-pub(crate) struct BadCalls;
-
 impl Calls {
     pub(crate) fn new(request_id: &str) -> Self {
         let tag = request_id.rsplit('_').next().unwrap_or_default();
@@ -44,11 +42,7 @@ impl Calls {
     }
 
     /// Takes a piece of a call from a stream.
-    pub(crate) fn take_piece(
-        &mut self,
-        part: &CallPart<'_>,
-        events: &mut Vec<Event>,
-    ) -> Result<(), BadCalls> {
+    pub(crate) fn take_piece(&mut self, part: &CallPart<'_>, events: &mut Events) -> Result<(), Malformed> {
         let at = match self.find(part) {
             Some(at) => at,
             None => self.add(part.index.0)?,
@@ -58,18 +52,14 @@ impl Calls {
     }
 
     /// Takes a complete call.
-    pub(crate) fn take_whole(
-        &mut self,
-        part: &CallPart<'_>,
-        events: &mut Vec<Event>,
-    ) -> Result<(), BadCalls> {
+    pub(crate) fn take_whole(&mut self, part: &CallPart<'_>, events: &mut Events) -> Result<(), Malformed> {
         let at = self.add(None)?;
         self.extend(at, part, events);
         Ok(())
     }
 
     /// Takes a piece of the old form `function_call`, which has only one call.
-    pub(crate) fn take_only(&mut self, named: &Named<'_>, events: &mut Vec<Event>) -> Result<(), BadCalls> {
+    pub(crate) fn take_only(&mut self, named: &Named<'_>, events: &mut Events) -> Result<(), Malformed> {
         if self.calls.is_empty() {
             self.add(None)?;
         }
@@ -77,8 +67,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Announces the remaining calls and ends all calls.
-    pub(crate) fn finish(&mut self, events: &mut Vec<Event>) -> Result<(), BadCalls> {
+    /// Announces the remaining calls and ends all calls. A call without a name is an error.
+    pub(crate) fn finish(&mut self, events: &mut Events) -> Result<(), Malformed> {
         self.announce_up_to(self.calls.len(), events);
         for (at, call) in self.calls.iter().enumerate().filter(|(_, call)| call.announced) {
             // A function without parameters: clients parse the arguments, so they must be valid JSON.
@@ -87,7 +77,7 @@ impl Calls {
             }
             events.push(Event::CallEnd(key(at)));
         }
-        if self.calls.iter().all(|call| call.announced) { Ok(()) } else { Err(BadCalls) }
+        if self.calls.iter().all(|call| call.announced) { Ok(()) } else { Err(Malformed) }
     }
 
     /// The call that a piece continues. Some servers give every call the index 0 and distinguish
@@ -110,15 +100,15 @@ impl Calls {
         (!is_new).then_some(at)
     }
 
-    fn add(&mut self, index: Option<u64>) -> Result<usize, BadCalls> {
+    fn add(&mut self, index: Option<u64>) -> Result<usize, Malformed> {
         if self.calls.len() >= CALLS_MAX {
-            return Err(BadCalls);
+            return Err(Malformed);
         }
         self.calls.push(Call { index, ..Call::default() });
         Ok(self.calls.len() - 1)
     }
 
-    fn extend(&mut self, at: usize, part: &CallPart<'_>, events: &mut Vec<Event>) {
+    fn extend(&mut self, at: usize, part: &CallPart<'_>, events: &mut Events) {
         let Some(call) = self.calls.get_mut(at) else { return };
         append(&mut call.id, part.id.as_str(), call.announced);
         call.custom |= part.custom.is_some();
@@ -127,7 +117,7 @@ impl Calls {
         }
     }
 
-    fn extend_named(&mut self, at: usize, named: &Named<'_>, events: &mut Vec<Event>) {
+    fn extend_named(&mut self, at: usize, named: &Named<'_>, events: &mut Events) {
         let Some(call) = self.calls.get_mut(at) else { return };
         append(&mut call.name, named.name.as_str(), call.announced);
         let text = named.arguments.0.as_deref().or(named.input.0.as_deref()).unwrap_or_default();
@@ -146,7 +136,7 @@ impl Calls {
 
     /// Announces the calls before `end` in their order, so that the items have the same order. A call
     /// that has no name yet is skipped.
-    fn announce_up_to(&mut self, end: usize, events: &mut Vec<Event>) {
+    fn announce_up_to(&mut self, end: usize, events: &mut Events) {
         for (at, call) in self.calls.iter_mut().enumerate().take(end) {
             if call.announced || call.name.is_empty() {
                 continue;

@@ -2,32 +2,30 @@
 //! differences. Requests are rebuilt and carry only what the client set, so that strict and old
 //! servers accept them. Answers are read leniently.
 
+mod answer;
 mod calls;
 mod messages;
-mod reply;
 mod request;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod thought;
 mod tools;
+mod wire;
 
 use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
+use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
-use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
-use crate::stream::Decoder;
+use crate::answer::{Answer, PREPARED};
 
 thread_local! {
     /// How many vectors the answer to the current request must have. The host calls `decode` in
     /// the instance that ran `prepare`.
     static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
-    /// The id of the current request, for calls that arrive without an id, and the provider's
-    /// name of the model, for the seals of its reasoning.
-    static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 
 struct Provider;
@@ -41,28 +39,12 @@ impl dialect::Guest for Provider {
 }
 
 impl generation::Guest for Provider {
-    type Decoder = DecoderResource;
+    type Decoder = Decoder<Answer>;
 
     fn prepare(request: Json, target: Target, context: CallContext) -> Result<Prepared, Failure> {
         let upstream = request::prepare(&request, &target)?;
         PREPARED.set((context.request_id, target.model));
         Ok(Prepared::Upstream(upstream))
-    }
-}
-
-struct DecoderResource(RefCell<Decoder>);
-
-impl generation::GuestDecoder for DecoderResource {
-    fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(PREPARED.with_borrow(|(id, model)| Decoder::new(head.streamed, id, model))))
-    }
-
-    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
-        Ok(self.0.borrow_mut().feed(&frames))
-    }
-
-    fn finish(&self) -> Result<Vec<Event>, Failure> {
-        Ok(self.0.borrow_mut().finish())
     }
 }
 
@@ -72,8 +54,7 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let Target { model, supports, options, .. } = &target;
-        let (upstream, count) = prepare_embeddings(&request, model, supports, options)?;
+        let (upstream, count) = prepare_embeddings(&request, &target)?;
         EXPECTED_VECTORS.set(count);
         Ok(PreparedEmbeddings::Upstream(upstream))
     }

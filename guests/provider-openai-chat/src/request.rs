@@ -5,68 +5,12 @@
 use cofferdam_dialect_openai::{failure, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{Request, TextFormat, add_options};
+use cofferdam_guest_kit::{ObjectWriter, Request, TextFormat, add_options};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Number, Value};
 
-use crate::messages::{Message, Takes, mark_last, messages};
-use crate::tools::{Choice, Tool, Tools, tools};
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    messages: Vec<Message<'a>>,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-    /// The name that every server accepts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u64>,
-    /// The only name that OpenAI's reasoning models accept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<&'a Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<&'a Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_k: Option<&'a Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency_penalty: Option<&'a Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    presence_penalty: Option<&'a Number>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_logprobs: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<ResponseFormat<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verbosity: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    safety_identifier: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    modalities: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    image_config: Option<&'a Map<String, Value>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_options: Option<&'a RawValue>,
-}
+use crate::messages::{Takes, mark_last, messages};
+use crate::tools::{Tools, tools};
 
 #[derive(Serialize)]
 struct StreamOptions {
@@ -103,10 +47,10 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         0 => limit,
         most => limit.min(u64::from(most)),
     });
-    let (max_completion_tokens, max_tokens) =
-        if supports("max_completion_tokens") { (limit, None) } else { (None, limit) };
+    // Every server accepts `max_tokens`, except OpenAI for its reasoning models.
+    let limit_name = if supports("max_completion_tokens") { "max_completion_tokens" } else { "max_tokens" };
     let with_logprobs = request.top_logprobs.is_some_and(|count| count > 0)
-        || request.include.iter().any(|wish| wish == "message.output_text.logprobs");
+        || request.include.iter().any(|name| name == "message.output_text.logprobs");
     let takes = Takes {
         custom,
         cache_control: supports("cache_control"),
@@ -116,41 +60,44 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     if let Some(mark) = request.cache_control.filter(|_| takes.cache_control) {
         mark_last(&mut messages, mark);
     }
-    let image_output = supports("image_output");
-    let body = Body {
-        model: &target.model,
-        messages,
-        stream: request.stream,
-        stream_options: request.stream.then_some(StreamOptions { include_usage: true }),
-        max_tokens,
-        max_completion_tokens,
-        temperature: request.temperature.as_ref(),
-        top_p: request.top_p.as_ref(),
-        top_k: request.top_k.as_ref().filter(|_| supports("top_k")),
-        frequency_penalty: request.frequency_penalty.as_ref(),
-        presence_penalty: request.presence_penalty.as_ref(),
-        logprobs: with_logprobs.then_some(true),
-        top_logprobs: request.top_logprobs.filter(|count| *count > 0),
-        parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
-        tools,
-        tool_choice: choice,
-        response_format: response_format(&request.text.format)?,
-        reasoning_effort: request
-            .reasoning
-            .as_ref()
-            .and_then(|reasoning| reasoning.effort_word(limit.or(Some(u64::from(target.max_output))))),
-        verbosity: request.text.verbosity.as_deref().map(verbosity),
-        service_tier: requested_tier(&target.tier, request.service_tier.as_deref()),
-        user: request.user.as_deref(),
-        prompt_cache_key: request.prompt_cache_key.as_deref().filter(|_| supports("prompt_cache_key")),
-        safety_identifier: request.safety_identifier.as_deref().filter(|_| supports("safety_identifier")),
-        modalities: if image_output { &request.modalities } else { &[] },
-        image_config: request.image_config.as_ref().filter(|config| image_output && !config.is_empty()),
-        prompt_cache_options: request.prompt_cache_options.filter(|_| takes.breakpoints),
-    };
-    let streamed = body.stream;
-    let body = serde_json::to_vec(&body).map_err(|_| failure::unreadable_request())?;
-    Ok(UpstreamRequest::new("chat/completions", add_options(body, &target.options), streamed))
+    let effort = request
+        .reasoning
+        .as_ref()
+        .and_then(|reasoning| reasoning.effort_word(limit.or(Some(u64::from(target.max_output)))));
+    let mut body = Vec::new();
+    let mut object = ObjectWriter::new(&mut body);
+    object.value("model", &target.model);
+    object.value("messages", &messages);
+    object.value("stream", &request.stream);
+    object.some("stream_options", request.stream.then_some(StreamOptions { include_usage: true }));
+    object.some(limit_name, limit);
+    object.some("temperature", request.temperature.as_ref());
+    object.some("top_p", request.top_p.as_ref());
+    object.some("top_k", request.top_k.as_ref().filter(|_| supports("top_k")));
+    object.some("frequency_penalty", request.frequency_penalty.as_ref());
+    object.some("presence_penalty", request.presence_penalty.as_ref());
+    object.some("logprobs", with_logprobs.then_some(true));
+    object.some("top_logprobs", request.top_logprobs.filter(|count| *count > 0));
+    object.filled("tools", &tools);
+    object.some("tool_choice", choice);
+    object.some("parallel_tool_calls", request.parallel_tool_calls.filter(|_| !tools.is_empty()));
+    object.some("response_format", response_format(&request.text.format)?);
+    object.some("reasoning_effort", effort);
+    object.some("verbosity", request.text.verbosity.as_deref().map(verbosity));
+    object.some("service_tier", requested_tier(&target.tier, request.service_tier.as_deref()));
+    object.some("user", request.user.as_deref());
+    for (name, value) in
+        [("prompt_cache_key", &request.prompt_cache_key), ("safety_identifier", &request.safety_identifier)]
+    {
+        object.some(name, value.as_deref().filter(|_| supports(name)));
+    }
+    if supports("image_output") {
+        object.filled("modalities", &request.modalities);
+        object.some("image_config", request.image_config.as_ref().filter(|config| !config.is_empty()));
+    }
+    object.some("prompt_cache_options", request.prompt_cache_options.filter(|_| takes.breakpoints));
+    object.end();
+    Ok(UpstreamRequest::new("chat/completions", add_options(body, &target.options), request.stream))
 }
 
 /// OpenAI's scale ends at `high`; the scale of this API goes further.

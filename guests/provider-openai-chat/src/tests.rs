@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cofferdam_dialect_openai::{frames_per_read, render};
+use cofferdam_guest_kit::ReadAnswer;
 use cofferdam_guest_kit::bindings::dialect::{ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, Guest as _, PreparedEmbeddings};
 use cofferdam_guest_kit::bindings::generation::{Event, Frame};
@@ -14,7 +15,7 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::{any, proptest};
 
 use crate::Provider;
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
     named.into_iter().map(|(name, data)| Frame { name, data }).collect()
@@ -25,16 +26,16 @@ fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
 }
 
 fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
-    let mut decoder = Decoder::new(true, "resp_abc123", "up-1");
-    let mut events: Vec<_> = reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect();
-    events.extend(decoder.finish());
+    let mut answer = Answer::new(true, "resp_abc123", "up-1");
+    let mut events: Vec<_> = reads.into_iter().flat_map(|read| answer.feed(&frames(read))).collect();
+    events.extend(answer.finish());
     events
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
-    let mut decoder = Decoder::new(false, "resp_abc123", "up-1");
-    let mut events = decoder.feed(&frames(vec![(String::new(), body.to_vec())]));
-    events.extend(decoder.finish());
+    let mut answer = Answer::new(false, "resp_abc123", "up-1");
+    let mut events = answer.feed(&frames(vec![(String::new(), body.to_vec())]));
+    events.extend(answer.finish());
     events
 }
 
@@ -132,16 +133,16 @@ fn malformed_answers_end_with_an_error() {
 proptest! {
     #[test]
     fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
-        let mut decoder = Decoder::new(streamed, "", "");
-        decoder.feed(&[Frame { name: String::new(), data }]);
-        decoder.finish();
+        let mut answer = Answer::new(streamed, "", "");
+        answer.feed(&[Frame { name: String::new(), data }]);
+        answer.finish();
     }
 
     #[test]
     fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..3u64, any::<bool>()), 0..8)
     ) {
-        let mut decoder = Decoder::new(true, "", "");
+        let mut answer = Answer::new(true, "", "");
         let mut terminal = 0;
         for (field, json, index, ends) in frames {
             let value = serde_json::from_str(&json).unwrap_or_else(|_| {
@@ -151,10 +152,10 @@ proptest! {
             let mut choice = serde_json::json!({"delta": {}, "finish_reason": ends.then_some("stop")});
             choice["delta"][FIELDS[field]] = value;
             let data = serde_json::json!({"choices": [choice]}).to_string().into_bytes();
-            let events = decoder.feed(&[Frame { name: String::new(), data }]);
+            let events = answer.feed(&[Frame { name: String::new(), data }]);
             terminal += events.iter().filter(|e| matches!(e, Event::Finish(_) | Event::Error(_))).count();
         }
-        let last = decoder.finish();
+        let last = answer.finish();
         terminal += last.iter().filter(|e| matches!(e, Event::Finish(_) | Event::Error(_))).count();
         assert!(terminal <= 1);
     }

@@ -2,7 +2,8 @@
 //! are unknown upstream and are dropped. Reasoning is sent only if the upstream server sealed it.
 //! Unknown items are left out, because a history must never make a request fail.
 
-use cofferdam_dialect_openai::{Fields, ObjectWriter, failure};
+use cofferdam_dialect_openai::{Fields, failure, pick};
+use cofferdam_guest_kit::ObjectWriter;
 use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::value::RawValue;
 
@@ -135,12 +136,12 @@ impl ItemWriter<'_> {
         if let Some(id) = id {
             object.value("id", &id);
         }
-        object.pick(fields, names);
+        pick(fields, names, &mut object);
         // The field is required but may be null; the host leaves null fields out.
         if kind == "code_interpreter_call" && fields.get("outputs").is_none() {
             object.name("outputs").extend_from_slice(b"null");
         }
-        object.pick(fields, &["status"]);
+        pick(fields, &["status"], &mut object);
         object.end();
     }
 
@@ -180,9 +181,9 @@ fn reasoning(fields: &Fields<'_>) -> Option<Vec<u8>> {
 fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut object = ObjectWriter::new(out);
     object.value("type", &"message");
-    object.pick(fields, &["role"]);
+    pick(fields, &["role"], &mut object);
     write_parts(fields.get("content"), (index, "content"), object.name("content"))?;
-    object.pick(fields, &["phase", "status"]);
+    pick(fields, &["phase", "status"], &mut object);
     object.end();
     Ok(())
 }
@@ -191,9 +192,9 @@ fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
     // `name` and `namespace` describe an output that answers no call.
-    object.pick(fields, &["call_id", "name", "namespace", "caller"]);
+    pick(fields, &["call_id", "name", "namespace", "caller"], &mut object);
     write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
-    object.pick(fields, &["status"]);
+    pick(fields, &["status"], &mut object);
     object.end();
     Ok(())
 }
@@ -234,13 +235,13 @@ fn write_parts(
 fn write_part(kind: &str, part: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     if kind != "output_text" {
         let mut object = ObjectWriter::new(out);
-        object.pick(part, &["type"]);
-        object.pick(part, names);
+        pick(part, &["type"], &mut object);
+        pick(part, names, &mut object);
         return object.end();
     }
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
-    object.pick(part, names);
+    pick(part, names, &mut object);
     // The field is required. Its content is dropped, because it may contain annotations that the
     // server does not support.
     object.name("annotations").extend_from_slice(b"[]");

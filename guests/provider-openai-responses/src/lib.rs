@@ -2,22 +2,22 @@
 //! requests are reduced and not rebuilt. Two things need care: a history may hold items of other
 //! providers, and no part of an answer may be passed on twice.
 
+mod answer;
 mod input;
-mod reply;
 mod request;
 mod seal;
-mod stream;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use cofferdam_dialect_openai::{decode_embeddings, map_error, prepare_embeddings};
+use cofferdam_guest_kit::Decoder;
 use cofferdam_guest_kit::bindings::dialect::{self, ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, EmbeddingFailure, Embeddings, PreparedEmbeddings};
-use cofferdam_guest_kit::bindings::generation::{self, Event, Frame, Prepared};
+use cofferdam_guest_kit::bindings::generation::{self, Prepared};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
-use std::cell::RefCell;
 
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 struct Provider;
 
@@ -30,27 +30,10 @@ impl dialect::Guest for Provider {
 }
 
 impl generation::Guest for Provider {
-    type Decoder = DecoderResource;
+    type Decoder = Decoder<Answer>;
 
     fn prepare(request: Json, target: Target, _context: CallContext) -> Result<Prepared, Failure> {
         Ok(Prepared::Upstream(request::prepare(&request, &target)?))
-    }
-}
-
-struct DecoderResource(RefCell<Decoder>);
-
-impl generation::GuestDecoder for DecoderResource {
-    fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(Decoder::new(head.streamed)))
-    }
-
-    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
-        Ok(self.0.borrow_mut().feed(&frames))
-    }
-
-    /// The decoder holds no events back: an answer that has not finished here was cut off.
-    fn finish(&self) -> Result<Vec<Event>, Failure> {
-        Ok(Vec::new())
     }
 }
 
@@ -60,8 +43,7 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let Target { model, supports, options, .. } = &target;
-        let (upstream, _) = prepare_embeddings(&request, model, supports, options)?;
+        let (upstream, _) = prepare_embeddings(&request, &target)?;
         Ok(PreparedEmbeddings::Upstream(upstream))
     }
 

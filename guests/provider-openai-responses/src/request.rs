@@ -1,9 +1,9 @@
 //! Reduces the client's request to what the Responses dialect supports.
 
-use cofferdam_dialect_openai::{Fields, ObjectWriter, failure, picked, requested_tier};
+use cofferdam_dialect_openai::{Fields, failure, pick, picked, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{ReasoningSettings, add_options};
+use cofferdam_guest_kit::{ObjectWriter, ReasoningSettings, add_options};
 use serde_json::value::RawValue;
 
 use crate::input::write_input;
@@ -76,7 +76,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
     write_input(&input, object.name("input"))?;
-    object.pick(&fields, &["instructions"]);
+    pick(&fields, &["instructions"], &mut object);
     object.value("stream", &streamed);
     object.value("store", &false);
     if let Some(limit) = fields.get("max_output_tokens") {
@@ -85,9 +85,9 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
             None => object.raw("max_output_tokens", limit),
         }
     }
-    object.pick(&fields, KEPT);
+    pick(&fields, KEPT, &mut object);
     for name in KEPT_IF_SUPPORTED.iter().filter(|name| target.supports.iter().any(|s| s == *name)) {
-        object.pick(&fields, &[name]);
+        pick(&fields, &[name], &mut object);
     }
     if let Some(tools) = fields.get("tools") {
         let tools = list(tools)?;
@@ -102,9 +102,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     }
     write_text(&fields, &mut object)?;
     write_reasoning(&fields, target.max_output, &mut object)?;
-    if let Some(tier) = requested_tier(&target.tier, fields.text("service_tier").as_deref()) {
-        object.value("service_tier", &tier);
-    }
+    object.some("service_tier", requested_tier(&target.tier, fields.text("service_tier").as_deref()));
     object.end();
     Ok(UpstreamRequest::new("responses", add_options(body, &target.options), streamed))
 }
@@ -150,7 +148,7 @@ fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>
     match carried {
         Carried::Only(names) => {
             for name in names.iter().filter(|name| searches || **name != DEFERRED) {
-                object.pick(fields, &[name]);
+                pick(fields, &[name], &mut object);
             }
         }
         Carried::But(names) => {
@@ -193,18 +191,16 @@ fn write_reasoning(
 ) -> Result<(), Failure> {
     let Some(raw) = fields.get("reasoning") else { return Ok(()) };
     let reasoning = Fields::read(raw.get()).map_err(|_| failure::unreadable_request())?;
-    let wish: ReasoningSettings<'_> =
+    let asked: ReasoningSettings<'_> =
         serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
     let limit = fields.get("max_output_tokens").and_then(|limit| limit.get().parse().ok());
-    let effort = wish.effort_word(limit.or(Some(u64::from(endpoint_limit))));
+    let effort = asked.effort_word(limit.or(Some(u64::from(endpoint_limit))));
     if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {
         return Ok(());
     }
     let mut settings = ObjectWriter::new(object.name("reasoning"));
-    if let Some(effort) = effort {
-        settings.value("effort", &effort);
-    }
-    settings.pick(&reasoning, REASONING);
+    settings.some("effort", effort);
+    pick(&reasoning, REASONING, &mut settings);
     settings.end();
     Ok(())
 }

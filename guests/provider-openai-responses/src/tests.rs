@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cofferdam_dialect_openai::{frames_per_read, render};
+use cofferdam_guest_kit::ReadAnswer;
 use cofferdam_guest_kit::bindings::dialect::{ResponseHead, Target};
 use cofferdam_guest_kit::bindings::embedding::{self, Guest as _, PreparedEmbeddings};
 use cofferdam_guest_kit::bindings::generation::{Event, Frame};
@@ -14,7 +15,7 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::{any, proptest};
 
 use crate::Provider;
-use crate::stream::Decoder;
+use crate::answer::Answer;
 
 fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
     named.into_iter().map(|(name, data)| Frame { name, data }).collect()
@@ -25,12 +26,12 @@ fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
 }
 
 fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
-    let mut decoder = Decoder::new(true);
-    reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect()
+    let mut answer = Answer::begin(true);
+    reads.into_iter().flat_map(|read| answer.feed(&frames(read))).collect()
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
-    Decoder::new(false).feed(&frames(vec![(String::new(), body.to_vec())]))
+    Answer::begin(false).feed(&frames(vec![(String::new(), body.to_vec())]))
 }
 
 fn fixtures(extension: &str) -> Vec<PathBuf> {
@@ -132,14 +133,14 @@ const FIELDS: &[&str] =
 proptest! {
     #[test]
     fn any_bytes_are_decoded_without_panic(data in any::<Vec<u8>>(), streamed: bool) {
-        Decoder::new(streamed).feed(&[Frame { name: String::new(), data }]);
+        Answer::begin(streamed).feed(&[Frame { name: String::new(), data }]);
     }
 
     #[test]
     fn any_json_is_decoded_without_panic(
         frames in proptest::collection::vec((0..KINDS.len(), 0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..4u64), 0..8)
     ) {
-        let mut decoder = Decoder::new(true);
+        let mut answer = Answer::begin(true);
         let mut terminal = 0;
         for (kind, field, json, index) in frames {
             let value = serde_json::from_str(&json).unwrap_or_else(|_| {
@@ -151,7 +152,7 @@ proptest! {
             let mut event = serde_json::json!({"type": KINDS[kind], "output_index": index, "delta": "d"});
             event[FIELDS[field]] = value;
             let data = event.to_string().into_bytes();
-            let events = decoder.feed(&[Frame { name: String::new(), data }]);
+            let events = answer.feed(&[Frame { name: String::new(), data }]);
             terminal += events.iter().filter(|e| matches!(e, Event::Finish(_) | Event::Error(_))).count();
         }
         assert!(terminal <= 1);

@@ -46,7 +46,7 @@ pub(crate) fn draw(candidates: &[Candidate], indexes: &mut [usize], random: &mut
         let by_wait = one.paid.cmp(&other.paid).then_with(|| one.wait.total_cmp(&other.wait));
         by_wait.then_with(|| one.price.total_cmp(&other.price)).then(one.index.cmp(&other.index))
     });
-    for (place, draw) in indexes.iter_mut().zip(draws) {
-        *place = draw.index;
+    for (index, draw) in indexes.iter_mut().zip(draws) {
+        *index = draw.index;
     }
 }

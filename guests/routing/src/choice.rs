@@ -103,8 +103,8 @@ pub fn choose(question: Question<'_>) -> Result<Choice, Failure> {
         Rule::Pareto(pareto) => pareto::order(&question, &fitting, &left, pareto)?,
         Rule::Switchyard(algorithm) => switchyard::order(&question, &fitting, &left, *algorithm),
     };
-    if let Some(place) = stays(&question, &settings.rule, &ordered.models) {
-        if let Some(front) = ordered.models.get_mut(..=place) {
+    if let Some(position) = stays(&question, &settings.rule, &ordered.models) {
+        if let Some(front) = ordered.models.get_mut(..=position) {
             front.rotate_right(1);
         }
         "the conversation stays with its model".clone_into(&mut ordered.why);
@@ -133,8 +133,8 @@ fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize
 
 /// The models that the client names in addition to the router, in the client's order.
 fn beside(question: &Question<'_>) -> Vec<usize> {
-    let place = |id: &String| question.models.iter().position(|model| model.id == *id);
-    question.request.models.iter().filter_map(place).collect()
+    let position = |id: &String| question.models.iter().position(|model| model.id == *id);
+    question.request.models.iter().filter_map(position).collect()
 }
 
 /// The index of the model that the last assistant message names.

@@ -22,8 +22,9 @@ pub(crate) fn explore(by: SortBy, candidates: &[Candidate], indexes: &mut [usize
         return;
     }
     let drawn = (random.share() * count as f64) as usize;
-    let places = indexes.iter().enumerate().filter(|(_, index)| is_new(index)).map(|(place, _)| place);
-    if let Some(front) = places.take(count).nth(drawn).and_then(|place| indexes.get_mut(..=place)) {
+    let positions =
+        indexes.iter().enumerate().filter(|(_, index)| is_new(index)).map(|(position, _)| position);
+    if let Some(front) = positions.take(count).nth(drawn).and_then(|position| indexes.get_mut(..=position)) {
         front.rotate_right(1);
     }
 }

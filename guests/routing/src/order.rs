@@ -91,7 +91,7 @@ fn rank_all(
 /// The position in the client's `order`; for endpoints that are not listed, the position after its end.
 fn listed(preferences: &Preferences, candidate: &Candidate) -> usize {
     let Some(order) = &preferences.order else { return 0 };
-    order.place(candidate).unwrap_or(order.count())
+    order.position(candidate).unwrap_or(order.count())
 }
 
 /// The requested sort, from `provider.sort` or from the suffix of the model.

@@ -101,7 +101,9 @@ impl Preferences {
             ignore: slugs(&fields, "ignore")?.unwrap_or_default(),
             allow_fallbacks: fields.flag("allow_fallbacks")?.unwrap_or(true),
             require_parameters: fields.flag("require_parameters")?.unwrap_or(false),
-            deny_data_collection: fields.word("data_collection", &["allow", "deny"])? == Some("deny"),
+            deny_data_collection: fields
+                .word("data_collection", &[("allow", false), ("deny", true)])?
+                .unwrap_or(false),
             zdr: fields.flag("zdr")?.unwrap_or(false),
             quantizations: words(&fields, "quantizations")?,
             sort,
@@ -126,19 +128,18 @@ fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Failure> {
 fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Failure> {
     let Some(Value::Object(_)) = fields.value("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
     let sort = fields.nested("sort")?;
-    let partition = sort.word("partition", &["model", "none"])?;
-    let partition = partition.map(|word| if word == "none" { Partition::None } else { Partition::Model });
+    let partition = sort.word("partition", &[("model", Partition::Model), ("none", Partition::None)])?;
     Ok((sort_by(&sort, "by")?, partition))
 }
 
 fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Failure> {
-    let word = fields.word(name, &["price", "throughput", "latency", "exacto"])?;
-    Ok(word.map(|word| match word {
-        "price" => SortBy::Price,
-        "throughput" => SortBy::Throughput,
-        "latency" => SortBy::Latency,
-        _ => SortBy::Exacto,
-    }))
+    let words = [
+        ("price", SortBy::Price),
+        ("throughput", SortBy::Throughput),
+        ("latency", SortBy::Latency),
+        ("exacto", SortBy::Exacto),
+    ];
+    fields.word(name, &words)
 }
 
 fn max_price(fields: &Fields) -> Result<MaxPrice, Failure> {

@@ -11,17 +11,17 @@ use cofferdam_guest_kit::bindings::routing::Candidate;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Slugs {
     /// Each slug with its first position in the list.
-    places: BTreeMap<String, usize>,
+    positions: BTreeMap<String, usize>,
     count: usize,
 }
 
 impl Slugs {
     pub(crate) fn new(slugs: &[&str]) -> Self {
-        let mut places = BTreeMap::new();
-        for (place, slug) in slugs.iter().enumerate() {
-            places.entry(slug.to_ascii_lowercase()).or_insert(place);
+        let mut positions = BTreeMap::new();
+        for (position, slug) in slugs.iter().enumerate() {
+            positions.entry(slug.to_ascii_lowercase()).or_insert(position);
         }
-        Self { places, count: slugs.len() }
+        Self { positions, count: slugs.len() }
     }
 
     /// The number of slugs in the list.
@@ -30,8 +30,8 @@ impl Slugs {
     }
 
     /// The position of the first slug that matches this endpoint.
-    pub(crate) fn place(&self, candidate: &Candidate) -> Option<usize> {
-        if self.places.is_empty() {
+    pub(crate) fn position(&self, candidate: &Candidate) -> Option<usize> {
+        if self.positions.is_empty() {
             return None;
         }
         let mut name = candidate.provider.to_ascii_lowercase();
@@ -42,18 +42,18 @@ impl Slugs {
         let mut best: Option<usize> = None;
         for end in bases.into_iter().rev() {
             name.truncate(end);
-            let base = self.places.get(&name);
+            let base = self.positions.get(&name);
             name.push('/');
             name.extend(candidate.tier.chars().map(|letter| letter.to_ascii_lowercase()));
-            let place = base.into_iter().chain(self.places.get(&name)).min();
-            best = best.into_iter().chain(place.copied()).min();
+            let position = base.into_iter().chain(self.positions.get(&name)).min();
+            best = best.into_iter().chain(position.copied()).min();
         }
         best
     }
 
     /// Whether one of the slugs matches this endpoint.
     pub(crate) fn contain(&self, candidate: &Candidate) -> bool {
-        self.place(candidate).is_some()
+        self.position(candidate).is_some()
     }
 }
 
@@ -95,16 +95,16 @@ mod tests {
     #[test]
     fn the_first_slug_that_means_an_endpoint_counts() {
         let slugs = Slugs::new(&["a", "vertex/eu/flex", "vertex/flex", "vertex", "Vertex/EU", "a"]);
-        let place = |provider, tier: &str| {
+        let position = |provider, tier: &str| {
             let mut endpoint = candidate(provider, 1.0);
             tier.clone_into(&mut endpoint.tier);
-            slugs.place(&endpoint)
+            slugs.position(&endpoint)
         };
-        assert_eq!(place("a", "default"), Some(0));
-        assert_eq!(place("vertex/eu", "flex"), Some(1));
-        assert_eq!(place("vertex/us", "flex"), Some(2));
-        assert_eq!(place("vertex/eu", "default"), Some(3));
-        assert_eq!(place("b", "default"), None);
-        assert_eq!(Slugs::new(&["vertex/eu", "vertex"]).place(&candidate("vertex/eu", 1.0)), Some(0));
+        assert_eq!(position("a", "default"), Some(0));
+        assert_eq!(position("vertex/eu", "flex"), Some(1));
+        assert_eq!(position("vertex/us", "flex"), Some(2));
+        assert_eq!(position("vertex/eu", "default"), Some(3));
+        assert_eq!(position("b", "default"), None);
+        assert_eq!(Slugs::new(&["vertex/eu", "vertex"]).position(&candidate("vertex/eu", 1.0)), Some(0));
     }
 }

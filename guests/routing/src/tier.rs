@@ -25,10 +25,10 @@ pub(crate) fn rank(requested: &str, candidate: &Candidate, offered: &Offered) ->
         "default" => (tier == "default").then_some(0),
         // Flex promises a lower price, so no dearer tier is used while a flex endpoint exists.
         "flex" if offered.flex.contains(&candidate.model_rank) => (tier == "flex").then_some(0),
-        "priority" | "fast" => Some(place(&["priority"], tier)),
-        "ultrafast" => Some(place(&["ultrafast", "priority", "default"], tier)),
-        "scale" => Some(place(&["scale", "default"], tier)),
-        _ => Some(place(&["default"], tier)),
+        "priority" | "fast" => Some(position(&["priority"], tier)),
+        "ultrafast" => Some(position(&["ultrafast", "priority", "default"], tier)),
+        "scale" => Some(position(&["scale", "default"], tier)),
+        _ => Some(position(&["default"], tier)),
     }
 }
 
@@ -41,9 +41,9 @@ pub(crate) fn wants_speed(requested: &str, rank: u8) -> bool {
     }
 }
 
-fn place(order: &[&str], tier: &str) -> u8 {
-    let place = order.iter().position(|name| *name == tier).unwrap_or(order.len());
-    u8::try_from(place).unwrap_or(u8::MAX)
+fn position(order: &[&str], tier: &str) -> u8 {
+    let position = order.iter().position(|name| *name == tier).unwrap_or(order.len());
+    u8::try_from(position).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

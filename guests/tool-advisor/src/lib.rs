@@ -10,7 +10,9 @@ mod tests;
 use cofferdam_guest_kit::bindings::request;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, failed, members, schema, text_of};
+use cofferdam_guest_kit::server_tool::{
+    Fields, Models, Service, SingleFunction, failed, members, schema, text_of,
+};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;
@@ -46,8 +48,8 @@ impl SingleFunction for Advisor {
     }
 
     fn call(arguments: &[u8], settings: &Settings, _: &CallContext) -> Result<Output, ToolError> {
-        let told = if settings.forwards_transcript { request::transcript() } else { Vec::new() };
-        consult(arguments, settings, &told, &mut Service)
+        let rendered = if settings.forwards_transcript { request::transcript() } else { Vec::new() };
+        consult(arguments, settings, &rendered, &mut Service)
     }
 }
 
@@ -89,8 +91,8 @@ fn consult(
         Some(_) => None,
         None => arguments.text("model")?.map(str::trim).filter(|model| !model.is_empty()),
     };
-    let input = match transcript::told(transcript) {
-        Some(told) => format!("{told}\n\nThe model asks you:\n{prompt}"),
+    let input = match transcript::rendered(transcript) {
+        Some(rendered) => format!("{rendered}\n\nThe model asks you:\n{prompt}"),
         None => prompt.to_owned(),
     };
     let (answer, model) = settings.instance.ask(chosen, Value::from(input), INSTRUCTIONS, models);

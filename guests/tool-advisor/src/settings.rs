@@ -1,7 +1,7 @@
 //! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, Instance};
+use cofferdam_guest_kit::server_tool::{Fields, Instance};
 
 /// The tool's type, and the name of the function of an advisor without a name.
 pub(crate) const TYPE: &str = "advisor";

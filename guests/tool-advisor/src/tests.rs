@@ -1,6 +1,6 @@
 use cofferdam_guest_kit::bindings::types::ErrorKind;
-use cofferdam_guest_kit::tool::Fields;
-use cofferdam_guest_kit::tool::testing::Script;
+use cofferdam_guest_kit::server_tool::Fields;
+use cofferdam_guest_kit::server_tool::testing::Script;
 use serde_json::{Value, json};
 
 use super::settings::Settings;
@@ -14,8 +14,8 @@ fn run(entry: &Value, arguments: &Value, answer: Result<&'static str, ErrorKind>
     let mut script = Script::new(&[answer]);
     let transcript = json!([{"role": "user", "content": "Plan a trip."}]).to_string();
     let settings = settings(entry).unwrap();
-    let told = if settings.forwards_transcript { transcript.as_bytes() } else { b"" };
-    let output = consult(arguments.to_string().as_bytes(), &settings, told, &mut script).unwrap();
+    let rendered = if settings.forwards_transcript { transcript.as_bytes() } else { b"" };
+    let output = consult(arguments.to_string().as_bytes(), &settings, rendered, &mut script).unwrap();
     (output, script.asked.remove(0))
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn is_empty(transcript: &[u8]) -> bool {
 }
 
 /// The text for `transcript`, a JSON array of items; `None` when no item gives any text.
-pub(crate) fn told(transcript: &[u8]) -> Option<String> {
+pub(crate) fn rendered(transcript: &[u8]) -> Option<String> {
     let lines: Vec<String> = items(transcript).iter().filter_map(line).collect();
     if lines.is_empty() {
         return None;
@@ -73,7 +73,7 @@ fn content(content: &Value) -> String {
 }
 
 fn short(text: &str) -> String {
-    let clipped = cofferdam_guest_kit::tool::clip(text, CALL_CHARS_MAX);
+    let clipped = cofferdam_guest_kit::server_tool::clip(text, CALL_CHARS_MAX);
     if clipped.cut { format!("{} [...]", clipped.text) } else { clipped.text.to_owned() }
 }
 
@@ -94,11 +94,11 @@ mod tests {
             {"type": "function_call_output", "call_id": "c", "output": "done"},
         ]);
         assert_eq!(
-            told(items.to_string().as_bytes()).unwrap(),
+            rendered(items.to_string().as_bytes()).unwrap(),
             "The conversation so far:\nuser: Look\n[input_image]\nassistant: Yes?\nassistant called f({\"a\":1})\n\
              result of the call: done"
         );
-        assert_eq!(told(b"[]"), None);
+        assert_eq!(rendered(b"[]"), None);
     }
 
     #[test]
@@ -106,17 +106,17 @@ mod tests {
         let long = "x".repeat(CHARS_MAX / 2);
         let items: Vec<_> =
             ["one", &long, &long, "four"].map(|text| json!({"role": "user", "content": text})).into();
-        let told = told(Value::from(items).to_string().as_bytes()).unwrap();
-        assert!(told.contains("[The beginning was left out.]") && told.ends_with("user: four"));
-        assert!(!told.contains("one") && told.chars().count() < CHARS_MAX + 100);
+        let rendered = rendered(Value::from(items).to_string().as_bytes()).unwrap();
+        assert!(rendered.contains("[The beginning was left out.]") && rendered.ends_with("user: four"));
+        assert!(!rendered.contains("one") && rendered.chars().count() < CHARS_MAX + 100);
     }
 
     proptest! {
         #[test]
         fn foreign_items_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in ".{0,50}") {
-            told(&bytes);
+            rendered(&bytes);
             let items = json!([{"type": text, "content": text, "output": [text], "name": 7}]);
-            told(items.to_string().as_bytes());
+            rendered(items.to_string().as_bytes());
         }
     }
 }

@@ -9,12 +9,8 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::json;
-
-/// The only function, named like the tool. Its arguments are the members of an operation, so that
-/// histories from other endpoints have the same form.
-const NAME: &str = "apply_patch";
 
 const DESCRIPTION: &str = "Creates, changes or deletes one file of the user's. For create_file the diff is the whole \
 content, each line with + in front. For update_file it is one or more hunks: a line that begins with @@ (and may name \
@@ -26,7 +22,9 @@ struct ApplyPatch;
 cofferdam_guest_kit::export!(tool: ApplyPatch);
 
 impl SingleFunction for ApplyPatch {
-    const NAME: &'static str = NAME;
+    /// The only function, named like the tool. Its arguments are the members of an operation, so that
+    /// histories from other endpoints have the same form.
+    const NAME: &'static str = "apply_patch";
     /// Whether the entry is of the client's own tool type.
     type Settings = bool;
 
@@ -50,7 +48,7 @@ impl SingleFunction for ApplyPatch {
             let unknown = json!({ "type": "update_file", "path": "", "diff": "" });
             parameters.insert("x-item".to_owned(), json!({ "operation": unknown }));
         }
-        Ok(Function::new(NAME, DESCRIPTION, parameters))
+        Ok(Function::new(Self::NAME, DESCRIPTION, parameters))
     }
 
     fn call(arguments: &[u8], _: &bool, _: &CallContext) -> Result<Output, ToolError> {

@@ -1,7 +1,7 @@
 //! One change of one file, as a model proposes it.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, relative_path};
+use cofferdam_guest_kit::server_tool::{Fields, relative_path};
 use serde_json::{Value, json};
 
 /// The kinds of changes.

@@ -15,13 +15,11 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::{Value, json};
 
 use script::{LOOP_ITERATIONS_MAX, Ran};
 
-/// The only function, named like the tool.
-const NAME: &str = "code_interpreter";
 /// The value of `language` in items of the prefixed tool.
 const LANGUAGE: &str = "javascript";
 /// The longest code, in bytes. Models do not write more in one answer.
@@ -37,7 +35,7 @@ struct CodeInterpreter;
 cofferdam_guest_kit::export!(tool: CodeInterpreter);
 
 impl SingleFunction for CodeInterpreter {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "code_interpreter";
     /// Whether the tool entry has the client's own type, whose items have other members.
     type Settings = bool;
 
@@ -55,7 +53,7 @@ impl SingleFunction for CodeInterpreter {
         let code = json!({ "type": "string", "description": "The JavaScript to run." });
         let mut parameters = schema(json!({ "code": code }), &["code"]);
         parameters.insert("x-item".to_owned(), begin);
-        Ok(Function::new(NAME, DESCRIPTION, parameters))
+        Ok(Function::new(Self::NAME, DESCRIPTION, parameters))
     }
 
     fn call(arguments: &[u8], is_clients: &bool, context: &CallContext) -> Result<Output, ToolError> {
@@ -76,7 +74,7 @@ impl SingleFunction for CodeInterpreter {
                 "exit_code": i32::from(ran.error.is_some()),
             })
         };
-        Ok(Output::new(told(&ran), item))
+        Ok(Output::new(rendered(&ran), item))
     }
 }
 
@@ -118,10 +116,10 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-fn told(ran: &Ran) -> String {
-    let mut told = printed(ran);
+fn rendered(ran: &Ran) -> String {
+    let mut rendered = printed(ran);
     if let Some(error) = &ran.error {
-        add_line(&mut told, error);
+        add_line(&mut rendered, error);
     }
-    if told.is_empty() { "(The code ran and printed nothing.)".to_owned() } else { told }
+    if rendered.is_empty() { "(The code ran and printed nothing.)".to_owned() } else { rendered }
 }

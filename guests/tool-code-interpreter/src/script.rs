@@ -12,7 +12,7 @@ use boa_engine::module::IdleModuleLoader;
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
 use boa_engine::{Context, JsError, JsObject, JsResult, JsValue, Module, Script, Source, js_string};
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 
 use crate::console::{self, Logs};
 use crate::inspect::inspect;
@@ -161,11 +161,11 @@ fn shown(came: JsResult<JsValue>, context: &mut Context) -> Ran {
     match came {
         Ok(value) if value.is_undefined() => Ran::default(),
         Ok(value) => Ran { value: Some(inspect(&value, context, VALUE_BYTES_MAX)), ..Ran::default() },
-        Err(error) => Ran { error: Some(told(&error, context)), ..Ran::default() },
+        Err(error) => Ran { error: Some(rendered(&error, context)), ..Ran::default() },
     }
 }
 
-fn told(error: &JsError, context: &mut Context) -> String {
+fn rendered(error: &JsError, context: &mut Context) -> String {
     if let Some(EngineError::RuntimeLimit(limit)) = error.as_engine() {
         return match limit {
             RuntimeLimitError::LoopIteration => "Stopped: a loop went round too many times.",

@@ -1,7 +1,8 @@
+use cofferdam_guest_kit::bindings::tools::Guest;
 use cofferdam_guest_kit::bindings::types::CallContext;
 use serde_json::{Value, json};
 
-use super::{DateTime, Guest, Output, ToolError, default_zone, tell};
+use super::{DateTime, Fields, Output, SingleFunction, ToolError, render};
 
 /// 2026-07-01 22:30:00.120 UTC, a Wednesday.
 const SUMMER_MS: u64 = 1_782_945_000_120;
@@ -11,7 +12,8 @@ fn item(output: &Output) -> Value {
 }
 
 fn told(now_ms: u64, arguments: &str, settings: &str) -> Result<Output, ToolError> {
-    tell(now_ms, arguments.as_bytes(), default_zone(settings.as_bytes())?)
+    let default = DateTime::settings(&Fields::settings(settings.as_bytes())?)?;
+    render(now_ms, &Fields::arguments(arguments.as_bytes())?, &default)
 }
 
 #[test]

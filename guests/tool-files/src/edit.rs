@@ -1,7 +1,7 @@
 //! Replaces a piece of a text.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
 use crate::shelf::FILE_BYTES_MAX;
 
@@ -35,22 +35,22 @@ impl<'a> Edit<'a> {
     /// When the piece does not occur, occurs several times without `everywhere`, or the text becomes
     /// too long.
     pub(crate) fn apply(&self, text: &str, arguments: &Fields) -> Result<(String, usize), ToolError> {
-        let places = text.matches(self.old).count();
-        match places {
+        let count = text.matches(self.old).count();
+        match count {
             0 => return Err(arguments.wrong("old_text", "does not occur in the file, to the letter")),
             1 => {}
             _ if self.everywhere => {}
             _ => {
                 let takes =
-                    format!("occurs {places} times: give more of the text around it, or everywhere = true");
+                    format!("occurs {count} times: give more of the text around it, or everywhere = true");
                 return Err(arguments.wrong("old_text", &takes));
             }
         }
         // Checked before the text is built: a short piece that occurs often may become a long one.
-        let bytes = text.len() - places * self.old.len() + places.saturating_mul(self.new.len());
+        let bytes = text.len() - count * self.old.len() + count.saturating_mul(self.new.len());
         if bytes > FILE_BYTES_MAX {
             return Err(ToolError::Failed(format!("A file has at most {FILE_BYTES_MAX} bytes.")));
         }
-        Ok((text.replace(self.old, self.new), places))
+        Ok((text.replace(self.old, self.new), count))
     }
 }

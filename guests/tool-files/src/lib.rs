@@ -11,13 +11,13 @@ mod tests;
 use cofferdam_guest_kit::bindings::scratch::{self, ScratchError};
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
-use cofferdam_guest_kit::tool::{Fields, clip, unknown_function};
+use cofferdam_guest_kit::server_tool::{Fields, clip, unknown_function};
 use serde_json::{Value, json};
 
 use shelf::{Full, Keep, Shelf};
 
 /// The longest content that one call returns, in characters.
-const TOLD_CHARS_MAX: usize = 100_000;
+const RENDERED_CHARS_MAX: usize = 100_000;
 
 struct Files;
 
@@ -80,7 +80,7 @@ fn read<K: Keep>(shelf: &mut Shelf<K>, arguments: &Fields) -> Result<Output, Too
     let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
     let lines: Vec<&str> = content.split_inclusive('\n').skip(from).take(count as usize).collect();
     let text = lines.concat();
-    let clipped = clip(&text, TOLD_CHARS_MAX);
+    let clipped = clip(&text, RENDERED_CHARS_MAX);
     let mut result = clipped.text.to_owned();
     if clipped.cut {
         result.push_str("\n[The rest was left out: read it with first_line.]");
@@ -100,9 +100,9 @@ fn change<K: Keep>(shelf: &mut Shelf<K>, arguments: &Fields) -> Result<Output, T
     let name = shelf::name_of(arguments)?;
     let edit = edit::Edit::read(arguments)?;
     let content = existing(shelf, arguments, name)?;
-    let (changed, places) = edit.apply(&content, arguments)?;
+    let (changed, count) = edit.apply(&content, arguments)?;
     shelf.write(name, &changed)?;
-    let result = format!("Changed {places} {} of {name}.", if places == 1 { "place" } else { "places" });
+    let result = format!("Changed {count} {} of {name}.", if count == 1 { "place" } else { "places" });
     Ok(output(about("edit", name, &result), result))
 }
 

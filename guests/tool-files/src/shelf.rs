@@ -6,7 +6,7 @@
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
 use cofferdam_guest_kit::fnv_1a;
-use cofferdam_guest_kit::tool::{Fields, relative_path};
+use cofferdam_guest_kit::server_tool::{Fields, relative_path};
 
 /// The largest number of files in one request.
 pub(crate) const FILES_MAX: usize = 64;

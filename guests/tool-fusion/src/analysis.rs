@@ -1,6 +1,6 @@
 //! The judge: a model that compares the answers of the panel and returns an analysis as JSON.
 
-use cofferdam_guest_kit::tool::{Models, text_of};
+use cofferdam_guest_kit::server_tool::{Models, text_of};
 use serde_json::{Map, Value, json};
 
 use crate::panel::Panel;
@@ -34,7 +34,7 @@ pub(crate) fn ask(
     settings: &Settings,
     models: &mut impl Models,
 ) -> Result<Value, Failed> {
-    let mut data = panel.told();
+    let mut data = panel.rendered();
     data.shift_insert(0, "question".to_owned(), Value::from(prompt));
     let mut question = settings.manner.question(None, Value::from(Value::Object(data).to_string()));
     // Only the panel searches for information; the judge compares its answers.

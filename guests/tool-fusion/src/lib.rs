@@ -12,21 +12,18 @@ mod tests;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
 use cofferdam_guest_kit::bindings::{catalog, config};
-use cofferdam_guest_kit::tool::{Fields, Models, Service, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, Models, Service, SingleFunction, schema};
 use serde_json::{Map, Value, json};
 
 use panel::Panel;
 use settings::Settings;
-
-/// The only function, named like the tool.
-const NAME: &str = "fusion";
 
 struct Fusion;
 
 cofferdam_guest_kit::export!(tool: Fusion);
 
 impl SingleFunction for Fusion {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = settings::TYPE;
     type Settings = Settings;
 
     fn settings(fields: &Fields) -> Result<Settings, ToolError> {
@@ -51,7 +48,7 @@ fn function() -> Function {
         }
     });
     Function::new(
-        NAME,
+        Fusion::NAME,
         "Asks a panel of models the same question at the same time and returns their answers with an \
             analysis of where they agree, differ and fall short. Use it only where several perspectives are worth \
             the cost: research, critique of many sides, or when being wrong is expensive.",
@@ -68,10 +65,10 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
         return Ok(panel.failed());
     }
     let mut members = panel.members();
-    let mut told = Map::from_iter([("status".to_owned(), Value::from("ok"))]);
+    let mut for_model = Map::from_iter([("status".to_owned(), Value::from("ok"))]);
     match analysis::ask(prompt, &panel, settings, models) {
         Ok(analysis) => {
-            told.insert("analysis".to_owned(), analysis.clone());
+            for_model.insert("analysis".to_owned(), analysis.clone());
             members.insert("analysis".to_owned(), analysis);
         }
         // The answers are useful without an analysis.
@@ -80,6 +77,6 @@ fn deliberate(arguments: &[u8], settings: &Settings, models: &mut impl Models) -
             members.insert("error".to_owned(), Value::from(error));
         }
     }
-    told.extend(panel.told());
-    Ok(Output::new(Value::Object(told).to_string(), members))
+    for_model.extend(panel.rendered());
+    Ok(Output::new(Value::Object(for_model).to_string(), members))
 }

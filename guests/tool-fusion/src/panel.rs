@@ -3,13 +3,13 @@
 use cofferdam_guest_kit::bindings::model::Answer;
 use cofferdam_guest_kit::bindings::tools::Output;
 use cofferdam_guest_kit::bindings::types::ErrorKind;
-use cofferdam_guest_kit::tool::{Models, clip, failed, text_of};
+use cofferdam_guest_kit::server_tool::{Models, clip, failed, text_of};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
 
 /// The longest text of one answer for the judge and the calling model, in characters.
-const TOLD_CHARS_MAX: usize = 60_000;
+const RENDERED_CHARS_MAX: usize = 60_000;
 /// The largest number of sources of all answers together.
 const SOURCES_MAX: usize = 100;
 
@@ -84,18 +84,18 @@ impl Panel {
     }
 
     /// The members for a model, with long answers cut so that they fit into its context.
-    pub(crate) fn told(&self) -> Map<String, Value> {
-        let mut told = Map::new();
+    pub(crate) fn rendered(&self) -> Map<String, Value> {
+        let mut rendered = Map::new();
         let response = |(model, content): &(String, String)| {
-            let clipped = clip(content, TOLD_CHARS_MAX);
+            let clipped = clip(content, RENDERED_CHARS_MAX);
             let cut = if clipped.cut { " [...]" } else { "" };
             json!({ "model": model, "content": format!("{}{cut}", clipped.text) })
         };
-        told.insert("responses".to_owned(), self.responses.iter().map(response).collect());
+        rendered.insert("responses".to_owned(), self.responses.iter().map(response).collect());
         if !self.failed.is_empty() {
-            told.insert("failed_models".to_owned(), self.failed_models());
+            rendered.insert("failed_models".to_owned(), self.failed_models());
         }
-        told
+        rendered
     }
 
     fn failed_models(&self) -> Value {
@@ -105,7 +105,7 @@ impl Panel {
     /// The output when no model of the panel answered.
     pub(crate) fn failed(&self) -> Output {
         const ERROR: &str = "No model of the panel answered.";
-        let told = json!({
+        let rendered = json!({
             "status": "error",
             "error": ERROR,
             "failure_reason": self.reason,
@@ -114,7 +114,7 @@ impl Panel {
         let mut members = Map::new();
         members.insert("failure_reason".to_owned(), Value::from(self.reason));
         members.insert("failed_models".to_owned(), self.failed_models());
-        Output { for_model: told.to_string(), ..failed(members, ERROR) }
+        Output { for_model: rendered.to_string(), ..failed(members, ERROR) }
     }
 }
 

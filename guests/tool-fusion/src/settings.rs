@@ -1,11 +1,12 @@
 //! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, Manner};
+use cofferdam_guest_kit::server_tool::{Fields, Manner};
 
-use crate::NAME;
 use crate::preset;
 
+/// The tool's type, and the name of its only function.
+pub(crate) const TYPE: &str = "fusion";
 /// The largest number of models in a panel.
 const MODELS_MAX: usize = 8;
 /// The default and the limit for the number of calls of the panel's own tools.
@@ -45,7 +46,7 @@ impl Settings {
                 fields.wrong("analysis_models", "is required: this host serves no model to choose from")
             );
         }
-        Ok(Self { panel, manner: Manner::read(fields, NAME, CALLS_DEFAULT, CALLS_MAX)? })
+        Ok(Self { panel, manner: Manner::read(fields, TYPE, CALLS_DEFAULT, CALLS_MAX)? })
     }
 }
 

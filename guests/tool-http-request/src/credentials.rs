@@ -4,9 +4,9 @@
 
 use cofferdam_guest_kit::bindings::http::{Injection, Placement};
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
-use crate::headers::is_name;
+use crate::header_name::is_name;
 
 /// The start of a placeholder; `}}` ends it.
 const OPENING: &str = "{{secret:";

@@ -2,7 +2,7 @@
 
 use cofferdam_guest_kit::bindings::http::Request;
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, web_address};
+use cofferdam_guest_kit::server_tool::{Fields, web_address};
 use serde_json::Value;
 use url::Url;
 

@@ -2,28 +2,14 @@
 
 use cofferdam_guest_kit::bindings::http::Injection;
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 
 use crate::credentials::placeholders;
+use crate::header_name::is_name;
 
 /// The largest number of headers in one request, and the longest value in bytes.
 const HEADERS_MAX: usize = 50;
 const VALUE_BYTES_MAX: usize = 8 * 1024;
-
-/// Headers that only the HTTP library or the host may set (egress rules R8, R15, R17).
-const RESERVED: [&str; 11] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "forwarded",
-];
 
 /// Header lines, and the secrets that their values name.
 pub(crate) type Lines = (Vec<(String, String)>, Vec<Injection>);
@@ -42,8 +28,10 @@ pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
     for (name, value) in fields {
         let lower = name.trim().to_ascii_lowercase();
         if !is_name(&lower) {
-            let message =
-                format!("headers: {:?} cannot be set", cofferdam_guest_kit::tool::clip(name, 100).text);
+            let message = format!(
+                "headers: {:?} cannot be set",
+                cofferdam_guest_kit::server_tool::clip(name, 100).text
+            );
             return Err(ToolError::InvalidArguments(message));
         }
         if lines.iter().any(|(other, _)| *other == lower) {
@@ -56,17 +44,6 @@ pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
         lines.push((lower, value.to_owned()));
     }
     Ok((lines, injections))
-}
-
-/// Whether a name is a lower-case token and not reserved.
-pub(crate) fn is_name(name: &str) -> bool {
-    let token =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    (1..=100).contains(&name.len())
-        && name.bytes().all(token)
-        && !RESERVED.contains(&name)
-        && !name.starts_with("proxy-")
-        && !name.starts_with("x-forwarded-")
 }
 
 fn is_value(value: &str) -> bool {

@@ -5,6 +5,7 @@
 mod answer;
 mod credentials;
 mod draft;
+mod header_name;
 mod headers;
 mod offer;
 mod settings;
@@ -14,20 +15,17 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Network, SingleFunction, Wire, sentence};
+use cofferdam_guest_kit::server_tool::{Fields, Network, SingleFunction, Wire, sentence};
 
 use draft::Draft;
 use settings::Settings;
-
-/// The only function, named like the tool.
-const NAME: &str = "http_request";
 
 struct HttpRequest;
 
 cofferdam_guest_kit::export!(tool: HttpRequest);
 
 impl SingleFunction for HttpRequest {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = offer::NAME;
     type Settings = Settings;
 
     fn settings(fields: &Fields) -> Result<Settings, ToolError> {

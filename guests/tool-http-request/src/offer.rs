@@ -1,11 +1,13 @@
 //! The function that the model sees.
 
 use cofferdam_guest_kit::bindings::tools::Function;
-use cofferdam_guest_kit::tool::schema;
+use cofferdam_guest_kit::server_tool::schema;
 use serde_json::json;
 
-use crate::NAME;
 use crate::settings::Settings;
+
+/// The only function, named like the tool.
+pub(crate) const NAME: &str = "http_request";
 
 /// The function for these settings. The same settings give the same bytes.
 pub(crate) fn function(settings: &Settings) -> Function {

@@ -1,7 +1,7 @@
 //! The client's settings (`parameters` of the tool entry), which can only narrow the grant.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use url::{Host, Url};
 
 /// Every method that the host sends, in the order in which the model sees them.

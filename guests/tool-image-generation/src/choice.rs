@@ -1,7 +1,7 @@
 //! Chooses the model that generates the image.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use serde_json::Value;
 
 use crate::settings::Settings;

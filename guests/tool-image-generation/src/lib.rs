@@ -13,13 +13,11 @@ use cofferdam_guest_kit::bindings::model::{self, Answer};
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Failure, Json};
 use cofferdam_guest_kit::bindings::{catalog, config};
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, clip, schema};
 use serde_json::{Map, Value, json};
 
 use settings::Settings;
 
-/// The only function, named like the tool.
-const NAME: &str = "image_generation";
 /// The longest prompt, in characters.
 const PROMPT_CHARS_MAX: usize = 32_000;
 /// The longest text from the image model that is passed on to the calling model, in characters.
@@ -30,7 +28,7 @@ struct ImageGeneration;
 cofferdam_guest_kit::export!(tool: ImageGeneration);
 
 impl SingleFunction for ImageGeneration {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "image_generation";
     /// Also the model to ask.
     type Settings = (Settings, String);
 
@@ -65,7 +63,11 @@ fn function(settings: &Settings) -> Function {
         // Clients of this tool type require the member from the start of the item.
         parameters.insert("x-item".to_owned(), json!({ "result": null }));
     }
-    Function::new(NAME, "Makes a picture from a description and shows it to the user.", parameters)
+    Function::new(
+        ImageGeneration::NAME,
+        "Makes a picture from a description and shows it to the user.",
+        parameters,
+    )
 }
 
 /// Asks `model` through `ask` to generate an image.
@@ -103,10 +105,10 @@ fn make(
         item.insert("image_b64".to_owned(), Value::from(picture.base64.as_str()));
     }
     item.insert("result".to_owned(), Value::from(picture.base64));
-    let mut told = "The picture was made and the user sees it.".to_owned();
+    let mut for_model = "The picture was made and the user sees it.".to_owned();
     if !answer.text.trim().is_empty() {
-        told.push_str(" The model that made it says: ");
-        told.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
+        for_model.push_str(" The model that made it says: ");
+        for_model.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
     }
-    Ok(Output::new(told, item))
+    Ok(Output::new(for_model, item))
 }

@@ -1,7 +1,7 @@
 //! The client's settings for its images.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use serde_json::{Map, Value};
 
 /// Settings that do not describe the image itself.

@@ -1,7 +1,7 @@
 //! Renders the results of calls as text. Images and sound are left out and named, because models get
 //! tool results as text only.
 
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde_json::{Map, Value};
 
 use crate::rpc::printable;
@@ -12,8 +12,8 @@ const TEXT_CHARS_MAX: usize = 400_000;
 /// The text of a result: its parts, or its structured content when no part has text.
 pub(crate) fn text(result: &Map<String, Value>) -> String {
     let parts = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let told: Vec<String> = parts.iter().filter_map(part).collect();
-    let mut text = told.join("\n");
+    let texts: Vec<String> = parts.iter().filter_map(part).collect();
+    let mut text = texts.join("\n");
     if text.is_empty()
         && let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
     {

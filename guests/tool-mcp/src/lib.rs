@@ -2,7 +2,7 @@
 //! Each tool of a server becomes a function for the model.
 //!
 //! [`settings`] reads the client's entry; [`session`] speaks the protocol on top of [`rpc`];
-//! [`listing`] is the list of a server's tools, kept for the request; [`names`] makes the names of
+//! [`listing`] is the list of a server's [`tool`]s, kept for the request; [`names`] makes the names of
 //! the functions; [`content`] renders results as text.
 
 mod content;
@@ -12,6 +12,7 @@ mod rpc;
 mod session;
 mod settings;
 mod sse;
+mod tool;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ mod tests;
 use cofferdam_guest_kit::bindings::scratch;
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
-use cofferdam_guest_kit::tool::{Streaming, Wire, unknown_function};
+use cofferdam_guest_kit::server_tool::{Streaming, Wire, unknown_function};
 use serde_json::{Map, Value, json};
 
 use listing::Listing;
@@ -118,13 +119,14 @@ fn call(
     };
     let text = content::text(&result);
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
-        let told = if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
+        let for_model =
+            if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
         let error =
-            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": told }] });
-        return Ok(failed(error, format!("The tool reports an error:\n{told}")));
+            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": for_model }] });
+        return Ok(failed(error, format!("The tool reports an error:\n{for_model}")));
     }
-    let told = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
-    Ok(Output::new(told, json!({ "output": text, "error": null })))
+    let for_model = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
+    Ok(Output::new(for_model, json!({ "output": text, "error": null })))
 }
 
 /// The output of a failed call, with the error for its item.

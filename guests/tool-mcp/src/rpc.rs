@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
-use cofferdam_guest_kit::tool::{Streaming, clip, header, sentence};
+use cofferdam_guest_kit::server_tool::{Streaming, clip, header, sentence};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;

@@ -1,12 +1,12 @@
 //! A session with a server: negotiating the protocol, listing tools, calling them.
 
-use cofferdam_guest_kit::tool::Streaming;
+use cofferdam_guest_kit::server_tool::Streaming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::listing::{self, Tool};
 use crate::rpc::{self, Answer, Envelope, Failed, Trouble};
 use crate::settings::Settings;
+use crate::tool::Tool;
 
 /// The protocol version that is requested, and the versions that are supported.
 const VERSION: &str = "2025-06-18";
@@ -22,6 +22,11 @@ const ENDING_TIMEOUT_MS: u32 = 4_000;
 const PAGES_MAX: u32 = 16;
 /// The longest cursor, in bytes.
 const CURSOR_BYTES_MAX: usize = 4_096;
+
+/// The largest number of tools of one server.
+const TOOLS_MAX: usize = 128;
+/// The largest size of all tools of a server together, in bytes.
+const ALL_BYTES_MAX: usize = 400 << 10;
 
 /// A session; empty for a server without sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +92,7 @@ impl Session {
             let Some(Value::Array(listed)) = answer.result.get("tools") else {
                 return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
             };
-            listing::add(&mut tools, listed)?;
+            add(&mut tools, listed)?;
             let next = answer.result.get("nextCursor").and_then(Value::as_str);
             match next.filter(|next| !next.is_empty() && next.len() <= CURSOR_BYTES_MAX) {
                 Some(next) => cursor = Some(next.to_owned()),
@@ -149,4 +154,24 @@ fn trouble(failed: Failed) -> Trouble {
         Failed::Trouble(trouble) => trouble,
         Failed::SessionGone => Trouble::invalid("The MCP server ended the session."),
     }
+}
+
+/// Adds tools from a server's list. Tools without a valid name or schema are left out, and so are
+/// tools whose name is already present.
+/// More tools than a model can be offered are an error.
+fn add(tools: &mut Vec<Tool>, listed: &[Value]) -> Result<(), Trouble> {
+    let fresh: Vec<Tool> = listed.iter().take(TOOLS_MAX + 1).filter_map(Tool::read).collect();
+    for tool in fresh {
+        if !tools.iter().any(|known| known.name == tool.name) {
+            tools.push(tool);
+        }
+    }
+    let bytes: usize = tools.iter().map(|tool| json!(tool).to_string().len()).sum();
+    if listed.len() > TOOLS_MAX || tools.len() > TOOLS_MAX || bytes > ALL_BYTES_MAX {
+        return Err(Trouble::invalid(format!(
+            "The MCP server lists more than {TOOLS_MAX} tools or {} KiB of them.",
+            ALL_BYTES_MAX >> 10
+        )));
+    }
+    Ok(())
 }

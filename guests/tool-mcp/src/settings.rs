@@ -2,11 +2,11 @@
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
 use cofferdam_guest_kit::fnv_1a;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use serde_json::Value;
 use url::Url;
 
-use crate::listing::Tool;
+use crate::tool::Tool;
 
 /// The longest label, in characters.
 const LABEL_CHARS_MAX: usize = 256;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
 use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
-use cofferdam_guest_kit::tool::{Network, Streaming};
+use cofferdam_guest_kit::server_tool::{Network, Streaming};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

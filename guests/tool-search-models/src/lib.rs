@@ -10,13 +10,11 @@ mod tests;
 use cofferdam_guest_kit::bindings::catalog;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, clip, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, clip, schema};
 use serde_json::json;
 
 use search::Search;
 
-/// The only function.
-const NAME: &str = "search_models";
 /// The default and the limit of `parameters.max_results`.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 20;
@@ -30,12 +28,13 @@ struct SearchModels;
 cofferdam_guest_kit::export!(tool: SearchModels);
 
 impl SingleFunction for SearchModels {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "search_models";
     /// The largest number of results.
     type Settings = usize;
 
     fn settings(fields: &Fields) -> Result<usize, ToolError> {
-        results_max(fields)
+        let results = fields.integer("max_results", 1..=RESULTS_MAX)?;
+        Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
     }
 
     fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
@@ -69,7 +68,7 @@ impl SingleFunction for SearchModels {
             }
         });
         Ok(Function::new(
-            NAME,
+            Self::NAME,
             "Searches the models that this service offers, with context length, abilities and prices \
                 in dollars per million tokens.",
             schema(properties, &[]),
@@ -77,24 +76,18 @@ impl SingleFunction for SearchModels {
     }
 
     fn call(arguments: &[u8], results_max: &usize, _: &CallContext) -> Result<Output, ToolError> {
-        tell(arguments, &catalog::models(), *results_max)
+        render(arguments, &catalog::models(), *results_max)
     }
 }
 
-/// The number of results: `parameters.max_results` or the default.
-fn results_max(settings: &Fields) -> Result<usize, ToolError> {
-    let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
-    Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
-}
-
 /// Searches `models`, a JSON array of model objects.
-fn tell(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, ToolError> {
+fn render(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, ToolError> {
     let search = Search::read(&Fields::arguments(arguments)?)?;
     let models = model::read(models);
     let found = search.run(&models);
-    let told: Vec<_> = found.iter().take(results_max).map(|model| model.told()).collect();
+    let rendered: Vec<_> = found.iter().take(results_max).map(|model| model.rendered()).collect();
     let for_model = json!({
-        "models": told,
+        "models": rendered,
         "found": found.len(),
         "offered": models.len(),
         "prices": "dollars per million tokens",

@@ -75,15 +75,15 @@ impl Model {
     }
 
     /// The description that the calling model gets.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn rendered(&self) -> Value {
         let supports: BTreeSet<_> = self.endpoints.iter().flat_map(|endpoint| &endpoint.supports).collect();
         let providers: BTreeSet<_> = self.endpoints.iter().map(|endpoint| &endpoint.provider).collect();
         let description = self
             .description
             .as_deref()
-            .map(|text| cofferdam_guest_kit::tool::clip(text, DESCRIPTION_CHARS_MAX).text);
+            .map(|text| cofferdam_guest_kit::server_tool::clip(text, DESCRIPTION_CHARS_MAX).text);
         let price = self.cheapest();
-        let mut told = json!({
+        let mut rendered = json!({
             "id": self.id,
             "name": self.name,
             "description": description,
@@ -94,10 +94,10 @@ impl Model {
             "input_price": price.map(|price| price.input),
             "output_price": price.map(|price| price.output),
         });
-        if let Value::Object(fields) = &mut told {
+        if let Value::Object(fields) = &mut rendered {
             fields.retain(|_, value| !value.is_null());
         }
-        told
+        rendered
     }
 }
 

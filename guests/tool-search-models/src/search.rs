@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, clip, grade, lower_words};
+use cofferdam_guest_kit::server_tool::{Fields, clip, grade, lower_words};
 
 use crate::model::Model;
 

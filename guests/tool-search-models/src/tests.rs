@@ -3,10 +3,10 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Fields, Output, SearchModels, ToolError, results_max, tell};
+use super::{Fields, Output, SearchModels, SingleFunction, ToolError, render};
 
 fn max_of(settings: &[u8]) -> Result<usize, ToolError> {
-    results_max(&Fields::settings(settings)?)
+    SearchModels::settings(&Fields::settings(settings)?)
 }
 
 fn catalog() -> Vec<u8> {
@@ -37,13 +37,18 @@ fn catalog() -> Vec<u8> {
     .into_bytes()
 }
 
-fn told(arguments: &str) -> Output {
-    tell(arguments.as_bytes(), &catalog(), 20).unwrap()
+fn rendered(arguments: &str) -> Output {
+    render(arguments.as_bytes(), &catalog(), 20).unwrap()
 }
 
 fn ids(arguments: &str) -> Vec<String> {
-    let told: Value = serde_json::from_str(&told(arguments).for_model).unwrap();
-    told["models"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+    let rendered: Value = serde_json::from_str(&rendered(arguments).for_model).unwrap();
+    rendered["models"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -73,23 +78,23 @@ fn context_price_and_abilities_narrow_the_list() {
 
 #[test]
 fn a_model_has_its_cheapest_price_and_all_abilities() {
-    let told: Value = serde_json::from_str(&told(r#"{"query":"claude"}"#).for_model).unwrap();
+    let rendered: Value = serde_json::from_str(&rendered(r#"{"query":"claude"}"#).for_model).unwrap();
     assert_eq!(
-        told["models"][0],
+        rendered["models"][0],
         json!({
             "id": "anthropic/claude-large", "kind": "responses", "context_length": 200_000,
             "supports": ["images", "tools"], "providers": ["anthropic", "cloud"],
             "input_price": 2.0, "output_price": 14.0
         })
     );
-    assert_eq!((&told["found"], &told["offered"]), (&json!(1), &json!(4)));
+    assert_eq!((&rendered["found"], &rendered["offered"]), (&json!(1), &json!(4)));
 }
 
 #[test]
 fn the_item_repeats_query_and_arguments() {
-    let item: Value = serde_json::from_slice(&told(r#"{"query":" Claude "}"#).item).unwrap();
+    let item: Value = serde_json::from_slice(&rendered(r#"{"query":" Claude "}"#).item).unwrap();
     assert_eq!(item, json!({ "query": "Claude", "arguments": r#"{"query":" Claude "}"# }));
-    let long = told(&json!({"query": "é".repeat(5_000)}).to_string());
+    let long = rendered(&json!({"query": "é".repeat(5_000)}).to_string());
     let item: Value = serde_json::from_slice(&long.item).unwrap();
     assert_eq!(item, json!({"query": "é".repeat(1_000), "arguments": ""}));
 }
@@ -103,7 +108,7 @@ fn wrong_fields_are_named() {
         (r#"{"max_input_price":"1"}"#, "max_input_price"),
         (r#"{"sort":"random"}"#, "sort"),
     ] {
-        let error = tell(arguments.as_bytes(), &catalog(), 5).unwrap_err();
+        let error = render(arguments.as_bytes(), &catalog(), 5).unwrap_err();
         assert!(
             matches!(error, ToolError::InvalidArguments(message) if message.starts_with(field)),
             "{arguments}"
@@ -133,8 +138,8 @@ proptest! {
         query in "\\PC{0,40}",
         bytes in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
-        tell(json!({ "query": query }).to_string().as_bytes(), &catalog(), 3).unwrap();
-        drop(tell(&bytes, &catalog(), 3));
-        drop(tell(b"{}", &bytes, 3));
+        render(json!({ "query": query }).to_string().as_bytes(), &catalog(), 3).unwrap();
+        drop(render(&bytes, &catalog(), 3));
+        drop(render(b"{}", &bytes, 3));
     }
 }

@@ -7,7 +7,7 @@ mod tests;
 
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{
+use cofferdam_guest_kit::server_tool::{
     Fields, Instance, Models, Service, SingleFunction, failed, members, schema, text_of,
 };
 use serde_json::{Value, json};
@@ -82,8 +82,8 @@ fn delegate(arguments: &[u8], settings: &Instance, models: &mut impl Models) -> 
     match text_of(&answer) {
         Ok(outcome) => {
             members.insert("outcome".to_owned(), Value::from(outcome));
-            let told = json!({ "task_name": name, "model": model, "outcome": outcome });
-            Ok(Output::new(told.to_string(), members))
+            let for_model = json!({ "task_name": name, "model": model, "outcome": outcome });
+            Ok(Output::new(for_model.to_string(), members))
         }
         Err(error) => Ok(failed(members, &error)),
     }

@@ -1,6 +1,6 @@
 use cofferdam_guest_kit::bindings::types::ErrorKind;
-use cofferdam_guest_kit::tool::Fields;
-use cofferdam_guest_kit::tool::testing::Script;
+use cofferdam_guest_kit::server_tool::Fields;
+use cofferdam_guest_kit::server_tool::testing::Script;
 use serde_json::{Value, json};
 
 use super::{Instance, Output, SingleFunction, Subagent, ToolError, delegate, function};

@@ -10,31 +10,30 @@ mod tests;
 use cofferdam_guest_kit::bindings::deferred_tools;
 use cofferdam_guest_kit::bindings::tools::{Function, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, SingleFunction, schema};
+use cofferdam_guest_kit::server_tool::{Fields, SingleFunction, schema};
 use serde_json::json;
 
 use deferred::Deferred;
 use query::Query;
 
-/// The only function, named like the tool.
-const NAME: &str = "tool_search";
 /// The default and the limit of `parameters.max_results`.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 50;
 /// The longest description in a result, in characters. The loaded tool has the whole description.
-const TOLD_CHARS_MAX: usize = 200;
+const RENDERED_CHARS_MAX: usize = 200;
 
 struct ToolSearch;
 
 cofferdam_guest_kit::export!(tool: ToolSearch);
 
 impl SingleFunction for ToolSearch {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "tool_search";
     /// The largest number of results.
     type Settings = usize;
 
     fn settings(fields: &Fields) -> Result<usize, ToolError> {
-        results_max(fields)
+        let results = fields.integer("max_results", 1..=RESULTS_MAX)?;
+        Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
     }
 
     fn function(_: &usize, _: &CallContext) -> Result<Function, ToolError> {
@@ -46,7 +45,7 @@ impl SingleFunction for ToolSearch {
             }
         });
         Ok(Function::new(
-            NAME,
+            Self::NAME,
             "Searches further functions that are not shown yet. The ones found can be called from the \
                 next turn on. Search before you say that you cannot do something.",
             schema(properties, &["query"]),
@@ -65,12 +64,6 @@ impl SingleFunction for ToolSearch {
     }
 }
 
-/// The number of results: `parameters.max_results` or the default.
-fn results_max(settings: &Fields) -> Result<usize, ToolError> {
-    let results = settings.integer("max_results", 1..=RESULTS_MAX)?;
-    Ok(results.unwrap_or(RESULTS_DEFAULT) as usize)
-}
-
 /// The best matches among the deferred tools (a JSON array), best first. Equal matches keep the
 /// client's order.
 fn search(query: &str, deferred: &[u8], results_max: usize) -> Result<Vec<Deferred>, ToolError> {
@@ -86,19 +79,19 @@ fn search(query: &str, deferred: &[u8], results_max: usize) -> Result<Vec<Deferr
 
 fn output(query: &str, found: &[Deferred]) -> Output {
     let names: Vec<_> = found.iter().map(|tool| tool.name.as_str()).collect();
-    let told: Vec<_> = found
+    let matches: Vec<_> = found
         .iter()
         .map(|tool| {
             json!({
                 "name": tool.name,
-                "description": cofferdam_guest_kit::tool::clip(&tool.description, TOLD_CHARS_MAX).text,
+                "description": cofferdam_guest_kit::server_tool::clip(&tool.description, RENDERED_CHARS_MAX).text,
             })
         })
         .collect();
     let for_model = if found.is_empty() {
-        json!({ "matches": told, "note": "Nothing matches. Try fewer or other words." })
+        json!({ "matches": matches, "note": "Nothing matches. Try fewer or other words." })
     } else {
-        json!({ "matches": told, "note": "These functions can be called from the next turn on." })
+        json!({ "matches": matches, "note": "These functions can be called from the next turn on." })
     };
     Output::new(for_model.to_string(), json!({ "query": query, "matches": names }))
 }

@@ -1,6 +1,6 @@
 //! A query: words, or a regular expression.
 
-use cofferdam_guest_kit::tool::{clip, grade, lower_words};
+use cofferdam_guest_kit::server_tool::{clip, grade, lower_words};
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::deferred::Deferred;

@@ -3,10 +3,10 @@ use cofferdam_guest_kit::bindings::types::CallContext;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Fields, ToolError, ToolSearch, output, results_max, search};
+use super::{Fields, SingleFunction, ToolError, ToolSearch, output, search};
 
 fn max_of(settings: &[u8]) -> Result<usize, ToolError> {
-    results_max(&Fields::settings(settings)?)
+    ToolSearch::settings(&Fields::settings(settings)?)
 }
 
 fn tools() -> Vec<u8> {

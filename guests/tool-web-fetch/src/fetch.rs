@@ -2,11 +2,12 @@
 
 use cofferdam_guest_kit::bindings::http::{Request, Response};
 use cofferdam_guest_kit::bindings::tools::{Output, ToolError};
-use cofferdam_guest_kit::tool::{Fields, Network, header, sentence, web_address};
+use cofferdam_guest_kit::server_tool::{Fields, Network, header, sentence, web_address};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::page::{self, Page};
+use crate::extract;
+use crate::page::Page;
 use crate::settings::Settings;
 
 /// The largest number of redirects that are followed.
@@ -39,7 +40,7 @@ pub(crate) fn url(arguments: &Fields, settings: &Settings) -> Result<Url, ToolEr
 /// When there is nothing readable; the message is for the model.
 pub(crate) fn run(url: Url, settings: &Settings, network: &mut impl Network) -> Result<Output, ToolError> {
     let (response, url) = follow(url, settings, network)?;
-    let page = page::read(&response, &url, settings.content_chars_max).map_err(ToolError::Failed)?;
+    let page = extract::read(&response, &url, settings.content_chars_max).map_err(ToolError::Failed)?;
     Ok(output(&page, &response, &url))
 }
 
@@ -101,12 +102,12 @@ fn output(page: &Page, response: &Response, url: &Url) -> Output {
             fields.insert("error".to_owned(), format!("HTTP status {}", response.status).into());
         }
     }
-    Output::new(told(page, response, url), item)
+    Output::new(rendered(page, response, url), item)
 }
 
 /// The text for the model. The frame says that the rest is data. The page cannot end the frame: the
 /// frame comes first, and only a note of this tool follows the content.
-fn told(page: &Page, response: &Response, url: &Url) -> String {
+fn rendered(page: &Page, response: &Response, url: &Url) -> String {
     let title = page.title.as_deref().unwrap_or("(none)");
     let cut = if page.cut { "\n[The text goes on; this is as much as was asked for.]" } else { "" };
     let text = if page.text.is_empty() { "(no text)" } else { &page.text };

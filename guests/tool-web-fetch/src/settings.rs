@@ -1,7 +1,7 @@
 //! The client's settings: `parameters` of the tool entry.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{DomainRules, Fields};
+use cofferdam_guest_kit::server_tool::{DomainRules, Fields};
 
 /// The limit for the number of fetches in one request, which is also the default.
 const USES_MAX: u32 = 50;

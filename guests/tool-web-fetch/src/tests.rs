@@ -1,7 +1,7 @@
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
 use cofferdam_guest_kit::bindings::tools::Guest;
 use cofferdam_guest_kit::bindings::types::CallContext;
-use cofferdam_guest_kit::tool::{Fields, Network};
+use cofferdam_guest_kit::server_tool::{Fields, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The operator's configuration: `[plugins.tool-web-search.config]`.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::Fields;
+use cofferdam_guest_kit::server_tool::Fields;
 use url::Url;
 
 /// Pico-dollars in one dollar.

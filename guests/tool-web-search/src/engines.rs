@@ -6,7 +6,7 @@ mod exa;
 mod searxng;
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request};
-use cofferdam_guest_kit::tool::{Network, sentence};
+use cofferdam_guest_kit::server_tool::{Network, sentence};
 use serde_json::Value;
 
 use crate::config::{Config, Engine};
@@ -45,8 +45,8 @@ impl Failure {
     pub(crate) fn for_model(&self) -> String {
         match self {
             Self::Network(error) => format!("The search engine was not reached. {}", sentence(*error)),
-            Self::Engine(told) => {
-                format!("The search failed: {told}. Try again later, or answer without it and say so.")
+            Self::Engine(message) => {
+                format!("The search failed: {message}. Try again later, or answer without it and say so.")
             }
         }
     }

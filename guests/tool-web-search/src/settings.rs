@@ -2,7 +2,7 @@
 //! client's own type, which has its domain lists in `filters`.
 
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{DomainRules, Fields};
+use cofferdam_guest_kit::server_tool::{DomainRules, Fields};
 
 use crate::config::{Config, Engine};
 
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     /// The longest text of one result, in characters.
     pub(crate) chars_max: usize,
     pub(crate) domains: DomainRules,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// How thoroughly to search, in the engine's own terms.
     pub(crate) mode: Option<String>,
     /// Whether the tool entry has the client's own tool type.
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
 
 /// The approximate location of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// Two capital letters (ISO 3166-1 alpha-2).
     pub(crate) country: Option<String>,
     pub(crate) region: Option<String>,
@@ -65,7 +65,7 @@ impl Settings {
             uses_max: uses,
             chars_max: chars_max(fields)? as usize,
             domains: domains(fields)?,
-            place: place(&fields.nested("user_location")?)?,
+            location: location(&fields.nested("user_location")?)?,
             mode: word(fields, "mode")?,
             is_clients_type: fields.text("type")?.is_some(),
         })
@@ -126,16 +126,16 @@ fn domains(fields: &Fields) -> Result<DomainRules, ToolError> {
     Ok(chosen)
 }
 
-fn place(location: &Fields) -> Result<Place, ToolError> {
-    let country = match word(location, "country")? {
+fn location(fields: &Fields) -> Result<Location, ToolError> {
+    let country = match word(fields, "country")? {
         Some(code) if code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
             Some(code.to_ascii_uppercase())
         }
-        Some(_) => return Err(location.wrong("country", "takes a code of two letters, such as DE")),
+        Some(_) => return Err(fields.wrong("country", "takes a code of two letters, such as DE")),
         None => None,
     };
-    let (region, city) = (word(location, "region")?, word(location, "city")?);
-    Ok(Place { country, region, city, timezone: word(location, "timezone")? })
+    let (region, city) = (word(fields, "region")?, word(fields, "city")?);
+    Ok(Location { country, region, city, timezone: word(fields, "timezone")? })
 }
 
 /// A short text on one line; blank counts as absent.

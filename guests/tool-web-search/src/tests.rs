@@ -2,7 +2,7 @@
 
 use cofferdam_guest_kit::bindings::http::{HttpError, Request, Response};
 use cofferdam_guest_kit::bindings::tools::ToolError;
-use cofferdam_guest_kit::tool::{Fields, Network};
+use cofferdam_guest_kit::server_tool::{Fields, Network};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ fn settings_have_defaults_and_limits() {
         "user_location": {"type": "approximate", "country": "de", "city": "Köln"}});
     let chosen = settings(&chosen).unwrap();
     assert_eq!((chosen.results_max, chosen.total_results_max, chosen.uses_max), (25, 60, 9));
-    assert_eq!((chosen.chars_max, chosen.place.country.as_deref()), (15_000, Some("DE")));
+    assert_eq!((chosen.chars_max, chosen.location.country.as_deref()), (15_000, Some("DE")));
     let exact = settings(&json!({"search_context_size": "high", "max_characters": 7})).unwrap();
     assert_eq!(exact.chars_max, 7);
     for (json, told) in [

@@ -148,7 +148,7 @@ fn is_translated(address: Ipv6Addr) -> bool {
 /// them does no harm.
 fn carries_metadata(address: Ipv6Addr) -> bool {
     let [_, _, c, d, e, f, g, h, _, j, k, l, m, n, o, p] = address.octets();
-    let places = [
+    let embedded = [
         [m, n, o, p],     // RFC 6052 /96, the compatible form, ISATAP, link-local forms
         [j, k, l, m],     // RFC 6052 /64; octet 8 is skipped by all shorter prefixes
         [h, j, k, l],     // /56
@@ -158,5 +158,5 @@ fn carries_metadata(address: Ipv6Addr) -> bool {
         [c, d, e, f],     // 6to4
         [!m, !n, !o, !p], // the client of a Teredo address
     ];
-    places.into_iter().any(|octets| METADATA_V4.contains(&Ipv4Addr::from(octets)))
+    embedded.into_iter().any(|octets| METADATA_V4.contains(&Ipv4Addr::from(octets)))
 }

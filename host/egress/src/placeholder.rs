@@ -72,8 +72,8 @@ mod tests {
 
     fn names(value: &str) -> Result<Vec<String>, Reason> {
         let found = in_value(value)?;
-        for (place, secret) in &found {
-            assert_eq!(value.get(place.clone()), Some(format!("{{{{secret:{secret}}}}}").as_str()));
+        for (range, secret) in &found {
+            assert_eq!(value.get(range.clone()), Some(format!("{{{{secret:{secret}}}}}").as_str()));
         }
         Ok(found.into_iter().map(|(_, secret)| secret.to_string()).collect())
     }

@@ -86,13 +86,13 @@ fn replace_placeholders(headers: &mut HeaderMap, secrets: &[(&Placement, &[u8])]
         let found = placeholder::in_value(text)?;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * found.len() + 1);
         let mut from = 0;
-        for (place, secret) in &found {
+        for (range, secret) in &found {
             let exposed = exposed_for(name, secret)?;
             if !header_rules::is_safe(exposed) {
                 return Err(Reason::SecretNotHeaderSafe);
             }
-            parts.extend([text.get(from..place.start).unwrap_or_default().as_bytes(), exposed]);
-            from = place.end;
+            parts.extend([text.get(from..range.start).unwrap_or_default().as_bytes(), exposed]);
+            from = range.end;
         }
         if !found.is_empty() {
             parts.push(text.get(from..).unwrap_or_default().as_bytes());

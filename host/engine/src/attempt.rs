@@ -98,8 +98,8 @@ async fn send(
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let attendance = Arc::clone(deadline.attendance());
-    let sent = deadline.during(egress.send_marked(outgoing, attendance.sent()), head).await;
+    let presence = Arc::clone(deadline.presence());
+    let sent = deadline.during(egress.send_marked(outgoing, presence.sent()), head).await;
     let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
     answered.map_err(|error| {
         if error.is_connect() {

@@ -30,7 +30,7 @@ pub struct Memory {
     /// Limits how often unreachable hosts of plugins are logged.
     pub(crate) unreached: Arc<LogThrottle>,
     /// Answers that are read on after their clients have left.
-    pub(crate) leavers: Arc<DetachedReads>,
+    pub(crate) detached_reads: Arc<DetachedReads>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -59,7 +59,7 @@ impl Memory {
             reflections: Arc::default(),
             lacking: LogThrottle::default(),
             unreached: Arc::default(),
-            leavers: Arc::default(),
+            detached_reads: Arc::default(),
             endpoints: Mutex::default(),
         }
     }
@@ -67,7 +67,7 @@ impl Memory {
     /// Ends the answers that are read on for clients that have left. Their usage rows are written
     /// when this returns.
     pub async fn end_reading_on(&self) {
-        self.leavers.end().await;
+        self.detached_reads.end().await;
     }
 
     /// The endpoint that answered a conversation last, by the id of its health.

@@ -56,9 +56,9 @@ impl Engine {
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
-        let departure = ClientDeparture::new(&self.parts.memory.leavers, &caller.allowance);
+        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
-        let deadline = deadline.attended(departure.attendance());
+        let deadline = deadline.attended(departure.presence());
         let hex = random_hex();
         let id = format!("resp_{hex}");
         let asking = QuestionScope::of_client(&request, &id);
@@ -127,7 +127,7 @@ struct Job {
 }
 
 impl Job {
-    fn occasion(&self) -> PluginScope<'_> {
+    fn plugin_scope(&self) -> PluginScope<'_> {
         let Self { scope, scratches, asking, .. } = self;
         let RequestScope { engine, caller, context, .. } = &**scope;
         PluginScope { engine, caller, context, scratches, asking }

@@ -57,7 +57,7 @@ impl Turns {
 
 /// The account of one instance. Only one thread at a time uses it; atomics and mutexes are needed
 /// for `Sync` and never contended.
-pub(crate) struct CpuAccount {
+pub(crate) struct InstanceAccount {
     turns: Arc<Turns>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
     /// The owner's queue that a tool call waits in. The call gives up its turn while it waits for
@@ -86,7 +86,7 @@ struct Poll {
     beside: Duration,
 }
 
-impl CpuAccount {
+impl InstanceAccount {
     /// An account for an instance whose calls together may take `total` of processor time.
     pub(crate) fn new(turns: Arc<Turns>, total: Duration, line: Option<Arc<InLine>>) -> Self {
         Self {
@@ -255,7 +255,7 @@ impl CpuAccount {
 /// one, so it queues behind all others that wait. If it requested the turn after yielding, the turn
 /// would be free each time, and a hundred spinning guests would delay every other task by a hundred
 /// slices. Without the yield, timers and sockets would not be polled between two slices.
-async fn wait_for_turn(account: Arc<CpuAccount>) {
+async fn wait_for_turn(account: Arc<InstanceAccount>) {
     account.line_up().await;
     // The semaphore is never closed. If it were, running without a turn is safer than never
     // running.
@@ -287,8 +287,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn account(total: Duration) -> Arc<CpuAccount> {
-        Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), total, None))
+    fn account(total: Duration) -> Arc<InstanceAccount> {
+        Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), total, None))
     }
 
     fn burn(time: Duration) {
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    async fn first_tick(account: &Arc<CpuAccount>, cpu: Duration) -> UpdateDeadline {
+    async fn first_tick(account: &Arc<InstanceAccount>, cpu: Duration) -> UpdateDeadline {
         let ticked = async { account.tick() };
         account.drive(CallBudget { cpu, wall: LONG }, ticked).await.unwrap()
     }
@@ -341,7 +341,7 @@ mod tests {
     async fn a_tool_call_keeps_its_turn_when_interrupted_but_not_while_waiting() {
         let (lines, owner) = (Arc::new(ToolQueues::default()), Owner::new("key"));
         let in_line = || Some(Arc::new(lines.join(&owner, 1)));
-        let account = |line| Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), LONG, line));
+        let account = |line| Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), LONG, line));
         let (one, other) = (account(in_line()), account(in_line()));
         let budget = CallBudget { cpu: LONG, wall: LONG };
         let is_next = || other.line_up().now_or_never().inspect(|()| other.step_aside()).is_some();

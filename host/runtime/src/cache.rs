@@ -177,8 +177,8 @@ impl Cache {
     fn seal(&self, name: &str, content: &[u8]) -> Hmac<Sha256> {
         // HMAC pads a key shorter than a block with zeros (RFC 2104).
         let mut block = [0; BLOCK_BYTES];
-        for (place, byte) in block.iter_mut().zip(self.key) {
-            *place = byte;
+        for (target, byte) in block.iter_mut().zip(self.key) {
+            *target = byte;
         }
         let mut seal = Hmac::<Sha256>::new(&block.into());
         // Each part is preceded by its length, so that different parts never give the same input.

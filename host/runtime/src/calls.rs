@@ -31,18 +31,18 @@ where
 /// Same as [`borrowing`], for a function that is called repeatedly: looked up once per instance.
 fn cached<P, R>(
     instance: &mut Instance,
-    place: impl Fn(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
+    slot: impl Fn(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
     pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
 ) -> wasmtime::Result<TypedFunc<P, R>>
 where
     P: ComponentNamedList + Lower,
     R: ComponentNamedList + Lift,
 {
-    if let Some(known) = place(&mut instance.live.exports) {
+    if let Some(known) = slot(&mut instance.live.exports) {
         return Ok(*known);
     }
     let found = borrowing(instance, pick)?;
-    Ok(*place(&mut instance.live.exports).insert(found))
+    Ok(*slot(&mut instance.live.exports).insert(found))
 }
 
 /// Export indices that were looked up when the plugin was compiled.

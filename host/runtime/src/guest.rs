@@ -9,7 +9,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use crate::account::CpuAccount;
+use crate::account::InstanceAccount;
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::clock::GuestClock;
 use crate::context::CallContext;
@@ -34,7 +34,7 @@ pub(crate) struct GuestState {
     pub(crate) asks: u32,
     pub(crate) requests: u32,
     pub(crate) tool_calls: u32,
-    pub(crate) account: Arc<CpuAccount>,
+    pub(crate) account: Arc<InstanceAccount>,
     pub(crate) limiter: Limiter,
     pub(crate) host_calls_left: u32,
     wasi: WasiCtx,
@@ -74,7 +74,7 @@ pub(crate) fn store(
     plugin: &Arc<Profile>,
     context: &CallContext,
     services: Services,
-    account: &Arc<CpuAccount>,
+    account: &Arc<InstanceAccount>,
 ) -> Store<GuestState> {
     let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
     let clock = GuestClock::new(context.now_ms);

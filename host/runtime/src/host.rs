@@ -100,14 +100,14 @@ impl Host {
     /// permits are left, an owner that holds more than its share gets no more.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let refuses = |owner: &Owner| {
-            let InstancePermits { taken, held, fairness } = self.places(owner.borrow());
+            let InstancePermits { taken, held, fairness } = self.instance_permits(owner.borrow());
             fairness.refuses(taken, held)
         };
         if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
     }
 
     /// The number of taken permits, in total and by the owner with this id.
-    pub(crate) fn places(&self, owner: &str) -> InstancePermits {
+    pub(crate) fn instance_permits(&self, owner: &str) -> InstancePermits {
         let taken = (self.instances_max as usize).saturating_sub(self.claims.available_permits());
         InstancePermits { taken, held: self.holders.of(owner), fairness: self.fairness }
     }

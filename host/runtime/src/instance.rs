@@ -9,7 +9,7 @@ use std::time::Duration;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
 
-use crate::account::{CallBudget, CallCut, CpuAccount};
+use crate::account::{CallBudget, CallCut, InstanceAccount};
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind, TrapKind};
@@ -125,7 +125,7 @@ impl Instance {
         let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
-        let account = Arc::new(CpuAccount::new(Arc::clone(&plugin.host.turns), total, line));
+        let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, line));
         let mut store = guest::store(&plugin.host.engine, plugin.profile(), context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
@@ -135,11 +135,11 @@ impl Instance {
     }
 
     fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<LiveInstance>, claim: Claim) -> Self {
-        let told = context.for_guest(plugin.name(), &mut live.alias);
+        let guest_context = context.for_guest(plugin.name(), &mut live.alias);
         Self {
             live,
             plugin: Arc::clone(plugin),
-            context: told,
+            context: guest_context,
             owner: context.owner.clone(),
             budget: budget_of(plugin),
             claim,
@@ -235,7 +235,7 @@ fn budget_of(plugin: &Plugin) -> CallBudget {
 /// warnings are logged.
 fn settle<T>(
     plugin: &Plugin,
-    account: &CpuAccount,
+    account: &InstanceAccount,
     function: &'static str,
     log: &GuestLog,
     outcome: Option<wasmtime::Result<T>>,
@@ -258,7 +258,7 @@ fn settle<T>(
     Err(plugin.failed(kind))
 }
 
-fn classify(account: &CpuAccount, error: &wasmtime::Error) -> CallErrorKind {
+fn classify(account: &InstanceAccount, error: &wasmtime::Error) -> CallErrorKind {
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
         return CallErrorKind::Saturated;
     }

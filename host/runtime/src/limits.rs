@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
-use crate::account::CpuAccount;
+use crate::account::InstanceAccount;
 
 /// Core instances in one component: main module, adapters and shims.
 pub(crate) const CORE_INSTANCES_MAX: u32 = 16;
@@ -20,13 +20,13 @@ const ELEMENT_BYTES: usize = size_of::<usize>();
 
 /// The resource limiter of one store.
 pub(crate) struct Limiter {
-    account: Arc<CpuAccount>,
+    account: Arc<InstanceAccount>,
     bytes_max: usize,
     bytes: usize,
 }
 
 impl Limiter {
-    pub(crate) fn new(account: Arc<CpuAccount>, bytes_max: usize) -> Self {
+    pub(crate) fn new(account: Arc<InstanceAccount>, bytes_max: usize) -> Self {
         Self { account, bytes_max, bytes: 0 }
     }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn memories_and_tables_share_one_budget() {
-        let account = Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
+        let account = Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
         assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
         assert!(limiter.memory_growing(0, 1 << 18, None).unwrap());
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn huge_sizes_do_not_overflow() {
-        let account = Arc::new(CpuAccount::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
+        let account = Arc::new(InstanceAccount::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(account, 1 << 20);
         assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());
         assert!(!limiter.table_growing(0, usize::MAX, None).unwrap());

@@ -110,8 +110,8 @@ impl Runtime {
 
     /// How many permits for instances are taken, in total and by the owner with this id.
     #[must_use]
-    pub fn places(&self, owner: &str) -> InstancePermits {
-        self.host.places(owner)
+    pub fn instance_permits(&self, owner: &str) -> InstancePermits {
+        self.host.instance_permits(owner)
     }
 
     fn load_one(

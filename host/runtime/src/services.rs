@@ -12,7 +12,7 @@ use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, Scratch
 pub use crate::bindings::exchange::{HttpBody, HttpExchange, Opening};
 
 /// The HTTP capability, implemented with the egress crate.
-pub trait HttpDoor: Send + Sync {
+pub trait HttpAccess: Send + Sync {
     /// Sends one request of `plugin` under its grant. The implementation checks host, addresses,
     /// method, headers and secrets.
     fn send<'a>(
@@ -59,12 +59,12 @@ pub trait Ask: Send + Sync {
 }
 
 /// The capability to run a server tool, for hooks.
-pub trait ToolDoor: Send + Sync {
+pub trait ToolAccess: Send + Sync {
     /// Runs a function of a server tool and returns the output that a model would get.
     fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>>;
 }
 
-/// One call through [`ToolDoor`].
+/// One call through [`ToolAccess`].
 #[derive(Debug, Clone, Copy)]
 pub struct ToolCall<'a> {
     /// The name of the plugin that calls.
@@ -105,11 +105,11 @@ pub trait RequestView: DeferredTools {
 #[derive(Clone, Default)]
 pub struct Services {
     /// For `http`.
-    pub http: Option<Arc<dyn HttpDoor>>,
+    pub http: Option<Arc<dyn HttpAccess>>,
     /// For `model`.
     pub ask: Option<Arc<dyn Ask>>,
     /// For `tool-call`.
-    pub tools: Option<Arc<dyn ToolDoor>>,
+    pub tools: Option<Arc<dyn ToolAccess>>,
     /// For `catalog`.
     pub catalog: Option<Arc<dyn ModelListing>>,
     /// For `request`.

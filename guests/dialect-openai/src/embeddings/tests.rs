@@ -1,11 +1,22 @@
+use cofferdam_guest_kit::bindings::dialect::Target;
 use cofferdam_guest_kit::bindings::types::ErrorKind;
 use proptest::prelude::{any, proptest};
 
 use super::{EmbeddingFailure, decode_embeddings, prepare_embeddings};
 
+fn target(supports: &[&str], options: &[u8]) -> Target {
+    Target {
+        model: "up".into(),
+        max_output: 0,
+        supports: supports.iter().map(|ability| (*ability).to_owned()).collect(),
+        tier: "default".into(),
+        options: options.to_vec(),
+    }
+}
+
 fn sent(request: &str, supports: &[&str]) -> String {
-    let supports: Vec<_> = supports.iter().map(|ability| (*ability).to_owned()).collect();
-    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports, b"{}").unwrap().0.body).unwrap()
+    let target = target(supports, b"{}");
+    String::from_utf8(prepare_embeddings(request.as_bytes(), &target).unwrap().0.body).unwrap()
 }
 
 #[test]
@@ -32,8 +43,8 @@ fn requests_are_translated() {
 #[test]
 fn an_input_that_is_not_text_is_named() {
     let request = br#"{"model":"m","input":["a",{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}}]}]}"#;
-    assert_eq!(prepare_embeddings(request, "up", &[], b"{}"), Err(EmbeddingFailure::UnsupportedInput(1)));
-    assert!(matches!(prepare_embeddings(b"[", "up", &[], b"{}"), Err(EmbeddingFailure::Failed(_))));
+    assert_eq!(prepare_embeddings(request, &target(&[], b"{}")), Err(EmbeddingFailure::UnsupportedInput(1)));
+    assert!(matches!(prepare_embeddings(b"[", &target(&[], b"{}")), Err(EmbeddingFailure::Failed(_))));
 }
 
 #[test]
@@ -84,8 +95,8 @@ proptest! {
     fn any_body_is_decoded_or_refused(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
         let _ = decode_embeddings(&body, Some(1));
         let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), Some(1));
-        let _ = prepare_embeddings(&body, "m", &[], b"{}");
-        let _ = prepare_embeddings(json.as_bytes(), "m", &[], b"{}");
+        let _ = prepare_embeddings(&body, &target(&[], b"{}"));
+        let _ = prepare_embeddings(json.as_bytes(), &target(&[], b"{}"));
     }
 }
 
@@ -93,6 +104,6 @@ proptest! {
 fn provider_options_are_added_to_the_request() {
     let options = br#"{"truncate":"END"}"#;
     let request = br#"{"model":"m","input":["a"]}"#;
-    let body = prepare_embeddings(request, "up", &[], options).unwrap().0.body;
+    let body = prepare_embeddings(request, &target(&[], options)).unwrap().0.body;
     assert_eq!(String::from_utf8(body).unwrap(), r#"{"model":"up","input":["a"],"truncate":"END"}"#);
 }

@@ -7,7 +7,7 @@ use super::fit::{Doubt, Fitting};
 use super::{Ordered, Question, rank};
 
 /// A model's position in the order; smaller is better.
-struct Place {
+struct Ranked {
     doubt: Doubt,
     /// The distance from the band; `None` inside, which is always better.
     outside: Option<f64>,
@@ -19,30 +19,30 @@ struct Place {
 pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usize], band: Band) -> Ordered {
     let difficulty = difficulty(question.request, question.facts);
     let target = band.at(difficulty);
-    let mut places: Vec<Place> = left
+    let mut ranked: Vec<Ranked> = left
         .iter()
         .filter_map(|&index| {
             let model = question.models.get(index)?;
             let rank = rank(model);
             let off = (rank - target).abs();
-            Some(Place { doubt: fitting.doubt(model), outside: band.outside(rank), off, index })
+            Some(Ranked { doubt: fitting.doubt(model), outside: band.outside(rank), off, index })
         })
         .collect();
-    places.sort_unstable_by(|one, other| {
+    ranked.sort_unstable_by(|one, other| {
         // The band is not a hard limit: if no model is inside, the nearest one is used.
-        let outside = |place: &Place| place.outside.map_or(-1.0, |distance| distance);
+        let outside = |ranked: &Ranked| ranked.outside.map_or(-1.0, |distance| distance);
         one.doubt
             .cmp(&other.doubt)
             .then_with(|| outside(one).total_cmp(&outside(other)))
             .then_with(|| one.off.total_cmp(&other.off))
             .then(one.index.cmp(&other.index))
     });
-    let within = places.first().is_some_and(|place| place.outside.is_none());
+    let within = ranked.first().is_some_and(|ranked| ranked.outside.is_none());
     let why = format!(
         "difficulty {difficulty:.2} {} the price band from {:.0} to {:.0} %",
         if within { "in" } else { "nearest to" },
         band.low * 100.0,
         band.high * 100.0
     );
-    Ordered { models: places.into_iter().map(|place| place.index).collect(), why }
+    Ordered { models: ranked.into_iter().map(|ranked| ranked.index).collect(), why }
 }

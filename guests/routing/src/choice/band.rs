@@ -26,11 +26,10 @@ impl Band {
     /// Reads `cost_tier`, otherwise the deprecated `cost_quality_tradeoff`, where 0 is the best model
     /// and 10 the cheapest.
     pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
-        let tier = fields.word("cost_tier", &TIERS.map(|(name, _)| name))?;
+        let tier = fields.word("cost_tier", &TIERS)?;
         let tradeoff = fields.number("cost_quality_tradeoff", 0.0..=10.0)?;
-        let tier = tier.and_then(|name| TIERS.iter().find(|(known, _)| *known == name));
         Ok(match (tier, tradeoff) {
-            (Some((_, band)), _) => *band,
+            (Some(band), _) => band,
             (None, Some(tradeoff)) => {
                 let low = (1.0 - tradeoff / 10.0) * 0.8;
                 Self { low, high: low + 0.2 }

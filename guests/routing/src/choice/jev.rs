@@ -12,7 +12,7 @@ pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usiz
     let mut placed: Vec<(usize, usize)> = priced.into_iter().enumerate().collect();
     placed.sort_by(|(one, one_index), (other, other_index)| {
         let doubt = |index: usize| question.models.get(index).map(|model| fitting.doubt(model));
-        let off = |place: usize| (place as f64 - target).abs();
+        let off = |position: usize| (position as f64 - target).abs();
         doubt(*one_index).cmp(&doubt(*other_index)).then_with(|| off(*one).total_cmp(&off(*other)))
     });
     let why = format!("difficulty {difficulty:.2} between the cheapest and the dearest");

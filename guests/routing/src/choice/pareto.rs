@@ -65,10 +65,8 @@ impl Pareto {
     pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
         let class = fields.number("min_coding_score", 0.0..=1.0)?.map_or(Class::High, Class::of);
         let max_price = fields.dollars("max_price")?;
-        let source = match fields.word("price_source", &["prompt", "weighted_avg"])? {
-            Some("prompt") => PriceSource::Prompt,
-            _ => PriceSource::WeightedAverage,
-        };
+        let sources = [("prompt", PriceSource::Prompt), ("weighted_avg", PriceSource::WeightedAverage)];
+        let source = fields.word("price_source", &sources)?.unwrap_or(PriceSource::WeightedAverage);
         Ok(Self { class, max_price, source })
     }
 
@@ -88,7 +86,7 @@ pub(super) fn order(
     pareto: &Pareto,
 ) -> Result<Ordered, Failure> {
     let scores = Scores::read(question.operator)?.of(question.models);
-    let mut places = Vec::with_capacity(left.len());
+    let mut ranked = Vec::with_capacity(left.len());
     for &index in left {
         let Some(model) = question.models.get(index) else { continue };
         let price = pareto.price(model);
@@ -98,17 +96,17 @@ pub(super) fn order(
         // Models without a score come after all others.
         let score = scores.get(index).copied().flatten();
         let distance = score.map_or(u8::MAX, |score| pareto.class.distance(Class::of(score)));
-        places.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));
+        ranked.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));
     }
-    if places.is_empty() {
+    if ranked.is_empty() {
         return Err(nothing_left());
     }
-    places.sort_unstable_by(|(one, [price, sum], index), (other, [other_price, other_sum], other_index)| {
+    ranked.sort_unstable_by(|(one, [price, sum], index), (other, [other_price, other_sum], other_index)| {
         one.cmp(other)
             .then_with(|| price.total_cmp(other_price))
             .then_with(|| sum.total_cmp(other_sum))
             .then(index.cmp(other_index))
     });
     let why = format!("the cheapest of the {} class of coding scores, or nearest to it", pareto.class.name());
-    Ok(Ordered { models: places.into_iter().map(|(_, _, index)| index).collect(), why })
+    Ok(Ordered { models: ranked.into_iter().map(|(_, _, index)| index).collect(), why })
 }

@@ -107,8 +107,8 @@ impl Lists<'_> {
                 let rule = format!("must hold at most {PATTERNS_MAX} patterns");
                 return Err(self.fields.wrong(name, &rule));
             }
-            for (place, pattern) in list.iter().enumerate() {
-                self.count(pattern).map_err(|rule| self.fields.wrong(&format!("{name}[{place}]"), &rule))?;
+            for (index, pattern) in list.iter().enumerate() {
+                self.count(pattern).map_err(|rule| self.fields.wrong(&format!("{name}[{index}]"), &rule))?;
             }
             all.extend(list);
         }

@@ -28,13 +28,15 @@ const HARD: f64 = 0.4;
 
 impl Algorithm {
     pub(super) fn read(fields: &Fields) -> Result<Self, Failure> {
-        let words = ["capability", "stage", "auto", "random", "composite", "passthrough"];
-        Ok(match fields.word("algorithm", &words)? {
-            Some("random") => Self::Random,
-            Some("composite") => Self::Composite,
-            Some("passthrough") => Self::Passthrough,
-            _ => Self::Difficulty,
-        })
+        let words = [
+            ("capability", Self::Difficulty),
+            ("stage", Self::Difficulty),
+            ("auto", Self::Difficulty),
+            ("random", Self::Random),
+            ("composite", Self::Composite),
+            ("passthrough", Self::Passthrough),
+        ];
+        Ok(fields.word("algorithm", &words)?.unwrap_or(Self::Difficulty))
     }
 }
 
@@ -47,8 +49,8 @@ pub(super) fn order(
     let (first, why) = match algorithm {
         Algorithm::Passthrough => (None, "the order they came in".to_owned()),
         Algorithm::Random => {
-            let place = Random::new(question.seed).share() * left.len() as f64;
-            (left.get(place as usize).copied(), "drawn by lot".to_owned())
+            let index = Random::new(question.seed).share() * left.len() as f64;
+            (left.get(index as usize).copied(), "drawn by lot".to_owned())
         }
         Algorithm::Composite | Algorithm::Difficulty => by_difficulty(question, left, algorithm),
     };
@@ -72,9 +74,9 @@ fn by_difficulty(question: &Question<'_>, left: &[usize], algorithm: Algorithm) 
     let top = priced.len().saturating_sub(1);
     // With a short list these are its ends. With a whole catalog they are neither the cheapest nor the
     // dearest model.
-    let (place, which) = match difficulty >= HARD {
+    let (index, which) = match difficulty >= HARD {
         true => ((top * 4).div_ceil(5), "capable"),
         false => (top / 5, "efficient"),
     };
-    (priced.get(place).copied(), format!("difficulty {difficulty:.2} is for the {which} one"))
+    (priced.get(index).copied(), format!("difficulty {difficulty:.2} is for the {which} one"))
 }

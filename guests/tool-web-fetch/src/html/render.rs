@@ -97,7 +97,7 @@ impl State {
         if self.in_title {
             let title = self.title.get_or_insert_default();
             let left = TITLE_CHARS_MAX.saturating_sub(title.chars().count());
-            title.push_str(cofferdam_guest_kit::tool::clip(text, left).text);
+            title.push_str(cofferdam_guest_kit::server_tool::clip(text, left).text);
             return;
         }
         if self.skip.is_some() {

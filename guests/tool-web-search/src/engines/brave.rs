@@ -2,12 +2,12 @@
 //! 400 characters and 50 words, an answer at most 20 results.
 
 use cofferdam_guest_kit::bindings::http::Request;
-use cofferdam_guest_kit::tool::clip;
+use cofferdam_guest_kit::server_tool::clip;
 use serde_json::Value;
 use url::Url;
 
 use super::{Raw, entries, filled, text, texts, with_sites};
-use crate::settings::{Place, Settings};
+use crate::settings::{Location, Settings};
 
 const QUERY_CHARS_MAX: usize = 400;
 const QUERY_WORDS_MAX: usize = 50;
@@ -25,10 +25,10 @@ pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url)
         .append_pair("result_filter", "web")
         .append_pair("text_decorations", "false")
         .append_pair("extra_snippets", "true");
-    if let Some(country) = &settings.place.country {
+    if let Some(country) = &settings.location.country {
         url.query_pairs_mut().append_pair("country", country);
     }
-    super::request("GET", url.into(), headers(&settings.place), Vec::new())
+    super::request("GET", url.into(), headers(&settings.location), Vec::new())
 }
 
 fn fits(query: &str) -> bool {
@@ -41,12 +41,12 @@ fn shortened(query: &str) -> String {
 }
 
 /// The headers for the user's location. Values that a header cannot carry are left out.
-fn headers(place: &Place) -> Vec<(String, String)> {
+fn headers(location: &Location) -> Vec<(String, String)> {
     let parts = [
-        ("x-loc-country", &place.country),
-        ("x-loc-state-name", &place.region),
-        ("x-loc-city", &place.city),
-        ("x-loc-timezone", &place.timezone),
+        ("x-loc-country", &location.country),
+        ("x-loc-state-name", &location.region),
+        ("x-loc-city", &location.city),
+        ("x-loc-timezone", &location.timezone),
     ];
     let is_plain = |value: &String| value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     parts

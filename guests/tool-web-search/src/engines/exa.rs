@@ -20,7 +20,7 @@ pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url)
         for (name, domains) in lists.into_iter().filter(|(_, domains)| !domains.is_empty()) {
             members.insert(name.to_owned(), json!(domains));
         }
-        if let Some(country) = &settings.place.country {
+        if let Some(country) = &settings.location.country {
             members.insert("userLocation".to_owned(), json!(country));
         }
     }

@@ -71,13 +71,13 @@ impl Heads {
         if shift < SHIFT_MAX {
             return at + shift.max(1);
         }
-        let block = |place: &[u8]| place.last_chunk().map_or(0, |last| u32::from_be_bytes(*last));
-        let is_far = |place: &[u8]| self.shifts.of(block(place).into()) == SHIFT_MAX;
-        while let Some(places) = piece.get(at..at + LEAP_PLACES * SHIFT_MAX) {
-            if !places.chunks_exact(SHIFT_MAX).fold(true, |all, place| all & is_far(place)) {
+        let block = |bytes: &[u8]| bytes.last_chunk().map_or(0, |last| u32::from_be_bytes(*last));
+        let is_far = |bytes: &[u8]| self.shifts.of(block(bytes).into()) == SHIFT_MAX;
+        while let Some(blocks) = piece.get(at..at + LEAP_PLACES * SHIFT_MAX) {
+            if !blocks.chunks_exact(SHIFT_MAX).fold(true, |all, bytes| all & is_far(bytes)) {
                 break;
             }
-            at += places.len();
+            at += blocks.len();
         }
         at + SHIFT_MAX
     }
@@ -134,12 +134,12 @@ impl Shifts {
     }
 
     fn lower(&mut self, window: u64, distance: u8) {
-        if let Some(shift) = self.0.get_mut(Self::place(window)) {
+        if let Some(shift) = self.0.get_mut(Self::slot(window)) {
             *shift = distance.min(*shift);
         }
     }
 
-    fn place(window: u64) -> usize {
+    fn slot(window: u64) -> usize {
         let block = window as u32 & 0x00ff_ffff;
         (block.wrapping_mul(0x9e37_79b1) >> 20) as usize
     }
@@ -147,7 +147,7 @@ impl Shifts {
     /// The least number of bytes from here at which a head can end; 0 if one may end here.
     #[inline]
     fn of(&self, window: u64) -> usize {
-        self.0.get(Self::place(window)).copied().unwrap_or_default().into()
+        self.0.get(Self::slot(window)).copied().unwrap_or_default().into()
     }
 }
 

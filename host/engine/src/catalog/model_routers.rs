@@ -5,6 +5,10 @@ use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The known ids of plugin entries that hold settings for a model router, not for a hook.
+pub(crate) const ROUTER_ENTRY_IDS: [&str; 5] =
+    ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
+
 /// The model routers of this host and the models they choose from. They are the same for every
 /// request.
 pub(crate) struct ModelRouters {

@@ -52,7 +52,7 @@ pub(crate) struct Deadline {
     has_spoken: bool,
     dispatched: Option<Instant>,
     held: Duration,
-    attendance: Arc<ClientPresence>,
+    presence: Arc<ClientPresence>,
 }
 
 /// The message of a request that ends with the host.
@@ -77,23 +77,23 @@ impl Deadline {
             has_spoken: false,
             dispatched: None,
             held: Duration::ZERO,
-            attendance: Arc::default(),
+            presence: Arc::default(),
         }
     }
 
     /// Sets the state that records whether the client has left.
-    pub(crate) fn attended(self, attendance: Arc<ClientPresence>) -> Self {
-        Self { attendance, ..self }
+    pub(crate) fn attended(self, presence: Arc<ClientPresence>) -> Self {
+        Self { presence, ..self }
     }
 
     /// The state that decides what happens if the client leaves.
-    pub(crate) fn attendance(&self) -> &Arc<ClientPresence> {
-        &self.attendance
+    pub(crate) fn presence(&self) -> &Arc<ClientPresence> {
+        &self.presence
     }
 
     /// Whether the client has left and the answer is read on for its usage only.
     pub(crate) fn has_left(&self) -> bool {
-        self.attendance.has_left()
+        self.presence.has_left()
     }
 
     /// Makes the request end with the host.

@@ -26,13 +26,13 @@ type DetachedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The answers that are being read on.
 pub(crate) struct DetachedReads {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     is_over: watch::Sender<bool>,
 }
 
 impl Default for DetachedReads {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(READS_MAX as usize)), is_over: watch::Sender::new(false) }
+        Self { permits: Arc::new(Semaphore::new(READS_MAX as usize)), is_over: watch::Sender::new(false) }
     }
 }
 
@@ -40,7 +40,7 @@ impl DetachedReads {
     /// Continues `work` until it ends or its time is up. Where no permit is free, it is dropped at
     /// once.
     fn read_on(&self, mut work: DetachedWork) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return };
         // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut is_over = self.is_over.subscribe();
@@ -54,7 +54,7 @@ impl DetachedReads {
             // Dropping the work writes the usage row, which must happen before the permit is
             // released.
             drop(work);
-            drop(place);
+            drop(permit);
         };
         runtime.spawn(reading.in_current_span());
     }
@@ -64,7 +64,7 @@ impl DetachedReads {
     pub(crate) async fn end(&self) {
         self.is_over.send_replace(true);
         // The semaphore is never closed.
-        drop(self.places.acquire_many(READS_MAX).await);
+        drop(self.permits.acquire_many(READS_MAX).await);
     }
 }
 
@@ -110,34 +110,34 @@ impl ClientPresence {
 /// Decides what happens when the client of one request leaves.
 #[derive(Clone)]
 pub(crate) struct ClientDeparture {
-    attendance: Arc<ClientPresence>,
-    leavers: Arc<DetachedReads>,
+    presence: Arc<ClientPresence>,
+    detached_reads: Arc<DetachedReads>,
     allowance: Allowance,
     span: tracing::Span,
 }
 
 impl ClientDeparture {
     /// For a request that uses this allowance.
-    pub(crate) fn new(leavers: &Arc<DetachedReads>, allowance: &Allowance) -> Self {
-        let (leavers, allowance) = (Arc::clone(leavers), allowance.clone());
-        Self { attendance: Arc::default(), leavers, allowance, span: tracing::Span::current() }
+    pub(crate) fn new(detached_reads: &Arc<DetachedReads>, allowance: &Allowance) -> Self {
+        let (detached_reads, allowance) = (Arc::clone(detached_reads), allowance.clone());
+        Self { presence: Arc::default(), detached_reads, allowance, span: tracing::Span::current() }
     }
 
-    pub(crate) fn attendance(&self) -> Arc<ClientPresence> {
-        Arc::clone(&self.attendance)
+    pub(crate) fn presence(&self) -> Arc<ClientPresence> {
+        Arc::clone(&self.presence)
     }
 
     /// Called when the client has left before `work` was done: reads the answer on, or drops the
     /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
-        let ClientPresence { is_worth_reading, is_sent, has_left } = &*self.attendance;
+        let ClientPresence { is_worth_reading, is_sent, has_left } = &*self.presence;
         if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {
             return;
         }
         has_left.store(true, Ordering::Relaxed);
         self.allowance.give_place_back();
         let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
-        self.leavers.read_on(work);
+        self.detached_reads.read_on(work);
     }
 }
 
@@ -188,10 +188,10 @@ mod tests {
         }
     }
 
-    fn departure(leavers: &Arc<DetachedReads>) -> ClientDeparture {
-        let departure = ClientDeparture::new(leavers, &Allowance::default());
-        departure.attendance.asks(true);
-        departure.attendance.sent().store(true, Ordering::Relaxed);
+    fn departure(detached_reads: &Arc<DetachedReads>) -> ClientDeparture {
+        let departure = ClientDeparture::new(detached_reads, &Allowance::default());
+        departure.presence.asks(true);
+        departure.presence.sent().store(true, Ordering::Relaxed);
         departure
     }
 
@@ -205,11 +205,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_read_on_for_ten_seconds() {
-        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
-        let departure = departure(&leavers);
-        let attendance = departure.attendance();
+        let (detached_reads, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
+        let departure = departure(&detached_reads);
+        let presence = departure.presence();
         drop(waiting(departure, &rows));
-        assert!(attendance.has_left());
+        assert!(presence.has_left());
         tokio::time::sleep(Duration::from_millis(9_990)).await;
         assert_eq!(rows.load(Ordering::Relaxed), 0);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -218,29 +218,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_most_sixty_four_answers_are_read_on_and_all_end_with_the_host() {
-        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
+        let (detached_reads, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..70 {
-            drop(waiting(departure(&leavers), &rows));
+            drop(waiting(departure(&detached_reads), &rows));
         }
         assert_eq!(rows.load(Ordering::Relaxed), 6, "there is no place for these");
-        leavers.end().await;
+        detached_reads.end().await;
         assert_eq!(rows.load(Ordering::Relaxed), 70);
-        drop(waiting(departure(&leavers), &rows));
-        leavers.end().await;
+        drop(waiting(departure(&detached_reads), &rows));
+        detached_reads.end().await;
         assert_eq!(rows.load(Ordering::Relaxed), 71);
     }
 
     #[tokio::test]
     async fn requests_that_are_unsent_or_not_worth_reading_end_at_once() {
-        let (leavers, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
-        let unsent = departure(&leavers);
-        unsent.attendance.sent().store(false, Ordering::Relaxed);
+        let (detached_reads, rows) = (Arc::new(DetachedReads::default()), Arc::new(AtomicUsize::new(0)));
+        let unsent = departure(&detached_reads);
+        unsent.presence.sent().store(false, Ordering::Relaxed);
         drop(waiting(unsent, &rows));
-        let cheap = departure(&leavers);
-        cheap.attendance.has_answered();
+        let cheap = departure(&detached_reads);
+        cheap.presence.has_answered();
         drop(waiting(cheap.clone(), &rows));
         assert_eq!(rows.load(Ordering::Relaxed), 2);
-        assert!(!cheap.attendance.has_left());
-        assert_eq!(AttendedWork::new(departure(&leavers), async { 5 }).await, 5);
+        assert!(!cheap.presence.has_left());
+        assert_eq!(AttendedWork::new(departure(&detached_reads), async { 5 }).await, 5);
     }
 }

@@ -12,7 +12,7 @@ mod tally;
 mod watch;
 
 pub use breaker::BreakerPhase;
-pub(crate) use watch::AttemptProbe;
+pub(crate) use watch::AttemptWatch;
 
 use breaker::{Breaker, BreakerPermit};
 use cofferdam_runtime::wire::{Percentiles, Statistics};
@@ -217,13 +217,13 @@ impl Health {
 
     /// Called when an attempt begins. If the breaker is half-open, this takes the probe of this
     /// second. `None` where another attempt has taken it, or where the breaker is open.
-    fn take_turn(&self, now_ms: u64) -> Option<BreakerPermit> {
-        if self.is_well() { Some(BreakerPermit::Free) } else { self.lock().breaker.take_turn(now_ms) }
+    fn admit(&self, now_ms: u64) -> Option<BreakerPermit> {
+        if self.is_well() { Some(BreakerPermit::Free) } else { self.lock().breaker.admit(now_ms) }
     }
 
     /// Returns the probe of an attempt that ended without a result for the endpoint.
-    fn give_back(&self, turn: BreakerPermit) {
-        self.lock().breaker.give_back(turn);
+    fn give_back(&self, permit: BreakerPermit) {
+        self.lock().breaker.give_back(permit);
     }
 
     /// The figures for a router, for streams or for other requests. A half-open endpoint is not
@@ -376,8 +376,8 @@ pub(crate) fn compare<'h>(endpoints: impl Iterator<Item = &'h Arc<Health>>, now_
     // The configuration may contain the same endpoint twice, with different prices.
     endpoints.dedup_by_key(|health| health.id);
     let peers: Vec<EndpointSample> = endpoints.iter().map(|health| health.peer(now_ms)).collect();
-    for place in outliers::outliers(&peers) {
-        if let Some(health) = endpoints.get(place) {
+    for index in outliers::outliers(&peers) {
+        if let Some(health) = endpoints.get(index) {
             health.set_aside(now_ms);
         }
     }

@@ -102,14 +102,14 @@ pub(crate) struct Round {
     /// The wait before the round.
     pub(crate) wait: Duration,
     /// Indexes of the candidates to try, in this order.
-    pub(crate) places: Vec<usize>,
+    pub(crate) indexes: Vec<usize>,
 }
 
 impl Retries {
-    /// Records that the candidate at `place` has failed.
-    pub(crate) fn note(&mut self, place: usize, failed: &AttemptFailure) {
+    /// Records that the candidate at `index` has failed.
+    pub(crate) fn note(&mut self, index: usize, failed: &AttemptFailure) {
         match failed.passes_after().filter(|wait| *wait <= PATIENCE) {
-            Some(wait) => self.passing.push((place, wait)),
+            Some(wait) => self.passing.push((index, wait)),
             None => self.is_hopeless = true,
         }
     }
@@ -128,18 +128,18 @@ impl Retries {
         if wait >= left {
             return None;
         }
-        let mut places = Vec::with_capacity(ATTEMPTS_MAX);
+        let mut indexes = Vec::with_capacity(ATTEMPTS_MAX);
         // A provider that asks for a longer wait is left out.
-        for (place, _) in self.passing.drain(..).filter(|(_, asked)| *asked <= wait) {
+        for (index, _) in self.passing.drain(..).filter(|(_, asked)| *asked <= wait) {
             if self.made >= ATTEMPTS_MAX || !budget.spend() {
                 break;
             }
             self.made += 1;
-            places.push(place);
+            indexes.push(index);
         }
         self.passing.clear();
         self.round += 1;
-        (!places.is_empty()).then_some(Round { wait, places })
+        (!indexes.is_empty()).then_some(Round { wait, indexes })
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     fn after(failures: &[AttemptFailure]) -> Retries {
         let mut retries = Retries::default();
-        failures.iter().enumerate().for_each(|(place, failed)| retries.note(place, failed));
+        failures.iter().enumerate().for_each(|(index, failed)| retries.note(index, failed));
         retries
     }
 
@@ -181,7 +181,7 @@ mod tests {
             let causes = [Cause::Endpoint, Cause::Limited, Cause::Endpoint];
             let mut retries = after(&causes.map(|cause| failure(cause, Some(20))));
             let round = retries.next(&budget().1, LONG, share).unwrap();
-            assert_eq!(round, Round { wait: Duration::from_millis(wait_ms), places: vec![0, 1, 2] });
+            assert_eq!(round, Round { wait: Duration::from_millis(wait_ms), indexes: vec![0, 1, 2] });
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let mut retries =
             after(&[failure(Cause::Limited, Some(4_000)), failure(Cause::Limited, Some(1_000))]);
         let round = retries.next(&budget().1, LONG, 0.0).unwrap();
-        assert_eq!(round, Round { wait: Duration::from_millis(1_125), places: vec![1] });
+        assert_eq!(round, Round { wait: Duration::from_millis(1_125), indexes: vec![1] });
     }
 
     #[test]
@@ -221,16 +221,16 @@ mod tests {
     #[test]
     fn rounds_and_attempts_are_limited() {
         let (_, budget) = budget();
-        let fail = |retries: &mut Retries, places: &[usize]| {
-            places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
+        let fail = |retries: &mut Retries, indexes: &[usize]| {
+            indexes.iter().for_each(|index| retries.note(*index, &failure(Cause::Unreachable, None)));
         };
         let mut retries = Retries::default();
         fail(&mut retries, &[0, 1, 2]);
         let first = retries.next(&budget, LONG, 1.0).unwrap();
-        assert_eq!((first.places.as_slice(), first.wait), ([0, 1, 2].as_slice(), WAIT));
-        fail(&mut retries, &first.places);
+        assert_eq!((first.indexes.as_slice(), first.wait), ([0, 1, 2].as_slice(), WAIT));
+        fail(&mut retries, &first.indexes);
         let second = retries.next(&budget, LONG, 1.0).unwrap();
-        assert_eq!((second.places, second.wait), (vec![0], WAIT * 2));
+        assert_eq!((second.indexes, second.wait), (vec![0], WAIT * 2));
         fail(&mut retries, &[0]);
         assert_eq!(retries.next(&budget, LONG, 1.0), None);
     }
@@ -273,13 +273,13 @@ mod tests {
         fn retries_of_a_request_are_limited(candidates in 1usize..30, share in 0.0f64..1.0) {
             let (_, budget) = budget();
             let mut retries = Retries::default();
-            let mut places: Vec<usize> = (0..candidates).collect();
+            let mut indexes: Vec<usize> = (0..candidates).collect();
             let mut attempts = 0;
             loop {
-                places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
+                indexes.iter().for_each(|index| retries.note(*index, &failure(Cause::Unreachable, None)));
                 let Some(round) = retries.next(&budget, LONG, share) else { break };
-                attempts += round.places.len();
-                places = round.places;
+                attempts += round.indexes.len();
+                indexes = round.indexes;
             }
             prop_assert!(attempts <= ATTEMPTS_MAX);
         }

@@ -149,11 +149,11 @@ impl LedgerEntry {
         endpoint: &Endpoint,
         input_tokens: u64,
         output_max: u64,
-        attendance: &Arc<ClientPresence>,
+        presence: &Arc<ClientPresence>,
     ) {
         // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.turns.usage.output_tokens);
-        self.underway = Some(Underway::of(endpoint, input_tokens, output_max, attendance, &self.hosted));
+        self.underway = Some(Underway::of(endpoint, input_tokens, output_max, presence, &self.hosted));
         self.note_row(|row| {
             name(row, endpoint);
             row.attempts = row.attempts.saturating_add(1);

@@ -11,6 +11,7 @@ mod rejection;
 
 use crate::Engine;
 use crate::assembler::check_finished;
+use crate::catalog::model_routers::ROUTER_ENTRY_IDS;
 use crate::failure::exceeded;
 use crate::offload::aside;
 use crate::plugins::tools::{self, HookOutcome, HookTools, PluginScope, RequestCapabilities};
@@ -23,10 +24,6 @@ use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
 use std::sync::Arc;
 
-/// The known ids whose entry contains settings for a model router, not for a hook.
-pub(crate) const ROUTER_IDS: [&str; 5] =
-    ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
-
 /// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
 pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
@@ -34,7 +31,7 @@ pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 /// server tools. A hook with such an id would never be called.
 #[must_use]
 pub fn is_own_entry(id: &str) -> bool {
-    ROUTER_IDS.contains(&id) || tool_of_plugin(id).is_some()
+    ROUTER_ENTRY_IDS.contains(&id) || tool_of_plugin(id).is_some()
 }
 
 /// A hook of this request, with its settings.
@@ -72,7 +69,7 @@ fn is_router_entry(plugins: &Plugins, id: &str) -> bool {
         let table = plugin.manifest().router.as_ref();
         table.is_some_and(|table| table.id == id) && plugin.exports_model_choice() && plugin.is_usable()
     };
-    ROUTER_IDS.contains(&id) || plugins.iter().any(is_of)
+    ROUTER_ENTRY_IDS.contains(&id) || plugins.iter().any(is_of)
 }
 
 impl Engine {
@@ -140,34 +137,34 @@ impl Engine {
 }
 
 /// The capabilities of a hook; `None` for a hook without grants.
-fn tools(hook: &Hook, occasion: PluginScope<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
+fn tools(hook: &Hook, scope: PluginScope<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
     if hook.plugin.grant().imports.is_empty() {
         return None;
     }
-    Some(HookTools::new(occasion.engine, occasion.context, RequestCapabilities::new(occasion, request)))
+    Some(HookTools::new(scope.engine, scope.context, RequestCapabilities::new(scope, request)))
 }
 
 /// Calls each hook with the request. What a hook returns instead is parsed like a client's body.
 pub(crate) async fn on_request(
     hooks: &[Hook],
-    occasion: PluginScope<'_>,
+    scope: PluginScope<'_>,
     request: &mut ResponsesRequest,
 ) -> Result<(), Refusal> {
     for hook in hooks.iter().filter(|hook| hook.has(HookPhase::OnRequest)) {
         if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
             continue;
         }
-        let tools = tools(hook, occasion, request);
+        let tools = tools(hook, scope, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let shown = match hook.judges() {
-            true => judged::shown(occasion.engine.catalog(), request),
+            true => judged::shown(scope.engine.catalog(), request),
             false => request.guest_json.clone(),
         };
-        let verdict = hook.plugin.on_request(occasion.context, services, &shown, &hook.settings).await;
+        let verdict = hook.plugin.on_request(scope.context, services, &shown, &hook.settings).await;
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
         let length = replaced.len();
-        let bounds = RequestBounds::of_client(occasion.engine.parts.items_max).of_hook();
+        let bounds = RequestBounds::of_client(scope.engine.parts.items_max).of_hook();
         let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
         let new = aside(length, read).await?.map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
@@ -187,14 +184,14 @@ pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
 /// in the ledger, because the sums in the response are final by now.
 pub(crate) async fn on_response(
     hooks: &[Hook],
-    occasion: PluginScope<'_>,
+    scope: PluginScope<'_>,
     request: &ResponsesRequest,
     mut response: Vec<u8>,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
-        let tools = tools(hook, occasion, request);
+        let tools = tools(hook, scope, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
-        let (context, asked) = (occasion.context, &request.guest_json);
+        let (context, asked) = (scope.context, &request.guest_json);
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };

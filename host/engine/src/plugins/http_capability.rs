@@ -30,7 +30,7 @@ use crate::release::Releaser;
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
-use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
+use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
 use cofferdam_store::{
@@ -74,7 +74,7 @@ pub(crate) struct HttpCapability {
 
 /// One HTTP request of one plugin, under the plugin's grant.
 struct Visit<'a> {
-    door: &'a HttpCapability,
+    capability: &'a HttpCapability,
     plugin: &'a str,
     grant: &'a Grant,
 }
@@ -86,7 +86,7 @@ struct Reached {
     reply: GuestReply,
 }
 
-impl HttpDoor for HttpCapability {
+impl HttpAccess for HttpCapability {
     fn send<'a>(
         &'a self,
         plugin: &'a str,
@@ -96,7 +96,7 @@ impl HttpDoor for HttpCapability {
         Box::pin(async move {
             let time = self.time_for(&request)?;
             let deadline = tokio::time::Instant::now() + time;
-            let visit = Visit { door: self, plugin, grant };
+            let visit = Visit { capability: self, plugin, grant };
             let answered = async { visit.read(visit.reach(request, time).await?, deadline).await };
             timeout_at(deadline, answered).await.map_err(|_elapsed| HttpError::Timeout)?
         })
@@ -111,7 +111,7 @@ impl HttpDoor for HttpCapability {
         Box::pin(async move {
             let time = self.time_for(&request)?;
             let deadline = tokio::time::Instant::now() + time;
-            let visit = Visit { door: &self, plugin, grant };
+            let visit = Visit { capability: &self, plugin, grant };
             let reached = timeout_at(deadline, visit.reach(request, time)).await;
             let mut reached = reached.map_err(|_elapsed| HttpError::Timeout)??;
             // Secrets in the head are noted now, because the guest may never read the body.
@@ -160,7 +160,7 @@ impl HttpCapability {
     /// Returns whether the output is blocked.
     fn note_decoded(&self, plugin: &Plugin, search: &ReleasedSearch, blocks: bool) -> bool {
         let blocked = blocks && !search.found().is_empty();
-        let visit = Visit { door: self, plugin: plugin.name(), grant: plugin.grant() };
+        let visit = Visit { capability: self, plugin: plugin.name(), grant: plugin.grant() };
         for sent in search.found() {
             visit.note_reflection(sent, blocked);
         }
@@ -247,13 +247,13 @@ impl Visit<'_> {
             plan.place(bound, host)?;
         }
         for PlacedSecret { secret, .. } in &plan.secrets {
-            if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
+            if self.capability.reflections.is_suspended(&self.used(secret), Instant::now()) {
                 let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
                 return Err(UnsentRequest::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
             }
         }
         request.public_only = plan.public_only;
-        Ok(self.door.egress.check(request, plan.secrets)?)
+        Ok(self.capability.egress.check(request, plan.secrets)?)
     }
 
     /// Those of the names that the vault would release to this host.
@@ -275,11 +275,11 @@ impl Visit<'_> {
             Some(host) if !checked.secrets().is_empty() => self.release(checked, host).await?,
             _ => Vec::new(),
         };
-        let reply = self.door.egress.fetch(checked, releases).await.map_err(|error| {
+        let reply = self.capability.egress.fetch(checked, releases).await.map_err(|error| {
             let names = checked.secrets().iter().map(|placed| &placed.secret);
             self.refuse(host.as_ref(), UnsentRequest::from(error).about(names))
         })?;
-        self.door.released.note(self.plugin, &reply.sent);
+        self.capability.released.note(self.plugin, &reply.sent);
         Ok(reply)
     }
 
@@ -290,7 +290,7 @@ impl Visit<'_> {
         host: &HostName,
     ) -> Result<Vec<Release>, HttpError> {
         // A secret that could not be searched for in the plugin's outputs must not be sent.
-        if self.door.released.is_full(self.plugin) {
+        if self.capability.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }
         let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
@@ -304,7 +304,7 @@ impl Visit<'_> {
             // Connect before releasing: nothing is released for a name that does not resolve, for
             // an address that is not allowed, or for a server that cannot prove its name.
             None => {
-                let connected = self.door.egress.connect(checked).await;
+                let connected = self.capability.egress.connect(checked).await;
                 connected.map_err(|error| self.refuse(Some(host), error.into()))?;
             }
         }
@@ -355,7 +355,7 @@ impl Visit<'_> {
 
     fn note_reflection(&self, sent: &SentSecret, blocked: bool) {
         let SentSecret { name, host, fingerprint } = sent;
-        let suspended = self.door.reflections.count(self.used(name), Instant::now());
+        let suspended = self.capability.reflections.count(self.used(name), Instant::now());
         tracing::warn!(plugin = self.plugin, %host, secret.name = %name, blocked, suspended, "a host sent a secret back");
         let reflection = Reflection {
             host: host.clone(),
@@ -365,7 +365,7 @@ impl Visit<'_> {
             suspended,
             purpose: self.purpose(),
         };
-        if self.door.store.note_reflection(self.door.actor, reflection).is_err() {
+        if self.capability.store.note_reflection(self.capability.actor, reflection).is_err() {
             tracing::error!("an audit record of a reflection was lost");
         }
     }
@@ -380,14 +380,14 @@ impl Visit<'_> {
         if is_of_the_network {
             let (plugin, host) = (self.plugin, host.map(HostName::as_str).unwrap_or_default());
             let is_apart = matches!(error, HttpError::Unreachable | HttpError::Untrusted);
-            if is_apart && self.door.unreached.is_due(&format!("{plugin} {host}"), Instant::now()) {
+            if is_apart && self.capability.unreached.is_due(&format!("{plugin} {host}"), Instant::now()) {
                 tracing::warn!(plugin, host, "a plugin's request was not sent: {log}");
             } else {
                 tracing::debug!(plugin, host, "request failed: {log}");
             }
             return error;
         }
-        if self.door.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
+        if self.capability.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
             return error;
         }
         tracing::warn!(
@@ -397,7 +397,7 @@ impl Visit<'_> {
         );
         if let Some((reason, name)) = audit {
             let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
-            if self.door.store.note_refused_request(self.door.actor, refused).is_err() {
+            if self.capability.store.note_refused_request(self.capability.actor, refused).is_err() {
                 tracing::error!("an audit record of a refused request was lost");
             }
         }
@@ -405,25 +405,28 @@ impl Visit<'_> {
     }
 
     fn releaser(&self) -> Releaser {
-        let HttpCapability { store, actor, .. } = self.door;
+        let HttpCapability { store, actor, .. } = self.capability;
         Releaser { store: store.clone(), actor: *actor, purpose: self.purpose() }
     }
 
     /// A secret for a host, and the scope that the plugin gets it from.
     fn bound(&self, name: &SecretName, host: &HostName) -> (ReleaseScope, BoundSecret) {
         let scope = match self.grant.source(name) {
-            SecretSource::Caller => self.door.release_scope,
-            SecretSource::Workspace => ReleaseScope::Workspace(self.door.workspace),
+            SecretSource::Caller => self.capability.release_scope,
+            SecretSource::Workspace => ReleaseScope::Workspace(self.capability.workspace),
             SecretSource::Operator => ReleaseScope::Operator,
         };
         (scope, BoundSecret { name: name.clone(), host: host.clone() })
     }
 
     fn used(&self, secret: &SecretName) -> Use {
-        Use { scope: self.door.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
+        Use { scope: self.capability.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
     }
 
     fn purpose(&self) -> Purpose {
-        Purpose { used_by: format!("plugin {}", self.plugin), request_id: self.door.request_id.to_string() }
+        Purpose {
+            used_by: format!("plugin {}", self.plugin),
+            request_id: self.capability.request_id.to_string(),
+        }
     }
 }

@@ -112,7 +112,7 @@ const RESULTS_BYTES_MAX: usize = 8 << 20;
 pub(crate) struct ServerTools {
     offer: Offer,
     choice: Choice,
-    doors: RequestCapabilities,
+    capabilities: RequestCapabilities,
     rules: StopRules,
     /// The calls in the input, until the approved ones are run.
     history: Option<History>,
@@ -170,27 +170,27 @@ impl ServerTools {
     /// # Errors
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
     pub(crate) async fn open(
-        occasion: PluginScope<'_>,
+        scope: PluginScope<'_>,
         request: &ResponsesRequest,
     ) -> Result<Box<Self>, Refusal> {
-        let PluginScope { engine, context, .. } = occasion;
+        let PluginScope { engine, context, .. } = scope;
         offer::check_count(&request.tools)?;
-        let doors = RequestCapabilities::new(occasion, request);
-        let closing = Closing::of(engine, request, context, &doors);
-        let offer = Offer::of(engine, request, context, &doors).await?;
+        let capabilities = RequestCapabilities::new(scope, request);
+        let closing = Closing::of(engine, request, context, &capabilities);
+        let offer = Offer::of(engine, request, context, &capabilities).await?;
         let choice = Choice::of(request, &offer)?;
         let (mut input, mut history) = (None, None);
         if let Some(items) = render_calls::rendered_input(request, &offer).await? {
             let rendered = render_calls::joined(&items);
-            doors.view().replace_input(&rendered);
-            history = History::read(items, &offer, doors.approvals()).await?;
+            capabilities.view().replace_input(&rendered);
+            history = History::read(items, &offer, capabilities.approvals()).await?;
             input = Some(history.as_ref().map_or(rendered, |history| history.write(&[])));
         }
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
-            doors,
+            capabilities,
             history,
             before: Vec::new(),
             input,
@@ -199,7 +199,7 @@ impl ServerTools {
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
-            spent_before: occasion.asking.account().plugins().here,
+            spent_before: scope.asking.account().plugins().here,
             is_over: request.tool_choice == ToolChoice::None,
             _closing: closing,
         });
@@ -242,7 +242,7 @@ impl ServerTools {
     /// The stage for the `pipeline` of the routing metadata.
     pub(crate) fn stage(&self) -> Value {
         let ServerToolUse { requested, executed, .. } = self.counts;
-        let spent = self.doors.asking().account().plugins().here;
+        let spent = self.capabilities.asking().account().plugins().here;
         json!({
             "type": "server_tools",
             "name": "server-tools",
@@ -264,20 +264,20 @@ impl ServerTools {
         deadline: &mut Deadline,
         time: Duration,
     ) -> Result<(), Interrupted> {
-        self.doors.view().add(&assembler.turn_items());
+        self.capabilities.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
-        let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
-        let (notes, mut told) = channel(NOTES_WAITING_MAX);
-        let is_told = deadline.is_streamed();
+        let (offer, capabilities, is_over) = (&self.offer, &self.capabilities, self.is_over);
+        let (notes, mut reports) = channel(NOTES_WAITING_MAX);
+        let is_shown = deadline.is_streamed();
         // Progress is reported only to a client that gets events while the calls run.
         let reporter = |item| {
-            (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
+            (is_shown && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
-        let work = calls.iter().enumerate().map(|(place, call)| -> ToolWork<'_> {
+        let work = calls.iter().enumerate().map(|(index, call)| -> ToolWork<'_> {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
-                _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(run::run(tool, call, context, doors, reporter(call.item))),
+                _ if index >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
+                Some(tool) => Box::pin(run::run(tool, call, context, capabilities, reporter(call.item))),
                 None => refused("There is no such function."),
             }
         });
@@ -289,7 +289,7 @@ impl ServerTools {
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = next_done(&mut work, &mut told, assembler, deadline, time).await?;
+            let done = next_done(&mut work, &mut reports, assembler, deadline, time).await?;
             let Some(done) = done else { break };
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
@@ -299,7 +299,7 @@ impl ServerTools {
             // The client sees this result before the next one is waited for.
             deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         }
-        doors.view().add(&results);
+        capabilities.view().add(&results);
         Ok(())
     }
 
@@ -328,7 +328,7 @@ impl ServerTools {
             finish,
         };
         self.is_over = self.rules.fire(&progress);
-        let view = self.doors.view();
+        let view = self.capabilities.view();
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };

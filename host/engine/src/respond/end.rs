@@ -82,7 +82,7 @@ impl ResponseRun {
     async fn show_response(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Refusal> {
         let Self { job, run } = self;
         let left = run.deadline.left();
-        let shown = hooks::on_response(&job.hooks, job.occasion(), &job.request, body);
+        let shown = hooks::on_response(&job.hooks, job.plugin_scope(), &job.request, body);
         let late = |_| Err(Refusal::late_answer());
         run.deadline.during(shown, left).await.unwrap_or_else(late)
     }

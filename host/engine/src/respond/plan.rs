@@ -57,7 +57,7 @@ impl Job {
         self.look_for_own_keys().await;
         tools::substitute_hosted_tools(&self.scope.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {
-            self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
+            self.tools = Some(Box::pin(ServerTools::open(self.plugin_scope(), &self.request)).await?);
         } else if self.request.has_server_calls {
             Box::pin(tools::render_calls_as_text(&mut self.request)).await?;
         }
@@ -77,8 +77,8 @@ impl Job {
     async fn show_request(&mut self) -> Result<(), Refusal> {
         let Self { scope, scratches, hooks, request, asking, .. } = self;
         let RequestScope { engine, caller, context, .. } = &**scope;
-        let occasion = PluginScope { engine, caller, context, scratches, asking };
-        hooks::on_request(hooks, occasion, request).await
+        let plugin_scope = PluginScope { engine, caller, context, scratches, asking };
+        hooks::on_request(hooks, plugin_scope, request).await
     }
 
     /// Lets a model router choose the models.

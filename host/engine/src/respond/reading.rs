@@ -81,7 +81,7 @@ impl ResponseRun {
             job.cost = job.cost.plus(&run.entry.break_off());
         }
         run.entry.turn_over();
-        run.deadline.attendance().has_answered();
+        run.deadline.presence().has_answered();
         let outcome = covered(outcome, answering.begun.used.as_ref());
         let usage = assembler.usage().copied().unwrap_or_else(no_usage);
         if let Outcome::Failed(refusal) = &outcome {

@@ -2,10 +2,9 @@
 //! chooses models of the catalog for it, from counts and abilities and never from content.
 
 use crate::Engine;
-use crate::catalog::model_routers::ModelRouters;
+use crate::catalog::model_routers::{ModelRouters, ROUTER_ENTRY_IDS};
 use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
-use crate::plugins::hooks::ROUTER_IDS;
 use crate::refusal::Refusal;
 use crate::request::{ResponsesRequest, TextFacts};
 use cofferdam_runtime::wire::{self, Choice, RequestSummary};
@@ -226,7 +225,7 @@ fn entry_of<'r>(router: &'r Plugin, slug: &str) -> Option<&'r str> {
 /// The entry id for a router whose manifest names none: the longest known id whose stem the slug
 /// begins with, such as `pareto-router` for `pareto-code`.
 fn id_of(slug: &str) -> Option<&'static str> {
-    let known = ROUTER_IDS.into_iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
+    let known = ROUTER_ENTRY_IDS.into_iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
     known.max_by_key(|id| id.len())
 }
 

@@ -12,7 +12,7 @@ use crate::cost::{Amount, Cost};
 use crate::failure::blame::Blame;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::Deadline;
-use crate::memory::health::AttemptProbe;
+use crate::memory::health::AttemptWatch;
 use crate::memory::retry::{Retries, Round};
 use crate::money::credit::TurnTokens;
 use crate::money::ledger::{Charged, LedgerEntry};
@@ -61,11 +61,11 @@ impl<T> Begun<T> {
 /// An endpoint that answers, and its answer.
 pub(crate) struct Answering<T> {
     /// Index of the endpoint in the order.
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) begun: Begun<T>,
     /// Gets the end of the answer, for the endpoint's health.
-    pub(crate) watch: AttemptProbe,
+    pub(crate) watch: AttemptWatch,
 }
 
 impl<T> Answering<T> {
@@ -113,44 +113,44 @@ impl Run {
         self.memory().retries.earn();
         let mut failed =
             RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
-        let others = (0..self.order.endpoints.len()).filter(|place| Some(*place) != self.preferred);
-        let mut places = self.preferred.into_iter().chain(others).collect();
+        let others = (0..self.order.endpoints.len()).filter(|index| Some(*index) != self.preferred);
+        let mut indexes = self.preferred.into_iter().chain(others).collect();
         let answering = loop {
-            match self.round(places, trial, turn, &mut failed).await {
+            match self.round(indexes, trial, turn, &mut failed).await {
                 ControlFlow::Break(Some(answering)) => break Some(answering),
                 ControlFlow::Break(None) => break None,
                 ControlFlow::Continue(()) => {}
             }
             match self.wait(&mut failed.retries).await {
-                Some(again) => places = again,
+                Some(again) => indexes = again,
                 None => break None,
             }
         };
         // An answer without content is better than an error.
         let answering = answering.or_else(|| failed.spare.map(|spare| spare.take(self)));
         let answering = answering.ok_or_else(|| failed.failures.refusal(&self.trace))?;
-        self.preferred = Some(answering.place);
+        self.preferred = Some(answering.index);
         Ok(answering)
     }
 
-    /// Tries each of the endpoints at `places` once. Breaks with the answer, or with `None` when no
+    /// Tries each of the endpoints at `indexes` once. Breaks with the answer, or with `None` when no
     /// other endpoint may be tried.
     async fn round<T: Trial>(
         &mut self,
-        places: Vec<usize>,
+        indexes: Vec<usize>,
         trial: &T,
         turn: &Turn,
         failed: &mut RoundFailures<T::Rest>,
     ) -> ControlFlow<Option<Answering<T::Rest>>> {
         let RoundFailures { failures, retries, spare } = failed;
-        let mut places = RemainingCandidates::new(places);
-        while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures) {
+        let mut indexes = RemainingCandidates::new(indexes);
+        while let Some((index, endpoint, mut watch)) = self.start(&mut indexes, failures) {
             // Set before the attempt, because the client may leave at any point of it.
-            let attendance = self.deadline.attendance();
-            attendance.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms()));
+            let presence = self.deadline.presence();
+            presence.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms()));
             let output_max = turn.tokens.output_at(&endpoint);
-            self.entry.asked(&endpoint, turn.input_tokens, output_max, attendance);
-            let is_byok = self.order.is_byok(place);
+            self.entry.asked(&endpoint, turn.input_tokens, output_max, presence);
+            let is_byok = self.order.is_byok(index);
             // Boxed, so that a request has no room for it while its answer is read.
             let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline));
             let (failed, charged) = match attempt.await {
@@ -159,13 +159,13 @@ impl Run {
                     watch.answered();
                     let failed = AttemptFailure { status: begun.status, ..AttemptFailure::of(Cause::Empty) };
                     let endpoint = Arc::clone(&endpoint);
-                    (failed, Spare::keep(spare, Answering { place, endpoint, begun, watch }, self))
+                    (failed, Spare::keep(spare, Answering { index, endpoint, begun, watch }, self))
                 }
                 Ok(begun) => {
                     watch.answered();
                     Spare::pass_over(spare, self);
-                    self.trace.answered(place, &endpoint, begun.status, begun.used.as_ref());
-                    return ControlFlow::Break(Some(Answering { place, endpoint, begun, watch }));
+                    self.trace.answered(index, &endpoint, begun.status, begun.used.as_ref());
+                    return ControlFlow::Break(Some(Answering { index, endpoint, begun, watch }));
                 }
                 Err(failed) => {
                     watch.failed(&failed);
@@ -174,7 +174,7 @@ impl Run {
                     (failed, charged)
                 }
             };
-            retries.note(place, &failed);
+            retries.note(index, &failed);
             failures.note_head(&failed, self.deadline.is_streamed());
             let next = failures.add(&endpoint, failed, &mut self.trace);
             self.trace.charged(charged);
@@ -189,21 +189,21 @@ impl Run {
     /// Begins the next attempt of a round.
     fn start(
         &self,
-        places: &mut RemainingCandidates,
+        indexes: &mut RemainingCandidates,
         failures: &Failures,
-    ) -> Option<(usize, Arc<Endpoint>, AttemptProbe)> {
+    ) -> Option<(usize, Arc<Endpoint>, AttemptWatch)> {
         let (clock, streamed) = (&self.memory().clock, self.deadline.is_streamed());
         let eject = self.scope.parts().eject;
         let endpoint =
-            |place: usize| self.order.endpoints.get(place).filter(|endpoint| failures.allow(endpoint));
-        let (place, watch) = places.next(
-            |place| endpoint(place).is_some(),
-            |place| eject && endpoint(place).is_some_and(|endpoint| endpoint.health.is_well()),
-            |place| AttemptProbe::begin(&endpoint(place)?.health, clock, streamed),
+            |index: usize| self.order.endpoints.get(index).filter(|endpoint| failures.allow(endpoint));
+        let (index, watch) = indexes.next(
+            |index| endpoint(index).is_some(),
+            |index| eject && endpoint(index).is_some_and(|endpoint| endpoint.health.is_well()),
+            |index| AttemptWatch::begin(&endpoint(index)?.health, clock, streamed),
         )?;
-        let endpoint = endpoint(place)?;
-        let anyway = || AttemptProbe::begin_anyway(&endpoint.health, clock, streamed);
-        Some((place, Arc::clone(endpoint), watch.unwrap_or_else(anyway)))
+        let endpoint = endpoint(index)?;
+        let anyway = || AttemptWatch::begin_anyway(&endpoint.health, clock, streamed);
+        Some((index, Arc::clone(endpoint), watch.unwrap_or_else(anyway)))
     }
 
     /// Ends the conversation's preference for an endpoint that failed.
@@ -221,24 +221,24 @@ impl Run {
         let left = self.deadline.left();
         // A random number from 0 to 1.
         let share = random_seed() as f64 / u64::MAX as f64;
-        let Round { wait, places } = retries.next(&self.memory().retries, left, share)?;
+        let Round { wait, indexes } = retries.next(&self.memory().retries, left, share)?;
         tracing::info!(
             wait_ms = wait.as_millis() as u64,
-            attempts = places.len(),
+            attempts = indexes.len(),
             "every endpoint failed, trying again"
         );
         self.deadline.during(sleep(wait), left).await.ok()?;
-        for endpoint in places.iter().filter_map(|place| self.order.endpoints.get(*place)) {
+        for endpoint in indexes.iter().filter_map(|index| self.order.endpoints.get(*index)) {
             endpoint.health.retried();
         }
-        Some(places)
+        Some(indexes)
     }
 }
 
 /// Charges a failed attempt: nothing, unless it was sent and not answered in time.
 fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &Deadline) -> Option<Charged> {
-    let is_sent = deadline.attendance().is_sent();
-    deadline.attendance().has_answered();
+    let is_sent = deadline.presence().is_sent();
+    deadline.presence().has_answered();
     if is_sent && failed.is_timed_out {
         return entry.timed_out(failed.is_byok);
     }

@@ -13,8 +13,8 @@ pub(super) struct RemainingCandidates {
 
 impl RemainingCandidates {
     /// All indexes of a round, in the router's order.
-    pub(super) fn new(places: Vec<usize>) -> Self {
-        Self { left: places.into_iter(), put_off: VecDeque::new() }
+    pub(super) fn new(indexes: Vec<usize>) -> Self {
+        Self { left: indexes.into_iter(), put_off: VecDeque::new() }
     }
 
     /// The next index that `allow` accepts, and the result of `begin` for it. `None` as the result
@@ -26,20 +26,20 @@ impl RemainingCandidates {
         is_well: impl Fn(usize) -> bool,
         begin: impl Fn(usize) -> Option<T>,
     ) -> Option<(usize, Option<T>)> {
-        while let Some(place) = self.left.next() {
-            if !allow(place) {
+        while let Some(index) = self.left.next() {
+            if !allow(index) {
                 continue;
             }
-            let begun = begin(place);
+            let begun = begin(index);
             let mut others = self.left.as_slice().iter();
             if begun.is_some() || !others.any(|other| allow(*other) && is_well(*other)) {
-                return Some((place, begun));
+                return Some((index, begun));
             }
-            self.put_off.push_back(place);
+            self.put_off.push_back(index);
         }
-        while let Some(place) = self.put_off.pop_front() {
-            if allow(place) {
-                return Some((place, begin(place)));
+        while let Some(index) = self.put_off.pop_front() {
+            if allow(index) {
+                return Some((index, begin(index)));
             }
         }
         None
@@ -53,10 +53,10 @@ mod tests {
     /// The order in which four endpoints are tried when the probes of those in `taken` are used up
     /// and those in `ill` are not healthy.
     fn tried(allowed: &[usize], ill: &[usize], taken: &[usize]) -> Vec<(usize, bool)> {
-        let mut places = RemainingCandidates::new(vec![0, 1, 2, 3]);
-        let (allow, is_well) = (|place| allowed.contains(&place), |place| !ill.contains(&place));
-        let begin = |place| (!taken.contains(&place)).then_some(());
-        let next = || places.next(allow, is_well, begin).map(|(place, begun)| (place, begun.is_some()));
+        let mut indexes = RemainingCandidates::new(vec![0, 1, 2, 3]);
+        let (allow, is_well) = (|index| allowed.contains(&index), |index| !ill.contains(&index));
+        let begin = |index| (!taken.contains(&index)).then_some(());
+        let next = || indexes.next(allow, is_well, begin).map(|(index, begun)| (index, begun.is_some()));
         std::iter::from_fn(next).collect()
     }
 

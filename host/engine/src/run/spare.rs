@@ -28,7 +28,7 @@ impl<T> Spare<T> {
     pub(super) fn take(self, run: &mut Run) -> Answering<T> {
         let Self { answering, attempt } = self;
         run.entry.take_up(&answering.endpoint);
-        run.trace.answered_after_all(attempt, answering.place, answering.begun.used.as_ref());
+        run.trace.answered_after_all(attempt, answering.index, answering.begun.used.as_ref());
         answering
     }
 

@@ -20,8 +20,8 @@ pub(super) fn check_decision(decision: &Decision, candidates: usize) -> Result<(
     }
     let mut seen = vec![false; candidates];
     for index in &decision.order {
-        let place = seen.get_mut(*index as usize).ok_or("an index of the order is out of range")?;
-        if std::mem::replace(place, true) {
+        let is_named = seen.get_mut(*index as usize).ok_or("an index of the order is out of range")?;
+        if std::mem::replace(is_named, true) {
             return Err("an index of the order is named twice");
         }
     }

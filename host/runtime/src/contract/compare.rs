@@ -37,7 +37,7 @@ struct Comparison<'a> {
     guest: &'a Resolve,
     host: &'static Resolve,
     /// Where the comparison is, for messages: `interface NAME`.
-    place: String,
+    path: String,
     seen: HashSet<(TypeId, TypeId)>,
 }
 
@@ -45,14 +45,14 @@ type Difference = Option<String>;
 
 impl<'a> Comparison<'a> {
     fn new(guest: &'a Resolve, interface: &str) -> Self {
-        Self { guest, host: own::resolve(), place: format!("interface {interface}"), seen: HashSet::new() }
+        Self { guest, host: own::resolve(), path: format!("interface {interface}"), seen: HashSet::new() }
     }
 
     fn function(&mut self, theirs: &Function, ours: &Function) -> Difference {
-        let place = format!("{}, function {}", self.place, ours.name);
+        let path = format!("{}, function {}", self.path, ours.name);
         if theirs.params.len() != ours.params.len() {
             return Some(format!(
-                "{place}: it has {} parameters, this host has {}",
+                "{path}: it has {} parameters, this host has {}",
                 theirs.params.len(),
                 ours.params.len()
             ));
@@ -60,30 +60,30 @@ impl<'a> Comparison<'a> {
         for (index, (a, b)) in theirs.params.iter().zip(&ours.params).enumerate() {
             if a.name != b.name {
                 return Some(format!(
-                    "{place}: parameter {} is \"{}\", this host has \"{}\"",
+                    "{path}: parameter {} is \"{}\", this host has \"{}\"",
                     index + 1,
                     a.name,
                     b.name
                 ));
             }
-            let difference = self.types(&a.ty, &b.ty, &format!("{place}, parameter {}", b.name));
+            let difference = self.types(&a.ty, &b.ty, &format!("{path}, parameter {}", b.name));
             if difference.is_some() {
                 return difference;
             }
         }
-        self.optional(theirs.result.as_ref(), ours.result.as_ref(), &format!("{place}, result"))
+        self.optional(theirs.result.as_ref(), ours.result.as_ref(), &format!("{path}, result"))
     }
 
-    fn optional(&mut self, theirs: Option<&Type>, ours: Option<&Type>, place: &str) -> Difference {
+    fn optional(&mut self, theirs: Option<&Type>, ours: Option<&Type>, path: &str) -> Difference {
         match (theirs, ours) {
             (None, None) => None,
-            (Some(a), Some(b)) => self.types(a, b, place),
-            (Some(_), None) => Some(format!("{place}: it has a value, this host has none")),
-            (None, Some(_)) => Some(format!("{place}: it has no value, this host has one")),
+            (Some(a), Some(b)) => self.types(a, b, path),
+            (Some(_), None) => Some(format!("{path}: it has a value, this host has none")),
+            (None, Some(_)) => Some(format!("{path}: it has no value, this host has one")),
         }
     }
 
-    fn types(&mut self, theirs: &Type, ours: &Type, place: &str) -> Difference {
+    fn types(&mut self, theirs: &Type, ours: &Type, path: &str) -> Difference {
         let (theirs, ours) = (behind_aliases(self.guest, *theirs), behind_aliases(self.host, *ours));
         match (theirs, ours) {
             (Type::Id(a), Type::Id(b)) => {
@@ -91,51 +91,51 @@ impl<'a> Comparison<'a> {
                     return None;
                 }
                 let (a, b) = (self.guest.types.get(a)?, self.host.types.get(b)?);
-                self.definitions(a, b, place)
+                self.definitions(a, b, path)
             }
             (a, b) if a == b => None,
             (a, b) => Some(format!(
-                "{place}: it is {}, this host has {}",
+                "{path}: it is {}, this host has {}",
                 describe(self.guest, a),
                 describe(self.host, b)
             )),
         }
     }
 
-    fn definitions(&mut self, theirs: &TypeDef, ours: &TypeDef, place: &str) -> Difference {
-        let place = match &ours.name {
-            Some(name) => format!("{}, {} {name}", self.place, ours.kind.as_str()),
-            None => place.to_owned(),
+    fn definitions(&mut self, theirs: &TypeDef, ours: &TypeDef, path: &str) -> Difference {
+        let path = match &ours.name {
+            Some(name) => format!("{}, {} {name}", self.path, ours.kind.as_str()),
+            None => path.to_owned(),
         };
         match (&theirs.kind, &ours.kind) {
             (TypeDefKind::Record(a), TypeDefKind::Record(b)) => {
                 let theirs = a.fields.iter().map(|field| (field.name.as_str(), Some(&field.ty)));
                 let ours = b.fields.iter().map(|field| (field.name.as_str(), Some(&field.ty)));
-                self.members(theirs, ours, "field", &place)
+                self.members(theirs, ours, "field", &path)
             }
             (TypeDefKind::Variant(a), TypeDefKind::Variant(b)) => {
                 let theirs = a.cases.iter().map(|case| (case.name.as_str(), case.ty.as_ref()));
                 let ours = b.cases.iter().map(|case| (case.name.as_str(), case.ty.as_ref()));
-                self.members(theirs, ours, "case", &place)
+                self.members(theirs, ours, "case", &path)
             }
             (TypeDefKind::Enum(a), TypeDefKind::Enum(b)) => {
                 let theirs = a.cases.iter().map(|case| (case.name.as_str(), None));
                 let ours = b.cases.iter().map(|case| (case.name.as_str(), None));
-                self.members(theirs, ours, "case", &place)
+                self.members(theirs, ours, "case", &path)
             }
             (TypeDefKind::Tuple(a), TypeDefKind::Tuple(b)) => {
                 let theirs = a.types.iter().map(|ty| ("", Some(ty)));
-                self.members(theirs, b.types.iter().map(|ty| ("", Some(ty))), "place", &place)
+                self.members(theirs, b.types.iter().map(|ty| ("", Some(ty))), "place", &path)
             }
-            (TypeDefKind::List(a), TypeDefKind::List(b)) => self.types(a, b, &format!("{place}, element")),
-            (TypeDefKind::Option(a), TypeDefKind::Option(b)) => self.types(a, b, &format!("{place}, value")),
+            (TypeDefKind::List(a), TypeDefKind::List(b)) => self.types(a, b, &format!("{path}, element")),
+            (TypeDefKind::Option(a), TypeDefKind::Option(b)) => self.types(a, b, &format!("{path}, value")),
             (TypeDefKind::Result(a), TypeDefKind::Result(b)) => {
-                let ok = self.optional(a.ok.as_ref(), b.ok.as_ref(), &format!("{place}, ok"));
-                ok.or_else(|| self.optional(a.err.as_ref(), b.err.as_ref(), &format!("{place}, error")))
+                let ok = self.optional(a.ok.as_ref(), b.ok.as_ref(), &format!("{path}, ok"));
+                ok.or_else(|| self.optional(a.err.as_ref(), b.err.as_ref(), &format!("{path}, error")))
             }
-            (TypeDefKind::Handle(a), TypeDefKind::Handle(b)) => self.handles(a, b, &place),
+            (TypeDefKind::Handle(a), TypeDefKind::Handle(b)) => self.handles(a, b, &path),
             (TypeDefKind::Resource, TypeDefKind::Resource) if theirs.name == ours.name => None,
-            (a, b) => Some(format!("{place}: it is a {}, this host has a {}", a.as_str(), b.as_str())),
+            (a, b) => Some(format!("{path}: it is a {}, this host has a {}", a.as_str(), b.as_str())),
         }
     }
 
@@ -144,41 +144,41 @@ impl<'a> Comparison<'a> {
         theirs: impl Iterator<Item = (&'t str, Option<&'t Type>)>,
         ours: impl ExactSizeIterator<Item = (&'t str, Option<&'t Type>)>,
         what: &str,
-        place: &str,
+        path: &str,
     ) -> Difference {
         let our_count = ours.len();
         let mut theirs = theirs;
         for (index, (our_name, our_type)) in ours.enumerate() {
             let number = index + 1;
             let Some((their_name, their_type)) = theirs.next() else {
-                return Some(format!("{place}: {what} {number} (\"{our_name}\") is missing"));
+                return Some(format!("{path}: {what} {number} (\"{our_name}\") is missing"));
             };
             if their_name != our_name {
                 return Some(format!(
-                    "{place}: {what} {number} is \"{their_name}\", this host has \"{our_name}\""
+                    "{path}: {what} {number} is \"{their_name}\", this host has \"{our_name}\""
                 ));
             }
             let difference =
-                self.optional(their_type, our_type, &format!("{place}, {what} {number} {our_name}"));
+                self.optional(their_type, our_type, &format!("{path}, {what} {number} {our_name}"));
             if difference.is_some() {
                 return difference;
             }
         }
         theirs.next().map(|(name, _)| {
             let number = our_count + 1;
-            format!("{place}: {what} {number} is \"{name}\", this host has only {our_count}")
+            format!("{path}: {what} {number} is \"{name}\", this host has only {our_count}")
         })
     }
 
-    fn handles(&mut self, theirs: &Handle, ours: &Handle, place: &str) -> Difference {
+    fn handles(&mut self, theirs: &Handle, ours: &Handle, path: &str) -> Difference {
         let ids = match (theirs, ours) {
             (Handle::Own(a), Handle::Own(b)) | (Handle::Borrow(a), Handle::Borrow(b)) => Some((*a, *b)),
             _ => None,
         };
-        let Some((a, b)) = ids else { return Some(format!("{place}: one is owned, the other borrowed")) };
+        let Some((a, b)) = ids else { return Some(format!("{path}: one is owned, the other borrowed")) };
         let name = |resolve: &Resolve, id| behind_name(resolve, id);
         let (a, b) = (name(self.guest, a), name(self.host, b));
-        (a != b).then(|| format!("{place}: it is a handle to {a:?}, this host has {b:?}"))
+        (a != b).then(|| format!("{path}: it is a handle to {a:?}, this host has {b:?}"))
     }
 }
 

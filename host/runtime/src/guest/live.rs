@@ -7,7 +7,7 @@ use wasmtime::component;
 
 use super::GuestState;
 use super::exports::Exports;
-use crate::account::CpuAccount;
+use crate::account::InstanceAccount;
 use crate::context::{Alias, CallContext};
 use crate::permits::InstanceSlot;
 use crate::room::Room;
@@ -27,7 +27,7 @@ pub(crate) struct LiveInstance {
     pub(crate) handle: component::Instance,
     /// The exports that were looked up so far.
     pub(crate) exports: Exports,
-    pub(crate) account: Arc<CpuAccount>,
+    pub(crate) account: Arc<InstanceAccount>,
     pub(crate) alias: Alias,
     pub(crate) uses: u32,
     /// Additional memory for a long request.
@@ -40,7 +40,7 @@ impl LiveInstance {
     pub(crate) fn new(
         store: Store<GuestState>,
         handle: component::Instance,
-        account: Arc<CpuAccount>,
+        account: Arc<InstanceAccount>,
         slot: InstanceSlot,
     ) -> Self {
         let (exports, alias) = (Exports::default(), Alias::default());

@@ -1,4 +1,4 @@
-//! `http`: a guest's own requests, through the [`HttpDoor`] of the request that it serves. The
+//! `http`: a guest's own requests, through the [`HttpAccess`] of the request that it serves. The
 //! implementation decides which hosts and secrets are allowed, and logs the line that would allow a
 //! refused one. This file counts requests.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::http::{Host, HttpError, Request, Response};
 use crate::guest::GuestState;
-use crate::services::HttpDoor;
+use crate::services::HttpAccess;
 
 /// Requests within one instance's life, which is one call: only hooks and tools import this.
 const REQUESTS_MAX: u32 = 32;
@@ -15,10 +15,10 @@ const REDIRECTS_MAX: u8 = 5;
 
 impl GuestState {
     /// Counts a request and returns the capability to send it.
-    pub(super) fn http_door(
+    pub(super) fn http_access(
         &mut self,
         request: &Request,
-    ) -> wasmtime::Result<Result<Arc<dyn HttpDoor>, HttpError>> {
+    ) -> wasmtime::Result<Result<Arc<dyn HttpAccess>, HttpError>> {
         self.enter_host()?;
         if self.requests >= REQUESTS_MAX {
             return Ok(Err(HttpError::Exhausted));
@@ -33,11 +33,11 @@ impl GuestState {
 
 impl Host for GuestState {
     async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, HttpError>> {
-        let door = match self.http_door(&request)? {
-            Ok(door) => door,
+        let http = match self.http_access(&request)? {
+            Ok(http) => http,
             Err(error) => return Ok(Err(error)),
         };
-        let sending = door.send(self.plugin.name(), &self.plugin.grant, request);
+        let sending = http.send(self.plugin.name(), &self.plugin.grant, request);
         Ok(self.account.beside(sending).await)
     }
 }

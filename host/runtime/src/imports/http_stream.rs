@@ -12,11 +12,11 @@ impl Host for GuestState {
         &mut self,
         request: Request,
     ) -> wasmtime::Result<Result<Resource<HttpExchange>, HttpError>> {
-        let door = match self.http_door(&request)? {
-            Ok(door) => door,
+        let http = match self.http_access(&request)? {
+            Ok(http) => http,
             Err(error) => return Ok(Err(error)),
         };
-        let opening = door.open(self.plugin.name(), &self.plugin.grant, request);
+        let opening = http.open(self.plugin.name(), &self.plugin.grant, request);
         match self.account.beside(opening).await {
             Ok(exchange) => Ok(Ok(self.table().push(exchange)?)),
             Err(error) => Ok(Err(error)),

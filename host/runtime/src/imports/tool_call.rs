@@ -17,7 +17,7 @@ impl Host for GuestState {
         arguments: Vec<u8>,
     ) -> wasmtime::Result<Result<Vec<u8>, ToolCallError>> {
         self.enter_host()?;
-        let Some(door) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
+        let Some(tools) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
         let depth = self.services.depth.saturating_add(1);
         if depth > QUESTION_DEPTH_MAX || self.tool_calls >= CALLS_MAX {
             return Ok(Err(ToolCallError::Exhausted));
@@ -31,6 +31,6 @@ impl Host for GuestState {
             arguments: &arguments,
             depth,
         };
-        Ok(self.account.beside(door.call(call)).await)
+        Ok(self.account.beside(tools.call(call)).await)
     }
 }

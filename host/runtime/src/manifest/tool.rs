@@ -164,7 +164,7 @@ impl ToolTable {
             return Some(("client_types", "takes lower-case letters, digits and underscores".to_owned()));
         }
         let own = self.own_item_type();
-        for (place, item) in self.items.iter().enumerate() {
+        for (index, item) in self.items.iter().enumerate() {
             let events = [&item.added, &item.running, &item.completed, &item.failed, &item.on_request];
             let words = events.into_iter().flatten().chain(&item.events).chain([&item.id_prefix]);
             let text = item.text.iter().flat_map(|text| [&text.events, &text.member]);
@@ -175,7 +175,7 @@ impl ToolTable {
                     "has a type, id_prefix or event that is not lower-case letters, digits and underscores";
                 return Some(("items", message.to_owned()));
             }
-            if self.items.iter().take(place).any(|earlier| earlier.item_type == item.item_type) {
+            if self.items.iter().take(index).any(|earlier| earlier.item_type == item.item_type) {
                 return Some(("items", format!("has {} twice", item.item_type)));
             }
             let has_events = events[..4].iter().any(|events| !events.is_empty()) || item.questions;

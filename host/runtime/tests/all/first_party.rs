@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{DeferredTools, HttpDoor, HttpExchange, ModelListing, Opening};
+use cofferdam_runtime::services::{DeferredTools, HttpAccess, HttpExchange, ModelListing, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse, Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Grant, OperatorGrant, Plugin, PluginSource, Runtime, Services};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Site {
     }
 }
 
-impl HttpDoor for Site {
+impl HttpAccess for Site {
     fn send<'a>(
         &'a self,
         _: &'a str,
@@ -70,7 +70,7 @@ impl HttpDoor for Site {
 }
 
 fn behind(site: &Arc<Site>) -> Services {
-    Services { http: Some(Arc::clone(site) as Arc<dyn HttpDoor>), ..Services::default() }
+    Services { http: Some(Arc::clone(site) as Arc<dyn HttpAccess>), ..Services::default() }
 }
 
 async fn fetch(fetcher: &Arc<Plugin>, services: Services, settings: &str) -> Result<Output, ToolError> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::services::{Ask, HttpDoor, HttpExchange, Opening, Question, ToolCall, ToolDoor};
+use cofferdam_runtime::services::{Ask, HttpAccess, HttpExchange, Opening, Question, ToolAccess, ToolCall};
 use cofferdam_runtime::wire::{
     Answer, Candidate, Failure, Frame, HttpError, HttpRequest, HttpResponse, Percentiles, Price, Purpose,
     RequestSummary, ResponseHead, Statistics, Target, ToolCallError, Usage,
@@ -222,7 +222,7 @@ impl Ask for Panics {
 /// An HTTP capability that reaches the granted hosts only.
 pub(crate) struct Net;
 
-impl HttpDoor for Net {
+impl HttpAccess for Net {
     fn send<'a>(
         &'a self,
         _: &'a str,
@@ -256,7 +256,7 @@ impl HttpDoor for Net {
 /// A capability to call tools, with one tool.
 pub(crate) struct Shop;
 
-impl ToolDoor for Shop {
+impl ToolAccess for Shop {
     fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>> {
         let told = (call.tool == "datetime").then(|| format!("{{\"depth\":{}}}", call.depth).into_bytes());
         Box::pin(async { told.ok_or(ToolCallError::Unavailable) })

@@ -89,9 +89,9 @@ fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // workspace since, so it is no longer valid.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key_id();
-    let places = call.app.runtime.places(key.as_str());
+    let permits = call.app.runtime.instance_permits(key.as_str());
     let pace = call.app.live().config.limits.pace;
-    let admitted = call.app.rates.inference.admit(key, workspace, &pace, places);
+    let admitted = call.app.rates.inference.admit(key, workspace, &pace, permits);
     let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();

@@ -86,7 +86,7 @@ impl Breaker {
 
     /// Takes the right to an attempt. If half-open, this uses the probe of the second. `None` where
     /// it is used already, or where the breaker is open.
-    pub(super) fn take_turn(&mut self, now_ms: u64) -> Option<BreakerPermit> {
+    pub(super) fn admit(&mut self, now_ms: u64) -> Option<BreakerPermit> {
         match &mut self.state {
             BreakerState::Closed => Some(BreakerPermit::Free),
             BreakerState::Open { next_probe_ms, .. } if now_ms >= *next_probe_ms => {
@@ -100,9 +100,9 @@ impl Breaker {
 
     /// Returns a probe whose attempt ended without a result for the endpoint, unless a later probe
     /// was taken since.
-    pub(super) fn give_back(&mut self, turn: BreakerPermit) {
+    pub(super) fn give_back(&mut self, permit: BreakerPermit) {
         if let (BreakerPermit::Probe { before_ms, after_ms }, BreakerState::Open { next_probe_ms, .. }) =
-            (turn, &mut self.state)
+            (permit, &mut self.state)
             && *next_probe_ms == after_ms
         {
             *next_probe_ms = before_ms;
@@ -207,13 +207,13 @@ mod tests {
         assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
         assert!(breaker.admits(11_000), "the cool-down is over");
         assert_eq!(breaker.phase(11_000), BreakerPhase::HalfOpen);
-        assert!(breaker.take_turn(11_000).is_some());
-        assert!(!breaker.admits(11_500) && breaker.take_turn(11_500).is_none(), "one probe a second");
-        assert!(breaker.take_turn(12_000).is_some());
+        assert!(breaker.admit(11_000).is_some());
+        assert!(!breaker.admits(11_500) && breaker.admit(11_500).is_none(), "one probe a second");
+        assert!(breaker.admit(12_000).is_some());
         assert!(breaker.succeeded(11_000, 12_100));
         assert_eq!(breaker.phase(12_100), BreakerPhase::Closed);
         assert_eq!(
-            (breaker.take_turn(12_100), breaker.take_turn(12_100)),
+            (breaker.admit(12_100), breaker.admit(12_100)),
             (Some(BreakerPermit::Free), Some(BreakerPermit::Free))
         );
     }
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn a_returned_probe_can_be_taken_again() {
         let mut breaker = opened(0);
-        let first = breaker.take_turn(20_000).unwrap();
+        let first = breaker.admit(20_000).unwrap();
         assert!(!breaker.admits(20_001));
         breaker.give_back(first);
         assert!(breaker.admits(20_001));
-        let (second, third) = (breaker.take_turn(20_001).unwrap(), breaker.take_turn(21_001).unwrap());
+        let (second, third) = (breaker.admit(20_001).unwrap(), breaker.admit(21_001).unwrap());
         breaker.give_back(second);
         assert!(!breaker.admits(21_500), "another attempt has taken the probe of this second");
         breaker.failed(21_001, 21_600, false);
@@ -291,8 +291,8 @@ mod tests {
                     Step::Route if breaker.phase(now_ms) == BreakerPhase::Closed => prop_assert!(breaker.admits(now_ms)),
                     Step::Route => {
                         let (phase, admits) = (breaker.phase(now_ms), breaker.admits(now_ms));
-                        let turn = breaker.take_turn(now_ms);
-                        prop_assert_eq!(turn.is_some(), admits);
+                        let permit = breaker.admit(now_ms);
+                        prop_assert_eq!(permit.is_some(), admits);
                         if admits {
                             prop_assert_eq!(phase, BreakerPhase::HalfOpen);
                             let apart = admitted_ms.is_none_or(|before| now_ms >= before + PROBE_EVERY_MS);

@@ -28,20 +28,20 @@ pub(super) fn outliers(peers: &[EndpointSample]) -> Vec<usize> {
     let ejected = peers.iter().filter(|peer| peer.is_ejected).count();
     let room = (peers.len() / 2).saturating_sub(ejected);
     let mut worst: Vec<(f64, usize)> = (0..peers.len())
-        .filter_map(|place| {
-            let excess = excess(peers, place)?;
-            (excess >= 1.0).then_some((excess, place))
+        .filter_map(|index| {
+            let excess = excess(peers, index)?;
+            (excess >= 1.0).then_some((excess, index))
         })
         .collect();
     worst.sort_by(|one, other| other.0.total_cmp(&one.0));
-    worst.into_iter().take(room).map(|(_, place)| place).collect()
+    worst.into_iter().take(room).map(|(_, index)| index).collect()
 }
 
 /// How far an endpoint is off, where 1 is just too far. `None` for one that is avoided already.
-fn excess(peers: &[EndpointSample], place: usize) -> Option<f64> {
-    let peer = peers.get(place).filter(|peer| !peer.is_ejected)?;
+fn excess(peers: &[EndpointSample], index: usize) -> Option<f64> {
+    let peer = peers.get(index).filter(|peer| !peer.is_ejected)?;
     let others = |value: &dyn Fn(&EndpointSample) -> Option<f64>| {
-        let others = peers.iter().enumerate().filter(|(other, _)| *other != place);
+        let others = peers.iter().enumerate().filter(|(other, _)| *other != index);
         let alike = others.filter(|(_, other)| !other.is_ejected && other.tier == peer.tier);
         median(alike.filter_map(|(_, other)| value(other)).collect())
     };
@@ -139,7 +139,7 @@ mod tests {
             let chosen = outliers(&peers);
             let before = peers.iter().filter(|peer| peer.is_ejected).count();
             prop_assert!(chosen.is_empty() || before + chosen.len() <= peers.len() / 2);
-            prop_assert!(chosen.iter().all(|place| !peers[*place].is_ejected));
+            prop_assert!(chosen.iter().all(|index| !peers[*index].is_ejected));
             let distinct: std::collections::BTreeSet<_> = chosen.iter().collect();
             prop_assert_eq!(distinct.len(), chosen.len());
         }

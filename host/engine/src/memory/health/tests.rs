@@ -23,19 +23,19 @@ fn clock() -> Clock {
     Clock::manual()
 }
 
-fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> AttemptProbe {
-    let mut watch = AttemptProbe::begin_anyway(health, clock, true);
+fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> AttemptWatch {
+    let mut watch = AttemptWatch::begin_anyway(health, clock, true);
     clock.advance(latency);
     watch.answered();
     watch
 }
 
 fn fail(health: &Arc<Health>, clock: &Clock, cause: Cause) {
-    let watch = AttemptProbe::begin_anyway(health, clock, true);
+    let watch = AttemptWatch::begin_anyway(health, clock, true);
     watch.failed(&AttemptFailure::plain(cause, ErrorKind::ProviderUnavailable, ""));
 }
 
-fn told(health: &Health, clock: &Clock) -> Statistics {
+fn statistics_of(health: &Health, clock: &Clock) -> Statistics {
     health.statistics(clock.monotonic_ms(), true)
 }
 
@@ -46,7 +46,7 @@ fn speed_is_measured_separately_for_streams_and_whole_answers() {
     clock.advance(Duration::from_secs(5));
     // Three of the five seconds were spent waiting for the client.
     watch.finished(&output(100), Duration::from_secs(3));
-    let statistics = told(&health, &clock);
+    let statistics = statistics_of(&health, &clock);
     assert!((statistics.latency_ms.p50 / 400.0 - 1.0).abs() < 0.1, "{statistics:?}");
     assert!((statistics.throughput.p50 / 50.0 - 1.0).abs() < 0.1, "{statistics:?}");
     let whole = health.statistics(clock.monotonic_ms(), false);
@@ -60,7 +60,7 @@ fn short_answers_do_not_count_for_speed() {
     watch.finished(&output(1_000), Duration::ZERO);
     clock.advance(Duration::from_secs(1));
     watch.finished(&output(3), Duration::ZERO);
-    assert_eq!(told(&health, &clock).throughput.p50, 0.0);
+    assert_eq!(statistics_of(&health, &clock).throughput.p50, 0.0);
 }
 
 fn output(output_tokens: u64) -> Usage {
@@ -110,7 +110,7 @@ fn only_the_endpoints_own_failures_count() {
     for cause in others {
         fail(&health, &clock, cause);
     }
-    assert_eq!((told(&health, &clock).failures, told(&health, &clock).outage), (0, false));
+    assert_eq!((statistics_of(&health, &clock).failures, statistics_of(&health, &clock).outage), (0, false));
     let own = [
         Cause::Endpoint,
         Cause::Unreachable,
@@ -121,7 +121,7 @@ fn only_the_endpoints_own_failures_count() {
     for cause in own {
         fail(&health, &clock, cause);
     }
-    let statistics = told(&health, &clock);
+    let statistics = statistics_of(&health, &clock);
     assert_eq!((statistics.requests, statistics.failures, statistics.outage), (5, 5, true));
     assert!(statistics.ejected, "that was five in a row");
 }
@@ -131,19 +131,19 @@ fn an_outage_is_over_after_half_a_minute_and_forgotten_after_five() {
     let (health, clock) = (health(1), clock());
     fail(&health, &clock, Cause::Endpoint);
     clock.advance(Duration::from_millis(29_999));
-    assert!(told(&health, &clock).outage);
+    assert!(statistics_of(&health, &clock).outage);
     clock.advance(Duration::from_millis(1));
-    let statistics = told(&health, &clock);
+    let statistics = statistics_of(&health, &clock);
     assert_eq!((statistics.outage, statistics.failures), (false, 1));
     clock.advance(Duration::from_secs(300));
-    assert_eq!(told(&health, &clock).failures, 0);
+    assert_eq!(statistics_of(&health, &clock).failures, 0);
 }
 
 #[test]
 fn an_answer_that_breaks_counts_as_one_failed_request() {
     let (health, clock) = (health(1), clock());
     answer(&health, &clock, Duration::from_millis(10)).broke();
-    let statistics = told(&health, &clock);
+    let statistics = statistics_of(&health, &clock);
     assert_eq!((statistics.requests, statistics.failures, statistics.outage), (1, 1, true));
 }
 
@@ -161,10 +161,10 @@ fn a_half_open_endpoint_admits_one_request_a_second() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
-    assert!((0..10).all(|_| !told(&health, &clock).ejected), "to be told of it takes no turn");
-    let begin = || AttemptProbe::begin(&health, &clock, true);
+    assert!((0..10).all(|_| !statistics_of(&health, &clock).ejected), "to be told of it takes no turn");
+    let begin = || AttemptWatch::begin(&health, &clock, true);
     let mut probe = begin().unwrap();
-    assert!(begin().is_none() && told(&health, &clock).ejected);
+    assert!(begin().is_none() && statistics_of(&health, &clock).ejected);
     let reading = health.reading(clock.monotonic_ms());
     assert_eq!((reading.phase, reading.is_ejected, reading.openings), (BreakerPhase::HalfOpen, true, 1));
     probe.answered();
@@ -177,13 +177,13 @@ fn a_probe_without_a_result_can_be_repeated() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
-    drop(AttemptProbe::begin(&health, &clock, true).unwrap());
-    assert!(!told(&health, &clock).ejected, "its client had left");
+    drop(AttemptWatch::begin(&health, &clock, true).unwrap());
+    assert!(!statistics_of(&health, &clock).ejected, "its client had left");
     let failure = |cause| AttemptFailure::plain(cause, ErrorKind::InvalidRequest, "");
-    AttemptProbe::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
-    assert!(!told(&health, &clock).ejected, "the request was at fault");
-    AttemptProbe::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
-    assert!(told(&health, &clock).ejected && AttemptProbe::begin(&health, &clock, true).is_none());
+    AttemptWatch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
+    assert!(!statistics_of(&health, &clock).ejected, "the request was at fault");
+    AttemptWatch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
+    assert!(statistics_of(&health, &clock).ejected && AttemptWatch::begin(&health, &clock, true).is_none());
 }
 
 #[test]
@@ -191,16 +191,16 @@ fn a_rate_limit_ejects_for_its_time_and_is_not_a_failure() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.failure.retry_after_ms = Some(20_000);
-    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
+    AttemptWatch::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_millis(19_999));
-    assert!(told(&health, &clock).ejected);
+    assert!(statistics_of(&health, &clock).ejected);
     clock.advance(Duration::from_millis(1));
-    let statistics = told(&health, &clock);
+    let statistics = statistics_of(&health, &clock);
     assert_eq!((statistics.ejected, statistics.failures, statistics.outage), (false, 0, false));
     failed.failure.retry_after_ms = Some(u64::MAX);
-    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
+    AttemptWatch::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_secs(60));
-    assert!(!told(&health, &clock).ejected, "no provider closes itself for good");
+    assert!(!statistics_of(&health, &clock).ejected, "no provider closes itself for good");
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn a_rate_limit_of_the_callers_own_key_does_not_eject() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.is_byok = true;
-    AttemptProbe::begin_anyway(&health, &clock, true).failed(&failed);
-    assert!(!told(&health, &clock).ejected);
+    AttemptWatch::begin_anyway(&health, &clock, true).failed(&failed);
+    assert!(!statistics_of(&health, &clock).ejected);
 }
 
 #[test]
@@ -220,14 +220,14 @@ fn an_outlier_is_ejected_longer_each_time_and_measured_again() {
             (0..COMPARED_MIN).for_each(|_| drop(answer(endpoint, &clock, Duration::from_millis(latency_ms))));
         }
         compare(endpoints.iter(), clock.monotonic_ms());
-        let ejected = endpoints.iter().map(|health| told(health, &clock).ejected);
+        let ejected = endpoints.iter().map(|health| statistics_of(health, &clock).ejected);
         assert_eq!(ejected.collect::<Vec<_>>(), [false, false, true]);
         clock.advance(Duration::from_millis(seconds * 1_000 - 1));
-        assert!(told(&endpoints[2], &clock).ejected);
+        assert!(statistics_of(&endpoints[2], &clock).ejected);
         clock.advance(Duration::from_millis(1));
-        assert!(!told(&endpoints[2], &clock).ejected);
+        assert!(!statistics_of(&endpoints[2], &clock).ejected);
         compare(endpoints.iter(), clock.monotonic_ms());
-        assert!(!told(&endpoints[2], &clock).ejected, "it has to be slow again first");
+        assert!(!statistics_of(&endpoints[2], &clock).ejected, "it has to be slow again first");
     }
     assert_eq!(endpoints[2].reading(clock.monotonic_ms()).outliers, 2);
 }
@@ -237,7 +237,7 @@ fn an_endpoint_configured_twice_is_not_compared_with_itself() {
     let (one, clock) = (health(1), clock());
     (0..30).for_each(|_| drop(answer(&one, &clock, Duration::from_millis(5_000))));
     compare([&one, &one].into_iter(), clock.monotonic_ms());
-    assert!(!told(&one, &clock).ejected);
+    assert!(!statistics_of(&one, &clock).ejected);
 }
 
 proptest! {
@@ -266,7 +266,7 @@ proptest! {
         }
         clock.advance(Duration::from_secs(600));
         for endpoint in &endpoints {
-            prop_assert!(!told(endpoint, &clock).ejected);
+            prop_assert!(!statistics_of(endpoint, &clock).ejected);
         }
     }
 }

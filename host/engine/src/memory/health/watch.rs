@@ -16,23 +16,23 @@ const TIME_MIN_MS: u64 = 50;
 /// The probe of a running attempt. If it is dropped without a result, nothing is recorded: the
 /// client left, or the request was at fault. The probe of a half-open breaker is then available to
 /// another attempt.
-pub(crate) struct AttemptProbe {
+pub(crate) struct AttemptWatch {
     health: Arc<Health>,
     clock: Clock,
     streamed: bool,
     began_ms: u64,
     content_ms: Option<u64>,
     /// The breaker's admission of this attempt, until it has a result.
-    turn: Option<BreakerPermit>,
+    permit: Option<BreakerPermit>,
 }
 
-impl AttemptProbe {
+impl AttemptWatch {
     /// Begins an attempt. `None` where the breaker does not admit it; as a last resort it can be
     /// made with [`Self::begin_anyway`].
     pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Option<Self> {
         let began_ms = clock.monotonic_ms();
-        let turn = health.take_turn(began_ms)?;
-        Some(Self::new(health, clock, streamed, began_ms, Some(turn)))
+        let permit = health.admit(began_ms)?;
+        Some(Self::new(health, clock, streamed, began_ms, Some(permit)))
     }
 
     /// Begins an attempt as a last resort, without asking the breaker.
@@ -45,15 +45,15 @@ impl AttemptProbe {
         clock: &Clock,
         streamed: bool,
         began_ms: u64,
-        turn: Option<BreakerPermit>,
+        permit: Option<BreakerPermit>,
     ) -> Self {
         let (health, clock) = (Arc::clone(health), clock.clone());
-        Self { health, clock, streamed, began_ms, content_ms: None, turn }
+        Self { health, clock, streamed, began_ms, content_ms: None, permit }
     }
 
     /// Records the first content of a stream, or the whole of another answer.
     pub(crate) fn answered(&mut self) {
-        self.turn = None;
+        self.permit = None;
         let now_ms = self.clock.monotonic_ms();
         self.content_ms = Some(now_ms);
         self.health.answered(self.began_ms, now_ms, self.streamed);
@@ -67,7 +67,7 @@ impl AttemptProbe {
             Blame::Limit => self.health.limited(now_ms, failed.failure.retry_after_ms),
             Blame::Other => return,
         }
-        self.turn = None;
+        self.permit = None;
     }
 
     /// Records that an answer that had begun broke off, for the endpoint's own reasons.
@@ -96,10 +96,10 @@ impl AttemptProbe {
     }
 }
 
-impl Drop for AttemptProbe {
+impl Drop for AttemptWatch {
     fn drop(&mut self) {
-        if let Some(turn @ BreakerPermit::Probe { .. }) = self.turn.take() {
-            self.health.give_back(turn);
+        if let Some(permit @ BreakerPermit::Probe { .. }) = self.permit.take() {
+            self.health.give_back(permit);
         }
     }
 }

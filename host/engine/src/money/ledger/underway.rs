@@ -33,7 +33,7 @@ pub(super) struct Underway {
     began: Instant,
     health: Arc<Health>,
     /// Says whether the endpoint may have seen the request.
-    attendance: Arc<ClientPresence>,
+    presence: Arc<ClientPresence>,
     /// The usage that the provider has reported so far.
     pub(super) reported: Option<Usage>,
 }
@@ -44,7 +44,7 @@ impl Underway {
         endpoint: &Endpoint,
         input_tokens: u64,
         output_max: u64,
-        attendance: &Arc<ClientPresence>,
+        presence: &Arc<ClientPresence>,
         hosted: &[String],
     ) -> Self {
         let authentication = endpoint.provider.authentication.as_ref();
@@ -60,7 +60,7 @@ impl Underway {
             noted_calls: Amount::default(),
             began: Instant::now(),
             health: Arc::clone(&endpoint.health),
-            attendance: Arc::clone(attendance),
+            presence: Arc::clone(presence),
             reported: None,
         }
     }
@@ -113,13 +113,13 @@ impl Underway {
     /// Estimates what was used beyond the reported usage, also by the elapsed time. `left_pico` is
     /// what is left of the turn's reservation, where there is a limit.
     pub(super) fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {
-        if !self.attendance.is_sent() && self.output_bytes == 0 && self.reported.is_none() {
+        if !self.presence.is_sent() && self.output_bytes == 0 && self.reported.is_none() {
             // The endpoint was not reached yet.
             return no_usage();
         }
         let missing = self.missing();
         let seen = self.reported.unwrap_or_else(no_usage).output_tokens.saturating_add(missing.output_tokens);
-        let time = if self.attendance.is_sent() { self.began.elapsed() } else { Duration::ZERO };
+        let time = if self.presence.is_sent() { self.began.elapsed() } else { Duration::ZERO };
         let made = made(time, self.health.tokens_per_second()).min(self.output_max);
         let unseen = made.saturating_sub(seen).min(self.affordable(&missing, left_pico));
         sum(&missing, &Usage { output_tokens: unseen, ..no_usage() })
@@ -171,7 +171,7 @@ fn text_bytes(event: &Event) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::health::{AttemptProbe, EndpointKey};
+    use crate::memory::health::{AttemptWatch, EndpointKey};
     use cofferdam_store::Clock;
     use std::sync::atomic::Ordering;
 
@@ -185,7 +185,7 @@ mod tests {
             tier: "default".to_owned(),
         };
         let (health, clock) = (Arc::new(Health::new(1, key, 0)), Clock::manual());
-        let watch = AttemptProbe::begin_anyway(&health, &clock, true);
+        let watch = AttemptWatch::begin_anyway(&health, &clock, true);
         clock.advance(Duration::from_secs(10));
         watch.finished(&Usage { output_tokens: 1_000, ..no_usage() }, Duration::ZERO);
         Underway {
@@ -200,10 +200,10 @@ mod tests {
             noted_calls: Amount::default(),
             began: Instant::now(),
             health,
-            attendance: {
-                let attendance = ClientPresence::default();
-                attendance.sent().store(true, Ordering::Relaxed);
-                Arc::new(attendance)
+            presence: {
+                let presence = ClientPresence::default();
+                presence.sent().store(true, Ordering::Relaxed);
+                Arc::new(presence)
             },
             reported: None,
         }
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_charged_for_an_endpoint_that_was_not_reached() {
-        let answer = Underway { attendance: Arc::default(), output_bytes: 0, ..underway(5_000) };
+        let answer = Underway { presence: Arc::default(), output_bytes: 0, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(answer.missing_by_now(None), no_usage());
     }

@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn what_a_hook_leaves_out_is_absent() {
-        let told = json!({"reasons": [], "provider_name": "hook-x", "model_slug": "a/b"});
-        assert_eq!(metadata(None, "{}"), told);
-        assert_eq!(metadata(Some("#/input"), "{\"input\":[]}"), told);
-        assert_eq!(metadata(Some(",#/nowhere"), "no json"), told);
+        let details = json!({"reasons": [], "provider_name": "hook-x", "model_slug": "a/b"});
+        assert_eq!(metadata(None, "{}"), details);
+        assert_eq!(metadata(Some("#/input"), "{\"input\":[]}"), details);
+        assert_eq!(metadata(Some(",#/nowhere"), "no json"), details);
         assert_eq!(metadata(Some("one"), "{}")["reasons"], json!(["one"]));
         assert_eq!(metadata(Some("a\u{1b}b"), "{}")["reasons"], json!(["ab"]));
     }
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn a_flagged_object_is_shown_as_json() {
         let shown = json!({"tools": [{"name": "a".repeat(200)}]}).to_string();
-        let told = metadata(Some("x#/tools/0"), &shown)["flagged_input"].as_str().unwrap().to_owned();
-        assert!(told.starts_with(r#"{"name":"aaa"#) && told.len() == INPUT_CHARS_MAX, "{told}");
+        let details = metadata(Some("x#/tools/0"), &shown)["flagged_input"].as_str().unwrap().to_owned();
+        assert!(details.starts_with(r#"{"name":"aaa"#) && details.len() == INPUT_CHARS_MAX, "{details}");
     }
 
     #[test]
@@ -111,8 +111,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_code_gives_a_bounded_refusal(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
-            let told = metadata(Some(&code), &json!({"input": text}).to_string());
-            prop_assert!(told["reasons"].as_array().unwrap().len() <= REASONS_MAX);
+            let details = metadata(Some(&code), &json!({"input": text}).to_string());
+            prop_assert!(details["reasons"].as_array().unwrap().len() <= REASONS_MAX);
             prop_assert!(shortened(&text).chars().count() <= INPUT_CHARS_MAX);
         }
     }

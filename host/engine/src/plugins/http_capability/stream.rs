@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 /// The body of an answer that is being read. Its time and length count against the limits of the
 /// request.
 struct StreamedBody {
-    door: Arc<HttpCapability>,
+    capability: Arc<HttpCapability>,
     plugin: String,
     grant: Grant,
     target: Target,
@@ -25,7 +25,7 @@ struct StreamedBody {
 
 /// An answer whose body is still to be read.
 pub(super) fn exchange(
-    door: Arc<HttpCapability>,
+    capability: Arc<HttpCapability>,
     plugin: &str,
     grant: &Grant,
     reached: Reached,
@@ -33,7 +33,8 @@ pub(super) fn exchange(
 ) -> HttpExchange {
     let Reached { target, reply } = reached;
     let (plugin, grant) = (plugin.to_owned(), grant.clone());
-    let body = StreamedBody { door, plugin, grant, target, body: reply.body, deadline, is_blocked: false };
+    let body =
+        StreamedBody { capability, plugin, grant, target, body: reply.body, deadline, is_blocked: false };
     HttpExchange { status: reply.status.as_u16(), headers: reply.headers, body: Box::new(body) }
 }
 
@@ -42,8 +43,8 @@ impl StreamedBody {
         let piece = timeout_at(self.deadline, self.body.chunk()).await;
         let piece = piece.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
         let reflected = self.body.reflected();
-        let Self { door, plugin, grant, target, .. } = self;
-        let visit = Visit { door, plugin, grant };
+        let Self { capability, plugin, grant, target, .. } = self;
+        let visit = Visit { capability, plugin, grant };
         self.is_blocked |= visit.note_reflections(&reflected).is_err();
         if self.is_blocked {
             return Err(HttpError::Denied);

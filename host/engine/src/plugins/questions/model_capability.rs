@@ -53,12 +53,12 @@ impl ModelCapability {
         )?;
         let model = request.models.first().cloned().unwrap_or_default();
         let in_panel = question.in_panel;
-        let tell = async |note: Note| {
+        let report = async |note: Note| {
             if let Some(reporter) = &self.reporter {
                 reporter.report(QuestionProgress { in_panel, model: model.clone(), note }).await;
             }
         };
-        tell(Note::Asked).await;
+        report(Note::Asked).await;
         let asking = self.asking.question(&question, &request);
         let account = Arc::clone(asking.account());
         let answered = async {
@@ -79,12 +79,12 @@ impl ModelCapability {
         };
         match answered {
             Ok((answer, reasoning)) => {
-                tell(Note::Answered { text: answer.text.clone(), reasoning }).await;
+                report(Note::Answered { text: answer.text.clone(), reasoning }).await;
                 Ok(answer)
             }
             Err(refusal) => {
                 let (message, status) = (refusal.message.clone(), refusal.status);
-                tell(Note::Failed { message, status }).await;
+                report(Note::Failed { message, status }).await;
                 Err(failure(refusal))
             }
         }

@@ -32,7 +32,7 @@ impl QuestionPool {
     /// # Errors
     /// All questions are used up, or the depth is above the limit.
     pub(super) async fn turn(&self, depth: u8) -> Result<SemaphorePermit<'_>, Failure> {
-        let turns = usize::from(depth).checked_sub(1).and_then(|place| self.turns.get(place));
+        let turns = usize::from(depth).checked_sub(1).and_then(|index| self.turns.get(index));
         let Some(turns) = turns else {
             let message = "Questions to models nest too deeply.";
             return Err(Failure::new(ErrorKind::PreconditionFailed, message));
@@ -54,8 +54,8 @@ mod tests {
     #[tokio::test]
     async fn questions_are_counted_over_all_depths() {
         let pool = QuestionPool::default();
-        for place in 0..QUESTIONS_MAX {
-            drop(pool.turn(u8::from(place % 2 == 0) + 1).await.unwrap());
+        for index in 0..QUESTIONS_MAX {
+            drop(pool.turn(u8::from(index % 2 == 0) + 1).await.unwrap());
         }
         assert_eq!(pool.turn(1).await.unwrap_err().kind, ErrorKind::RateLimitExceeded);
         for depth in [0, QUESTION_DEPTH_MAX + 1] {

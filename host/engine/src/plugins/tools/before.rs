@@ -34,7 +34,9 @@ impl ServerTools {
             let Some(function) = &table.opening else { continue };
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
-            let finished = match invocation.run(context, self.doors.services(&tool.plugin), &self.doors).await
+            let finished = match invocation
+                .run(context, self.capabilities.services(&tool.plugin), &self.capabilities)
+                .await
             {
                 Ok(output) => FinishedCall::completed(output),
                 Err(ToolFailure::Failed(message)) => FinishedCall::failed(&message, false),
@@ -64,11 +66,11 @@ impl ServerTools {
             return Ok(());
         };
         let calls: Vec<ServerCall> = history.approved.iter().map(call_of).collect();
-        let (offer, doors) = (&self.offer, &self.doors);
-        let work = calls.iter().enumerate().map(|(place, call)| -> ToolWork<'_> {
+        let (offer, capabilities) = (&self.offer, &self.capabilities);
+        let work = calls.iter().enumerate().map(|(index, call)| -> ToolWork<'_> {
             match offer.owner(&call.function) {
-                _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(run::run(tool, call, context, doors, None)),
+                _ if index >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
+                Some(tool) => Box::pin(run::run(tool, call, context, capabilities, None)),
                 None => refused("There is no such tool any more."),
             }
         });

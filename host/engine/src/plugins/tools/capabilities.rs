@@ -10,7 +10,7 @@ use crate::plugins::http_capability::HttpCapability;
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
-use cofferdam_runtime::services::{DeferredTools, HttpDoor, ModelListing, RequestView, Scratch};
+use cofferdam_runtime::services::{DeferredTools, HttpAccess, ModelListing, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,8 +37,8 @@ impl Scratches {
 }
 
 impl RequestCapabilities {
-    pub(crate) fn new(occasion: PluginScope<'_>, request: &ResponsesRequest) -> Self {
-        let PluginScope { engine, caller, context, scratches, asking } = occasion;
+    pub(crate) fn new(scope: PluginScope<'_>, request: &ResponsesRequest) -> Self {
+        let PluginScope { engine, caller, context, scratches, asking } = scope;
         let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
@@ -55,7 +55,7 @@ impl RequestCapabilities {
     /// The host services for one call into `plugin`.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         Services {
-            http: Some(Arc::clone(&self.http) as Arc<dyn HttpDoor>),
+            http: Some(Arc::clone(&self.http) as Arc<dyn HttpAccess>),
             ask: Some(Arc::new(self.ask.clone())),
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
@@ -164,8 +164,8 @@ impl DeferredTools for RequestSnapshot {
 
 fn array<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Vec<u8> {
     let mut out = vec![b'['];
-    for (place, part) in parts.enumerate() {
-        if place > 0 {
+    for (index, part) in parts.enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(part);

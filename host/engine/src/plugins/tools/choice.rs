@@ -101,11 +101,11 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
     let mut allowed = Vec::with_capacity(tools.len());
     let searches = client_searches(request);
     // An entry that stands for several functions adds them once.
-    let mut told = HashSet::new();
-    for (place, tool) in walk(tools).enumerate() {
+    let mut seen = HashSet::new();
+    for (index, tool) in walk(tools).enumerate() {
         let TaggedChoice { tag, server_label, name } =
             serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
-        let is_new = told.insert((tag.clone(), server_label.clone(), name.clone()));
+        let is_new = seen.insert((tag.clone(), server_label.clone(), name.clone()));
         if let Some(label) = server_label.filter(|label| offer.serves(label)) {
             if !is_new {
                 continue;
@@ -115,7 +115,7 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
         }
         let given = match tag == "tool_search" && searches {
             true => None,
-            false => named(&tag, &format!("tool_choice.tools[{place}].type"), offer)?,
+            false => named(&tag, &format!("tool_choice.tools[{index}].type"), offer)?,
         };
         match given {
             Some(functions) if is_new => allowed.extend(functions),

@@ -37,13 +37,13 @@ impl Closing {
         engine: &Engine,
         request: &ResponsesRequest,
         context: &CallContext,
-        doors: &RequestCapabilities,
+        capabilities: &RequestCapabilities,
     ) -> Self {
         let last_call = |(name, settings): (&String, &Bytes)| {
             let plugin = engine.tool_plugin(name)?;
             function_of(plugin)?;
             // The request is charged already, so the function cannot ask models.
-            let services = Services { ask: None, ..doors.services(plugin) };
+            let services = Services { ask: None, ..capabilities.services(plugin) };
             Some(LastCall { plugin: Arc::clone(plugin), settings: settings.clone(), services })
         };
         let servers = request.tools.iter().filter_map(|tool| match &tool.kind {

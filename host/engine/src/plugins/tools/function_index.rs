@@ -60,14 +60,14 @@ impl ServedFunctions {
         tools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
         entries: impl Iterator<Item = ServedFunction<'a>>,
     ) -> Self {
-        let mut told = Self::default();
+        let mut served = Self::default();
         for (tool, label) in tools {
-            told.tools.insert(tool.to_owned(), Tool::default());
-            told.labels.extend(label.map(str::to_owned));
+            served.tools.insert(tool.to_owned(), Tool::default());
+            served.labels.extend(label.map(str::to_owned));
         }
-        entries.for_each(|entry| told.add(&entry));
-        told.tools.values_mut().for_each(Tool::sort);
-        told
+        entries.for_each(|entry| served.add(&entry));
+        served.tools.values_mut().for_each(Tool::sort);
+        served
     }
 
     fn add(&mut self, entry: &ServedFunction<'_>) {
@@ -197,21 +197,21 @@ mod tests {
         let entries = said.iter().zip(["a_read", "a_write", "b_read"]).map(|(members, function)| {
             ServedFunction { tool: "mcp", label: members["server_label"].as_str(), function, members }
         });
-        let told = ServedFunctions::of([("mcp", Some("a")), ("empty", None)].into_iter(), entries);
-        assert_eq!(told.on_server("a", None), ["a_read", "a_write"]);
-        assert_eq!(told.on_server("b", Some("read")), ["b_read"]);
-        assert!(told.on_server("c", None).is_empty() && told.on_server("b", Some("write")).is_empty());
-        assert_eq!(told.first_of("mcp", &Some("b".to_owned())), Some("b_read"));
-        assert_eq!(told.first_of("mcp", &None), None);
-        assert_eq!(told.of_tool("empty"), Some(&[] as &[String]));
-        assert!(told.has_label("a") && !told.has_label("c"));
-        assert_eq!(told.of_tool("other"), None);
+        let served = ServedFunctions::of([("mcp", Some("a")), ("empty", None)].into_iter(), entries);
+        assert_eq!(served.on_server("a", None), ["a_read", "a_write"]);
+        assert_eq!(served.on_server("b", Some("read")), ["b_read"]);
+        assert!(served.on_server("c", None).is_empty() && served.on_server("b", Some("write")).is_empty());
+        assert_eq!(served.first_of("mcp", &Some("b".to_owned())), Some("b_read"));
+        assert_eq!(served.first_of("mcp", &None), None);
+        assert_eq!(served.of_tool("empty"), Some(&[] as &[String]));
+        assert!(served.has_label("a") && !served.has_label("c"));
+        assert_eq!(served.of_tool("other"), None);
         assert_eq!(
-            told.like("mcp", &members(&json!({"server_label": "a", "name": "write"}))),
+            served.like("mcp", &members(&json!({"server_label": "a", "name": "write"}))),
             Some("a_write")
         );
-        assert_eq!(told.like("mcp", &members(&json!({"server_label": "a"}))), None);
-        assert_eq!(told.like("other", &Map::new()), None);
+        assert_eq!(served.like("mcp", &members(&json!({"server_label": "a"}))), None);
+        assert_eq!(served.like("other", &Map::new()), None);
     }
 
     proptest! {
@@ -226,9 +226,9 @@ mod tests {
             let functions: Vec<(String, Map<String, Value>)> =
                 said.iter().enumerate().map(|(place, said)| (format!("f{place}"), object(said))).collect();
             let entries = functions.iter().map(|(function, members)| ServedFunction { tool: "t", label: None, function, members });
-            let told = ServedFunctions::of(std::iter::once(("t", None)), entries);
+            let served = ServedFunctions::of(std::iter::once(("t", None)), entries);
             let item = object(&item);
-            prop_assert_eq!(told.like("t", &item), searched(&functions, &item));
+            prop_assert_eq!(served.like("t", &item), searched(&functions, &item));
         }
     }
 }

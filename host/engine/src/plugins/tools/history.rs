@@ -149,9 +149,9 @@ impl History {
     pub(super) fn write(&self, results: &[String]) -> Bytes {
         let written = walk(&self.pieces).map(|piece| match piece {
             HistoryPiece::Item(item) => item.clone(),
-            HistoryPiece::Approved(place) => {
-                let call_id = self.approved.get(*place).map_or("", |approved| &approved.id);
-                let output = results.get(*place).map_or("", String::as_str);
+            HistoryPiece::Approved(index) => {
+                let call_id = self.approved.get(*index).map_or("", |approved| &approved.id);
+                let output = results.get(*index).map_or("", String::as_str);
                 HostItem::FunctionCallOutput { call_id, output }.to_json()
             }
         });
@@ -201,7 +201,7 @@ impl HistoryReader<'_> {
         }
         let function = self.offer.function_like(item);
         self.call(id, function, item);
-        let told = match self.answers.approved.get(id) {
+        let answer = match self.answers.approved.get(id) {
             None => "The user has not said whether this call may be made.".to_owned(),
             Some(Err(reason)) if reason.is_empty() => "The user does not allow this call.".to_owned(),
             Some(Err(reason)) => format!("The user does not allow this call: {reason}"),
@@ -220,7 +220,7 @@ impl HistoryReader<'_> {
                 return Ok(());
             }
         };
-        self.result(id, &told);
+        self.result(id, &answer);
         Ok(())
     }
 
@@ -360,8 +360,8 @@ fn result_of(item: &HistoryItem) -> String {
     if let Some(Value::String(output)) = item.get("output") {
         return output.clone();
     }
-    let told =
+    let is_shown =
         |(name, value): &(&String, &Value)| !value.is_null() && !OMITTED_MEMBERS.contains(&name.as_str());
-    let members = item.iter().filter(told).map(|(name, value)| (name.clone(), value.clone()));
+    let members = item.iter().filter(is_shown).map(|(name, value)| (name.clone(), value.clone()));
     Value::Object(members.collect()).to_string()
 }

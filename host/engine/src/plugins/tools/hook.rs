@@ -3,7 +3,7 @@
 use super::capabilities::RequestCapabilities;
 use super::run::{Invocation, ToolFailure, shortened};
 use crate::Engine;
-use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
+use cofferdam_runtime::services::{Opening, ToolAccess, ToolCall};
 use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use serde_json::Value;
@@ -17,25 +17,29 @@ pub(crate) type HookOutcome = Result<Result<Action, Failure>, CallError>;
 pub(crate) struct HookTools {
     engine: Arc<Engine>,
     context: CallContext,
-    doors: RequestCapabilities,
+    capabilities: RequestCapabilities,
 }
 
 impl HookTools {
     /// The tools of this host, with the capabilities of a request.
-    pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: RequestCapabilities) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        context: &CallContext,
+        capabilities: RequestCapabilities,
+    ) -> Arc<Self> {
         let (engine, context) = (Arc::clone(engine), context.clone());
-        Arc::new(Self { engine, context, doors })
+        Arc::new(Self { engine, context, capabilities })
     }
 
     /// The host services for a call into `hook`.
     pub(crate) fn services(self: &Arc<Self>, hook: &Plugin) -> Services {
-        let tools = Arc::clone(self) as Arc<dyn ToolDoor>;
-        Services { tools: Some(tools), ..self.doors.services(hook) }
+        let tools = Arc::clone(self) as Arc<dyn ToolAccess>;
+        Services { tools: Some(tools), ..self.capabilities.services(hook) }
     }
 
     /// Removes the values of secrets that were sent for `hook` from its decision.
     pub(crate) fn clean(&self, hook: &Plugin, verdict: HookOutcome) -> HookOutcome {
-        let Some(mut search) = self.doors.http().search(hook) else { return verdict };
+        let Some(mut search) = self.capabilities.http().search(hook) else { return verdict };
         let clean = match verdict {
             Ok(Ok(action)) => Ok(Ok(search.action(action))),
             Ok(Err(failure)) => Ok(Err(search.failure(failure))),
@@ -43,7 +47,7 @@ impl HookTools {
         };
         // The decision counts even where the grant blocks such outputs: ignoring a hook's decision
         // would let everything pass.
-        self.doors.http().note_removed(hook, &search);
+        self.capabilities.http().note_removed(hook, &search);
         clean
     }
 
@@ -52,10 +56,10 @@ impl HookTools {
             self.engine.log_lacking_tool(call.tool);
             ToolCallError::Unavailable
         })?;
-        let services = Services { depth: call.depth, ..self.doors.services(plugin) };
+        let services = Services { depth: call.depth, ..self.capabilities.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }
-            .run(&self.context, services, &self.doors)
+            .run(&self.context, services, &self.capabilities)
             .await;
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
@@ -71,7 +75,7 @@ impl HookTools {
     }
 }
 
-impl ToolDoor for HookTools {
+impl ToolAccess for HookTools {
     fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>> {
         Box::pin(self.run(call))
     }

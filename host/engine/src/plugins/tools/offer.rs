@@ -61,7 +61,7 @@ pub(crate) struct Offer {
     entries: Vec<ToolEntry>,
     /// The index of the entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
-    told: ServedFunctions,
+    served: ServedFunctions,
 }
 
 impl Offer {
@@ -74,7 +74,7 @@ impl Offer {
         engine: &Engine,
         request: &ResponsesRequest,
         context: &CallContext,
-        doors: &RequestCapabilities,
+        capabilities: &RequestCapabilities,
     ) -> Result<Self, Refusal> {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
@@ -87,7 +87,7 @@ impl Offer {
             // below. Errors are reported when the guest is called.
             plugin.compile().await.unwrap_or_default();
         }
-        let mut offered = offered(engine, request, context, doors).await?.into_iter();
+        let mut offered = offered(engine, request, context, capabilities).await?.into_iter();
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(_), _) => offered.next().ok_or_else(Refusal::internal)?,
@@ -98,8 +98,8 @@ impl Offer {
             });
         }
         let owners = owners(&entries, &request.tools)?;
-        let told = told_of(&entries);
-        Ok(Self { entries, owners, told })
+        let served = served_of(&entries);
+        Ok(Self { entries, owners, served })
     }
 
     /// The tool that serves this function.
@@ -112,7 +112,7 @@ impl Offer {
 
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
-        Some(self.told.of_tool(name)?.iter().map(String::as_str).collect())
+        Some(self.served.of_tool(name)?.iter().map(String::as_str).collect())
     }
 
     /// The functions of the hosted substitute for this type of client tool, if there is one.
@@ -135,25 +135,25 @@ impl Offer {
     /// The function whose calls are items with this `server_label` and `name`.
     pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
         let label = item.get("server_label")?.as_str()?;
-        self.told.on_server(label, Some(item.get("name")?.as_str()?)).first().map(String::as_str)
+        self.served.on_server(label, Some(item.get("name")?.as_str()?)).first().map(String::as_str)
     }
 
     /// Whether a tool of this host connects to the server with this label, even if that server
     /// lists no functions.
     pub(crate) fn serves(&self, label: &str) -> bool {
-        self.told.has_label(label)
+        self.served.has_label(label)
     }
 
     /// The functions that stand for the tools of the server with this label, or for the one with
     /// this name.
     pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
-        self.told.on_server(label, name).iter().map(String::as_str).collect()
+        self.served.on_server(label, name).iter().map(String::as_str).collect()
     }
 
     /// The function of the tool with this name whose calls are items with these members: its only
     /// function, or the one whose declared members match best. `None` where several match equally.
     pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
-        self.told.like(tool, item)
+        self.served.like(tool, item)
     }
 
     /// The names of a function's parameters.
@@ -169,7 +169,7 @@ impl Offer {
 
     /// The first function of a tool.
     pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
-        self.told.first_of(&tool.name, &tool.label)
+        self.served.first_of(&tool.name, &tool.label)
     }
 
     fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
@@ -263,10 +263,10 @@ impl Engine {
         &self,
         tool: &RequestTool,
         name: &str,
-        doors: &RequestCapabilities,
+        capabilities: &RequestCapabilities,
     ) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
-        if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
+        if capabilities.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
             return Err(too_deep(tool));
         }
         Ok(ServerTool {
@@ -291,16 +291,16 @@ async fn offered(
     engine: &Engine,
     request: &ResponsesRequest,
     context: &CallContext,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
 ) -> Result<Vec<ToolEntry>, Refusal> {
     let until = Instant::now() + OFFERS_TIME_MAX;
     let mut asked: Vec<BoxFuture<'_, Result<ToolEntry, Refusal>>> = Vec::new();
     for tool in &request.tools {
         let ToolKind::Server(name) = &tool.kind else { continue };
-        let server = engine.server_tool(tool, name, doors)?;
+        let server = engine.server_tool(tool, name, capabilities)?;
         asked.push(Box::pin(async move {
-            let functions = functions(&server, tool, context, doors, until).await?;
-            let asks = doors.approvals().bind(&server.settings);
+            let functions = functions(&server, tool, context, capabilities, until).await?;
+            let asks = capabilities.approvals().bind(&server.settings);
             let (functions, json) = written(functions, &server, tool, &request.include, &asks)?;
             Ok(ToolEntry::Server { tool: server, functions, json })
         }));
@@ -312,12 +312,12 @@ async fn functions(
     tool: &ServerTool,
     asked_for: &RequestTool,
     context: &CallContext,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
     until: Instant,
 ) -> Result<Vec<Function>, Refusal> {
-    let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
+    let asked = tool.plugin.functions(context, capabilities.services(&tool.plugin), &tool.settings);
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
-        Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, doors)),
+        Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, capabilities)),
         // The tool depends on a server of a third party. Its opening item reports the failure to
         // the client.
         Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
@@ -383,7 +383,7 @@ fn written(
 }
 
 /// Builds the index of the functions.
-fn told_of(entries: &[ToolEntry]) -> ServedFunctions {
+fn served_of(entries: &[ToolEntry]) -> ServedFunctions {
     let servers = || {
         entries.iter().filter_map(|entry| match entry {
             ToolEntry::Server { tool, functions, .. } => Some((tool, functions)),

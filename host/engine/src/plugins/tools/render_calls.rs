@@ -54,7 +54,7 @@ async fn render_calls(items: Vec<TranscriptItem>, offer: &Offer) -> Vec<PlainIte
     let mut calls = Vec::new();
     // The results that change, by the indexes of their calls. None for a result that is left out.
     let mut results: HashMap<usize, Option<Bytes>> = HashMap::new();
-    for (place, item) in walk(items).enumerate() {
+    for (index, item) in walk(items).enumerate() {
         breath.step().await;
         let plain = match item {
             TranscriptItem::ServerCall(call, result) => {
@@ -66,11 +66,11 @@ async fn render_calls(items: Vec<TranscriptItem>, offer: &Offer) -> Vec<PlainIte
                 };
                 let Some(name) = offer.function_told_as(&call.tool, &members) else {
                     out.push(PlainItem::Other(as_text(&call, result)));
-                    results.insert(place, None);
+                    results.insert(index, None);
                     continue;
                 };
                 let (json, result) = as_function(&call, name, members, offer.parameters_of(name));
-                results.extend(result.map(|result| (place, Some(result))));
+                results.extend(result.map(|result| (index, Some(result))));
                 Some(PlainItem::Call(json))
             }
             TranscriptItem::Result(call, json) => {
@@ -119,12 +119,12 @@ fn as_function(
 /// A message that replaces a call and its result.
 fn as_text(call: &ToolCallRecord, result: Option<ToolResult>) -> Bytes {
     let ToolCallRecord { tool, arguments, .. } = call;
-    let told = match result {
+    let rendered = match result {
         Some(ToolResult::Text(text) | ToolResult::Parts(text)) => shortened(text),
         None => "nothing".to_owned(),
     };
     let called = if arguments == "{}" { String::new() } else { format!(" with {arguments}") };
-    let text = format!("[I used the tool {tool}{called}. It gave: {told}]");
+    let text = format!("[I used the tool {tool}{called}. It gave: {rendered}]");
     HostItem::message("assistant", &text).to_json()
 }
 
@@ -186,13 +186,13 @@ mod tests {
             output("b", "4"),
         ];
         let rendered = rendered(&request(items)).await;
-        let told: Vec<Value> =
+        let rendered: Vec<Value> =
             rendered.iter().map(|item| serde_json::from_slice(item.json()).unwrap()).collect();
         let text = |item: &Value| item["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-        assert_eq!(text(&told[0]), "[I used the tool x. It gave: 2]");
-        assert_eq!(text(&told[1]), "[I used the tool y. It gave: 3]");
-        assert_eq!(told[2]["name"], "own");
-        assert_eq!((&told[3]["output"], &told[4]["output"]), (&json!("1"), &json!("4")));
-        assert_eq!(told.len(), 6);
+        assert_eq!(text(&rendered[0]), "[I used the tool x. It gave: 2]");
+        assert_eq!(text(&rendered[1]), "[I used the tool y. It gave: 3]");
+        assert_eq!(rendered[2]["name"], "own");
+        assert_eq!((&rendered[3]["output"], &rendered[4]["output"]), (&json!("1"), &json!("4")));
+        assert_eq!(rendered.len(), 6);
     }
 }

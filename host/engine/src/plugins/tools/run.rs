@@ -120,16 +120,16 @@ impl Invocation<'_> {
         &self,
         context: &CallContext,
         services: Services,
-        doors: &RequestCapabilities,
+        capabilities: &RequestCapabilities,
     ) -> Result<Output, ToolFailure> {
-        let account = doors.asking().account();
+        let account = capabilities.asking().account();
         let price = Amount::from_dollars(self.plugin.grant().call_price());
         let pledge = account.pledge_call(price).await.map_err(|_: Refusal| ToolFailure::NoCredit)?;
         let ended = self.run_unsearched(context, services).await;
         if let Ok(output) = &ended {
             account.add_tool(Amount(output.cost_pico), pledge);
         }
-        let http = doors.http();
+        let http = capabilities.http();
         let Some(mut search) = http.search(self.plugin) else { return ended };
         let clean = match ended {
             Ok(output) => Ok(search.output(output)),
@@ -189,11 +189,11 @@ impl Invocation<'_> {
 pub(crate) fn clean(
     functions: Vec<Function>,
     tool: &ServerTool,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
 ) -> Vec<Function> {
-    let Some(mut search) = doors.http().search(&tool.plugin) else { return functions };
+    let Some(mut search) = capabilities.http().search(&tool.plugin) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
-    if doors.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
+    if capabilities.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
 }
 
 /// Runs a model's call of `tool`. With a `reporter` the progress of its
@@ -202,7 +202,7 @@ pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
     context: &CallContext,
-    doors: &RequestCapabilities,
+    capabilities: &RequestCapabilities,
     reporter: Option<Reporter>,
 ) -> FinishedCall {
     let invocation = Invocation {
@@ -212,10 +212,10 @@ pub(crate) async fn run(
         settings: &tool.settings,
     };
     let services = match reporter {
-        Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
-        None => doors.services(&tool.plugin),
+        Some(reporter) => capabilities.reporting_services(&tool.plugin, reporter),
+        None => capabilities.services(&tool.plugin),
     };
-    match invocation.run(context, services, doors).await {
+    match invocation.run(context, services, capabilities).await {
         Ok(output) => FinishedCall::completed(output),
         Err(ToolFailure::Arguments(None)) => {
             FinishedCall::failed("The arguments are not a JSON object.", false)

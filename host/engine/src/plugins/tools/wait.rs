@@ -15,15 +15,16 @@ use tokio::sync::mpsc::Receiver;
 /// [`Interrupted`].
 pub(super) async fn next_done(
     work: &mut (impl Stream<Item = FinishedCall> + Unpin),
-    told: &mut Receiver<(usize, QuestionProgress)>,
+    reports: &mut Receiver<(usize, QuestionProgress)>,
     assembler: &mut Assembler,
     deadline: &mut Deadline,
     time: Duration,
 ) -> Result<Option<FinishedCall>, Interrupted> {
     loop {
-        let step = deadline.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
+        let step =
+            deadline.during(next_step(work, reports), time).await.map_err(|_: Late| Interrupted::Late)?;
         let done = match step {
-            ToolStep::Told(item, progress) => {
+            ToolStep::Progress(item, progress) => {
                 assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
                 deadline.send(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
                 continue;
@@ -31,7 +32,7 @@ pub(super) async fn next_done(
             ToolStep::Done(done) => done,
         };
         // Progress that a call sent before it ended is shown before its end.
-        while let Ok((item, progress)) = told.try_recv() {
+        while let Ok((item, progress)) = reports.try_recv() {
             assembler.show_progress(item, &progress).map_err(Interrupted::Malformed)?;
         }
         return Ok(done);
@@ -41,18 +42,18 @@ pub(super) async fn next_done(
 /// What happens next while calls run.
 enum ToolStep {
     /// Progress of a question of the call whose item has this index in the output.
-    Told(usize, QuestionProgress),
+    Progress(usize, QuestionProgress),
     /// The next call in their order is over; `None` when all are.
     Done(Option<FinishedCall>),
 }
 
 async fn next_step(
     work: &mut (impl Stream<Item = FinishedCall> + Unpin),
-    told: &mut Receiver<(usize, QuestionProgress)>,
+    reports: &mut Receiver<(usize, QuestionProgress)>,
 ) -> ToolStep {
     tokio::select! {
         biased;
-        Some((item, progress)) = told.recv() => ToolStep::Told(item, progress),
+        Some((item, progress)) = reports.recv() => ToolStep::Progress(item, progress),
         done = work.next() => ToolStep::Done(done),
     }
 }

@@ -2,25 +2,29 @@
 //! reason, and some servers send neither that chunk nor `[DONE]`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
-use cofferdam_dialect_openai::{
-    Fields, ObjectWriter, failure, log_probabilities, map_reported, on_one_line, served_tier,
-};
+use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Frame, Image, TextDelta};
-use cofferdam_guest_kit::bindings::types::Usage;
-use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::{DataUrl, MaybeText};
+use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
+use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ObjectWriter, ReadAnswer};
 use serde_json::value::RawValue;
 
-use crate::calls::{BadCalls, Calls};
-use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
+use crate::calls::Calls;
 use crate::thought::{self, Thought};
+use crate::wire::{Choice, Chunk, ContentPart, Delta, Logprobs};
+
+thread_local! {
+    /// The id of the current request, for calls that arrive without an id, and the provider's
+    /// name of the model, for the seals of its reasoning.
+    pub(crate) static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+}
 
 /// Translates one answer.
 #[derive(Default)]
-pub(crate) struct Decoder {
+pub(crate) struct Answer {
     streamed: bool,
-    events: Vec<Event>,
+    events: Events,
     calls: Calls,
     reason: Option<String>,
     usage: Option<Usage>,
@@ -32,54 +36,35 @@ pub(crate) struct Decoder {
     thought: String,
     /// Whether a part of the answer has been passed on.
     begun: bool,
-    /// Whether the answer has ended. Later frames are ignored.
-    ended: bool,
 }
 
-/// The error for an answer that cannot be translated.
-struct Malformed;
+impl ReadAnswer for Answer {
+    const MALFORMED: &'static str = failure::MALFORMED;
 
-impl From<serde_json::Error> for Malformed {
-    fn from(_: serde_json::Error) -> Self {
-        Malformed
+    fn begin(streamed: bool) -> Self {
+        PREPARED.with_borrow(|(id, model)| Self::new(streamed, id, model))
+    }
+
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
+        self.on_data(&frame.data)
+    }
+
+    /// An answer without a finish reason was cut off.
+    fn connection_ended(&mut self) -> Result<(), Malformed> {
+        if self.reason.is_some() { self.complete() } else { Ok(()) }
     }
 }
 
-impl From<BadCalls> for Malformed {
-    fn from(_: BadCalls) -> Self {
-        Malformed
-    }
-}
-
-type Outcome = Result<(), Malformed>;
-
-impl Decoder {
+impl Answer {
     pub(crate) fn new(streamed: bool, request_id: &str, model: &str) -> Self {
         Self { streamed, calls: Calls::new(request_id), model: model.to_owned(), ..Self::default() }
     }
 
-    /// Takes the frames of one network read.
-    pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
-        for frame in frames {
-            if self.ended {
-                break;
-            }
-            if self.on_frame(&frame.data).is_err() {
-                self.fail(failure::malformed());
-            }
-        }
-        std::mem::take(&mut self.events)
-    }
-
-    /// The connection ended. An answer without a finish reason was cut off.
-    pub(crate) fn finish(&mut self) -> Vec<Event> {
-        if !self.ended && self.reason.is_some() && self.complete().is_err() {
-            self.fail(failure::malformed());
-        }
-        std::mem::take(&mut self.events)
-    }
-
-    fn on_frame(&mut self, data: &[u8]) -> Outcome {
+    fn on_data(&mut self, data: &[u8]) -> Result<(), Malformed> {
         let data = data.trim_ascii();
         if data.is_empty() && self.streamed {
             return Ok(());
@@ -91,11 +76,11 @@ impl Decoder {
         let chunk: Chunk<'_> = serde_json::from_slice(data)?;
         let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
         if let Some(error) = error.filter(|error| !matches!(error.get(), "\"\"" | "false")) {
-            self.fail(map_reported(error.get()));
+            self.events.fail(map_reported(error.get()));
             return Ok(());
         }
         if chunk.object.as_str() == "error" {
-            self.fail(map_reported(std::str::from_utf8(data).unwrap_or_default()));
+            self.events.fail(map_reported(std::str::from_utf8(data).unwrap_or_default()));
             return Ok(());
         }
         self.service_tier = served_tier(chunk.service_tier.as_str()).or(self.service_tier.take());
@@ -113,7 +98,7 @@ impl Decoder {
         if counted && self.reason.is_some() { self.complete() } else { Ok(()) }
     }
 
-    fn on_choice(&mut self, choice: &Choice<'_>) -> Outcome {
+    fn on_choice(&mut self, choice: &Choice<'_>) -> Result<(), Malformed> {
         if let Some(delta) = &choice.delta {
             self.on_content(delta, choice.logprobs);
             for part in &delta.tool_calls.0 {
@@ -228,7 +213,7 @@ impl Decoder {
     }
 
     /// Sends the events that were held back: the ends of calls, usage and finish.
-    fn complete(&mut self) -> Outcome {
+    fn complete(&mut self) -> Result<(), Malformed> {
         let reason = self.reason.take();
         let reason = match reason.as_deref().unwrap_or("stop") {
             "stop" | "eos" | "end_turn" | "stop_sequence" if self.calls.is_empty() => FinishReason::Stop,
@@ -249,15 +234,14 @@ impl Decoder {
             calls?;
         }
         self.report_usage();
-        self.events.push(Event::Finish(Finish { reason, service_tier: self.service_tier.take() }));
-        self.ended = true;
+        self.events.end(Event::Finish(Finish { reason, service_tier: self.service_tier.take() }));
         Ok(())
     }
 
     /// The server aborted the answer.
-    fn interrupt(&mut self, kind: ErrorKind) -> Outcome {
+    fn interrupt(&mut self, kind: ErrorKind) -> Result<(), Malformed> {
         self.report_usage();
-        self.fail(Failure::new(kind, "The provider broke off its answer."));
+        self.events.fail(Failure::new(kind, "The provider broke off its answer."));
         Ok(())
     }
 
@@ -265,11 +249,6 @@ impl Decoder {
         if let Some(usage) = self.usage.take() {
             self.events.push(Event::Usage(Usage { images: self.images, ..usage }));
         }
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.events.push(Event::Error(failure));
-        self.ended = true;
     }
 }
 

@@ -2,7 +2,7 @@
 //! and by index. Some servers change the id between events, others give every item the same index,
 //! so an item is looked up by both.
 
-use crate::reply::{PartBody, StreamEvent};
+use crate::wire::{PartBody, StreamEvent};
 
 /// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +63,14 @@ impl PartBody<'_> {
 
 /// How an event names its item: by id, by index, or both.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ItemRef<'a> {
     id: &'a str,
     index: Option<u64>,
     /// Whether the item comes from the list in the terminal event.
     listed: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ItemRef<'a> {
     pub(super) fn of(event: &'a StreamEvent<'_>) -> Self {
         Self { id: event.item_id.as_str(), index: event.output_index.0, listed: false }
     }
@@ -103,13 +103,13 @@ pub(super) struct Item {
 pub(super) struct Items(Vec<Item>);
 
 impl Items {
-    pub(super) fn open(&mut self, place: Place<'_>, kind: Kind) -> usize {
+    pub(super) fn open(&mut self, named: ItemRef<'_>, kind: Kind) -> usize {
         self.0.push(Item {
             kind,
-            id: place.id.to_owned(),
-            index: place.index,
+            id: named.id.to_owned(),
+            index: named.index,
             done: false,
-            listed: place.listed,
+            listed: named.listed,
             passed_on: Vec::new(),
             annotations: Vec::new(),
         });
@@ -118,50 +118,50 @@ impl Items {
 
     /// The item that a delta or a similar event belongs to. An event with neither id nor index
     /// belongs to the last item that fits.
-    pub(super) fn find(&self, place: Place<'_>, fits: impl Fn(&Item) -> bool) -> Option<usize> {
+    pub(super) fn find(&self, named: ItemRef<'_>, fits: impl Fn(&Item) -> bool) -> Option<usize> {
         let fits = |item: &Item| !item.done && fits(item);
-        if let Some(at) = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(&fits)) {
+        if let Some(at) = self.by_id(named).filter(|at| self.0.get(*at).is_some_and(&fits)) {
             return Some(at);
         }
-        match place.index {
+        match named.index {
             Some(index) => self.0.iter().rposition(|item| item.index == Some(index) && fits(item)),
-            None if place.id.is_empty() => self.0.iter().rposition(fits),
+            None if named.id.is_empty() => self.0.iter().rposition(fits),
             None => None,
         }
     }
 
     /// The item that an `added` event announces a second time.
-    pub(super) fn find_same(&self, place: Place<'_>, kind: Kind) -> Option<usize> {
-        if let Some(at) = self.by_id(place) {
+    pub(super) fn find_same(&self, named: ItemRef<'_>, kind: Kind) -> Option<usize> {
+        if let Some(at) = self.by_id(named) {
             return Some(at);
         }
-        let anonymous = |item: &Item| item.id.is_empty() || place.id.is_empty();
-        let same = |item: &Item| !item.done && item.kind == kind && item.index == place.index;
+        let anonymous = |item: &Item| item.id.is_empty() || named.id.is_empty();
+        let same = |item: &Item| !item.done && item.kind == kind && item.index == named.index;
         self.0.iter().rposition(|item| same(item) && anonymous(item))
     }
 
     /// The item whose whole content the server now sends. The list of the terminal event may use
     /// other indexes than the stream. Then the item is the first one of the same kind that the
     /// list has not contained yet.
-    pub(super) fn find_whole(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
+    pub(super) fn find_whole(&mut self, named: ItemRef<'_>, kind: Kind) -> Option<usize> {
         let is_kind = |item: &Item| item.kind == kind;
-        let known = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(is_kind));
-        if !place.listed {
-            return known.or_else(|| self.find(place, is_kind));
+        let known = self.by_id(named).filter(|at| self.0.get(*at).is_some_and(is_kind));
+        if !named.listed {
+            return known.or_else(|| self.find(named, is_kind));
         }
         let unlisted = |item: &Item| is_kind(item) && !item.listed;
         let at = known
-            .or_else(|| self.0.iter().position(|item| item.index == place.index && unlisted(item)))
+            .or_else(|| self.0.iter().position(|item| item.index == named.index && unlisted(item)))
             .or_else(|| self.0.iter().position(unlisted))?;
         self.0.get_mut(at)?.listed = true;
         Some(at)
     }
 
-    fn by_id(&self, place: Place<'_>) -> Option<usize> {
-        if place.id.is_empty() {
+    fn by_id(&self, named: ItemRef<'_>) -> Option<usize> {
+        if named.id.is_empty() {
             return None;
         }
-        self.0.iter().rposition(|item| item.id == place.id)
+        self.0.iter().rposition(|item| item.id == named.id)
     }
 
     /// A number that no other item has.

@@ -1,10 +1,12 @@
 //! Translates the answer into events. A whole body takes the same steps as a stream: each block is
 //! started and stopped, without deltas in between.
 
+use std::cell::Cell;
+
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
+use cofferdam_guest_kit::{Events, Malformed, ReadAnswer};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -16,10 +18,19 @@ use crate::{error, replay};
 /// The refusal text when the provider gives no explanation.
 const REFUSAL: &str = "The model declined to answer this request.";
 
+thread_local! {
+    /// Whether the client of the current attempt asked for reasoning summaries. One value is
+    /// enough: an instance serves one attempt after the other, and because the manifest does not
+    /// say `stateless`, the host makes the decoder in the instance that prepared the request,
+    /// before that instance prepares another one.
+    pub static SUMMARIES: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The state of one answer while it is read.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub struct Answer {
     streamed: bool,
+    events: Events,
     /// Whether reasoning is sent as a summary instead of as text.
     summaries: bool,
     counts: Counts,
@@ -32,7 +43,6 @@ pub struct Reply {
     has_calls: bool,
     stop_reason: Option<String>,
     explanation: Option<String>,
-    ended: bool,
 }
 
 /// A block between its start and its stop.
@@ -65,36 +75,28 @@ struct Quote {
     cited_text: Option<String>,
 }
 
-impl Reply {
+impl ReadAnswer for Answer {
+    const MALFORMED: &'static str = "The provider's answer could not be read.";
+
+    fn begin(streamed: bool) -> Self {
+        Self::new(streamed, SUMMARIES.get())
+    }
+
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
+        if self.streamed { self.event(frame) } else { self.body(&frame.data) }
+    }
+}
+
+impl Answer {
     pub fn new(streamed: bool, summaries: bool) -> Self {
-        Reply { streamed, summaries, ..Reply::default() }
+        Answer { streamed, summaries, ..Answer::default() }
     }
 
-    /// Takes the frames of one network read.
-    pub fn feed(&mut self, frames: &[Frame]) -> Result<Vec<Event>, Failure> {
-        let mut events = Vec::with_capacity(frames.len());
-        for frame in frames {
-            if self.ended {
-                break;
-            }
-            let read =
-                if self.streamed { self.frame(frame, &mut events) } else { self.body(frame, &mut events) };
-            if read.is_err() {
-                // An error event instead of a failure, so that earlier events of this read are not lost.
-                self.fail(malformed(), &mut events);
-            }
-        }
-        Ok(events)
-    }
-
-    /// The answer has ended. The event that completes an answer has come in a frame, so there is
-    /// nothing left to return.
-    pub fn finish(&mut self) -> Result<Vec<Event>, Failure> {
-        self.ended = true;
-        Ok(Vec::new())
-    }
-
-    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), serde_json::Error> {
+    fn event(&mut self, frame: &Frame) -> Result<(), Malformed> {
         if frame.data.is_empty() || frame.data == b"[DONE]" {
             return Ok(());
         }
@@ -103,20 +105,20 @@ impl Reply {
         match kind {
             "content_block_delta" => {
                 if let Some(delta) = event.delta {
-                    self.change(event.index, delta, events);
+                    self.change(event.index, delta);
                 }
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.start(event.index, block, events);
+                    self.start(event.index, block);
                 }
             }
-            "content_block_stop" => self.stop(event.index, events),
+            "content_block_stop" => self.stop(event.index),
             "message_start" => {
                 if let Some(usage) = event.message.and_then(|message| message.usage) {
                     // Reported at once, because an answer that is cut off later has still cost its input.
                     self.counts.update(&usage);
-                    events.push(Event::Usage(self.counts.total()));
+                    self.events.push(Event::Usage(self.counts.total()));
                 }
             }
             "message_delta" => {
@@ -124,10 +126,9 @@ impl Reply {
                 let (reason, details) = delta.unwrap_or_default();
                 self.outcome(reason, details, event.usage.as_ref());
             }
-            "message_stop" => self.end(events),
+            "message_stop" => self.end(),
             "error" => {
-                let failure = error::from_event(&event.error.unwrap_or_default());
-                self.fail(failure, events);
+                self.events.fail(error::from_event(&event.error.unwrap_or_default()));
             }
             // `ping`, and events of later API versions.
             _ => {}
@@ -135,51 +136,47 @@ impl Reply {
         Ok(())
     }
 
-    fn body(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), serde_json::Error> {
-        let message: Message<'_> = serde_json::from_slice(&frame.data)?;
+    fn body(&mut self, body: &[u8]) -> Result<(), Malformed> {
+        let message: Message<'_> = serde_json::from_slice(body)?;
         if message.kind.as_ref().is_some_and(|kind| kind.0 == "error") {
-            self.fail(error::from_event(&message.error.unwrap_or_default()), events);
+            self.events.fail(error::from_event(&message.error.unwrap_or_default()));
             return Ok(());
         }
-        let Some(blocks) = message.content else {
-            self.fail(malformed(), events);
-            return Ok(());
-        };
-        for (index, block) in (0_u32..).zip(blocks) {
-            self.start(index, block, events);
-            self.stop(index, events);
+        for (index, block) in (0_u32..).zip(message.content.ok_or(Malformed)?) {
+            self.start(index, block);
+            self.stop(index);
         }
         self.outcome(message.stop_reason, message.stop_details, message.usage.as_ref());
-        self.end(events);
+        self.end();
         Ok(())
     }
 
-    fn start(&mut self, index: u32, block: Block<'_>, events: &mut Vec<Event>) {
+    fn start(&mut self, index: u32, block: Block<'_>) {
         let open = match &*block.kind {
             "text" => {
                 let start = self.message_chars;
-                self.write(block.text, events);
+                self.write(block.text);
                 let citations = block.citations.unwrap_or_default().into_iter().filter_map(quote).collect();
                 Open::Text { start, citations }
             }
             "thinking" => {
                 let text = block.thinking.map(Text::into_string).unwrap_or_default();
-                self.think(&text, events);
+                self.think(&text);
                 Open::Thinking { text, signature: block.signature.map(Text::into_string).unwrap_or_default() }
             }
             "redacted_thinking" => {
                 self.message_chars = 0;
                 let data = block.data.map(Text::into_string).unwrap_or_default();
-                events.push(Event::ReasoningSeal(replay::seal_redacted(&data)));
+                self.events.push(Event::ReasoningSeal(replay::seal_redacted(&data)));
                 Open::Ignored
             }
-            "tool_use" => self.start_call(index, block, events),
+            "tool_use" => self.start_call(index, block),
             "server_tool_use" if block.name.as_ref().is_some_and(|name| name.0 == "web_search") => {
                 let input = block.input.map(|input| input.get().to_owned()).unwrap_or_default();
                 Open::Search { id: block.id.map(Text::into_string).unwrap_or_default(), input }
             }
             "web_search_tool_result" => {
-                self.searched(&block, events);
+                self.searched(&block);
                 Open::Ignored
             }
             // The results of other provider tools are not useful to a client.
@@ -188,11 +185,11 @@ impl Reply {
         self.open.push((index, open));
     }
 
-    fn start_call(&mut self, key: u32, block: Block<'_>, events: &mut Vec<Event>) -> Open {
+    fn start_call(&mut self, key: u32, block: Block<'_>) -> Open {
         self.message_chars = 0;
         self.has_calls = true;
         let call_id = block.id.map(Text::into_string).filter(|id| !id.is_empty());
-        events.push(Event::FunctionCallStart(CallStart {
+        self.events.push(Event::FunctionCallStart(CallStart {
             key,
             call_id: call_id.unwrap_or_else(|| format!("toolu_{key}")),
             name: block.name.map(Text::into_string).unwrap_or_default(),
@@ -202,15 +199,15 @@ impl Reply {
         Open::Call { input: Some(if input == "null" { "{}" } else { input }.to_owned()) }
     }
 
-    fn change(&mut self, index: u32, delta: Delta<'_>, events: &mut Vec<Event>) {
+    fn change(&mut self, index: u32, delta: Delta<'_>) {
         let open = self.open.iter_mut().find(|(at, _)| *at == index).map(|(_, open)| open);
         let kind = delta.kind.unwrap_or_default();
         match (&*kind.0, open) {
-            ("text_delta", _) => self.write(delta.text, events),
+            ("text_delta", _) => self.write(delta.text),
             ("thinking_delta", Some(Open::Thinking { text, .. })) => {
                 let Some(Text(thought)) = delta.thinking else { return };
                 text.push_str(&thought);
-                self.think(&thought, events);
+                self.think(&thought);
             }
             ("signature_delta", Some(Open::Thinking { signature, .. })) => {
                 signature.push_str(delta.signature.as_ref().map_or("", |part| &part.0));
@@ -219,7 +216,7 @@ impl Reply {
                 let text = delta.partial_json.map(Text::into_string).unwrap_or_default();
                 if !text.is_empty() {
                     *input = None;
-                    events.push(Event::FunctionArgumentsDelta(CallDelta { key: index, text }));
+                    self.events.push(Event::FunctionArgumentsDelta(CallDelta { key: index, text }));
                 }
             }
             ("input_json_delta", Some(Open::Search { input, .. })) => {
@@ -235,21 +232,21 @@ impl Reply {
         }
     }
 
-    fn stop(&mut self, index: u32, events: &mut Vec<Event>) {
+    fn stop(&mut self, index: u32) {
         let Some(position) = self.open.iter().position(|(at, _)| *at == index) else { return };
         match self.open.swap_remove(position).1 {
             Open::Text { start, citations } => {
                 let end = self.message_chars;
-                events.extend(citations.into_iter().map(|quote| annotation(quote, start, end)));
+                self.events.extend(citations.into_iter().map(|quote| annotation(quote, start, end)));
             }
             Open::Thinking { text, signature } => {
-                events.extend(replay::seal_thinking(&text, &signature).map(Event::ReasoningSeal));
+                self.events.extend(replay::seal_thinking(&text, &signature).map(Event::ReasoningSeal));
             }
             Open::Call { input } => {
                 // Without deltas the input from the start is the whole input.
                 let delta = |text| Event::FunctionArgumentsDelta(CallDelta { key: index, text });
-                events.extend(input.map(delta));
-                events.push(Event::CallEnd(index));
+                self.events.extend(input.map(delta));
+                self.events.push(Event::CallEnd(index));
             }
             Open::Search { id, input } => {
                 let query = serde_json::from_str(&input).map(|search: Search| search.query);
@@ -259,20 +256,20 @@ impl Reply {
         }
     }
 
-    fn write(&mut self, text: Option<Text<'_>>, events: &mut Vec<Event>) {
+    fn write(&mut self, text: Option<Text<'_>>) {
         let Some(text) = text.filter(|text| !text.0.is_empty()) else { return };
         self.has_text = true;
         self.message_chars = self.message_chars.saturating_add(text.0.chars().count());
-        events.push(Event::TextDelta(TextDelta { text: text.into_string(), logprobs: Vec::new() }));
+        self.events.push(Event::TextDelta(TextDelta { text: text.into_string(), logprobs: Vec::new() }));
     }
 
-    fn think(&mut self, thought: &str, events: &mut Vec<Event>) {
+    fn think(&mut self, thought: &str) {
         if thought.is_empty() {
             return;
         }
         self.message_chars = 0;
         let text = thought.to_owned();
-        events.push(if self.summaries {
+        self.events.push(if self.summaries {
             Event::ReasoningSummaryDelta(SummaryDelta { part: 0, text })
         } else {
             Event::ReasoningTextDelta(text)
@@ -280,7 +277,7 @@ impl Reply {
     }
 
     /// A search that the provider made becomes a `web_search_call` item.
-    fn searched(&mut self, block: &Block<'_>, events: &mut Vec<Event>) {
+    fn searched(&mut self, block: &Block<'_>) {
         self.message_chars = 0;
         let id = block.tool_use_id.as_ref().map_or("", |id| &id.0);
         let query = self.searches.iter().find(|(of, _)| of == id).map_or("", |(_, query)| query);
@@ -291,7 +288,7 @@ impl Reply {
         let sources: Vec<_> = sources.map(|url| json!({ "type": "url", "url": url })).collect();
         let action = json!({ "type": "search", "query": query, "sources": sources });
         let item = json!({ "type": "web_search_call", "status": status, "action": action });
-        events.push(Event::OpaqueItem(item.to_string().into_bytes()));
+        self.events.push(Event::OpaqueItem(item.to_string().into_bytes()));
     }
 
     fn outcome(
@@ -311,15 +308,14 @@ impl Reply {
         }
     }
 
-    fn end(&mut self, events: &mut Vec<Event>) {
-        self.ended = true;
+    fn end(&mut self) {
         let reason = self.finish_reason();
         if matches!(reason, FinishReason::ContentFilter) && !self.has_text {
             let explanation = self.explanation.take().filter(|text| !text.is_empty());
-            events.push(Event::RefusalDelta(explanation.unwrap_or_else(|| REFUSAL.to_owned())));
+            self.events.push(Event::RefusalDelta(explanation.unwrap_or_else(|| REFUSAL.to_owned())));
         }
-        events.push(Event::Usage(self.counts.total()));
-        events.push(Event::Finish(Finish { reason, service_tier: self.counts.service_tier() }));
+        self.events.push(Event::Usage(self.counts.total()));
+        self.events.end(Event::Finish(Finish { reason, service_tier: self.counts.service_tier() }));
     }
 
     fn finish_reason(&mut self) -> FinishReason {
@@ -331,11 +327,6 @@ impl Reply {
             None | Some("end_turn" | "stop_sequence") => FinishReason::Stop,
             Some(other) => FinishReason::Other(other.to_owned()),
         }
-    }
-
-    fn fail(&mut self, failure: Failure, events: &mut Vec<Event>) {
-        self.ended = true;
-        events.push(Event::Error(failure));
     }
 }
 
@@ -370,10 +361,6 @@ fn annotation(quote: Quote, start: usize, end: usize) -> Event {
         fields.insert("content".to_owned(), text.into());
     }
     Event::Annotation(annotation.to_string().into_bytes())
-}
-
-fn malformed() -> Failure {
-    Failure::new(ErrorKind::ProviderUnavailable, "The provider's answer could not be read.")
 }
 
 #[cfg(test)]

@@ -5,25 +5,22 @@
 mod item;
 
 use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_line, served_tier};
-use cofferdam_guest_kit::MaybeText;
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer};
 use serde_json::value::RawValue;
 
-use crate::reply::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use crate::seal;
-use item::{Item, Items, Kind, Piece, Place};
+use crate::wire::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
+use item::{Item, ItemRef, Items, Kind, Piece};
 
 /// Translates one answer.
 #[derive(Default)]
-pub(crate) struct Decoder {
+pub(crate) struct Answer {
     streamed: bool,
     items: Items,
-    events: Vec<Event>,
-    /// Whether the answer has ended. Later frames are ignored.
-    ended: bool,
+    events: Events,
     /// Whether reasoning was passed on and its item has not ended yet.
     reasoning_open: bool,
     /// Whether the client must act before the model can continue.
@@ -32,37 +29,24 @@ pub(crate) struct Decoder {
     searches: u32,
 }
 
-/// The error for an answer that cannot be translated.
-struct Malformed;
+impl ReadAnswer for Answer {
+    const MALFORMED: &'static str = failure::MALFORMED;
 
-impl From<serde_json::Error> for Malformed {
-    fn from(_: serde_json::Error) -> Self {
-        Malformed
-    }
-}
-
-type Outcome = Result<(), Malformed>;
-
-impl Decoder {
-    pub(crate) fn new(streamed: bool) -> Self {
+    fn begin(streamed: bool) -> Self {
         Self { streamed, ..Self::default() }
     }
 
-    /// Takes the frames of one network read.
-    pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
-        for frame in frames {
-            if self.ended {
-                break;
-            }
-            let outcome = if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) };
-            if outcome.is_err() {
-                self.fail(failure::malformed());
-            }
-        }
-        std::mem::take(&mut self.events)
+    fn events(&mut self) -> &mut Events {
+        &mut self.events
     }
 
-    fn on_frame(&mut self, frame: &Frame) -> Outcome {
+    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
+        if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) }
+    }
+}
+
+impl Answer {
+    fn on_frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
         let data = frame.data.trim_ascii();
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
@@ -86,14 +70,14 @@ impl Decoder {
                 self.delta(&event, Piece::Refusal(event.content_index.0.unwrap_or_default()))
             }
             "response.output_item.added" => self.added(&event)?,
-            "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, Place::of(&event))?,
+            "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, ItemRef::of(&event))?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
-            "error" => self.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
+            "error" => self.events.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
             "" => match event.error {
-                Some(error) => self.fail(map_reported(error.get())),
+                Some(error) => self.events.fail(map_reported(error.get())),
                 None => return Ok(()),
             },
             other => self.on_rare(other, &event)?,
@@ -102,7 +86,7 @@ impl Decoder {
     }
 
     /// Handles the events that most answers have at most once.
-    fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Outcome {
+    fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Result<(), Malformed> {
         match kind {
             "response.output_text.done" => {
                 self.whole(event, Piece::Text(event.content_index.0.unwrap_or_default()), &event.text)
@@ -123,7 +107,7 @@ impl Decoder {
                 let index = event.content_index.0.unwrap_or_default();
                 // Reasoning parts are passed on by their own events.
                 if part.owner() == Kind::Message
-                    && let Some(at) = self.item_for(Place::of(event), Kind::Message)
+                    && let Some(at) = self.item_for(ItemRef::of(event), Kind::Message)
                 {
                     self.part(at, index, &part);
                 }
@@ -137,14 +121,14 @@ impl Decoder {
 
     fn delta(&mut self, event: &StreamEvent<'_>, piece: Piece) {
         let Some(text) = event.delta.0.as_deref().filter(|text| !text.is_empty()) else { return };
-        let Some(at) = self.item_for(Place::of(event), piece.kind()) else { return };
+        let Some(at) = self.item_for(ItemRef::of(event), piece.kind()) else { return };
         self.items.mark(at, piece);
         self.pass_on(at, piece, text, event.logprobs);
     }
 
     /// The end of a piece, with its whole text. It is used when no deltas came.
     fn whole(&mut self, event: &StreamEvent<'_>, piece: Piece, text: &MaybeText<'_>) {
-        if let Some(at) = self.item_for(Place::of(event), piece.kind()) {
+        if let Some(at) = self.item_for(ItemRef::of(event), piece.kind()) {
             self.rest(at, piece, text, event.logprobs);
         }
     }
@@ -179,14 +163,14 @@ impl Decoder {
 
     /// The item that an event belongs to. Messages and reasoning may begin with any event. A call
     /// cannot begin without its name, so its deltas are skipped until the whole item comes.
-    fn item_for(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
+    fn item_for(&mut self, item: ItemRef<'_>, kind: Kind) -> Option<usize> {
         let call = matches!(kind, Kind::Function);
         let fits = |item: &Item| item.kind == kind || (call && item.kind == Kind::Custom);
-        self.items.find(place, fits).or_else(|| (!call).then(|| self.open(place, kind, &ItemHead::default())))
+        self.items.find(item, fits).or_else(|| (!call).then(|| self.open(item, kind, &ItemHead::default())))
     }
 
-    fn open(&mut self, place: Place<'_>, kind: Kind, head: &ItemHead<'_>) -> usize {
-        let at = self.items.open(place, kind);
+    fn open(&mut self, item: ItemRef<'_>, kind: Kind, head: &ItemHead<'_>) -> usize {
+        let at = self.items.open(item, kind);
         let key = self.items.key(at);
         match kind {
             Kind::Message => {
@@ -224,20 +208,20 @@ impl Decoder {
         self.reasoning_open = false;
     }
 
-    fn added(&mut self, event: &StreamEvent<'_>) -> Outcome {
+    fn added(&mut self, event: &StreamEvent<'_>) -> Result<(), Malformed> {
         let head: ItemHead<'_> = serde_json::from_str(event.item.ok_or(Malformed)?.get())?;
         let kind = Kind::of(head.kind.as_str());
-        let place = Place::of(event).or_id(head.id.as_str());
+        let item = ItemRef::of(event).or_id(head.id.as_str());
         let nameless = matches!(kind, Kind::Function | Kind::Custom)
             && (head.name.as_str().is_empty() || head.call_id.as_str().is_empty());
-        if !nameless && self.items.find_same(place, kind).is_none() {
-            self.open(place, kind, &head);
+        if !nameless && self.items.find_same(item, kind).is_none() {
+            self.open(item, kind, &head);
         }
         Ok(())
     }
 
     /// A whole item. Everything that has not been passed on yet is passed on now.
-    fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Outcome {
+    fn done(&mut self, raw: &RawValue, item: ItemRef<'_>) -> Result<(), Malformed> {
         // Usually one pass is enough. An opaque item may have fields of other types than the translated
         // items; then only its head is read.
         let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
@@ -246,10 +230,10 @@ impl Decoder {
             Err(_) => serde_json::from_str(raw.get())?,
         };
         let kind = Kind::of(head.kind.as_str());
-        let place = place.or_id(head.id.as_str());
-        let at = match self.items.find_whole(place, kind) {
+        let item = item.or_id(head.id.as_str());
+        let at = match self.items.find_whole(item, kind) {
             Some(at) => at,
-            None => self.open(place, kind, &head),
+            None => self.open(item, kind, &head),
         };
         if !self.items.finish(at) {
             return Ok(());
@@ -298,15 +282,15 @@ impl Decoder {
     }
 
     fn annotations(&mut self, at: usize, index: u64, part: &PartBody<'_>) {
-        let told = self.items.annotations(at, index);
-        for annotation in part.annotations.0.iter().skip(told) {
+        let passed_on = self.items.annotations(at, index);
+        for annotation in part.annotations.0.iter().skip(passed_on) {
             self.annotate(at, index, annotation);
         }
     }
 
     fn annotation(&mut self, event: &StreamEvent<'_>) {
         let Some(annotation) = event.annotation else { return };
-        if let Some(at) = self.item_for(Place::of(event), Kind::Message) {
+        if let Some(at) = self.item_for(ItemRef::of(event), Kind::Message) {
             self.annotate(at, event.content_index.0.unwrap_or_default(), annotation);
         }
     }
@@ -334,7 +318,7 @@ impl Decoder {
     fn partial_image(&mut self, event: &StreamEvent<'_>) {
         let base64 = event.partial_image_b64.as_str().to_owned();
         let index = event.partial_image_index.0.and_then(|index| u32::try_from(index).ok());
-        if let Some(at) = self.item_for(Place::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
+        if let Some(at) = self.item_for(ItemRef::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
             self.events.push(Event::ImagePartial(Image {
                 key: self.items.key(at),
                 partial_index: index.unwrap_or_default(),
@@ -377,10 +361,10 @@ impl Decoder {
         self.reasoning_open = false;
     }
 
-    fn on_body(&mut self, body: &[u8]) -> Outcome {
+    fn on_body(&mut self, body: &[u8]) -> Result<(), Malformed> {
         let response: Response<'_> = serde_json::from_slice(body)?;
         if response.object.as_str() == "error" {
-            self.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
+            self.events.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
             return Ok(());
         }
         let status = match (response.status.as_str(), response.error, &response.output) {
@@ -392,9 +376,9 @@ impl Decoder {
     }
 
     /// The end of the answer. `status` comes from the terminal event or from the body.
-    fn end(&mut self, response: &Response<'_>, status: &str) -> Outcome {
+    fn end(&mut self, response: &Response<'_>, status: &str) -> Result<(), Malformed> {
         for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
-            self.done(raw, Place::listed(index))?;
+            self.done(raw, ItemRef::listed(index))?;
         }
         if let Some(usage) = &response.usage {
             self.events.push(Event::Usage(usage.total(self.images, self.searches)));
@@ -404,20 +388,14 @@ impl Decoder {
             "completed" => FinishReason::Stop,
             "incomplete" => incomplete(response),
             "failed" | "cancelled" => {
-                self.fail(map_reported(response.error.map_or("null", RawValue::get)));
+                self.events.fail(map_reported(response.error.map_or("null", RawValue::get)));
                 return Ok(());
             }
             _ => return Err(Malformed),
         };
         let service_tier = served_tier(response.service_tier.as_str());
-        self.events.push(Event::Finish(Finish { reason, service_tier }));
-        self.ended = true;
+        self.events.end(Event::Finish(Finish { reason, service_tier }));
         Ok(())
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.events.push(Event::Error(failure));
-        self.ended = true;
     }
 }
 

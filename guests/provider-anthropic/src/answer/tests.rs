@@ -1,9 +1,10 @@
 use std::path::Path;
 
+use cofferdam_guest_kit::ReadAnswer;
 use cofferdam_guest_kit::bindings::generation::{Event, FinishReason, Frame};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
-use super::Reply;
+use super::Answer;
 
 /// Splits an SSE stream into frames, as the host does.
 #[derive(Default)]
@@ -88,23 +89,23 @@ fn fixture(name: &str) -> Vec<u8> {
 /// The events of a stream that arrives in these network reads.
 fn streamed<'b>(reads: impl IntoIterator<Item = &'b [u8]>, summaries: bool) -> Vec<String> {
     let mut framer = Framer::default();
-    let mut reply = Reply::new(true, summaries);
+    let mut answer = Answer::new(true, summaries);
     let mut lines = Vec::new();
     for read in reads {
         let frames = framer.read(read);
         if !frames.is_empty() {
-            lines.extend(reply.feed(&frames).expect("events").iter().map(line));
+            lines.extend(answer.feed(&frames).iter().map(line));
         }
     }
-    lines.extend(reply.finish().expect("events").iter().map(line));
+    lines.extend(answer.finish().iter().map(line));
     lines
 }
 
 fn whole(body: &[u8]) -> Vec<String> {
-    let mut reply = Reply::new(false, false);
+    let mut answer = Answer::new(false, false);
     let frame = Frame { name: String::new(), data: body.to_vec() };
-    let mut events = reply.feed(&[frame]).expect("events");
-    events.extend(reply.finish().expect("events"));
+    let mut events = answer.feed(&[frame]);
+    events.extend(answer.finish());
     events.iter().map(line).collect()
 }
 
@@ -306,8 +307,8 @@ proptest! {
         frames in proptest::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..6), stream in any::<bool>(),
     ) {
         let frames: Vec<Frame> = frames.into_iter().map(|(name, data)| Frame { name, data }).collect();
-        let mut reply = Reply::new(stream, false);
-        drop((reply.feed(&frames), reply.finish()));
+        let mut answer = Answer::new(stream, false);
+        drop((answer.feed(&frames), answer.finish()));
     }
 
     #[test]
@@ -316,10 +317,10 @@ proptest! {
     ) {
         let mut framer = Framer::default();
         let frames: Vec<Frame> = STREAMS.iter().flat_map(|(name, _)| framer.read(&fixture(name))).collect();
-        let mut reply = Reply::new(true, false);
+        let mut answer = Answer::new(true, false);
         let mut ends = 0;
         for pick in picks {
-            let events = reply.feed(std::slice::from_ref(pick.get(&frames))).expect("events");
+            let events = answer.feed(std::slice::from_ref(pick.get(&frames)));
             ends += events.iter().filter(|event| matches!(event, Event::Finish(_) | Event::Error(_))).count();
         }
         assert!(ends <= 1);
@@ -331,7 +332,7 @@ proptest! {
         let at = flip.index(bytes.len());
         bytes[at] = byte;
         let mut framer = Framer::default();
-        let mut reply = Reply::new(true, false);
-        drop(reply.feed(&framer.read(&bytes)));
+        let mut answer = Answer::new(true, false);
+        drop(answer.feed(&framer.read(&bytes)));
     }
 }
