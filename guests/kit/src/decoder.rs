@@ -17,12 +17,12 @@ pub trait ReadAnswer: 'static {
     /// The events that have not been given to the host yet.
     fn events(&mut self) -> &mut Events;
 
-    /// Translates one frame.
+    /// Translates one frame: the name of its event, and its data without surrounding white space.
     ///
     /// # Errors
     ///
     /// When the frame does not have the form of the dialect.
-    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed>;
+    fn frame(&mut self, name: &str, data: &str) -> Result<(), Malformed>;
 
     /// Translates what was held back until the end of the connection. It is not called for an answer
     /// that has ended in a frame. An answer that was cut off must not get a `finish` event.
@@ -40,7 +40,11 @@ pub trait ReadAnswer: 'static {
             if self.events().ended {
                 break;
             }
-            let read = self.frame(frame);
+            // Checked once here: as text, the JSON is read without another check of each of its strings.
+            let read = match std::str::from_utf8(frame.data.trim_ascii()) {
+                Ok(data) => self.frame(&frame.name, data),
+                Err(_) => Err(Malformed),
+            };
             self.fail_if_malformed(read);
         }
         std::mem::take(&mut self.events().waiting)
@@ -120,5 +124,41 @@ impl<A: ReadAnswer> GuestDecoder for Decoder<A> {
 
     fn finish(&self) -> Result<Vec<Event>, Failure> {
         Ok(self.0.borrow_mut().finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Events, Malformed, ReadAnswer};
+    use crate::bindings::generation::{Event, Frame};
+
+    #[derive(Default)]
+    struct Answer(Events);
+
+    impl ReadAnswer for Answer {
+        const MALFORMED: &'static str = "malformed";
+
+        fn begin(_streamed: bool) -> Self {
+            Self::default()
+        }
+
+        fn events(&mut self) -> &mut Events {
+            &mut self.0
+        }
+
+        fn frame(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
+            self.0.push(Event::RefusalDelta(format!("{name}={data}")));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn frames_are_read_as_text_up_to_one_that_is_not_utf8() {
+        let frame = |data: &[u8]| Frame { name: "n".to_owned(), data: data.to_vec() };
+        let mut answer = Answer::begin(true);
+        let events = answer.feed(&[frame(b" ab\n"), frame(b"\"\xff\""), frame(b"c")]);
+        let [Event::RefusalDelta(first), Event::Error(last)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((first.as_str(), last.message.as_str()), ("n=ab", "malformed"));
+        assert!(answer.feed(&[frame(b"d")]).is_empty() && answer.finish().is_empty());
     }
 }

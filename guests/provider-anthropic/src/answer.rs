@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use cofferdam_guest_kit::bindings::generation::{
-    CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
+    CallDelta, CallStart, Event, Finish, FinishReason, SummaryDelta, TextDelta,
 };
 use cofferdam_guest_kit::{Events, Malformed, ReadAnswer};
 use serde::Deserialize;
@@ -86,8 +86,8 @@ impl ReadAnswer for Answer {
         &mut self.events
     }
 
-    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
-        if self.streamed { self.event(frame) } else { self.body(&frame.data) }
+    fn frame(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
+        if self.streamed { self.event(name, data) } else { self.body(data) }
     }
 }
 
@@ -96,12 +96,12 @@ impl Answer {
         Answer { streamed, summaries, ..Answer::default() }
     }
 
-    fn event(&mut self, frame: &Frame) -> Result<(), Malformed> {
-        if frame.data.is_empty() || frame.data == b"[DONE]" {
+    fn event(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
+        if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event: StreamEvent<'_> = serde_json::from_slice(&frame.data)?;
-        let kind = if event.kind.is_empty() { frame.name.as_str() } else { &event.kind };
+        let event: StreamEvent<'_> = serde_json::from_str(data)?;
+        let kind = if event.kind.is_empty() { name } else { &event.kind };
         match kind {
             "content_block_delta" => {
                 if let Some(delta) = event.delta {
@@ -136,8 +136,8 @@ impl Answer {
         Ok(())
     }
 
-    fn body(&mut self, body: &[u8]) -> Result<(), Malformed> {
-        let message: Message<'_> = serde_json::from_slice(body)?;
+    fn body(&mut self, body: &str) -> Result<(), Malformed> {
+        let message: Message<'_> = serde_json::from_str(body)?;
         if message.kind.as_ref().is_some_and(|kind| kind.0 == "error") {
             self.events.fail(error::from_event(&message.error.unwrap_or_default()));
             return Ok(());

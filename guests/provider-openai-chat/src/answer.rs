@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 
 use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
-use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Frame, Image, TextDelta};
+use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
 use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ObjectWriter, ReadAnswer};
 use serde_json::value::RawValue;
@@ -49,8 +49,8 @@ impl ReadAnswer for Answer {
         &mut self.events
     }
 
-    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
-        self.on_data(&frame.data)
+    fn frame(&mut self, _name: &str, data: &str) -> Result<(), Malformed> {
+        self.on_data(data)
     }
 
     /// An answer without a finish reason was cut off.
@@ -64,23 +64,22 @@ impl Answer {
         Self { streamed, calls: Calls::new(request_id), model: model.to_owned(), ..Self::default() }
     }
 
-    fn on_data(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        let data = data.trim_ascii();
+    fn on_data(&mut self, data: &str) -> Result<(), Malformed> {
         if data.is_empty() && self.streamed {
             return Ok(());
         }
-        if data == b"[DONE]" {
+        if data == "[DONE]" {
             // Some servers never send a finish reason. Without any content there is no answer.
             return if self.reason.is_some() || self.begun { self.complete() } else { Ok(()) };
         }
-        let chunk: Chunk<'_> = serde_json::from_slice(data)?;
+        let chunk: Chunk<'_> = serde_json::from_str(data)?;
         let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
         if let Some(error) = error.filter(|error| !matches!(error.get(), "\"\"" | "false")) {
             self.events.fail(map_reported(error.get()));
             return Ok(());
         }
         if chunk.object.as_str() == "error" {
-            self.events.fail(map_reported(std::str::from_utf8(data).unwrap_or_default()));
+            self.events.fail(map_reported(data));
             return Ok(());
         }
         self.service_tier = served_tier(chunk.service_tier.as_str()).or(self.service_tier.take());

@@ -6,7 +6,7 @@ mod item;
 
 use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{
-    CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
+    CallDelta, CallStart, Event, Finish, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
 use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer};
 use serde_json::value::RawValue;
@@ -40,19 +40,18 @@ impl ReadAnswer for Answer {
         &mut self.events
     }
 
-    fn frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
-        if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) }
+    fn frame(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
+        if self.streamed { self.on_frame(name, data) } else { self.on_body(data) }
     }
 }
 
 impl Answer {
-    fn on_frame(&mut self, frame: &Frame) -> Result<(), Malformed> {
-        let data = frame.data.trim_ascii();
-        if data.is_empty() || data == b"[DONE]" {
+    fn on_frame(&mut self, name: &str, data: &str) -> Result<(), Malformed> {
+        if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event: StreamEvent<'_> = serde_json::from_slice(data)?;
-        let kind = event.kind.0.as_deref().unwrap_or(&frame.name);
+        let event: StreamEvent<'_> = serde_json::from_str(data)?;
+        let kind = event.kind.0.as_deref().unwrap_or(name);
         match kind {
             "response.output_text.delta" => {
                 self.delta(&event, Piece::Text(event.content_index.0.unwrap_or_default()));
@@ -75,7 +74,7 @@ impl Answer {
                 let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
-            "error" => self.events.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
+            "error" => self.events.fail(map_reported(data)),
             "" => match event.error {
                 Some(error) => self.events.fail(map_reported(error.get())),
                 None => return Ok(()),
@@ -361,10 +360,10 @@ impl Answer {
         self.reasoning_open = false;
     }
 
-    fn on_body(&mut self, body: &[u8]) -> Result<(), Malformed> {
-        let response: Response<'_> = serde_json::from_slice(body)?;
+    fn on_body(&mut self, body: &str) -> Result<(), Malformed> {
+        let response: Response<'_> = serde_json::from_str(body)?;
         if response.object.as_str() == "error" {
-            self.events.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
+            self.events.fail(map_reported(body));
             return Ok(());
         }
         let status = match (response.status.as_str(), response.error, &response.output) {
