@@ -5,6 +5,7 @@ use super::json::{compact_json, key, member, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
 use crate::request::HostItem;
 use bytes::Bytes;
+use cofferdam_protocol::{ItemRole, ToolClass, ToolKind};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -104,16 +105,6 @@ impl ContentPart {
     }
 }
 
-/// Types of opaque items that are calls of a tool which the client runs.
-const CLIENT_CALLS: [&str; 6] = [
-    "apply_patch_call",
-    "computer_call",
-    "local_shell_call",
-    "mcp_approval_request",
-    "shell_call",
-    "tool_search_call",
-];
-
 #[derive(Debug)]
 pub(super) enum ItemBody {
     Message {
@@ -176,10 +167,7 @@ impl ItemBody {
                 id
             }
         };
-        let is_client_call = members
-            .get("type")
-            .and_then(Value::as_str)
-            .is_some_and(|item_type| CLIENT_CALLS.contains(&item_type));
+        let is_client_call = members.get("type").and_then(Value::as_str).is_some_and(is_client_call);
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
         Ok(Self::Opaque { id, json, is_client_call })
     }
@@ -372,6 +360,12 @@ impl OutputItem {
             member(out, "status", self.status.as_str());
         }
     }
+}
+
+/// Whether items of this type are calls that the client must answer.
+fn is_client_call(item_type: &str) -> bool {
+    item_type == "mcp_approval_request"
+        || matches!(ToolKind::of_item(item_type), Some((kind, ItemRole::Call)) if kind.class() == ToolClass::Client)
 }
 
 fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {

@@ -7,6 +7,7 @@
 //! passed on unchanged.
 
 mod choice;
+mod client_function;
 mod definitions;
 mod items;
 mod names;
@@ -15,7 +16,8 @@ use super::json::{JsonDocument, JsonValue, write_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use names::{ClientKind, ClientTool, ToldTools};
+pub(crate) use client_function::{no_arguments, read_arguments};
+pub(crate) use names::{ClientTool, ToldTools};
 
 use names::FunctionNames;
 

@@ -1,0 +1,9 @@
+//! The vocabulary of the Responses API that the host and its guests share. This crate does no IO.
+
+#![warn(missing_docs)]
+
+mod prefix;
+mod tool_kind;
+
+pub use prefix::{ToolPrefix, server_tool_name, split_prefix};
+pub use tool_kind::{ItemRole, Rendering, ToolClass, ToolKind};
