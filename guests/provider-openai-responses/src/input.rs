@@ -6,66 +6,11 @@ use cofferdam_dialect_openai::{Fields, ObjectWriter, failure};
 use cofferdam_guest_kit::bindings::types::Failure;
 use serde_json::value::RawValue;
 
+use crate::members::{ITEMS, Id, PARTS};
 use crate::seal::{Sealed, is_id, unseal};
-
-/// How the `id` of an item is treated.
-#[derive(Clone, Copy)]
-enum Id {
-    /// It is dropped.
-    Dropped,
-    /// It is sent if it is well formed.
-    Kept,
-    /// The server requires an id with this prefix. An item without one is left out, unless it holds a
-    /// result.
-    Required(&'static str),
-}
-
-/// The types of items, how their id is treated, and their fields other than `type`, `id` and
-/// `status`.
-const ITEMS: &[(&str, Id, &[&str])] = &[
-    ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace", "caller"]),
-    ("custom_tool_call", Id::Dropped, &["call_id", "name", "input", "namespace"]),
-    ("shell_call", Id::Dropped, &["call_id", "action", "environment"]),
-    ("shell_call_output", Id::Dropped, &["call_id", "output", "max_output_length"]),
-    ("apply_patch_call", Id::Dropped, &["call_id", "operation"]),
-    ("apply_patch_call_output", Id::Dropped, &["call_id", "output"]),
-    ("local_shell_call", Id::Kept, &["call_id", "action"]),
-    ("local_shell_call_output", Id::Kept, &["output"]),
-    ("computer_call", Id::Required("cu_"), &["call_id", "action", "actions", "pending_safety_checks"]),
-    ("computer_call_output", Id::Dropped, &["call_id", "output", "acknowledged_safety_checks"]),
-    ("web_search_call", Id::Required("ws_"), &["action"]),
-    ("file_search_call", Id::Required("fs_"), &["queries", "results"]),
-    ("code_interpreter_call", Id::Required("ci_"), &["code", "container_id", "outputs"]),
-    ("image_generation_call", Id::Required("ig_"), &["result"]),
-    (
-        "mcp_call",
-        Id::Required("mcp_"),
-        &["server_label", "name", "arguments", "output", "error", "approval_request_id"],
-    ),
-    ("mcp_list_tools", Id::Required("mcpl_"), &["server_label", "tools", "error"]),
-    ("mcp_approval_request", Id::Required("mcpr_"), &["server_label", "name", "arguments"]),
-    ("mcp_approval_response", Id::Dropped, &["approval_request_id", "approve", "reason"]),
-    ("tool_search_call", Id::Dropped, &["call_id", "execution", "arguments"]),
-    ("tool_search_output", Id::Dropped, &["call_id", "execution", "tools"]),
-    ("additional_tools", Id::Dropped, &["role", "tools"]),
-    ("compaction", Id::Kept, &["encrypted_content"]),
-    ("compaction_trigger", Id::Dropped, &[]),
-    ("program", Id::Kept, &["call_id", "code", "fingerprint"]),
-    ("program_output", Id::Kept, &["call_id", "result"]),
-];
 
 /// Members that hold the result of a tool.
 const RESULTS: [&str; 4] = ["output", "outputs", "results", "error"];
-
-/// The types of parts and their fields other than `type`.
-const PARTS: &[(&str, &[&str])] = &[
-    ("input_text", &["text", "prompt_cache_breakpoint"]),
-    ("input_image", &["detail", "image_url", "file_id", "prompt_cache_breakpoint"]),
-    ("input_file", &["filename", "file_data", "file_url", "file_id", "prompt_cache_breakpoint"]),
-    ("input_audio", &["input_audio"]),
-    ("output_text", &["text"]),
-    ("refusal", &["refusal"]),
-];
 
 /// Writes the JSON array that is sent.
 pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(), Failure> {

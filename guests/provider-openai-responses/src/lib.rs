@@ -3,6 +3,7 @@
 //! providers, and no part of an answer may be passed on twice.
 
 mod input;
+mod members;
 mod reply;
 mod request;
 mod seal;

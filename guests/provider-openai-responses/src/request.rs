@@ -7,6 +7,7 @@ use cofferdam_guest_kit::{ReasoningSettings, add_options};
 use serde_json::value::RawValue;
 
 use crate::input::write_input;
+use crate::members::{Carried, DEFERRED, SEARCH, TOOLS};
 
 /// Fields that go upstream unchanged.
 const KEPT: &[&str] = &[
@@ -29,43 +30,6 @@ const KEPT_IF_SUPPORTED: &[&str] = &["frequency_penalty", "presence_penalty", "t
 const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
 const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
-
-/// Which members of a tool go upstream, other than `type`.
-enum Carried {
-    /// Only these.
-    Only(&'static [&'static str]),
-    /// All except these, which have no meaning upstream.
-    But(&'static [&'static str]),
-}
-
-/// The tool that finds deferred tools, and the member that marks a tool as deferred. Without a search
-/// tool in the request, a deferred tool could never be called, so the mark is removed.
-const SEARCH: &str = "tool_search";
-const DEFERRED: &str = "defer_loading";
-
-/// The members of each type of tool.
-const TOOLS: &[(&str, Carried)] = &[
-    ("function", Carried::But(&["cache_control"])),
-    ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
-    ("namespace", Carried::Only(&["name", "description"])),
-    ("apply_patch", Carried::Only(&[])),
-    ("local_shell", Carried::Only(&[])),
-    ("shell", Carried::Only(&["environment", "allowed_callers", "output_schema"])),
-    ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
-    ("computer", Carried::Only(&[])),
-    (SEARCH, Carried::Only(&["execution", "description", "parameters"])),
-    ("programmatic_tool_calling", HOSTED),
-    ("web_search", HOSTED),
-    ("web_search_2025_08_26", HOSTED),
-    ("web_search_preview", HOSTED),
-    ("web_search_preview_2025_03_11", HOSTED),
-    ("file_search", HOSTED),
-    ("code_interpreter", HOSTED),
-    ("mcp", HOSTED),
-    ("image_generation", HOSTED),
-];
-/// The host has checked each member against the manifest. `engine` only says where the tool runs.
-const HOSTED: Carried = Carried::But(&["engine"]);
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
