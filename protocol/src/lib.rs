@@ -2,8 +2,10 @@
 
 #![warn(missing_docs)]
 
+mod json;
 mod prefix;
 mod tool_kind;
 
+pub use json::{ObjectWriter, separate, write_list, write_value};
 pub use prefix::{ToolPrefix, server_tool_name, split_prefix};
 pub use tool_kind::{ItemRole, Rendering, ToolClass, ToolKind};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use cofferdam_guest_kit::MaybeText;
-use serde::Serialize;
+use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -54,6 +54,15 @@ impl<'a> Fields<'a> {
         }
         let value: MaybeText<'a> = serde_json::from_str(raw).ok()?;
         value.0
+    }
+
+    /// Writes those of the fields that `names` lists.
+    pub fn pick(&self, names: &[&str], object: &mut ObjectWriter<'_>) {
+        for name in names {
+            if let Some(value) = self.get(name) {
+                object.raw(name, value.get());
+            }
+        }
     }
 
     /// All fields in their order, including those that are null.
@@ -118,71 +127,10 @@ impl<'de> Visitor<'de> for WithList<'_> {
     }
 }
 
-/// Appends one object to `out`.
-pub struct ObjectWriter<'o> {
-    out: &'o mut Vec<u8>,
-    empty: bool,
-}
-
-impl<'o> ObjectWriter<'o> {
-    /// Writes the opening brace.
-    pub fn new(out: &'o mut Vec<u8>) -> Self {
-        out.push(b'{');
-        Self { out, empty: true }
-    }
-
-    /// Writes the name of a field. The caller must write its value next.
-    pub fn name(&mut self, name: &str) -> &mut Vec<u8> {
-        if !std::mem::take(&mut self.empty) {
-            self.out.push(b',');
-        }
-        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            self.out.push(b'"');
-            self.out.extend_from_slice(name.as_bytes());
-            self.out.extend_from_slice(b"\":");
-            return self.out;
-        }
-        // Such a name was read from JSON. Neither the serialization of a string nor a write to a
-        // vector can fail.
-        serde_json::to_writer(&mut *self.out, name).unwrap_or_default();
-        self.out.push(b':');
-        self.out
-    }
-
-    /// Writes a field with its unparsed value.
-    pub fn raw(&mut self, name: &str, value: &RawValue) {
-        self.name(name).extend_from_slice(value.get().as_bytes());
-    }
-
-    /// Writes a field with a serialized value.
-    pub fn value(&mut self, name: &str, value: &impl Serialize) {
-        let out = self.name(name);
-        let start = out.len();
-        if serde_json::to_writer(&mut *out, value).is_err() {
-            out.truncate(start);
-            out.extend_from_slice(b"null");
-        }
-    }
-
-    /// Writes the fields of `fields` that `names` lists.
-    pub fn pick(&mut self, fields: &Fields<'_>, names: &[&str]) {
-        for name in names {
-            if let Some(value) = fields.get(name) {
-                self.raw(name, value);
-            }
-        }
-    }
-
-    /// Writes the closing brace.
-    pub fn end(self) {
-        self.out.push(b'}');
-    }
-}
-
 /// Writes an object with the fields of `fields` that `names` lists.
 pub fn picked(fields: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
-    object.pick(fields, names);
+    fields.pick(names, &mut object);
     object.end();
 }
 
@@ -211,7 +159,7 @@ pub fn dollars(value: Option<&RawValue>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fields, ObjectWriter, picked};
+    use super::{Fields, picked};
 
     #[test]
     fn values_are_written_unchanged() {
@@ -246,16 +194,5 @@ mod tests {
         for (name, text) in expected {
             assert_eq!(fields.text(name).as_deref(), text, "{name}");
         }
-    }
-
-    #[test]
-    fn names_are_written_as_json() {
-        let mut out = Vec::new();
-        let mut object = ObjectWriter::new(&mut out);
-        for name in ["plain_1", "", "a\"b", "\u{1}"] {
-            object.value(name, &0);
-        }
-        object.end();
-        assert_eq!(String::from_utf8(out).unwrap(), "{\"plain_1\":0,\"\":0,\"a\\\"b\":0,\"\\u0001\":0}");
     }
 }

@@ -1,9 +1,10 @@
 //! Reduces the client's request to what the Responses dialect supports.
 
-use cofferdam_dialect_openai::{Fields, ObjectWriter, failure, picked, requested_tier};
+use cofferdam_dialect_openai::{Fields, failure, picked, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
 use cofferdam_guest_kit::{ReasoningSettings, add_options};
+use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
 use crate::input::write_input;
@@ -40,18 +41,18 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
     write_input(&input, object.name("input"))?;
-    object.pick(&fields, &["instructions"]);
-    object.value("stream", &streamed);
-    object.value("store", &false);
+    fields.pick(&["instructions"], &mut object);
+    object.value("stream", streamed);
+    object.value("store", false);
     if let Some(limit) = fields.get("max_output_tokens") {
         match within(limit, target.max_output) {
-            Some(limit) => object.value("max_output_tokens", &limit),
-            None => object.raw("max_output_tokens", limit),
+            Some(limit) => object.value("max_output_tokens", limit),
+            None => object.raw("max_output_tokens", limit.get()),
         }
     }
-    object.pick(&fields, KEPT);
+    fields.pick(KEPT, &mut object);
     for name in KEPT_IF_SUPPORTED.iter().filter(|name| target.supports.iter().any(|s| s == *name)) {
-        object.pick(&fields, &[name]);
+        fields.pick(&[name], &mut object);
     }
     if let Some(tools) = fields.get("tools") {
         let tools = list(tools)?;
@@ -61,13 +62,13 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     if let Some(choice) = fields.get("tool_choice") {
         match Fields::read(choice.get()) {
             Ok(choice) => picked(&choice, CHOICE, object.name("tool_choice")),
-            Err(_) => object.raw("tool_choice", choice),
+            Err(_) => object.raw("tool_choice", choice.get()),
         }
     }
     write_text(&fields, &mut object)?;
     write_reasoning(&fields, target.max_output, &mut object)?;
     if let Some(tier) = requested_tier(&target.tier, fields.text("service_tier").as_deref()) {
-        object.value("service_tier", &tier);
+        object.value("service_tier", tier);
     }
     object.end();
     Ok(UpstreamRequest::new("responses", add_options(body, &target.options), streamed))
@@ -92,9 +93,7 @@ fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
 fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.push(b'[');
     for (index, tool) in tools.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
+        separate(out);
         write_tool(tool, &format!("{path}[{index}]"), searches, out)?;
     }
     out.push(b']');
@@ -114,14 +113,14 @@ fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>
     match carried {
         Carried::Only(names) => {
             for name in names.iter().filter(|name| searches || **name != DEFERRED) {
-                object.pick(fields, &[name]);
+                fields.pick(&[name], &mut object);
             }
         }
         Carried::But(names) => {
             let gone =
                 |name: &str| name == "type" || names.contains(&name) || (name == DEFERRED && !searches);
             for (name, value) in fields.iter().filter(|(name, value)| !gone(name) && value.get() != "null") {
-                object.raw(name, value);
+                object.foreign_name(name).extend_from_slice(value.get().as_bytes());
             }
         }
     }
@@ -143,7 +142,7 @@ fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), 
     if let Some(verbosity) = text.text("verbosity") {
         // OpenAI's scale ends at `high`; the scale of this API goes further.
         let verbosity = if matches!(&*verbosity, "xhigh" | "max") { "high" } else { &*verbosity };
-        settings.value("verbosity", &verbosity);
+        settings.value("verbosity", verbosity);
     }
     settings.end();
     Ok(())
@@ -166,9 +165,9 @@ fn write_reasoning(
     }
     let mut settings = ObjectWriter::new(object.name("reasoning"));
     if let Some(effort) = effort {
-        settings.value("effort", &effort);
+        settings.value("effort", effort);
     }
-    settings.pick(&reasoning, REASONING);
+    reasoning.pick(REASONING, &mut settings);
     settings.end();
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! A call of one of the client's own kinds of tools, and its item.
 
-use super::json::{member, raw};
 use crate::request::{ClientTool, no_arguments, read_arguments};
-use cofferdam_protocol::ToolKind;
+use cofferdam_protocol::{ObjectWriter, ToolKind};
 use serde_json::Value;
 
 /// A call that is converted into the client's kind.
@@ -25,29 +24,25 @@ impl ClientCall {
         self.arguments.push_str(arguments);
     }
 
-    /// Writes the item. Without `id_and_status` it is written for the model's history.
-    pub(super) fn write(&self, id_and_status: Option<(&str, &str)>, out: &mut Vec<u8>) {
+    pub(super) fn item_type(&self) -> &'static str {
+        self.tool.kind.call_type()
+    }
+
+    /// Writes the members of the item besides type, id and status.
+    pub(super) fn write_members(&self, item: &mut ObjectWriter<'_>) {
         let ClientTool { kind, namespace, name } = &self.tool;
-        raw(out, "{\"type\":\"");
-        raw(out, kind.call_type());
-        raw(out, "\"");
-        if let Some((id, status)) = id_and_status {
-            member(out, "id", id);
-            member(out, "status", status);
-        }
-        member(out, "call_id", &self.call_id);
+        item.value("call_id", &self.call_id);
         if *kind == ToolKind::Custom {
-            member(out, "name", name);
-            namespace.iter().for_each(|namespace| member(out, "namespace", namespace));
+            item.value("name", name);
+            namespace.iter().for_each(|namespace| item.value("namespace", namespace));
         }
         if *kind == ToolKind::ToolSearch {
-            member(out, "execution", "client");
+            item.word("execution", "client");
         }
         match &self.said {
-            Some(said) => member(out, kind.arguments_member(), said),
-            None => member(out, kind.arguments_member(), no_arguments(kind)),
+            Some(said) => item.value(kind.arguments_member(), said),
+            None => item.value(kind.arguments_member(), no_arguments(kind)),
         }
-        raw(out, "}");
     }
 
     /// Parses the arguments. Returns whether they fit the kind.

@@ -2,8 +2,7 @@
 //! converted back into the items and events of the kind, once the arguments are complete.
 
 use super::client_call::ClientCall;
-use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::member;
+use super::items::{ItemBody, ItemStatus};
 use super::{Assembler, Malformed};
 use crate::request::{ClientTool, ToldTools};
 use cofferdam_protocol::ToolKind;
@@ -57,11 +56,11 @@ impl Assembler {
         match kind {
             ToolKind::Custom => {
                 let input = said.as_str().unwrap_or_default();
-                self.text_pair(place, "custom_tool_call_input", "input", input);
+                self.text_events(place, "custom_tool_call_input", "input", input);
             }
             ToolKind::ApplyPatch => {
                 if let Some(diff) = said.get("diff").and_then(Value::as_str) {
-                    self.text_pair(place, "apply_patch_call_operation_diff", "diff", diff);
+                    self.text_events(place, "apply_patch_call_operation_diff", "diff", diff);
                 }
             }
             ToolKind::Shell => {
@@ -74,26 +73,13 @@ impl Assembler {
         }
     }
 
-    /// Writes one `delta` event with the whole text, if there is any, and the `done` event that
-    /// repeats it.
-    fn text_pair(&mut self, place: usize, events: &str, name: &str, text: &str) {
-        if !text.is_empty() {
-            self.item_event(&format!("response.{events}.delta"), place, |out, _| {
-                member(out, "delta", text);
-            });
-        }
-        self.item_event(&format!("response.{events}.done"), place, |out, _| {
-            member(out, name, text);
-        });
-    }
-
     fn command_events(&mut self, place: usize, index: usize, command: &str) {
         for (name, said, text) in
             [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
         {
-            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &OutputItem| {
-                member(out, "command_index", index);
-                member(out, said, text);
+            self.item_event(&format!("response.shell_call_command.{name}"), place, |event, _| {
+                event.value("command_index", index);
+                event.value(said, text);
             });
         }
     }

@@ -13,6 +13,7 @@ mod items;
 mod names;
 
 use super::json::{JsonDocument, JsonValue, write_name};
+use cofferdam_protocol::write_value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -117,16 +118,10 @@ pub(crate) fn render(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Optio
 
 const EMPTY_LIST: &str = "[]";
 
-/// Appends a string as JSON.
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    // Serialization of a string cannot fail.
-    out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
-}
-
 /// Appends a member that is a string.
 fn write_text_member(name: &str, text: &str, out: &mut Vec<u8>) {
     write_name(name, out);
-    write_text(text, out);
+    write_value(text, out);
 }
 
 /// Whether an item or tool has this type.

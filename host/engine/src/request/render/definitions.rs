@@ -4,8 +4,8 @@ use super::super::json::{JsonDocument, JsonValue, separate, write_key, write_mem
 use super::super::tools::is_search;
 use super::client_function::definition;
 use super::names::{ClientTool, FunctionNames};
-use super::{Dialect, is_type, write_text, write_text_member};
-use cofferdam_protocol::ToolKind;
+use super::{Dialect, is_type, write_text_member};
+use cofferdam_protocol::{ToolKind, write_value};
 
 const SEARCH_DESCRIPTION: &str = "Searches for further tools; those that it finds can be called afterwards.";
 const SEARCH_PARAMETERS: &str =
@@ -191,7 +191,7 @@ impl DefinitionWriter<'_> {
         for (key, value) in document.root().members() {
             write_key(key, &mut self.out);
             if key.is("name") {
-                write_text(&name, &mut self.out);
+                write_value(&name, &mut self.out);
             } else {
                 value.write(&mut self.out);
             }
