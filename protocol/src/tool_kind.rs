@@ -191,3 +191,21 @@ impl ToolKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, ITEMS, TYPES, ToolKind};
+
+    #[test]
+    fn every_type_leads_to_its_kind_and_back() {
+        for (name, kind, ..) in &TYPES {
+            assert_eq!(ToolKind::of_type(name), Some(kind));
+            assert!(name.starts_with(kind.type_name()), "{name}");
+        }
+        for (name, kind, role) in &ITEMS {
+            assert_eq!(ToolKind::of_item(name), Some((kind, *role)));
+            assert!(!kind.type_name().is_empty(), "{name}");
+            assert!(*role != Call || kind.call_type() == *name, "{name}");
+        }
+    }
+}

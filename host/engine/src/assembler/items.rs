@@ -318,13 +318,9 @@ impl OutputItem {
                 write_list(parts, out.name("content"), |part, out| part.write_for(reader, out));
             }
             ItemBody::Reasoning { summary, text, seal } => {
-                write_list(summary, out.name("summary"), |text, out| {
-                    write_text_part("summary_text", text, out);
-                });
-                if let Some(text) = text {
-                    write_list([text], out.name("content"), |text, out| {
-                        write_text_part("reasoning_text", text, out);
-                    });
+                write_text_parts("summary_text", summary, out.name("summary"));
+                if text.is_some() {
+                    write_text_parts("reasoning_text", text, out.name("content"));
                 }
                 seal.iter().for_each(|seal| write_seal(seal, out));
             }
@@ -367,6 +363,10 @@ fn write_seal(seal: &ReasoningSeal, out: &mut ObjectWriter<'_>) {
     for (name, text) in members {
         text.iter().for_each(|text| out.value(name, text));
     }
+}
+
+fn write_text_parts<'t>(kind: &str, texts: impl IntoIterator<Item = &'t String>, out: &mut Vec<u8>) {
+    write_list(texts, out, |text, out| write_text_part(kind, text, out));
 }
 
 /// Appends a part of reasoning.
