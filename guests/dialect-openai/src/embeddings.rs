@@ -7,9 +7,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{
-    Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, ObjectWriter, add_options,
-};
+use cofferdam_guest_kit::{Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, add_options};
+use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;

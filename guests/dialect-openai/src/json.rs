@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use cofferdam_guest_kit::{MaybeText, ObjectWriter};
+use cofferdam_guest_kit::MaybeText;
+use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -53,6 +54,15 @@ impl<'a> Fields<'a> {
         }
         let value: MaybeText<'a> = serde_json::from_str(raw).ok()?;
         value.0
+    }
+
+    /// Writes those of the fields that `names` lists.
+    pub fn pick(&self, names: &[&str], object: &mut ObjectWriter<'_>) {
+        for name in names {
+            if let Some(value) = self.get(name) {
+                object.raw(name, value.get());
+            }
+        }
     }
 
     /// All fields in their order, including those that are null.
@@ -117,19 +127,10 @@ impl<'de> Visitor<'de> for WithList<'_> {
     }
 }
 
-/// Writes the fields of `fields` that `names` lists.
-pub fn pick(fields: &Fields<'_>, names: &[&str], object: &mut ObjectWriter<'_>) {
-    for name in names {
-        if let Some(value) = fields.get(name) {
-            object.raw(name, value);
-        }
-    }
-}
-
 /// Writes an object with the fields of `fields` that `names` lists.
 pub fn picked(fields: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
-    pick(fields, names, &mut object);
+    fields.pick(names, &mut object);
     object.end();
 }
 

@@ -1,5 +1,6 @@
 //! The items of `input`.
 
+use cofferdam_protocol::{ItemRole, ToolKind};
 use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -108,11 +109,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
 impl<'a> From<Fields<'a>> for Item<'a> {
     fn from(mut fields: Fields<'a>) -> Self {
         let kind = fields.kind.0.take().unwrap_or(Text::Borrowed("message"));
-        if let Some(item) = fields.client_tool(&kind) {
-            return item;
-        }
-        let call_id = fields.call_id.0.unwrap_or_default();
-        let name = fields.name.0.unwrap_or_default();
         match &*kind {
             "message" => {
                 let Some(role) = fields.role.0.as_deref().and_then(Role::parse) else {
@@ -123,21 +119,25 @@ impl<'a> From<Fields<'a>> for Item<'a> {
             }
             "function_call" => Item::FunctionCall {
                 id: fields.id.0,
-                call_id,
-                name,
+                call_id: fields.call_id.0.unwrap_or_default(),
+                name: fields.name.0.unwrap_or_default(),
                 arguments: fields.arguments.0.unwrap_or_default(),
                 namespace: fields.namespace.0,
             },
-            "function_call_output" => Item::FunctionCallOutput { call_id, output: content(fields.output) },
+            "function_call_output" => Item::FunctionCallOutput {
+                call_id: fields.call_id.0.unwrap_or_default(),
+                output: content(fields.output),
+            },
             "custom_tool_call" => Item::CustomToolCall {
                 id: fields.id.0,
-                call_id,
-                name,
+                call_id: fields.call_id.0.unwrap_or_default(),
+                name: fields.name.0.unwrap_or_default(),
                 input: fields.input.0.unwrap_or_default(),
             },
-            "custom_tool_call_output" => {
-                Item::CustomToolCallOutput { call_id, output: content(fields.output) }
-            }
+            "custom_tool_call_output" => Item::CustomToolCallOutput {
+                call_id: fields.call_id.0.unwrap_or_default(),
+                output: content(fields.output),
+            },
             "reasoning" => Item::Reasoning(Reasoning {
                 id: fields.id.0,
                 summary: texts(fields.summary),
@@ -146,33 +146,33 @@ impl<'a> From<Fields<'a>> for Item<'a> {
                 signature: fields.signature.0,
                 format: fields.format.0,
             }),
-            _ => Item::Other { kind },
+            _ => fields.client_tool(&kind).unwrap_or(Item::Other { kind }),
         }
     }
 }
 
 impl<'a> Fields<'a> {
     /// A call of one of the client's own tool types, or the output of such a call.
-    fn client_tool(&mut self, kind: &str) -> Option<Item<'a>> {
-        let (name, input) = match kind {
-            "shell_call" | "local_shell_call" | "computer_call" => (kind.strip_suffix("_call"), self.action),
-            "apply_patch_call" => (kind.strip_suffix("_call"), self.operation),
-            "shell_call_output"
-            | "local_shell_call_output"
-            | "apply_patch_call_output"
-            | "computer_call_output" => (None, None),
+    fn client_tool(self, kind: &str) -> Option<Item<'a>> {
+        let (tool, role) = ToolKind::of_item(kind)?;
+        let input = match tool.arguments_member() {
+            "action" => self.action,
+            "operation" => self.operation,
             _ => return None,
         };
-        let call_id = self.call_id.0.take().or_else(|| self.id.0.take())?;
-        Some(match name {
-            Some(name) => Item::FunctionCall {
-                id: self.id.0.take(),
+        let (call_id, id) = match self.call_id.0 {
+            Some(call_id) => (call_id, self.id.0),
+            None => (self.id.0?, None),
+        };
+        Some(match role {
+            ItemRole::Call => Item::FunctionCall {
+                id,
                 call_id,
-                name: name.to_owned().into(),
+                name: tool.type_name().into(),
                 arguments: input.map_or("{}", RawValue::get).into(),
                 namespace: None,
             },
-            None => Item::FunctionCallOutput { call_id, output: client_output(self.output) },
+            ItemRole::Output => Item::FunctionCallOutput { call_id, output: client_output(self.output) },
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use cofferdam_guest_kit::Request;
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure};
-use cofferdam_guest_kit::{ObjectWriter, Request};
+use cofferdam_protocol::ObjectWriter;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use serde_json::value::RawValue;

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
-use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ObjectWriter, ReadAnswer};
+use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer};
+use cofferdam_protocol::ObjectWriter;
 use serde_json::value::RawValue;
 
 use crate::calls::Calls;
@@ -264,9 +265,9 @@ fn flat_annotation(annotation: &RawValue) -> Vec<u8> {
         let inner = Fields::read(outer.get(&kind)?.get()).ok()?;
         let mut out = Vec::new();
         let mut object = ObjectWriter::new(&mut out);
-        object.value("type", &kind);
+        object.value("type", kind);
         for (name, value) in inner.iter().filter(|(name, _)| *name != "type") {
-            object.name(name).extend_from_slice(&on_one_line(value));
+            object.foreign_name(name).extend_from_slice(&on_one_line(value));
         }
         object.end();
         Some(out)

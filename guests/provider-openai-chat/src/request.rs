@@ -5,7 +5,8 @@
 use cofferdam_dialect_openai::{failure, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{ObjectWriter, Request, TextFormat, add_options};
+use cofferdam_guest_kit::{Request, TextFormat, add_options};
+use cofferdam_protocol::ObjectWriter;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -9,6 +9,7 @@ use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
 use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer};
+use cofferdam_protocol::{ItemRole, ToolClass, ToolKind};
 use serde_json::value::RawValue;
 
 use crate::seal;
@@ -347,14 +348,13 @@ impl Answer {
     fn opaque(&mut self, kind: &str, raw: &RawValue) {
         match kind {
             "web_search_call" | "file_search_call" => self.searches = self.searches.saturating_add(1),
-            "local_shell_call"
-            | "shell_call"
-            | "apply_patch_call"
-            | "computer_call"
-            | "mcp_approval_request" => {
-                self.waits = true;
-            }
-            _ => {}
+            "mcp_approval_request" => self.waits = true,
+            _ => match ToolKind::of_item(kind) {
+                // A search for tools may be the server's own.
+                Some((ToolKind::ToolSearch, _)) => {}
+                Some((tool, ItemRole::Call)) => self.waits |= tool.class() == ToolClass::Client,
+                _ => {}
+            },
         }
         self.events.push(Event::OpaqueItem(on_one_line(raw)));
         self.reasoning_open = false;

@@ -2,75 +2,20 @@
 //! are unknown upstream and are dropped. Reasoning is sent only if the upstream server sealed it.
 //! Unknown items are left out, because a history must never make a request fail.
 
-use cofferdam_dialect_openai::{Fields, failure, pick};
-use cofferdam_guest_kit::ObjectWriter;
+use cofferdam_dialect_openai::{Fields, failure};
 use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
+use crate::members::{ITEMS, Id, PARTS};
 use crate::seal::{Sealed, is_id, unseal};
-
-/// How the `id` of an item is treated.
-#[derive(Clone, Copy)]
-enum Id {
-    /// It is dropped.
-    Dropped,
-    /// It is sent if it is well formed.
-    Kept,
-    /// The server requires an id with this prefix. An item without one is left out, unless it holds a
-    /// result.
-    Required(&'static str),
-}
-
-/// The types of items, how their id is treated, and their fields other than `type`, `id` and
-/// `status`.
-const ITEMS: &[(&str, Id, &[&str])] = &[
-    ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace", "caller"]),
-    ("custom_tool_call", Id::Dropped, &["call_id", "name", "input", "namespace"]),
-    ("shell_call", Id::Dropped, &["call_id", "action", "environment"]),
-    ("shell_call_output", Id::Dropped, &["call_id", "output", "max_output_length"]),
-    ("apply_patch_call", Id::Dropped, &["call_id", "operation"]),
-    ("apply_patch_call_output", Id::Dropped, &["call_id", "output"]),
-    ("local_shell_call", Id::Kept, &["call_id", "action"]),
-    ("local_shell_call_output", Id::Kept, &["output"]),
-    ("computer_call", Id::Required("cu_"), &["call_id", "action", "actions", "pending_safety_checks"]),
-    ("computer_call_output", Id::Dropped, &["call_id", "output", "acknowledged_safety_checks"]),
-    ("web_search_call", Id::Required("ws_"), &["action"]),
-    ("file_search_call", Id::Required("fs_"), &["queries", "results"]),
-    ("code_interpreter_call", Id::Required("ci_"), &["code", "container_id", "outputs"]),
-    ("image_generation_call", Id::Required("ig_"), &["result"]),
-    (
-        "mcp_call",
-        Id::Required("mcp_"),
-        &["server_label", "name", "arguments", "output", "error", "approval_request_id"],
-    ),
-    ("mcp_list_tools", Id::Required("mcpl_"), &["server_label", "tools", "error"]),
-    ("mcp_approval_request", Id::Required("mcpr_"), &["server_label", "name", "arguments"]),
-    ("mcp_approval_response", Id::Dropped, &["approval_request_id", "approve", "reason"]),
-    ("tool_search_call", Id::Dropped, &["call_id", "execution", "arguments"]),
-    ("tool_search_output", Id::Dropped, &["call_id", "execution", "tools"]),
-    ("additional_tools", Id::Dropped, &["role", "tools"]),
-    ("compaction", Id::Kept, &["encrypted_content"]),
-    ("compaction_trigger", Id::Dropped, &[]),
-    ("program", Id::Kept, &["call_id", "code", "fingerprint"]),
-    ("program_output", Id::Kept, &["call_id", "result"]),
-];
 
 /// Members that hold the result of a tool.
 const RESULTS: [&str; 4] = ["output", "outputs", "results", "error"];
 
-/// The types of parts and their fields other than `type`.
-const PARTS: &[(&str, &[&str])] = &[
-    ("input_text", &["text", "prompt_cache_breakpoint"]),
-    ("input_image", &["detail", "image_url", "file_id", "prompt_cache_breakpoint"]),
-    ("input_file", &["filename", "file_data", "file_url", "file_id", "prompt_cache_breakpoint"]),
-    ("input_audio", &["input_audio"]),
-    ("output_text", &["text"]),
-    ("refusal", &["refusal"]),
-];
-
 /// Writes the JSON array that is sent.
 pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(), Failure> {
-    let mut writer = ItemWriter { out, empty: true, reasoning: Vec::new() };
+    let mut writer = ItemWriter { out, reasoning: Vec::new() };
     writer.out.push(b'[');
     for (index, fields) in items.iter().enumerate() {
         writer.write(fields, index)?;
@@ -81,7 +26,6 @@ pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(),
 
 struct ItemWriter<'o> {
     out: &'o mut Vec<u8>,
-    empty: bool,
     /// Reasoning whose following item is not known yet. The server refuses reasoning without the
     /// output it led to, which happens when an answer was cut off or an item was left out.
     reasoning: Vec<Vec<u8>>,
@@ -106,7 +50,7 @@ impl ItemWriter<'_> {
                 self.start(false);
                 let mut object = ObjectWriter::new(self.out);
                 for (name, value) in fields.iter().filter(|(name, _)| *name != "id") {
-                    object.raw(name, value);
+                    object.foreign_name(name).extend_from_slice(value.get().as_bytes());
                 }
                 object.end();
             }
@@ -132,16 +76,16 @@ impl ItemWriter<'_> {
         };
         self.start(kind.ends_with("_call"));
         let mut object = ObjectWriter::new(self.out);
-        object.value("type", &kind);
+        object.value("type", kind);
         if let Some(id) = id {
-            object.value("id", &id);
+            object.value("id", id);
         }
-        pick(fields, names, &mut object);
+        fields.pick(names, &mut object);
         // The field is required but may be null; the host leaves null fields out.
         if kind == "code_interpreter_call" && fields.get("outputs").is_none() {
-            object.name("outputs").extend_from_slice(b"null");
+            object.raw("outputs", "null");
         }
-        pick(fields, &["status"], &mut object);
+        fields.pick(&["status"], &mut object);
         object.end();
     }
 
@@ -149,16 +93,10 @@ impl ItemWriter<'_> {
     fn start(&mut self, by_model: bool) {
         let reasoning = std::mem::take(&mut self.reasoning);
         for item in reasoning.into_iter().filter(|_| by_model) {
-            self.separate();
+            separate(self.out);
             self.out.extend(item);
         }
-        self.separate();
-    }
-
-    fn separate(&mut self) {
-        if !std::mem::take(&mut self.empty) {
-            self.out.push(b',');
-        }
+        separate(self.out);
     }
 }
 
@@ -167,34 +105,34 @@ fn reasoning(fields: &Fields<'_>) -> Option<Vec<u8>> {
     let Sealed { id, payload } = unseal(&encrypted)?;
     let mut out = Vec::with_capacity(payload.len() + 128);
     let mut object = ObjectWriter::new(&mut out);
-    object.value("type", &"reasoning");
-    object.value("id", &id);
+    object.value("type", "reasoning");
+    object.value("id", id);
     match fields.get("summary").filter(|summary| summary.get().starts_with('[')) {
-        Some(summary) => object.raw("summary", summary),
-        None => object.name("summary").extend_from_slice(b"[]"),
+        Some(summary) => object.raw("summary", summary.get()),
+        None => object.raw("summary", "[]"),
     }
-    object.value("encrypted_content", &payload);
+    object.value("encrypted_content", payload);
     object.end();
     Some(out)
 }
 
 fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut object = ObjectWriter::new(out);
-    object.value("type", &"message");
-    pick(fields, &["role"], &mut object);
+    object.value("type", "message");
+    fields.pick(&["role"], &mut object);
     write_parts(fields.get("content"), (index, "content"), object.name("content"))?;
-    pick(fields, &["phase", "status"], &mut object);
+    fields.pick(&["phase", "status"], &mut object);
     object.end();
     Ok(())
 }
 
 fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut object = ObjectWriter::new(out);
-    object.value("type", &kind);
+    object.value("type", kind);
     // `name` and `namespace` describe an output that answers no call.
-    pick(fields, &["call_id", "name", "namespace", "caller"], &mut object);
+    fields.pick(&["call_id", "name", "namespace", "caller"], &mut object);
     write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
-    pick(fields, &["status"], &mut object);
+    fields.pick(&["status"], &mut object);
     object.end();
     Ok(())
 }
@@ -223,9 +161,7 @@ fn write_parts(
             let path = format!("input[{item}].{member}[{index}].type");
             return Err(failure::unsupported(&path, "a part of this type"));
         };
-        if index > 0 {
-            out.push(b',');
-        }
+        separate(out);
         write_part(kind, part, names, out);
     }
     out.push(b']');
@@ -235,15 +171,15 @@ fn write_parts(
 fn write_part(kind: &str, part: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     if kind != "output_text" {
         let mut object = ObjectWriter::new(out);
-        pick(part, &["type"], &mut object);
-        pick(part, names, &mut object);
+        part.pick(&["type"], &mut object);
+        part.pick(names, &mut object);
         return object.end();
     }
     let mut object = ObjectWriter::new(out);
-    object.value("type", &kind);
-    pick(part, names, &mut object);
+    object.value("type", kind);
+    part.pick(names, &mut object);
     // The field is required. Its content is dropped, because it may contain annotations that the
     // server does not support.
-    object.name("annotations").extend_from_slice(b"[]");
+    object.raw("annotations", "[]");
     object.end();
 }

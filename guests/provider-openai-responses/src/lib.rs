@@ -4,6 +4,7 @@
 
 mod answer;
 mod input;
+mod members;
 mod request;
 mod seal;
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Reduces the client's request to what the Responses dialect supports.
 
-use cofferdam_dialect_openai::{Fields, failure, pick, picked, requested_tier};
+use cofferdam_dialect_openai::{Fields, failure, picked, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{ObjectWriter, ReasoningSettings, add_options};
+use cofferdam_guest_kit::{ReasoningSettings, add_options};
+use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
 use crate::input::write_input;
+use crate::members::{Carried, DEFERRED, SEARCH, TOOLS};
 
 /// Fields that go upstream unchanged.
 const KEPT: &[&str] = &[
@@ -30,43 +32,6 @@ const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
 const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
-/// Which members of a tool go upstream, other than `type`.
-enum Carried {
-    /// Only these.
-    Only(&'static [&'static str]),
-    /// All except these, which have no meaning upstream.
-    But(&'static [&'static str]),
-}
-
-/// The tool that finds deferred tools, and the member that marks a tool as deferred. Without a search
-/// tool in the request, a deferred tool could never be called, so the mark is removed.
-const SEARCH: &str = "tool_search";
-const DEFERRED: &str = "defer_loading";
-
-/// The members of each type of tool.
-const TOOLS: &[(&str, Carried)] = &[
-    ("function", Carried::But(&["cache_control"])),
-    ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
-    ("namespace", Carried::Only(&["name", "description"])),
-    ("apply_patch", Carried::Only(&[])),
-    ("local_shell", Carried::Only(&[])),
-    ("shell", Carried::Only(&["environment", "allowed_callers", "output_schema"])),
-    ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
-    ("computer", Carried::Only(&[])),
-    (SEARCH, Carried::Only(&["execution", "description", "parameters"])),
-    ("programmatic_tool_calling", HOSTED),
-    ("web_search", HOSTED),
-    ("web_search_2025_08_26", HOSTED),
-    ("web_search_preview", HOSTED),
-    ("web_search_preview_2025_03_11", HOSTED),
-    ("file_search", HOSTED),
-    ("code_interpreter", HOSTED),
-    ("mcp", HOSTED),
-    ("image_generation", HOSTED),
-];
-/// The host has checked each member against the manifest. `engine` only says where the tool runs.
-const HOSTED: Carried = Carried::But(&["engine"]);
-
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
     let text = std::str::from_utf8(request).map_err(|_| failure::unreadable_request())?;
@@ -76,18 +41,18 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
     write_input(&input, object.name("input"))?;
-    pick(&fields, &["instructions"], &mut object);
-    object.value("stream", &streamed);
-    object.value("store", &false);
+    fields.pick(&["instructions"], &mut object);
+    object.value("stream", streamed);
+    object.value("store", false);
     if let Some(limit) = fields.get("max_output_tokens") {
         match within(limit, target.max_output) {
-            Some(limit) => object.value("max_output_tokens", &limit),
-            None => object.raw("max_output_tokens", limit),
+            Some(limit) => object.value("max_output_tokens", limit),
+            None => object.raw("max_output_tokens", limit.get()),
         }
     }
-    pick(&fields, KEPT, &mut object);
+    fields.pick(KEPT, &mut object);
     for name in KEPT_IF_SUPPORTED.iter().filter(|name| target.supports.iter().any(|s| s == *name)) {
-        pick(&fields, &[name], &mut object);
+        fields.pick(&[name], &mut object);
     }
     if let Some(tools) = fields.get("tools") {
         let tools = list(tools)?;
@@ -97,12 +62,14 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     if let Some(choice) = fields.get("tool_choice") {
         match Fields::read(choice.get()) {
             Ok(choice) => picked(&choice, CHOICE, object.name("tool_choice")),
-            Err(_) => object.raw("tool_choice", choice),
+            Err(_) => object.raw("tool_choice", choice.get()),
         }
     }
     write_text(&fields, &mut object)?;
     write_reasoning(&fields, target.max_output, &mut object)?;
-    object.some("service_tier", requested_tier(&target.tier, fields.text("service_tier").as_deref()));
+    if let Some(tier) = requested_tier(&target.tier, fields.text("service_tier").as_deref()) {
+        object.value("service_tier", tier);
+    }
     object.end();
     Ok(UpstreamRequest::new("responses", add_options(body, &target.options), streamed))
 }
@@ -126,9 +93,7 @@ fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
 fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.push(b'[');
     for (index, tool) in tools.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
+        separate(out);
         write_tool(tool, &format!("{path}[{index}]"), searches, out)?;
     }
     out.push(b']');
@@ -148,14 +113,14 @@ fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>
     match carried {
         Carried::Only(names) => {
             for name in names.iter().filter(|name| searches || **name != DEFERRED) {
-                pick(fields, &[name], &mut object);
+                fields.pick(&[name], &mut object);
             }
         }
         Carried::But(names) => {
             let gone =
                 |name: &str| name == "type" || names.contains(&name) || (name == DEFERRED && !searches);
             for (name, value) in fields.iter().filter(|(name, value)| !gone(name) && value.get() != "null") {
-                object.raw(name, value);
+                object.foreign_name(name).extend_from_slice(value.get().as_bytes());
             }
         }
     }
@@ -177,7 +142,7 @@ fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), 
     if let Some(verbosity) = text.text("verbosity") {
         // OpenAI's scale ends at `high`; the scale of this API goes further.
         let verbosity = if matches!(&*verbosity, "xhigh" | "max") { "high" } else { &*verbosity };
-        settings.value("verbosity", &verbosity);
+        settings.value("verbosity", verbosity);
     }
     settings.end();
     Ok(())
@@ -199,8 +164,10 @@ fn write_reasoning(
         return Ok(());
     }
     let mut settings = ObjectWriter::new(object.name("reasoning"));
-    settings.some("effort", effort);
-    pick(&reasoning, REASONING, &mut settings);
+    if let Some(effort) = effort {
+        settings.value("effort", effort);
+    }
+    reasoning.pick(REASONING, &mut settings);
     settings.end();
     Ok(())
 }

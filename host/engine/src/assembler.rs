@@ -33,7 +33,7 @@ use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{ContentPart, ItemBody, ItemStatus, OutputItem};
-use json::{compact_json, key, member, raw};
+use json::compact_json;
 use std::sync::Arc;
 
 /// The most output of one response, in bytes of text, arguments and pictures.
@@ -138,20 +138,14 @@ impl Assembler {
         for name in ["response.created", "response.in_progress"] {
             let mut response = Vec::with_capacity(1024);
             self.write_response(&mut response, &Outcome::InProgress, &Receipt::default());
-            self.events.write(name, |out| {
-                key(out, "response");
-                out.extend_from_slice(&response);
-            });
+            self.events.write(name, |event| event.raw("response", &response));
         }
     }
 
     /// Writes `response.debug` with this object, which must be JSON without line breaks. It may
     /// come before all other events.
     pub fn debug(&mut self, debug: &[u8]) {
-        self.events.write_aside("response.debug", |out| {
-            key(out, "debug");
-            out.extend_from_slice(debug);
-        });
+        self.events.write_aside("response.debug", |event| event.raw("debug", debug));
     }
 
     /// The events written since the last call, as server-sent events; empty when there are none.
@@ -235,31 +229,9 @@ impl Assembler {
         if !self.events.are_wanted() {
             return body;
         }
-        self.events.write(outcome.event(), |out| {
-            key(out, "response");
-            out.extend_from_slice(&body);
-        });
+        self.events.write(outcome.event(), |event| event.raw("response", &body));
         self.events.end();
         self.take_events()
-    }
-
-    /// Writes an event about an item. `item_id` and `output_index` come first.
-    fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &OutputItem)) {
-        let Some(item) = self.items.get(index) else { return };
-        self.events.write(name, |out| {
-            member(out, "item_id", &item.id);
-            member(out, "output_index", index);
-            members(out, item);
-        });
-    }
-
-    fn whole_item_event(&mut self, name: &str, index: usize) {
-        let Some(item) = self.items.get(index) else { return };
-        self.events.write(name, |out| {
-            member(out, "output_index", index);
-            key(out, "item");
-            item.write(out);
-        });
     }
 
     fn grow(&mut self, bytes: usize) -> Result<(), Malformed> {
@@ -318,11 +290,10 @@ impl Assembler {
     }
 
     fn part_event(&mut self, name: &str, index: usize, part: usize) {
-        self.item_event(name, index, |out, item| {
-            member(out, "content_index", part);
-            key(out, "part");
+        self.item_event(name, index, |event, item| {
+            event.value("content_index", part);
             if let Some(part) = item.parts().get(part) {
-                part.write(out);
+                part.write(event.name("part"));
             }
         });
     }
@@ -340,11 +311,9 @@ impl Assembler {
             text.push_str(&delta.text);
             items::append_members(all, &logprobs);
         }
-        self.item_event("response.output_text.delta", index, |out, _| {
-            items::delta_members(out, part, &delta.text);
-            raw(out, ",\"logprobs\":[");
-            out.extend_from_slice(&logprobs);
-            raw(out, "]");
+        self.item_event("response.output_text.delta", index, |event, _| {
+            items::write_delta(event, part, &delta.text);
+            items::write_logprobs(event, &logprobs);
         });
         Ok(())
     }
@@ -357,7 +326,7 @@ impl Assembler {
         {
             text.push_str(delta);
         }
-        self.item_event("response.refusal.delta", index, |out, _| items::delta_members(out, part, delta));
+        self.item_event("response.refusal.delta", index, |event, _| items::write_delta(event, part, delta));
         Ok(())
     }
 
@@ -377,11 +346,10 @@ impl Assembler {
             place = annotations.len();
             annotations.push(annotation.clone());
         }
-        self.item_event("response.output_text.annotation.added", index, |out, _| {
-            member(out, "content_index", part);
-            member(out, "annotation_index", place);
-            key(out, "annotation");
-            out.extend_from_slice(&annotation);
+        self.item_event("response.output_text.annotation.added", index, |event, _| {
+            event.value("content_index", part);
+            event.value("annotation_index", place);
+            event.raw("annotation", &annotation);
         });
     }
 
@@ -432,8 +400,8 @@ impl Assembler {
             }
             _ => return Ok(()),
         };
-        self.item_event(name, index, |out, _| {
-            member(out, "delta", &delta.text);
+        self.item_event(name, index, |event, _| {
+            event.value("delta", &delta.text);
         });
         Ok(())
     }
@@ -458,7 +426,7 @@ impl Assembler {
         } else {
             "response.function_call_arguments.done"
         };
-        self.item_event(name, index, |out, item| item.write_call_done(out));
+        self.item_event(name, index, |event, item| item.write_call_done(event));
         self.finish_item(index, status);
     }
 
@@ -470,10 +438,10 @@ impl Assembler {
             .is_some_and(ContentPart::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
         self.annotate_text(index, part);
-        self.item_event(name, index, |out, item| {
-            member(out, "content_index", part);
+        self.item_event(name, index, |event, item| {
+            event.value("content_index", part);
             if let Some(part) = item.parts().get(part) {
-                part.write_done(out);
+                part.write_done(event);
             }
         });
         self.part_event("response.content_part.done", index, part);

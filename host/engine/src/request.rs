@@ -40,13 +40,15 @@ pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::{GivenOptions, ProviderPreferences};
-pub(crate) use render::{ClientKind, ClientTool, Dialect, RenderedRequest, ToldTools, render};
+pub(crate) use render::{
+    ClientTool, Dialect, RenderedRequest, ToldTools, no_arguments, read_arguments, render,
+};
 pub use responses::{ResponsesRequest, TextFacts};
 pub(crate) use server_items::ToolCallRecord;
 pub use settings::{Ability, RouteSetting, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{ToolPath, ToolSource};
-pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
-pub(crate) use tools::{is_search, split_prefix};
+pub(crate) use tools::is_search;
+pub use tools::{RequestTool, ToolChoice};
 pub(crate) use transcript::{PlainItem, ToolResult, TranscriptItem, read_transcript};
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Questions to models through the host: their settings, and the messages when there is no answer.
 
+use cofferdam_protocol::{ToolClass, ToolKind, split_prefix};
 use cofferdam_text::clip;
 use serde_json::{Map, Value, json};
 
@@ -15,9 +16,6 @@ const TOOLS_MAX: usize = 8;
 const NAME_CHARS_MAX: usize = 64;
 /// The longest name of a function, in bytes.
 const FUNCTION_BYTES_MAX: usize = 64;
-/// Tool types that a client executes. A question has no client, so it cannot have such tools.
-const CLIENT_TOOLS: [&str; 7] =
-    ["function", "custom", "namespace", "apply_patch", "local_shell", "shell", "computer_use_preview"];
 
 /// Asks models. There are two implementations: the host, and scripted answers for tests.
 pub trait Models {
@@ -124,15 +122,21 @@ fn tools(fields: &Fields, own: &str) -> Result<Vec<Value>, ToolError> {
         let Some(kind) = tool.get("type").and_then(Value::as_str) else {
             return Err(fields.wrong(&path, "must be the type of a tool"));
         };
-        let bare = ["service:", "openrouter:"].iter().find_map(|prefix| kind.strip_prefix(prefix));
+        let bare = split_prefix(kind).map(|(_, name)| name);
         if bare == Some(own) {
             return Err(fields.wrong(&path, "must be another tool than the one it is given to"));
         }
-        if CLIENT_TOOLS.contains(&bare.unwrap_or(kind)) {
+        if ToolKind::of_type(bare.unwrap_or(kind)).is_some_and(needs_client) {
             return Err(fields.wrong(&path, "must be a tool that this service runs, not the client"));
         }
     }
     Ok(tools.clone())
+}
+
+/// Whether a client runs tools of the kind. A question has no client, so it cannot have such tools.
+/// `tool_search` without more is a tool of this service.
+fn needs_client(kind: &ToolKind) -> bool {
+    kind.class() == ToolClass::Client && *kind != ToolKind::ToolSearch
 }
 
 /// An optional string that must not be blank.

@@ -2,12 +2,12 @@
 //! converted back into the items and events of the kind, once the arguments are complete.
 
 use super::client_call::ClientCall;
-use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::member;
+use super::items::{ItemBody, ItemStatus};
 use super::{Assembler, Malformed};
-use crate::request::{ClientKind, ClientTool, ToldTools};
+use crate::request::{ClientTool, ToldTools};
+use cofferdam_protocol::ToolKind;
 use cofferdam_runtime::wire::CallStart;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 
 impl Assembler {
@@ -27,7 +27,7 @@ impl Assembler {
     ) -> Result<Option<CallStart>, Malformed> {
         let tool = self.told.as_ref().filter(|_| start.namespace.is_none());
         let Some(tool) = tool.and_then(|told| told.get(&start.name)).cloned() else { return Ok(Some(start)) };
-        if tool.kind == ClientKind::Function || custom {
+        if tool.kind == ToolKind::Function || custom {
             // Only the name was changed by the rendering; the kind of the call is the same.
             let ClientTool { name, namespace, .. } = tool;
             return Ok(Some(CallStart { name, namespace, ..start }));
@@ -44,56 +44,42 @@ impl Assembler {
             return;
         };
         let is_whole = call.complete();
-        let (kind, said) = (call.tool.kind, call.said.clone().unwrap_or_default());
-        if is_whole {
-            self.client_events(place, kind, &said);
+        let (kind, said) = (call.tool.kind.clone(), call.said.clone());
+        if let Some(said) = said {
+            self.client_events(place, &kind, &said);
         }
         // A call whose arguments do not fit its kind must not be run by the client.
         self.finish_item(place, if is_whole { status } else { ItemStatus::Incomplete });
     }
 
-    fn client_events(&mut self, place: usize, kind: ClientKind, said: &Map<String, Value>) {
+    fn client_events(&mut self, place: usize, kind: &ToolKind, said: &Value) {
         match kind {
-            ClientKind::Custom => {
-                let input = said.get("input").and_then(Value::as_str).unwrap_or_default();
-                self.text_pair(place, "custom_tool_call_input", "input", input);
+            ToolKind::Custom => {
+                let input = said.as_str().unwrap_or_default();
+                self.text_events(place, "custom_tool_call_input", "input", input);
             }
-            ClientKind::ApplyPatch => {
-                let diff = said.get("operation").and_then(|operation| operation.get("diff")?.as_str());
-                if let Some(diff) = diff {
-                    self.text_pair(place, "apply_patch_call_operation_diff", "diff", diff);
+            ToolKind::ApplyPatch => {
+                if let Some(diff) = said.get("diff").and_then(Value::as_str) {
+                    self.text_events(place, "apply_patch_call_operation_diff", "diff", diff);
                 }
             }
-            ClientKind::Shell => {
-                let commands = said.get("action").and_then(|action| action.get("commands")?.as_array());
+            ToolKind::Shell => {
+                let commands = said.get("commands").and_then(Value::as_array);
                 for (index, command) in commands.into_iter().flatten().enumerate() {
                     self.command_events(place, index, command.as_str().unwrap_or_default());
                 }
             }
-            ClientKind::Function | ClientKind::LocalShell | ClientKind::ToolSearch => {}
+            _ => {}
         }
-    }
-
-    /// Writes one `delta` event with the whole text, if there is any, and the `done` event that
-    /// repeats it.
-    fn text_pair(&mut self, place: usize, events: &str, name: &str, text: &str) {
-        if !text.is_empty() {
-            self.item_event(&format!("response.{events}.delta"), place, |out, _| {
-                member(out, "delta", text);
-            });
-        }
-        self.item_event(&format!("response.{events}.done"), place, |out, _| {
-            member(out, name, text);
-        });
     }
 
     fn command_events(&mut self, place: usize, index: usize, command: &str) {
         for (name, said, text) in
             [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
         {
-            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &OutputItem| {
-                member(out, "command_index", index);
-                member(out, said, text);
+            self.item_event(&format!("response.shell_call_command.{name}"), place, |event, _| {
+                event.value("command_index", index);
+                event.value(said, text);
             });
         }
     }

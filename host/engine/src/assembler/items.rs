@@ -1,10 +1,11 @@
 //! The output items while they grow, and their JSON.
 
 use super::client_call::ClientCall;
-use super::json::{compact_json, key, member, raw, string};
+use super::json::compact_json;
 use super::{Assembler, CallItem, Identity, Malformed};
 use crate::request::HostItem;
 use bytes::Bytes;
+use cofferdam_protocol::{ItemRole, ObjectWriter, ToolClass, ToolKind, write_list};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -70,49 +71,39 @@ impl ContentPart {
     fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, annotations, logprobs } => {
-                raw(out, "{\"type\":\"output_text\"");
-                member(out, "text", text);
-                raw(out, ",\"annotations\":[");
-                if reader == ItemReader::Client {
-                    out.extend_from_slice(&annotations.join(&b','));
-                    raw(out, "],\"logprobs\":[");
-                    out.extend_from_slice(logprobs);
+                let is_client = reader == ItemReader::Client;
+                let mut part = ObjectWriter::new(out);
+                part.word("type", "output_text");
+                part.value("text", text);
+                let shown = annotations.iter().filter(|_| is_client);
+                write_list(shown, part.name("annotations"), |annotation, out| {
+                    out.extend_from_slice(annotation)
+                });
+                if is_client {
+                    write_logprobs(&mut part, logprobs);
                 }
-                raw(out, "]}");
+                part.end();
             }
             Self::Refusal(refusal) => {
-                raw(out, "{\"type\":\"refusal\"");
-                member(out, "refusal", refusal);
-                raw(out, "}");
+                let mut part = ObjectWriter::new(out);
+                part.word("type", "refusal");
+                part.value("refusal", refusal);
+                part.end();
             }
         }
     }
 
     /// The members of a `.done` event, which has the whole text instead of `delta`.
-    pub(super) fn write_done(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_done(&self, event: &mut ObjectWriter<'_>) {
         match self {
             Self::Text { text, logprobs, .. } => {
-                member(out, "text", text);
-                raw(out, ",\"logprobs\":[");
-                out.extend_from_slice(logprobs);
-                raw(out, "]");
+                event.value("text", text);
+                write_logprobs(event, logprobs);
             }
-            Self::Refusal(refusal) => {
-                member(out, "refusal", refusal);
-            }
+            Self::Refusal(refusal) => event.value("refusal", refusal),
         }
     }
 }
-
-/// Types of opaque items that are calls of a tool which the client runs.
-const CLIENT_CALLS: [&str; 6] = [
-    "apply_patch_call",
-    "computer_call",
-    "local_shell_call",
-    "mcp_approval_request",
-    "shell_call",
-    "tool_search_call",
-];
 
 #[derive(Debug)]
 pub(super) enum ItemBody {
@@ -176,10 +167,7 @@ impl ItemBody {
                 id
             }
         };
-        let is_client_call = members
-            .get("type")
-            .and_then(Value::as_str)
-            .is_some_and(|item_type| CLIENT_CALLS.contains(&item_type));
+        let is_client_call = members.get("type").and_then(Value::as_str).is_some_and(is_client_call);
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
         Ok(Self::Opaque { id, json, is_client_call })
     }
@@ -267,13 +255,13 @@ impl OutputItem {
     }
 
     /// The members of the `.done` event of a call.
-    pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_call_done(&self, event: &mut ObjectWriter<'_>) {
         let ItemBody::Call { custom, name, text, .. } = &self.body else { return };
         if *custom {
-            member(out, "input", text);
+            event.value("input", text);
         } else {
-            member(out, "name", name);
-            member(out, "arguments", text);
+            event.value("name", name);
+            event.value("arguments", text);
         }
     }
 
@@ -293,135 +281,120 @@ impl OutputItem {
     }
 
     fn write_for(&self, reader: ItemReader, out: &mut Vec<u8>) {
-        match &self.body {
+        let kind = match &self.body {
             ItemBody::Opaque { json, .. } => return out.extend_from_slice(json),
-            ItemBody::Client(call) => {
-                let id_and_status = (reader == ItemReader::Client).then(|| (&*self.id, self.status.as_str()));
-                return call.write(id_and_status, out);
-            }
             ItemBody::Tool { call_id, function, arguments, .. } if reader == ItemReader::Model => {
                 return HostItem::FunctionCall { call_id, name: function, arguments }.write(out);
             }
-            ItemBody::Tool { item, arguments, members, .. } => {
-                raw(out, "{\"type\":");
-                string(out, &item.item_type);
-                member(out, "id", &self.id);
-                if !item.is_stateless {
-                    member(out, "status", self.status.as_str());
-                }
-                if !members.is_empty() {
-                    raw(out, ",");
-                    out.extend_from_slice(members);
-                }
-                if item.shows_arguments {
-                    member(out, "arguments", arguments);
-                }
-            }
-            ItemBody::Message { phase, parts } => {
-                self.head(reader, out, "message");
-                member(out, "role", "assistant");
-                if reader == ItemReader::Model {
-                    member(out, "status", "completed");
-                }
-                if let Some(phase) = phase {
-                    member(out, "phase", phase);
-                }
-                key(out, "content");
-                list(out, parts, |out, part| part.write_for(reader, out));
-            }
-            ItemBody::Reasoning { summary, text, seal } => {
-                self.head(reader, out, "reasoning");
-                key(out, "summary");
-                list(out, summary, |out, text| write_summary_text(out, text));
-                if let Some(text) = text {
-                    raw(out, ",\"content\":[");
-                    write_reasoning_text(out, text);
-                    raw(out, "]");
-                }
-                if let Some(seal) = seal {
-                    write_seal(out, seal);
-                }
-            }
-            ItemBody::Call { custom, call_id, name, namespace, text } => {
-                self.head(reader, out, if *custom { "custom_tool_call" } else { "function_call" });
-                member(out, "call_id", call_id);
-                member(out, "name", name);
-                if let Some(namespace) = namespace {
-                    member(out, "namespace", namespace);
-                }
-                member(out, if *custom { "input" } else { "arguments" }, text);
-            }
-            ItemBody::Image { result } => {
-                self.head(reader, out, "image_generation_call");
-                if reader == ItemReader::Model {
-                    member(out, "status", "completed");
-                }
-                member(out, "result", result.as_deref());
+            ItemBody::Tool { item, .. } => &item.item_type,
+            ItemBody::Client(call) => call.item_type(),
+            ItemBody::Message { .. } => "message",
+            ItemBody::Reasoning { .. } => "reasoning",
+            ItemBody::Call { custom: false, .. } => "function_call",
+            ItemBody::Call { custom: true, .. } => "custom_tool_call",
+            ItemBody::Image { .. } => "image_generation_call",
+        };
+        let mut item = ObjectWriter::new(out);
+        item.value("type", kind);
+        if reader == ItemReader::Client {
+            item.value("id", &self.id);
+            if !matches!(&self.body, ItemBody::Tool { item, .. } if item.is_stateless) {
+                item.word("status", self.status.as_str());
             }
         }
-        raw(out, "}");
+        self.write_members(reader, &mut item);
+        item.end();
     }
 
-    /// Appends the type, and for the client id and status.
-    fn head(&self, reader: ItemReader, out: &mut Vec<u8>, kind: &str) {
-        raw(out, "{\"type\":\"");
-        raw(out, kind);
-        raw(out, "\"");
-        if reader == ItemReader::Client {
-            member(out, "id", &self.id);
-            member(out, "status", self.status.as_str());
+    /// The members besides type, id and status.
+    fn write_members(&self, reader: ItemReader, out: &mut ObjectWriter<'_>) {
+        match &self.body {
+            ItemBody::Message { phase, parts } => {
+                out.word("role", "assistant");
+                if reader == ItemReader::Model {
+                    out.word("status", "completed");
+                }
+                phase.iter().for_each(|phase| out.value("phase", phase));
+                write_list(parts, out.name("content"), |part, out| part.write_for(reader, out));
+            }
+            ItemBody::Reasoning { summary, text, seal } => {
+                write_text_parts("summary_text", summary, out.name("summary"));
+                if text.is_some() {
+                    write_text_parts("reasoning_text", text, out.name("content"));
+                }
+                seal.iter().for_each(|seal| write_seal(seal, out));
+            }
+            ItemBody::Call { custom, call_id, name, namespace, text } => {
+                out.value("call_id", call_id);
+                out.value("name", name);
+                namespace.iter().for_each(|namespace| out.value("namespace", namespace));
+                out.value(if *custom { "input" } else { "arguments" }, text);
+            }
+            ItemBody::Tool { item, arguments, members, .. } => {
+                out.members(members);
+                if item.shows_arguments {
+                    out.value("arguments", arguments);
+                }
+            }
+            ItemBody::Image { result } => {
+                if reader == ItemReader::Model {
+                    out.word("status", "completed");
+                }
+                out.value("result", result.as_deref());
+            }
+            ItemBody::Client(call) => call.write_members(out),
+            ItemBody::Opaque { .. } => {}
         }
     }
 }
 
-fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+/// Whether items of this type are calls that the client must answer.
+fn is_client_call(item_type: &str) -> bool {
+    item_type == "mcp_approval_request"
+        || matches!(ToolKind::of_item(item_type), Some((kind, ItemRole::Call)) if kind.class() == ToolClass::Client)
+}
+
+fn write_seal(seal: &ReasoningSeal, out: &mut ObjectWriter<'_>) {
     let members = [
         ("encrypted_content", &seal.encrypted_content),
         ("signature", &seal.signature),
         ("format", &seal.format),
     ];
     for (name, text) in members {
-        if let Some(text) = text {
-            member(out, name, text);
-        }
+        text.iter().for_each(|text| out.value(name, text));
     }
 }
 
-/// A JSON array with what `write` appends for each element.
-pub(super) fn list<T>(out: &mut Vec<u8>, elements: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
-    raw(out, "[");
-    for (place, element) in elements.iter().enumerate() {
-        if place > 0 {
-            raw(out, ",");
-        }
-        write(out, element);
-    }
-    raw(out, "]");
+fn write_text_parts<'t>(kind: &str, texts: impl IntoIterator<Item = &'t String>, out: &mut Vec<u8>) {
+    write_list(texts, out, |text, out| write_text_part(kind, text, out));
 }
 
-pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
-    raw(out, "{\"type\":\"reasoning_text\",\"text\":");
-    string(out, text);
-    raw(out, "}");
+/// Appends a part of reasoning.
+pub(super) fn write_text_part(kind: &str, text: &str, out: &mut Vec<u8>) {
+    let mut part = ObjectWriter::new(out);
+    part.word("type", kind);
+    part.value("text", text);
+    part.end();
 }
 
-pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
-    raw(out, "{\"type\":\"summary_text\",\"text\":");
-    string(out, text);
-    raw(out, "}");
+/// Writes `content_index` and `delta`, which all text deltas have.
+pub(super) fn write_delta(event: &mut ObjectWriter<'_>, part: usize, delta: &str) {
+    event.value("content_index", part);
+    event.value("delta", delta);
 }
 
-/// Appends `content_index` and `delta`, which all text deltas have.
-pub(super) fn delta_members(out: &mut Vec<u8>, part: usize, delta: &str) {
-    member(out, "content_index", part);
-    member(out, "delta", delta);
+/// Writes `logprobs` with these elements, which are JSON already and comma-separated.
+pub(super) fn write_logprobs(object: &mut ObjectWriter<'_>, logprobs: &[u8]) {
+    let out = object.name("logprobs");
+    out.push(b'[');
+    out.extend_from_slice(logprobs);
+    out.push(b']');
 }
 
 pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: usize, part: usize) {
-    assembler.item_event(name, index, |out, item| {
-        member(out, "summary_index", part);
-        key(out, "part");
-        write_summary_text(out, item.summary(part));
+    assembler.item_event(name, index, |event, item| {
+        event.value("summary_index", part);
+        write_text_part("summary_text", item.summary(part), event.name("part"));
     });
 }
 

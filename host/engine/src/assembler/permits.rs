@@ -5,20 +5,9 @@
 //! could forge the client's approval, or the result of a client's tool.
 
 use super::items::tag_of;
-use crate::request::{ResponsesRequest, ToolKind, split_prefix};
+use crate::request::ResponsesRequest;
+use cofferdam_protocol::{ItemRole, ToolClass, ToolKind, split_prefix};
 use cofferdam_runtime::wire::Event;
-
-/// Results of tools that the client runs, and tools that the client adds. `shell_call_output` is
-/// not in this list, because a provider may run a shell itself.
-const CLIENT_ITEMS: [&str; 7] = [
-    "additional_tools",
-    "apply_patch_call_output",
-    "computer_call_output",
-    "custom_tool_call_output",
-    "function_call_output",
-    "local_shell_call_output",
-    "tool_search_output",
-];
 
 /// The item types that a provider may create. The default permits no items of MCP servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +25,9 @@ impl Permits {
     }
 
     pub(super) fn allow(self, item_type: &str) -> bool {
-        let is_clients = CLIENT_ITEMS.contains(&item_type) || item_type.ends_with("_approval_response");
+        let is_clients = item_type == "additional_tools"
+            || item_type.ends_with("_approval_response")
+            || is_output_of_client(item_type);
         let is_hosts = split_prefix(item_type).is_some();
         let is_of_mcp = item_type.starts_with("mcp_");
         !is_clients && !is_hosts && (self.mcp || !is_of_mcp)
@@ -49,6 +40,14 @@ impl Permits {
             Event::OpaqueItem(item) => tag_of(item).is_some_and(|tag| self.allow(&tag)),
             _ => true,
         })
+    }
+}
+
+/// Whether only the client can have made items of this type. A provider may run a shell itself.
+fn is_output_of_client(item_type: &str) -> bool {
+    match ToolKind::of_item(item_type) {
+        Some((kind, ItemRole::Output)) => kind.class() == ToolClass::Client && *kind != ToolKind::Shell,
+        _ => false,
     }
 }
 

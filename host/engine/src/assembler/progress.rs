@@ -2,19 +2,19 @@
 //! tool's manifest declares whether its calls have such events, and the word in their names.
 
 use super::items::ItemBody;
-use super::json::member;
 use super::{Assembler, Malformed};
 use crate::assembler::question_progress::{Note, QuestionProgress};
+use cofferdam_protocol::ObjectWriter;
 use serde_json::{Map, Value};
 
 impl Assembler {
     /// Writes an event about a question of the call at index `place`, if the call's tool has such
     /// events.
-    fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
+    fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut ObjectWriter<'_>)) {
         let Some(ItemBody::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
         let Some(word) = &item.questions else { return };
         let name = format!("response.{word}.{name}");
-        self.item_event(&name, place, |out, _| members(out));
+        self.item_event(&name, place, |event, _| members(event));
     }
 
     /// Reports the progress of a question that the call at index `place` asked.
@@ -41,26 +41,26 @@ impl Assembler {
     /// Renders progress in a panel. An answer arrives in one piece, because it may come from a
     /// second model after the first one failed midway.
     fn show_panel(&mut self, place: usize, model: &str, note: &Note) {
-        let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
-            self.call_event(place, name, |out| {
-                member(out, "model", model);
-                value.into_iter().for_each(|(name, value)| member(out, name, value));
-                status.into_iter().for_each(|status| write_status(out, status));
+        let mut panel = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
+            self.call_event(place, name, |event| {
+                event.value("model", model);
+                value.into_iter().for_each(|(name, value)| event.value(name, value));
+                status.into_iter().for_each(|status| event.value("status_code", status));
             });
         };
         match note {
-            Note::Asked => event("panel.added", None, None),
+            Note::Asked => panel("panel.added", None, None),
             Note::Answered { text, reasoning } => {
                 if !reasoning.is_empty() {
-                    event("panel.reasoning.delta", Some(("delta", reasoning)), None);
+                    panel("panel.reasoning.delta", Some(("delta", reasoning)), None);
                 }
                 if !text.is_empty() {
-                    event("panel.delta", Some(("delta", text)), None);
+                    panel("panel.delta", Some(("delta", text)), None);
                 }
-                event("panel.completed", Some(("content", text)), None);
+                panel("panel.completed", Some(("content", text)), None);
             }
             Note::Failed { message, status } => {
-                event("panel.failed", Some(("error", message)), Some(*status));
+                panel("panel.failed", Some(("error", message)), Some(*status));
             }
         }
     }
@@ -70,21 +70,15 @@ impl Assembler {
     fn show_analysis(&mut self, place: usize, model: &str, note: &Note) {
         match note {
             Note::Asked => {
-                self.call_event(place, "analysis.in_progress", |out| member(out, "judge_model", model));
+                self.call_event(place, "analysis.in_progress", |event| event.value("judge_model", model));
             }
             Note::Answered { text, .. } => {
                 let Ok(analysis) = serde_json::from_str::<Map<String, Value>>(text) else { return };
-                self.call_event(place, "analysis.completed", |out| {
-                    member(out, "analysis", analysis);
-                });
+                self.call_event(place, "analysis.completed", |event| event.value("analysis", analysis));
             }
             Note::Failed { .. } => {}
         }
     }
-}
-
-fn write_status(out: &mut Vec<u8>, status: u16) {
-    member(out, "status_code", status);
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! item always ends before any other item begins.
 
 use super::items::{self, ItemBody, ItemStatus, OutputItem};
-use super::json::{member, raw, string};
 use super::{Assembler, Malformed, PARTS_MAX};
 use cofferdam_runtime::wire::{ReasoningSeal, SummaryDelta};
 
@@ -31,11 +30,14 @@ impl Assembler {
             text.get_or_insert_default().push_str(delta);
         }
         if first {
-            self.item_event("response.content_part.added", index, |out, _| {
-                raw(out, ",\"content_index\":0,\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}");
+            self.item_event("response.content_part.added", index, |event, _| {
+                event.value("content_index", 0);
+                items::write_text_part("reasoning_text", "", event.name("part"));
             });
         }
-        self.item_event("response.reasoning_text.delta", index, |out, _| items::delta_members(out, 0, delta));
+        self.item_event("response.reasoning_text.delta", index, |event, _| {
+            items::write_delta(event, 0, delta)
+        });
         Ok(())
     }
 
@@ -65,17 +67,17 @@ impl Assembler {
         {
             last.push_str(&delta.text);
         }
-        self.item_event("response.reasoning_summary_text.delta", index, |out, _| {
-            member(out, "summary_index", part as u64 - 1);
-            member(out, "delta", &delta.text);
+        self.item_event("response.reasoning_summary_text.delta", index, |event, _| {
+            event.value("summary_index", part as u64 - 1);
+            event.value("delta", &delta.text);
         });
         Ok(())
     }
 
     fn close_summary_part(&mut self, index: usize, part: usize) {
-        self.item_event("response.reasoning_summary_text.done", index, |out, item| {
-            member(out, "summary_index", part);
-            member(out, "text", item.summary(part));
+        self.item_event("response.reasoning_summary_text.done", index, |event, item| {
+            event.value("summary_index", part);
+            event.value("text", item.summary(part));
         });
         items::summary_part_event(self, "response.reasoning_summary_part.done", index, part);
     }
@@ -105,13 +107,13 @@ impl Assembler {
             self.close_summary_part(index, summary_parts - 1);
         }
         if self.items.get(index).is_some_and(OutputItem::has_reasoning_text) {
-            self.item_event("response.reasoning_text.done", index, |out, item| {
-                raw(out, ",\"content_index\":0,\"text\":");
-                string(out, item.reasoning_text());
+            self.item_event("response.reasoning_text.done", index, |event, item| {
+                event.value("content_index", 0);
+                event.value("text", item.reasoning_text());
             });
-            self.item_event("response.content_part.done", index, |out, item| {
-                raw(out, ",\"content_index\":0,\"part\":");
-                items::write_reasoning_text(out, item.reasoning_text());
+            self.item_event("response.content_part.done", index, |event, item| {
+                event.value("content_index", 0);
+                items::write_text_part("reasoning_text", item.reasoning_text(), event.name("part"));
             });
         }
         self.finish_item(index, ItemStatus::Completed);

@@ -2,8 +2,8 @@
 //! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{self, key, member, named_member, raw};
 use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
+use cofferdam_protocol::{ObjectWriter, write_value};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -103,9 +103,7 @@ impl ResponseReplay {
             }
             None => {
                 *next = None;
-                assembler.events.write(response.terminal, |out| {
-                    member(out, "response", &response.members);
-                });
+                assembler.events.write(response.terminal, |event| event.value("response", &response.members));
                 assembler.events.end();
             }
         }
@@ -170,9 +168,9 @@ impl PartKind {
         }
     }
 
-    fn write_logprobs(&self, out: &mut Vec<u8>, part: &ResponseMembers) {
+    fn write_logprobs(&self, event: &mut ObjectWriter<'_>, part: &ResponseMembers) {
         if self.has_logprobs {
-            member(out, "logprobs", part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
+            event.value("logprobs", part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
         }
     }
 }
@@ -208,14 +206,16 @@ impl Assembler {
                     self.replay_parts(place, item.get(list));
                 }
             }
-            (None, "function_call") => self.replay_call(place, item, "function_call_arguments", "arguments"),
-            (None, "custom_tool_call") => self.replay_call(place, item, "custom_tool_call_input", "input"),
+            (None, "function_call") => self.replay_call(place, item),
+            (None, "custom_tool_call") => {
+                self.text_events(place, "custom_tool_call_input", "input", text(item, "input"));
+            }
             (None, "image_generation_call") => self.replay_image(place, item),
             _ => {}
         }
-        self.events.write("response.output_item.done", |out| {
-            member(out, "output_index", place);
-            member(out, "item", item);
+        self.events.write("response.output_item.done", |event| {
+            event.value("output_index", place);
+            event.value("item", item);
         });
     }
 
@@ -230,57 +230,53 @@ impl Assembler {
         let kind = PartKind::of(part);
         let PartKind { index: counter, part: part_name, text: text_name, member: member_name, .. } =
             kind.unwrap_or(&OUTPUT_TEXT);
-        let counted = |out: &mut Vec<u8>| {
-            member(out, counter, index);
-        };
-        self.item_event(&format!("{part_name}.added"), place, |out, _| {
-            counted(out);
-            key(out, "part");
+        self.item_event(&format!("{part_name}.added"), place, |event, _| {
+            event.value(counter, index);
             match kind {
-                Some(kind) => raw(out, kind.empty),
-                None => json::object(out, part),
+                Some(kind) => event.raw("part", kind.empty),
+                None => event.value("part", part),
             }
         });
         if let Some(kind) = kind {
             let words = text(part, member_name);
-            let told = |out: &mut Vec<u8>, name: &str| {
-                counted(out);
-                member(out, name, words);
-                kind.write_logprobs(out, part);
+            let told = |event: &mut ObjectWriter<'_>, name: &str| {
+                event.value(counter, index);
+                event.value(name, words);
+                kind.write_logprobs(event, part);
             };
             if !words.is_empty() {
-                self.item_event(&format!("{text_name}.delta"), place, |out, _| told(out, "delta"));
+                self.item_event(&format!("{text_name}.delta"), place, |event, _| told(event, "delta"));
             }
             self.replay_annotations(place, index, part);
-            self.item_event(&format!("{text_name}.done"), place, |out, _| told(out, member_name));
+            self.item_event(&format!("{text_name}.done"), place, |event, _| told(event, member_name));
         }
-        self.item_event(&format!("{part_name}.done"), place, |out, _| {
-            counted(out);
-            member(out, "part", part);
+        self.item_event(&format!("{part_name}.done"), place, |event, _| {
+            event.value(counter, index);
+            event.value("part", part);
         });
     }
 
     fn replay_annotations(&mut self, place: usize, part_index: usize, part: &ResponseMembers) {
         let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
         for (index, annotation) in annotations.enumerate() {
-            self.item_event("response.output_text.annotation.added", place, |out, _| {
-                member(out, "content_index", part_index);
-                member(out, "annotation_index", index);
-                member(out, "annotation", annotation);
+            self.item_event("response.output_text.annotation.added", place, |event, _| {
+                event.value("content_index", part_index);
+                event.value("annotation_index", index);
+                event.value("annotation", annotation);
             });
         }
     }
 
-    fn replay_call(&mut self, place: usize, item: &ResponseMembers, events: &str, said: &str) {
-        let words = text(item, said);
+    fn replay_call(&mut self, place: usize, item: &ResponseMembers) {
+        let words = text(item, "arguments");
         if !words.is_empty() {
-            self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));
+            self.item_event("response.function_call_arguments.delta", place, |event, _| {
+                event.value("delta", words);
+            });
         }
-        self.item_event(&format!("response.{events}.done"), place, |out, _| {
-            if said == "arguments" {
-                member(out, "name", text(item, "name"));
-            }
-            member(out, said, words);
+        self.item_event("response.function_call_arguments.done", place, |event, _| {
+            event.value("name", text(item, "name"));
+            event.value("arguments", words);
         });
     }
 
@@ -295,21 +291,12 @@ impl Assembler {
     fn replay_tool(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
         self.item_events(&call.added, place);
         if call.streams_arguments {
-            let name = format!("response.{}_arguments", call.item_type);
-            let words = text(item, "arguments");
-            if !words.is_empty() {
-                self.item_event(&format!("{name}.delta"), place, |out, _| member(out, "delta", words));
-            }
-            self.item_event(&format!("{name}.done"), place, |out, _| member(out, "arguments", words));
+            let events = format!("{}_arguments", call.item_type);
+            self.text_events(place, &events, "arguments", text(item, "arguments"));
         }
         let shown = call.text.as_ref().and_then(|table| Some((table, item.get(&table.member)?.as_str()?)));
         if let Some((table, words)) = shown {
-            if !words.is_empty() {
-                let name = format!("response.{}.delta", table.events);
-                self.item_event(&name, place, |out, _| member(out, "delta", words));
-            }
-            let name = format!("response.{}.done", table.events);
-            self.item_event(&name, place, |out, _| named_member(out, &table.member, words));
+            self.text_events(place, &table.events, &table.member, words);
         }
         let has_error = call.fails_by_error && item.get("error").is_some_and(|error| !error.is_null());
         let events = match text(item, "status") {
@@ -352,7 +339,7 @@ fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
         "image_generation_call" => ItemBody::Image { result: None },
         _ => {
             let mut json = Vec::new();
-            json::object(&mut json, item);
+            write_value(item, &mut json);
             ItemBody::Opaque { id: word("id"), json, is_client_call: false }
         }
     }

@@ -2,10 +2,9 @@
 //! terminal event.
 
 use super::Assembler;
-use super::items::{self, OutputItem};
-use super::json::{key, member, number, raw};
 use crate::cost::{Amount, Cost};
 use crate::refusal::{Refusal, stream_code};
+use cofferdam_protocol::{ObjectWriter, write_list};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -99,101 +98,84 @@ pub struct ServerToolUse {
 impl Assembler {
     pub(super) fn write_response(&self, out: &mut Vec<u8>, outcome: &Outcome, receipt: &Receipt) {
         let identity = &self.identity;
-        raw(out, "{\"id\":\"resp_");
-        raw(out, &identity.hex);
-        raw(out, "\",\"object\":\"response\",\"created_at\":");
-        number(out, identity.created_at);
-        let completed_at = match outcome {
-            Outcome::Completed | Outcome::Incomplete(_) => Some(receipt.completed_at),
-            Outcome::InProgress | Outcome::Failed(_) => None,
-        };
-        member(out, "completed_at", completed_at);
-        member(out, "status", outcome.status());
-        key(out, "error");
-        write_error(out, outcome);
-        key(out, "incomplete_details");
+        let is_running = matches!(outcome, Outcome::InProgress);
+        let is_finished = matches!(outcome, Outcome::Completed | Outcome::Incomplete(_));
+        let mut response = ObjectWriter::new(out);
+        response.value("id", format_args!("resp_{}", identity.hex));
+        response.word("object", "response");
+        response.value("created_at", identity.created_at);
+        response.value("completed_at", is_finished.then_some(receipt.completed_at));
+        response.word("status", outcome.status());
+        write_error(&mut response, outcome);
         match outcome {
             Outcome::Incomplete(reason) => {
-                raw(out, "{\"reason\":\"");
-                raw(out, reason);
-                raw(out, "\"}");
+                let mut details = ObjectWriter::new(response.name("incomplete_details"));
+                details.word("reason", reason);
+                details.end();
             }
-            _ => raw(out, "null"),
+            _ => response.raw("incomplete_details", "null"),
         }
-        member(out, "model", &identity.model);
-        key(out, "output");
-        let running = matches!(outcome, Outcome::InProgress);
-        items::list(out, if running { &[] } else { &self.items }, |out, item: &OutputItem| item.write(out));
-        key(out, "usage");
-        if running {
-            raw(out, "null")
+        response.value("model", &identity.model);
+        let items = self.items.iter().filter(|_| !is_running);
+        write_list(items, response.name("output"), |item, out| item.write(out));
+        if is_running {
+            response.raw("usage", "null");
         } else {
-            self.write_usage(out, receipt)
+            self.write_usage(response.name("usage"), receipt);
         }
         let served = self.ended.as_ref().and_then(|ended| ended.service_tier.as_deref());
-        member(out, "service_tier", served.unwrap_or(&identity.service_tier));
-        raw(out, ",");
-        raw(out, &identity.echo);
-        if let (Some((field, metadata)), false) = (&receipt.metadata, running) {
-            member(out, field, metadata);
+        response.value("service_tier", served.unwrap_or(&identity.service_tier));
+        response.members(identity.echo.as_bytes());
+        if let (Some((field, metadata)), false) = (&receipt.metadata, is_running) {
+            response.value(field, metadata);
         }
-        raw(out, "}");
+        response.end();
     }
 
     fn write_usage(&self, out: &mut Vec<u8>, receipt: &Receipt) {
-        let usage = self.total_usage().unwrap_or_else(crate::cost::no_usage);
-        let members = [
-            ("{\"input_tokens\":", usage.input_tokens),
-            (",\"input_tokens_details\":{\"cached_tokens\":", usage.cached_tokens),
-            (",\"cache_write_tokens\":", usage.cache_write_tokens),
-            ("},\"output_tokens\":", usage.output_tokens),
-            (",\"output_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens),
-            ("},\"total_tokens\":", usage.input_tokens.saturating_add(usage.output_tokens)),
-        ];
-        for (name, count) in members {
-            raw(out, name);
-            number(out, count);
-        }
-        key(out, "cost");
-        receipt.cost.paid.here.plus(receipt.plugins).write(out);
-        member(out, "is_byok", receipt.is_byok);
-        raw(out, ",\"cost_details\":{\"upstream_inference_cost\":");
+        let tokens = self.total_usage().unwrap_or_else(crate::cost::no_usage);
+        let mut usage = ObjectWriter::new(out);
+        usage.value("input_tokens", tokens.input_tokens);
+        let mut details = ObjectWriter::new(usage.name("input_tokens_details"));
+        details.value("cached_tokens", tokens.cached_tokens);
+        details.value("cache_write_tokens", tokens.cache_write_tokens);
+        details.end();
+        usage.value("output_tokens", tokens.output_tokens);
+        let mut details = ObjectWriter::new(usage.name("output_tokens_details"));
+        details.value("reasoning_tokens", tokens.reasoning_tokens);
+        details.end();
+        usage.value("total_tokens", tokens.input_tokens.saturating_add(tokens.output_tokens));
+        receipt.cost.paid.here.plus(receipt.plugins).write(usage.name("cost"));
+        usage.value("is_byok", receipt.is_byok);
+        let mut details = ObjectWriter::new(usage.name("cost_details"));
         match receipt.cost.upstream {
-            Some(cost) => cost.write(out),
-            None => raw(out, "null"),
+            Some(cost) => cost.write(details.name("upstream_inference_cost")),
+            None => details.raw("upstream_inference_cost", "null"),
         }
-        key(out, "upstream_inference_input_cost");
-        receipt.cost.input.write(out);
-        key(out, "upstream_inference_output_cost");
-        receipt.cost.output.write(out);
-        match &receipt.server_tools {
-            Some(tools) => write_tool_use(out, tools, receipt.plugins),
-            None => raw(out, "}"),
+        receipt.cost.input.write(details.name("upstream_inference_input_cost"));
+        receipt.cost.output.write(details.name("upstream_inference_output_cost"));
+        if receipt.server_tools.is_some() {
+            receipt.plugins.write(details.name("server_tool_cost"));
         }
-        raw(out, "}");
+        details.end();
+        if let Some(tools) = &receipt.server_tools {
+            let mut details = ObjectWriter::new(usage.name("server_tool_use_details"));
+            details.value("tool_calls_executed", tools.executed);
+            details.value("tool_calls_requested", tools.requested);
+            details.value("web_search_requests", tools.web_searches);
+            details.end();
+        }
+        usage.end();
     }
 }
 
-/// Ends `cost_details` and writes `server_tool_use_details`.
-fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
-    key(out, "server_tool_cost");
-    cost.write(out);
-    raw(out, "},\"server_tool_use_details\":{\"tool_calls_executed\":");
-    number(out, u64::from(tools.executed));
-    member(out, "tool_calls_requested", tools.requested);
-    member(out, "web_search_requests", tools.web_searches);
-    raw(out, "}");
-}
-
-fn write_error(out: &mut Vec<u8>, outcome: &Outcome) {
+fn write_error(response: &mut ObjectWriter<'_>, outcome: &Outcome) {
     let Outcome::Failed(Refusal { kind, message, .. }) = outcome else {
-        raw(out, "null");
-        return;
+        return response.raw("error", "null");
     };
-    raw(out, "{\"code\":\"");
-    raw(out, stream_code(*kind));
-    raw(out, "\"");
-    member(out, "message", message);
-    raw(out, "}");
-    member(out, "error_type", kind.as_str());
+    let mut error = ObjectWriter::new(response.name("error"));
+    error.word("code", stream_code(*kind));
+    error.value("message", message);
+    error.end();
+    response.word("error_type", kind.as_str());
 }

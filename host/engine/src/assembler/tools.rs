@@ -3,10 +3,10 @@
 //! arguments stay inside the host, unless the tool's manifest shows them.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::json::{member, named_member};
 use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
 use bytes::Bytes;
+use cofferdam_protocol::ObjectWriter;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
@@ -230,8 +230,8 @@ impl Assembler {
         arguments.push_str(delta);
         if item.streams_arguments && !delta.is_empty() {
             let name = format!("response.{}_arguments.delta", item.item_type);
-            self.item_event(&name, place, |out, _| {
-                member(out, "delta", delta);
+            self.item_event(&name, place, |event, _| {
+                event.value("delta", delta);
             });
         }
     }
@@ -255,24 +255,11 @@ impl Assembler {
             let name = format!("response.{}_arguments.done", item.item_type);
             self.item_event(&name, place, write_arguments);
         }
-        match text {
-            Some((table, text)) => self.text_events(place, table, &text),
-            None => Ok(()),
+        if let Some((table, text)) = text {
+            // In one piece: the position of the text is known only when the JSON is complete.
+            self.grow(text.len())?;
+            self.text_events(place, &table.events, &table.member, &text);
         }
-    }
-
-    /// Writes a part of the arguments in one piece: its position is known only when the JSON is
-    /// complete.
-    fn text_events(&mut self, place: usize, table: &TextTable, text: &str) -> Result<(), Malformed> {
-        self.grow(text.len())?;
-        if !text.is_empty() {
-            self.item_event(&format!("response.{}.delta", table.events), place, |out, _| {
-                member(out, "delta", text);
-            });
-        }
-        self.item_event(&format!("response.{}.done", table.events), place, |out, _| {
-            named_member(out, &table.member, text);
-        });
         Ok(())
     }
 
@@ -431,8 +418,8 @@ impl Assembler {
     }
 }
 
-fn write_arguments(out: &mut Vec<u8>, item: &OutputItem) {
+fn write_arguments(event: &mut ObjectWriter<'_>, item: &OutputItem) {
     if let ItemBody::Tool { arguments, .. } = &item.body {
-        member(out, "arguments", arguments);
+        event.value("arguments", arguments);
     }
 }

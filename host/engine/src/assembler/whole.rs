@@ -1,7 +1,6 @@
 //! Items that arrive in one piece, or in pieces that replace each other: pictures and opaque items.
 
 use super::items::{ItemBody, ItemStatus, tag_of};
-use super::json::member;
 use super::{Assembler, Malformed};
 use cofferdam_runtime::wire::Image;
 
@@ -26,9 +25,9 @@ impl Assembler {
             None => self.open_image(image.key)?,
         };
         if !done {
-            self.item_event("response.image_generation_call.partial_image", index, |out, _| {
-                member(out, "partial_image_index", image.partial_index);
-                member(out, "partial_image_b64", &image.base64);
+            self.item_event("response.image_generation_call.partial_image", index, |event, _| {
+                event.value("partial_image_index", image.partial_index);
+                event.value("partial_image_b64", &image.base64);
             });
             return Ok(());
         }

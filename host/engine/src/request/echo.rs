@@ -6,7 +6,8 @@
 
 use super::fields::BodyFields;
 use super::json::{JsonKind, JsonValue, separate, write_key, write_member, write_name};
-use super::tools::{CheckedTool, ToolKind};
+use super::tools::CheckedTool;
+use cofferdam_protocol::ToolKind;
 
 /// Members that are echoed as sent, each with its JSON text when unset. In alphabetical order.
 /// Members that need code are not in this list.

@@ -1,6 +1,7 @@
 //! Items that this host writes for models.
 
 use bytes::Bytes;
+use cofferdam_protocol::write_value;
 use serde::Serialize;
 
 /// An item that this host writes for models. Its JSON has the members in the order of the fields.
@@ -31,9 +32,7 @@ impl<'a> HostItem<'a> {
 
     /// Appends the JSON.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        // Writing strings into memory cannot fail.
-        let written = serde_json::to_writer(out, self);
-        debug_assert!(written.is_ok());
+        write_value(self, out);
     }
 
     pub(crate) fn to_json(&self) -> Bytes {

@@ -5,6 +5,7 @@
 use super::json::{JsonKind, JsonValue};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
+use cofferdam_protocol::{ToolClass, ToolKind};
 
 /// Members that the host reads itself, or that identify the tool.
 const OWN: [&str; 2] = ["type", "engine"];
@@ -130,17 +131,10 @@ fn is_known(type_name: &str, member: &str) -> bool {
 /// Whether the client runs the tool.
 fn is_clients(type_name: &str, tool: JsonValue<'_>) -> bool {
     let member = |object: JsonValue<'_>, name, word| object.get(name).is_some_and(|value| value.is(word));
-    match type_name {
-        "function"
-        | "custom"
-        | "namespace"
-        | "apply_patch"
-        | "local_shell"
-        | "computer"
-        | "computer_use_preview" => true,
-        "shell" => tool.get("environment").is_none_or(|place| member(place, "type", "local")),
-        "tool_search" => member(tool, "execution", "client"),
-        _ => false,
+    match ToolKind::of_type(type_name) {
+        Some(ToolKind::Shell) => tool.get("environment").is_none_or(|place| member(place, "type", "local")),
+        Some(ToolKind::ToolSearch) => member(tool, "execution", "client"),
+        kind => kind.is_some_and(|kind| kind.class() == ToolClass::Client),
     }
 }
 

@@ -15,7 +15,8 @@ use super::server_items::{CallPart, ServerItemReader};
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
 use super::tool_source::ToolPath;
-use super::tools::{CheckedTool, RequestTool, ToolKind, is_search, split_prefix};
+use super::tools::{CheckedTool, RequestTool, is_search};
+use cofferdam_protocol::{Rendering, ToolKind, split_prefix};
 use std::ops::Range;
 
 /// Facts about an input, collected while it is checked.
@@ -228,19 +229,11 @@ impl<'d> InputTally<'d> {
             "additional_tools" | "agent_message" => return self.kinds.has_items = true,
             "compaction_trigger" => return self.kinds.compacts = true,
             "compaction" => return self.kinds.has_compacted = true,
-            "custom_tool_call" | "custom_tool_call_output" => "custom",
-            "program" | "program_output" => "programmatic_tool_calling",
-            "tool_search_call" | "tool_search_output" => "tool_search",
-            "mcp_call" | "mcp_list_tools" | "mcp_approval_request" | "mcp_approval_response" => "mcp",
-            "code_interpreter_call"
-            | "file_search_call"
-            | "local_shell_call"
-            | "shell_call"
-            | "apply_patch_call" => kind.strip_suffix("_call").unwrap_or(kind),
-            "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
-                kind.strip_suffix("_call_output").unwrap_or(kind)
-            }
-            _ => return,
+            "mcp_list_tools" | "mcp_approval_request" | "mcp_approval_response" => "mcp",
+            _ => match ToolKind::of_item(kind) {
+                Some((tool, _)) if tool.rendering() != Rendering::Unchanged => tool.type_name(),
+                _ => return,
+            },
         };
         self.kinds.tools.insert(tool.to_owned());
         if kind == "custom_tool_call" {

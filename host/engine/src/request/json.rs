@@ -9,6 +9,7 @@ mod count;
 mod escape;
 mod scan;
 
+pub(super) use cofferdam_protocol::separate;
 pub(super) use count::TextCounts;
 
 use super::invalid::{InvalidRequest, quoted};
@@ -290,14 +291,6 @@ impl<'d> JsonValue<'d> {
     /// An error that says that this value has the wrong type.
     pub(super) fn mistyped(self, wanted: &str) -> InvalidRequest {
         self.invalid(format!("must be {wanted}, not {}", self.kind().noun()))
-    }
-}
-
-/// Appends a comma, unless a container was just opened. No written value ends with an opening
-/// bracket.
-pub(super) fn separate(out: &mut Vec<u8>) {
-    if !matches!(out.last(), Some(b'[' | b'{')) {
-        out.push(b',');
     }
 }
 

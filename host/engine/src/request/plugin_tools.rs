@@ -7,9 +7,10 @@
 use super::invalid::InvalidRequest;
 use super::settings::Ability;
 use super::tool_source::{ToolPath, ToolSource, Translation};
-use super::tools::{RequestTool, ToolKind};
+use super::tools::RequestTool;
 use super::{RequestPlugin, ResponsesRequest};
 use bytes::Bytes;
+use cofferdam_protocol::ToolKind;
 use serde_json::{Map, Value};
 
 /// A plugin that is implemented by a server tool.

@@ -7,15 +7,18 @@
 //! passed on unchanged.
 
 mod choice;
+mod client_function;
 mod definitions;
 mod items;
 mod names;
 
 use super::json::{JsonDocument, JsonValue, write_name};
+use cofferdam_protocol::write_value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use names::{ClientKind, ClientTool, ToldTools};
+pub(crate) use client_function::{no_arguments, read_arguments};
+pub(crate) use names::{ClientTool, ToldTools};
 
 use names::FunctionNames;
 
@@ -132,16 +135,10 @@ pub(crate) fn added_bytes(
 
 const EMPTY_LIST: &str = "[]";
 
-/// Appends a string as JSON.
-fn write_text(text: &str, out: &mut Vec<u8>) {
-    // Serialization of a string cannot fail.
-    out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
-}
-
 /// Appends a member that is a string.
 fn write_text_member(name: &str, text: &str, out: &mut Vec<u8>) {
     write_name(name, out);
-    write_text(text, out);
+    write_value(text, out);
 }
 
 /// Whether an item or tool has this type.

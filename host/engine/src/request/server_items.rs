@@ -4,7 +4,7 @@
 
 use super::host_item::HostItem;
 use super::json::{JsonKind, JsonValue, separate, write_key};
-use super::tools::{ToolPrefix, split_prefix};
+use cofferdam_protocol::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
 
 /// Members that belong to the call or identify the item; all others are the result.

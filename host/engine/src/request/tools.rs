@@ -10,103 +10,9 @@ use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 use super::tool_source::{ToolPath, ToolSource};
 use bytes::Bytes;
+use cofferdam_protocol::{Rendering, ToolKind, ToolPrefix, split_prefix};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-
-/// Which side runs a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolClass {
-    /// The client runs it: the call ends the response, and the result comes back as input of the
-    /// next request.
-    Client,
-    /// The model's provider runs it inside its endpoint.
-    Hosted,
-    /// This service runs it in its server tool loop.
-    Server,
-}
-
-/// The kind of a tool; one for each `type` that a client may send, apart from aliases.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolKind {
-    /// `function`
-    Function,
-    /// `custom`
-    Custom,
-    /// `namespace`: a named group of functions and custom tools.
-    Namespace,
-    /// `apply_patch`
-    ApplyPatch,
-    /// `local_shell`
-    LocalShell,
-    /// `shell`
-    Shell,
-    /// `computer_use_preview`
-    ComputerUsePreview,
-    /// `computer`
-    Computer,
-    /// `tool_search` with `execution: "client"`
-    ToolSearch,
-    /// `web_search`, `web_search_2025_08_26`, `web_search_preview`, `web_search_preview_2025_03_11`
-    WebSearch,
-    /// `file_search`
-    FileSearch,
-    /// `code_interpreter`
-    CodeInterpreter,
-    /// `mcp`
-    Mcp,
-    /// `image_generation`
-    ImageGeneration,
-    /// `programmatic_tool_calling`
-    ProgrammaticToolCalling,
-    /// `service:NAME`, `openrouter:NAME`, or the bare alias `tool_search`: the name without prefix.
-    /// The set is open, because installed tool guests may add names.
-    Server(String),
-}
-
-impl ToolKind {
-    /// The side that runs the tool.
-    #[must_use]
-    pub const fn class(&self) -> ToolClass {
-        match self {
-            Self::Function
-            | Self::Custom
-            | Self::Namespace
-            | Self::ApplyPatch
-            | Self::LocalShell
-            | Self::Shell
-            | Self::ComputerUsePreview
-            | Self::Computer
-            | Self::ToolSearch => ToolClass::Client,
-            Self::WebSearch
-            | Self::FileSearch
-            | Self::CodeInterpreter
-            | Self::Mcp
-            | Self::ImageGeneration
-            | Self::ProgrammaticToolCalling => ToolClass::Hosted,
-            Self::Server(_) => ToolClass::Server,
-        }
-    }
-}
-
-/// The prefix with which the client named a server tool; output items use the same prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolPrefix {
-    /// `service:`
-    Service,
-    /// `openrouter:`
-    OpenRouter,
-}
-
-impl ToolPrefix {
-    /// The prefix with its colon.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => "service:",
-            Self::OpenRouter => "openrouter:",
-        }
-    }
-}
 
 /// A tool of a request, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,16 +42,6 @@ pub struct RequestTool {
     pub is_deferred: bool,
 }
 
-/// The name of the server tool in a `type`, without prefix: after one of the prefixes, or the bare
-/// alias.
-#[must_use]
-pub fn server_tool_name(type_name: &str) -> Option<&str> {
-    match split_prefix(type_name) {
-        Some((_, name)) => Some(name),
-        None => (type_name == "tool_search").then_some(type_name),
-    }
-}
-
 impl RequestTool {
     /// The entry without `defer_loading`, because a provider that receives this member searches for
     /// tools itself.
@@ -164,20 +60,13 @@ impl RequestTool {
     /// Whether the tool can be rendered without loss as one or more functions, for models that
     /// support only functions.
     pub(crate) fn is_told_as_functions(&self) -> bool {
-        match self.kind {
-            ToolKind::Namespace
-            | ToolKind::Custom
-            | ToolKind::LocalShell
-            | ToolKind::ApplyPatch
-            | ToolKind::ToolSearch => true,
-            // The client runs a local shell. A shell in a container is run by the provider.
-            ToolKind::Shell => {
-                let document = JsonDocument::parse(&self.json).ok();
-                let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
-                place.is_none_or(|place| place.is("local"))
-            }
-            _ => false,
-        }
+        // The client runs a local shell. A shell in a container is run by the provider.
+        let is_local = || {
+            let document = JsonDocument::parse(&self.json).ok();
+            let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
+            place.is_none_or(|place| place.is("local"))
+        };
+        self.kind.rendering() == Rendering::Functions && (self.kind != ToolKind::Shell || is_local())
     }
 
     /// Whether endpoints without this tool may be used nevertheless. Clients offer web search by
@@ -268,15 +157,6 @@ pub(crate) fn is_search(type_name: &str) -> bool {
     type_name.starts_with("web_search")
 }
 
-/// The prefix and the bare name of a server tool's type or item type, if it has one of the
-/// prefixes.
-pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
-    [ToolPrefix::Service, ToolPrefix::OpenRouter]
-        .into_iter()
-        .find_map(|prefix| Some((prefix, type_name.strip_prefix(prefix.as_str())?)))
-        .filter(|(_, name)| !name.is_empty())
-}
-
 /// A checked entry that still borrows from the body.
 #[derive(Debug)]
 pub(super) struct CheckedTool<'d> {
@@ -305,23 +185,8 @@ impl<'d> CheckedTool<'d> {
         if type_name == "tool_search" && !is_clients {
             return Self::server(value, None, &type_name);
         }
-        let kind = match TOOLS.check(value)? {
-            "function" => ToolKind::Function,
-            "custom" => ToolKind::Custom,
-            "namespace" => ToolKind::Namespace,
-            "apply_patch" => ToolKind::ApplyPatch,
-            "local_shell" => ToolKind::LocalShell,
-            "shell" => ToolKind::Shell,
-            "computer_use_preview" => ToolKind::ComputerUsePreview,
-            "computer" => ToolKind::Computer,
-            "tool_search" => ToolKind::ToolSearch,
-            "programmatic_tool_calling" => ToolKind::ProgrammaticToolCalling,
-            "file_search" => ToolKind::FileSearch,
-            "code_interpreter" => ToolKind::CodeInterpreter,
-            "mcp" => ToolKind::Mcp,
-            "image_generation" => ToolKind::ImageGeneration,
-            _ => ToolKind::WebSearch,
-        };
+        TOOLS.check(value)?;
+        let kind = ToolKind::of_type(&type_name).cloned().ok_or_else(|| TOOLS.unknown(tag))?;
         Ok(Self { value, kind, prefix: None })
     }
 

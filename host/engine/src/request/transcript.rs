@@ -7,8 +7,8 @@
 use super::host_item::HostItem;
 use super::json::{JsonDocument, JsonKind, JsonValue};
 use super::server_items::{CallPart, ServerItemReader, ToolCallRecord};
-use super::tools::split_prefix;
 use bytes::Bytes;
+use cofferdam_protocol::split_prefix;
 use std::collections::{HashMap, VecDeque};
 
 /// One item of an input.

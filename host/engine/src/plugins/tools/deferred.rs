@@ -1,7 +1,9 @@
 //! Functions that the client defers until a tool search has found them.
 
-use crate::request::{RequestTool, ToolKind};
+use crate::request::RequestTool;
+
 use bytes::Bytes;
+use cofferdam_protocol::ToolKind;
 use cofferdam_runtime::Plugin;
 
 /// The tool that finds functions whose loading the client deferred.

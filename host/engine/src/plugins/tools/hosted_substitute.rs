@@ -10,7 +10,8 @@ use crate::Engine;
 use crate::catalog::Endpoint;
 use crate::catalog::router_slug;
 use crate::request::walk::walk;
-use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
+use crate::request::{RequestTool, ResponsesRequest};
+use cofferdam_protocol::{ToolClass, ToolKind};
 use std::collections::{BTreeSet, HashMap};
 
 /// Replaces tools that not every endpoint has itself by server tools, as far as this host has them.

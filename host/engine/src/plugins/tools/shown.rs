@@ -7,7 +7,8 @@
 //! item, and other tools their own.
 
 use crate::assembler::CallItem;
-use crate::request::{RequestTool, ToolPrefix};
+use crate::request::RequestTool;
+use cofferdam_protocol::ToolPrefix;
 use cofferdam_runtime::manifest::{Arguments, ItemTable, ToolTable};
 use serde_json::{Map, Value};
 

@@ -1,7 +1,8 @@
 //! The rules that end the loop of server tools although the model would call more.
 
 use crate::cost::Amount;
-use crate::request::{ResponsesRequest, StopCondition, server_tool_name};
+use crate::request::{ResponsesRequest, StopCondition};
+use cofferdam_protocol::server_tool_name;
 use cofferdam_runtime::wire::FinishReason;
 
 /// The most steps of the loop when the client sets no limit, and the highest limit it may set.

@@ -1,8 +1,9 @@
 //! Renders `tool_choice` in terms of the functions that represent the client's tools.
 
 use super::super::json::{JsonKind, JsonValue, separate, write_key};
-use super::names::{ClientKind, FunctionNames};
+use super::names::FunctionNames;
 use super::{Dialect, is_type, write_text_member};
+use cofferdam_protocol::{Rendering, ToolKind};
 use std::collections::BTreeSet;
 
 /// Appends the rendered choice.
@@ -74,7 +75,7 @@ fn functions_of(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNa
     let (Some(tag), name) = (choice.get("type"), choice.get("name")) else { return Vec::new() };
     let tag = tag.text();
     let namespace = choice.get("namespace").map(|namespace| namespace.text());
-    let of = |kind: ClientKind| {
+    let of = |kind: &ToolKind| {
         let name = name.map(|name| name.text()).unwrap_or_default();
         let known = names.known(kind, namespace.as_deref(), &name);
         known.or_else(|| names.anywhere(kind, &name)).map(str::to_owned).into_iter().collect()
@@ -84,15 +85,15 @@ fn functions_of(choice: JsonValue<'_>, dialect: &Dialect<'_>, names: &FunctionNa
         "function" if name.is_some_and(|name| names.is_kept(&name.text())) && namespace.is_none() => {
             Vec::new()
         }
-        "function" => of(ClientKind::Function),
-        "custom" => of(ClientKind::Custom),
+        "function" => of(&ToolKind::Function),
+        "custom" => of(&ToolKind::Custom),
         "namespace" => {
             let name = name.map(|name| name.text()).unwrap_or_default();
             names.of_namespace(&name).to_vec()
         }
         kind if !(dialect.has_tool)(kind) => {
-            let kind = ClientKind::of_type(kind);
-            kind.map(|kind| names.of(kind, None, kind.tool_type())).into_iter().collect()
+            let kind = ToolKind::of_type(kind).filter(|kind| kind.rendering() == Rendering::Functions);
+            kind.map(|kind| names.of(kind, None, kind.type_name())).into_iter().collect()
         }
         _ => Vec::new(),
     }

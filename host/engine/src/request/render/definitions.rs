@@ -2,14 +2,10 @@
 
 use super::super::json::{JsonDocument, JsonValue, separate, write_key, write_member};
 use super::super::tools::is_search;
-use super::names::{ClientKind, ClientTool, FunctionNames};
-use super::{Dialect, is_type, write_text, write_text_member};
-
-const LOCAL_SHELL: &str = r#"{"type":"function","name":"local_shell","description":"Runs a program on the user's machine, and returns what it writes.","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"},"description":"The program and its arguments, such as [\"bash\", \"-lc\", \"ls\"]."},"working_directory":{"type":"string","description":"Where to run it."},"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Variables of its environment."},"user":{"type":"string","description":"The user to run it as."},"timeout_ms":{"type":"integer","description":"The longest time that it may take, in milliseconds."}},"required":["command"],"additionalProperties":false}}"#;
-
-const SHELL: &str = r#"{"type":"function","name":"shell","description":"Runs commands in a shell on the user's machine, and returns for each what it writes and its exit code.","strict":false,"parameters":{"type":"object","properties":{"commands":{"type":"array","items":{"type":"string"},"description":"The commands."},"timeout_ms":{"type":"integer","description":"The longest time that they may take, in milliseconds."},"max_output_length":{"type":"integer","description":"The most characters of output to return."}},"required":["commands"],"additionalProperties":false}}"#;
-
-const APPLY_PATCH: &str = r#"{"type":"function","name":"apply_patch","description":"Creates, changes or deletes one file of the user. A diff has a line that begins with @@ before each place that changes, and then lines that begin with a space where they stay, with - where they go and with + where they are new. The diff of a new file has only lines that begin with +.","strict":false,"parameters":{"type":"object","properties":{"type":{"type":"string","enum":["create_file","update_file","delete_file"]},"path":{"type":"string","description":"The file, relative to the user's workspace."},"diff":{"type":"string","description":"The change; left out for delete_file."}},"required":["type","path"],"additionalProperties":false}}"#;
+use super::client_function::definition;
+use super::names::{ClientTool, FunctionNames};
+use super::{Dialect, is_type, write_text_member};
+use cofferdam_protocol::{ToolKind, write_value};
 
 const SEARCH_DESCRIPTION: &str = "Searches for further tools; those that it finds can be called afterwards.";
 const SEARCH_PARAMETERS: &str =
@@ -25,19 +21,17 @@ const FRAME_BYTES: usize = 128;
 /// At most how many bytes longer the functions are than the tool that they represent.
 pub(super) fn added_bytes(tool: JsonValue<'_>) -> usize {
     let tag = tool.get("type").map(|tag| tag.text()).unwrap_or_default();
-    match &*tag {
-        "local_shell" => LOCAL_SHELL.len(),
-        "shell" => SHELL.len(),
-        "apply_patch" => APPLY_PATCH.len(),
-        "tool_search" => FRAME_BYTES + SEARCH_DESCRIPTION.len() + SEARCH_PARAMETERS.len(),
-        "custom" => FRAME_BYTES + CUSTOM_PARAMETERS.len() + GRAMMAR[0].len() + GRAMMAR[1].len(),
-        "namespace" => {
+    let Some(kind) = ToolKind::of_type(&tag) else { return 0 };
+    match kind {
+        ToolKind::ToolSearch => FRAME_BYTES + SEARCH_DESCRIPTION.len() + SEARCH_PARAMETERS.len(),
+        ToolKind::Custom => FRAME_BYTES + CUSTOM_PARAMETERS.len() + GRAMMAR[0].len() + GRAMMAR[1].len(),
+        ToolKind::Namespace => {
             // Each function is named after its namespace too.
             let prefix = name_of(tool).len() + FRAME_BYTES;
             let functions = tool.get("tools").into_iter().flat_map(JsonValue::items);
             functions.map(|function| prefix + added_bytes(function)).fold(0, usize::saturating_add)
         }
-        _ => 0,
+        kind => definition(kind).map_or(0, str::len),
     }
 }
 
@@ -101,15 +95,15 @@ impl DefinitionWriter<'_> {
             "namespace" => self.namespace(tool),
             "custom" => self.custom(tool, None, ""),
             "tool_search" => self.search(tool),
-            "local_shell" => self.fixed(ClientKind::LocalShell, LOCAL_SHELL),
-            "shell" => self.fixed(ClientKind::Shell, SHELL),
-            "apply_patch" => self.fixed(ClientKind::ApplyPatch, APPLY_PATCH),
             search if is_search(search) => {}
-            // The guest refuses a tool that it does not support, with a message about it.
-            _ => {
-                separate(&mut self.out);
-                tool.write(&mut self.out);
-            }
+            other => match ToolKind::of_type(other).and_then(|kind| Some((kind, definition(kind)?))) {
+                Some((kind, function)) => self.fixed(kind, function),
+                // The guest refuses a tool that it does not support, with a message about it.
+                None => {
+                    separate(&mut self.out);
+                    tool.write(&mut self.out);
+                }
+            },
         }
     }
 
@@ -121,7 +115,7 @@ impl DefinitionWriter<'_> {
             if is_type(tool, "custom") {
                 self.custom(tool, Some(&name), &about);
             } else if let Some(function) = self.names.add(ClientTool {
-                kind: ClientKind::Function,
+                kind: ToolKind::Function,
                 namespace: Some(name.clone()),
                 name: name_of(tool),
             }) {
@@ -162,7 +156,7 @@ impl DefinitionWriter<'_> {
 
     fn custom(&mut self, tool: JsonValue<'_>, namespace: Option<&str>, about: &str) {
         let namespace = namespace.map(str::to_owned);
-        let known = ClientTool { kind: ClientKind::Custom, namespace, name: name_of(tool) };
+        let known = ClientTool { kind: ToolKind::Custom, namespace, name: name_of(tool) };
         let Some(name) = self.names.add(known) else { return };
         separate(&mut self.out);
         if (self.dialect.has_tool)("custom") {
@@ -188,8 +182,8 @@ impl DefinitionWriter<'_> {
     }
 
     fn search(&mut self, tool: JsonValue<'_>) {
-        let kind = ClientKind::ToolSearch;
-        let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
+        let kind = ToolKind::ToolSearch;
+        let known = ClientTool { namespace: None, name: kind.type_name().to_owned(), kind: kind.clone() };
         let Some(name) = self.names.add(known) else { return };
         separate(&mut self.out);
         self.out.extend_from_slice(br#"{"type":"function""#);
@@ -207,11 +201,11 @@ impl DefinitionWriter<'_> {
 
     /// Writes a kind that is always the same function. Only the name may differ, when it is already
     /// taken.
-    fn fixed(&mut self, kind: ClientKind, function: &str) {
-        let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
+    fn fixed(&mut self, kind: &ToolKind, function: &str) {
+        let known = ClientTool { namespace: None, name: kind.type_name().to_owned(), kind: kind.clone() };
         let Some(name) = self.names.add(known) else { return };
         separate(&mut self.out);
-        if name == kind.tool_type() {
+        if name == kind.type_name() {
             return self.out.extend_from_slice(function.as_bytes());
         }
         let Ok(document) = JsonDocument::parse(function.as_bytes()) else { return };
@@ -219,7 +213,7 @@ impl DefinitionWriter<'_> {
         for (key, value) in document.root().members() {
             write_key(key, &mut self.out);
             if key.is("name") {
-                write_text(&name, &mut self.out);
+                write_value(&name, &mut self.out);
             } else {
                 value.write(&mut self.out);
             }

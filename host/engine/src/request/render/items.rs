@@ -4,8 +4,9 @@
 use super::super::host_item::HostItem;
 use super::super::json::{JsonKind, JsonValue, separate, write_key, write_member};
 use super::super::tools::is_search;
-use super::names::{ClientKind, FunctionNames};
+use super::names::FunctionNames;
 use super::{COMPACT, Dialect, is_type, write_text_member};
+use cofferdam_protocol::{ItemRole, Rendering, ToolKind};
 use std::borrow::Cow;
 
 /// Appends the rendered array `input`.
@@ -44,28 +45,6 @@ impl ItemWriter<'_> {
             "function_call" => self.function_call(item),
             "function_call_output" => self.function_output(item),
             "custom_tool_call" => self.custom_call(item),
-            "custom_tool_call_output" if self.lacks("custom") => {
-                self.output(item, item.get("output"));
-            }
-            "local_shell_call" if self.lacks("local_shell") => {
-                self.own_call(item, ClientKind::LocalShell, item.get("action"));
-            }
-            "shell_call" if self.lacks("shell") => {
-                self.own_call(item, ClientKind::Shell, item.get("action"));
-            }
-            "apply_patch_call" if self.lacks("apply_patch") => {
-                self.own_call(item, ClientKind::ApplyPatch, item.get("operation"));
-            }
-            "local_shell_call_output" if self.lacks("local_shell") => {
-                self.output(item, item.get("output"));
-            }
-            "shell_call_output" if self.lacks("shell") => self.output(item, item.get("output")),
-            "apply_patch_call_output" if self.lacks("apply_patch") => self.patched(item),
-            "tool_search_call" if self.lacks("tool_search") => {
-                self.own_call(item, ClientKind::ToolSearch, item.get("arguments"));
-            }
-            "tool_search_output" if self.lacks("tool_search") => self.found(item),
-            "mcp_call" if self.lacks("mcp") => self.used(mcp_call(item)),
             // The model cannot call these tools, so it does not need their list.
             "mcp_list_tools" if self.lacks("mcp") => {}
             "mcp_approval_request" if self.lacks("mcp") => {
@@ -74,18 +53,38 @@ impl ItemWriter<'_> {
             "mcp_approval_response" if self.lacks("mcp") => {
                 self.message("user", &mcp_approval_response(item));
             }
-            "code_interpreter_call" if self.lacks("code_interpreter") => {
-                self.used(code_interpreter_call(item));
-            }
-            "file_search_call" if self.lacks("file_search") => self.used(file_search_call(item)),
-            "program_output" if self.lacks("programmatic_tool_calling") => self.used(program_output(item)),
             "agent_message" if !self.dialect.takes_items => self.agent_message(item),
             "additional_tools" | "compaction_trigger" if !self.dialect.takes_items => {}
-            "additional_tools" | "tool_search_output" => self.added(item),
+            "additional_tools" => self.added(item),
+            "tool_search_output" if !self.lacks("tool_search") => self.added(item),
             "compaction" => self.compaction(item),
+            _ if self.rendered(item, &tag) => {}
             kind if kind.ends_with("_call") || kind.ends_with("_call_output") => item.write(self.begin()),
             _ => self.keep(item),
         }
+    }
+
+    /// Renders a call or result of a kind of tool that the dialect lacks. Returns false for other
+    /// items.
+    fn rendered(&mut self, item: JsonValue<'_>, tag: &str) -> bool {
+        let Some((kind, role)) = ToolKind::of_item(tag).filter(|(kind, _)| self.lacks(kind.type_name()))
+        else {
+            return false;
+        };
+        match (kind, role) {
+            (ToolKind::Mcp, _) => self.used(mcp_call(item)),
+            (ToolKind::CodeInterpreter, _) => self.used(code_interpreter_call(item)),
+            (ToolKind::FileSearch, _) => self.used(file_search_call(item)),
+            (ToolKind::ProgrammaticToolCalling, ItemRole::Output) => self.used(program_output(item)),
+            (ToolKind::ApplyPatch, ItemRole::Output) => self.patched(item),
+            (ToolKind::ToolSearch, ItemRole::Output) => self.found(item),
+            (kind, role) if kind.rendering() == Rendering::Functions => match role {
+                ItemRole::Call => self.own_call(item, kind),
+                ItemRole::Output => self.output(item, item.get("output")),
+            },
+            _ => return false,
+        }
+        true
     }
 
     fn lacks(&self, tool: &str) -> bool {
@@ -166,7 +165,7 @@ impl ItemWriter<'_> {
     fn function_call(&mut self, item: JsonValue<'_>) {
         let namespace = item.get("namespace").filter(|_| self.lacks("namespace")).map(|name| name.text());
         let own = item.get("name").map(|name| name.text()).unwrap_or_default();
-        let name = namespace.map(|space| self.names.of(ClientKind::Function, Some(&space), &own));
+        let name = namespace.map(|space| self.names.of(&ToolKind::Function, Some(&space), &own));
         self.call_named(item, name.as_deref());
     }
 
@@ -204,7 +203,7 @@ impl ItemWriter<'_> {
         let text = |name| item.get(name).map(|value: JsonValue<'_>| value.text());
         let namespace = text("namespace").filter(|_| self.lacks("namespace"));
         let own = text("name").unwrap_or_default();
-        let told = || self.names.of(ClientKind::Custom, namespace.as_deref(), &own);
+        let told = || self.names.of(&ToolKind::Custom, namespace.as_deref(), &own);
         if !self.lacks("custom") {
             let name = namespace.is_some().then(told);
             return self.call_named(item, name.as_deref());
@@ -214,16 +213,17 @@ impl ItemWriter<'_> {
         self.call(item, &name, &input);
     }
 
-    /// Writes a call of a kind that is rendered as one function. `given` are its arguments.
-    fn own_call(&mut self, item: JsonValue<'_>, kind: ClientKind, given: Option<JsonValue<'_>>) {
+    /// Writes a call of a kind that is rendered as one function.
+    fn own_call(&mut self, item: JsonValue<'_>, kind: &ToolKind) {
         if call_id(item).is_empty() {
             // Without a call id it is a search that the provider ran itself, and there is no result
             // to pair it with.
             return;
         }
+        let given = item.get(kind.arguments_member());
         let arguments = given.filter(|given| given.kind() == JsonKind::Object).map(JsonValue::compact);
         let arguments = arguments.unwrap_or_else(|| b"{}".to_vec());
-        let name = self.names.of(kind, None, kind.tool_type());
+        let name = self.names.of(kind, None, kind.type_name());
         self.call(item, &name, &String::from_utf8_lossy(&arguments));
     }
 
@@ -284,7 +284,7 @@ impl ItemWriter<'_> {
             }
             for inner in tool.get("tools").into_iter().flat_map(JsonValue::items) {
                 let own = inner.get("name").map(|name| name.text()).unwrap_or_default();
-                let told = self.names.known(kind_of(inner), Some(&name), &own);
+                let told = self.names.known(&kind_of(inner), Some(&name), &own);
                 found.push(told.map_or_else(|| format!("{name}.{own}"), str::to_owned));
             }
         }
@@ -327,8 +327,8 @@ fn call_id(item: JsonValue<'_>) -> String {
 }
 
 /// The kind of a tool inside a namespace.
-fn kind_of(tool: JsonValue<'_>) -> ClientKind {
-    if is_type(tool, "custom") { ClientKind::Custom } else { ClientKind::Function }
+fn kind_of(tool: JsonValue<'_>) -> ToolKind {
+    if is_type(tool, "custom") { ToolKind::Custom } else { ToolKind::Function }
 }
 
 /// Whether a part is media, which function results may contain too.

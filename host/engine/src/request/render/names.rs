@@ -1,56 +1,15 @@
 //! Names of the functions that represent tools of the client's own kinds.
 
+use cofferdam_protocol::ToolKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest function name that every provider accepts.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A kind of tool that the client runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ClientKind {
-    /// A function in a namespace.
-    Function,
-    /// A tool whose input is plain text.
-    Custom,
-    /// `local_shell`
-    LocalShell,
-    /// `shell`
-    Shell,
-    /// `apply_patch`
-    ApplyPatch,
-    /// `tool_search` with `execution: "client"`.
-    ToolSearch,
-}
-
-impl ClientKind {
-    /// The kind for a tool type that is always rendered as one function of the same name.
-    pub(super) fn of_type(type_name: &str) -> Option<Self> {
-        Some(match type_name {
-            "local_shell" => Self::LocalShell,
-            "shell" => Self::Shell,
-            "apply_patch" => Self::ApplyPatch,
-            "tool_search" => Self::ToolSearch,
-            _ => return None,
-        })
-    }
-
-    /// The `type` of tools of this kind.
-    pub(super) fn tool_type(self) -> &'static str {
-        match self {
-            Self::Function => "function",
-            Self::Custom => "custom",
-            Self::LocalShell => "local_shell",
-            Self::Shell => "shell",
-            Self::ApplyPatch => "apply_patch",
-            Self::ToolSearch => "tool_search",
-        }
-    }
-}
-
 /// A tool as the client defined it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientTool {
-    pub(crate) kind: ClientKind,
+    pub(crate) kind: ToolKind,
     pub(crate) namespace: Option<String>,
     /// The tool's own name, or its type where tools of the kind have no names.
     pub(crate) name: String,
@@ -77,7 +36,7 @@ pub(super) struct FunctionNames {
     told: BTreeMap<String, ClientTool>,
     functions: BTreeMap<ClientTool, String>,
     /// The first function for a kind and a tool name, in any namespace.
-    anywhere: BTreeMap<(ClientKind, String), String>,
+    anywhere: BTreeMap<(ToolKind, String), String>,
     namespaces: BTreeMap<String, Vec<String>>,
     taken: BTreeSet<String>,
     /// For each name that was already taken, the last numeric suffix that was assigned.
@@ -104,7 +63,7 @@ impl FunctionNames {
             name = cut(&wanted, NAME_CHARS_MAX.saturating_sub(suffix.len())).to_owned() + &suffix;
         }
         self.functions.insert(tool.clone(), name.clone());
-        self.anywhere.entry((tool.kind, tool.name.clone())).or_insert_with(|| name.clone());
+        self.anywhere.entry((tool.kind.clone(), tool.name.clone())).or_insert_with(|| name.clone());
         if let Some(namespace) = &tool.namespace {
             self.namespaces.entry(namespace.clone()).or_default().push(name.clone());
         }
@@ -114,15 +73,20 @@ impl FunctionNames {
 
     /// The name of the function that represents a tool. A tool that is only called in the history,
     /// and not offered, gets the name that it would have.
-    pub(super) fn of(&self, kind: ClientKind, namespace: Option<&str>, name: &str) -> String {
+    pub(super) fn of(&self, kind: &ToolKind, namespace: Option<&str>, name: &str) -> String {
         self.known(kind, namespace, name).map(str::to_owned).unwrap_or_else(|| {
-            wanted(&ClientTool { kind, namespace: namespace.map(str::to_owned), name: name.to_owned() })
+            wanted(&ClientTool {
+                kind: kind.clone(),
+                namespace: namespace.map(str::to_owned),
+                name: name.to_owned(),
+            })
         })
     }
 
     /// The name of the function that represents an offered tool.
-    pub(super) fn known(&self, kind: ClientKind, namespace: Option<&str>, name: &str) -> Option<&str> {
-        let tool = ClientTool { kind, namespace: namespace.map(str::to_owned), name: name.to_owned() };
+    pub(super) fn known(&self, kind: &ToolKind, namespace: Option<&str>, name: &str) -> Option<&str> {
+        let tool =
+            ClientTool { kind: kind.clone(), namespace: namespace.map(str::to_owned), name: name.to_owned() };
         self.functions.get(&tool).map(String::as_str)
     }
 
@@ -137,8 +101,8 @@ impl FunctionNames {
     }
 
     /// The first function that represents a tool with this name, in any namespace.
-    pub(super) fn anywhere(&self, kind: ClientKind, name: &str) -> Option<&str> {
-        self.anywhere.get(&(kind, name.to_owned())).map(String::as_str)
+    pub(super) fn anywhere(&self, kind: &ToolKind, name: &str) -> Option<&str> {
+        self.anywhere.get(&(kind.clone(), name.to_owned())).map(String::as_str)
     }
 
     pub(super) fn into_told(self, compacts: bool) -> ToldTools {

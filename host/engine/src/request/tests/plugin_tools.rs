@@ -1,7 +1,9 @@
 //! Server tools that `plugins` and slugs ask for.
 
-use super::super::{Ability, ToolKind, ToolPath};
+use super::super::{Ability, ToolPath};
+
 use super::{accepted, body_with};
+use cofferdam_protocol::ToolKind;
 use serde_json::{Value, json};
 
 fn with_plugins(plugins: &Value) -> Value {

@@ -1,9 +1,9 @@
 //! Tools, tool choice and plugins.
 
-use super::super::{
-    Hosted, Meaning, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPath, ToolPrefix,
-};
+use super::super::{Hosted, Meaning, ResponsesRequest, ToolChoice, ToolPath};
+
 use super::{accepted, body_of_item, body_with, refused};
+use cofferdam_protocol::{ToolClass, ToolKind, ToolPrefix};
 use serde_json::{Value, json};
 
 fn with_tool(tool: &Value) -> Value {

@@ -1,0 +1,11 @@
+//! The vocabulary of the Responses API that the host and its guests share. This crate does no IO.
+
+#![warn(missing_docs)]
+
+mod json;
+mod prefix;
+mod tool_kind;
+
+pub use json::{ObjectWriter, separate, write_list, write_value};
+pub use prefix::{ToolPrefix, server_tool_name, split_prefix};
+pub use tool_kind::{ItemRole, Rendering, ToolClass, ToolKind};
