@@ -3,6 +3,7 @@
 
 use crate::kit::client::Client;
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store::now;
 use cofferdam_store::{
     Actor, Clock, DirectoryLock, HostName, LockError, OpenOptions, Purpose, Release, ReleaseError,
     ReleaseScope, RootKeySource, SecretName, Store, VaultId,
@@ -301,8 +302,7 @@ pub struct Stored {
 impl Stored {
     pub fn of_intern(data: &Path, name: &str) -> Self {
         let opened = Self::open(data);
-        let directory = opened.store.directory();
-        let id = directory.find_intern(None, name).unwrap().id;
+        let id = now(opened.store.find_intern(None, name)).unwrap().id;
         Self { vault: VaultId::Intern(id), scope: ReleaseScope::Intern(id), ..opened }
     }
 
@@ -312,8 +312,7 @@ impl Stored {
         let options =
             OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() };
         let store = Store::open(lock, options).expect("the program opened it a moment ago");
-        let directory = store.directory();
-        let id = directory.find_workspace("default").unwrap().id;
+        let id = now(store.find_workspace("default")).unwrap().id;
         Self { store, vault: VaultId::Workspace(id), scope: ReleaseScope::Workspace(id) }
     }
 

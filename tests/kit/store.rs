@@ -4,6 +4,7 @@ use super::host::{Host, Setup};
 use std::path::Path;
 
 use cofferdam_store::{Clock, DirectoryLock, OpenOptions, RootKeySource, Store, UsageRow};
+use tokio::runtime::Builder;
 
 /// Ends the host; returns its usage rows, oldest first.
 pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
@@ -29,6 +30,12 @@ pub fn prepare<T>(setup: &Setup, work: impl FnOnce(&Store) -> T) -> T {
     let done = work(&store);
     store.close();
     done
+}
+
+/// Waits for the store on a thread of its own, so that a test with a runtime can call it too.
+pub fn now<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+    let waiting = || Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
+    std::thread::scope(|scope| scope.spawn(waiting).join().unwrap())
 }
 
 fn open(data: &Path) -> Store {

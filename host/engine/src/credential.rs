@@ -32,7 +32,7 @@ impl Credentials<'_> {
 
     /// Opens a compacted conversation that was sealed for the caller's workspace.
     pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
-        self.store.open_conversation(self.caller.workspace, sealed)
+        self.store.open_conversation(self.caller.workspace.id, sealed)
     }
 
     /// The credential for one attempt at `provider`; `None` where none is configured. With

@@ -143,10 +143,8 @@ pub(crate) fn live(
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
-    defaults::warn_of_unknown(&config.workspaces, &store.directory());
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
-    operator_secrets::warn_of_missing(&config, store);
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -167,6 +165,12 @@ pub(crate) fn live(
         memory: Arc::clone(memory),
     })?;
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast })
+}
+
+/// Warns of workspaces and secrets that the configuration names and the store lacks.
+pub(crate) async fn warn_of_absent(config: &Config, store: &Store) {
+    defaults::warn_of_unknown(&config.workspaces, store).await;
+    operator_secrets::warn_of_missing(config, store).await;
 }
 
 fn provider(

@@ -9,6 +9,7 @@ mod keys;
 mod log;
 mod money;
 mod orphans;
+mod records;
 mod reservation;
 mod secrets;
 mod status;
@@ -19,12 +20,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 #[cfg(test)]
 use crate::anchor::Anchor;
 use crate::audit::Actor;
-use crate::authentication::{self, AuthenticationError, Principal};
 use crate::changes::{
     MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
 };
@@ -186,24 +186,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Authenticates a token. Reads memory only; unknown ids and wrong secrets take the same time.
-    ///
-    /// # Errors
-    /// See [`AuthenticationError`]: clients must get the same answer for all but the last variant;
-    /// the log gets the reason.
-    pub fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
-        let directory = self.0.shared.directory.load();
-        authentication::authenticate(&self.0.keys, &directory, &self.0.clock, token)
-    }
-
-    /// The state after the last commit. It is not changed by later commits.
-    pub fn directory(&self) -> Arc<Directory> {
-        self.0.shared.directory.load_full()
-    }
-
-    /// Whether a member or intern key was ever issued.
-    pub fn has_client_key(&self) -> bool {
-        self.0.shared.directory.load().has_client_key()
+    /// The state after the last commit.
+    pub(crate) fn directory(&self) -> Guard<Arc<Directory>> {
+        self.0.shared.directory.load()
     }
 
     /// Creates a workspace and its member `owner`.

@@ -41,15 +41,6 @@ pub struct EffectiveSecret {
     pub metadata: SecretMetadata,
 }
 
-/// A part of a listing in the byte order of names.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SecretPage<T> {
-    /// The entries.
-    pub entries: Vec<T>,
-    /// Whether more entries follow.
-    pub has_more: bool,
-}
-
 /// A secret of an older system, imported without hosts.
 #[derive(Debug)]
 pub struct LegacySecret {

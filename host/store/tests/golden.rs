@@ -53,13 +53,12 @@ fn value(store: &Store, scope: ReleaseScope, name: &str) -> String {
     String::from_utf8(release.expose().to_vec()).unwrap()
 }
 
-#[test]
-fn the_store_of_version_1_opens() {
+#[tokio::test]
+async fn the_store_of_version_1_opens() {
     let folder = tempfile::tempdir().unwrap();
     let store = open("v1", folder.path());
-    let directory = store.directory();
-    let workspace = directory.find_workspace("default").unwrap().id;
-    let intern = directory.find_intern(Some(workspace), "golden").unwrap().id;
+    let workspace = store.find_workspace("default").await.unwrap().id;
+    let intern = store.find_intern(Some(workspace), "golden").await.unwrap().id;
 
     let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).unwrap();
     let shown: Vec<_> = page.entries.iter().map(|it| (it.name.as_str(), it.hosts.is_some())).collect();
@@ -74,8 +73,8 @@ fn the_store_of_version_1_opens() {
     for name in ["legacy", "deleted"] {
         assert!(matches!(release(&store, of_workspace, name), Err(ReleaseError::Unavailable)), "{name}");
     }
-    let principal = store.authenticate(&value(&store, of_workspace, "token")).unwrap();
-    assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
+    let principal = store.authenticate(&value(&store, of_workspace, "token")).await.unwrap();
+    assert_eq!((principal.key().kind, principal.key().intern), (KeyKind::Intern, Some(intern)));
 
     let found = store.verify(&mut |_, _, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());

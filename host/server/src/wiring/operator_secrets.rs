@@ -35,7 +35,7 @@ impl Missing {
 }
 
 /// Warns of secrets that are missing in a store.
-pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
+pub(crate) async fn warn_of_missing(config: &Config, store: &Store) {
     match missing(config, |name, host| is_stored(store, name, host)) {
         Ok(missing) => missing.iter().for_each(Missing::warn),
         Err(error) => tracing::warn!(%error, "the operator's secrets could not be looked at"),

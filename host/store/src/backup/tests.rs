@@ -5,7 +5,7 @@ use super::*;
 use crate::audit::Actor;
 use crate::ids::VaultId;
 use crate::root_key::RootKeySource;
-use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, put, token};
+use crate::scratch::{Now, ScratchDirectory, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 
 /// A store with secrets in two vaults, and a client's token.
@@ -60,7 +60,7 @@ fn a_restored_store_has_the_backed_up_state_and_accepts_changes() {
     assert_eq!((done.age_ms, done.vaults, done.secrets, done.keys), (90_000, 2, 2, 1));
     assert_eq!(files(&other), ["anchor", "lock", "root.key", "store"]);
     let restored = other.open();
-    assert!(restored.authenticate(&token).is_ok());
+    assert!(restored.authenticate(&token).now().is_ok());
     let names = |store: &Store| store.list_secrets(vault, 0, 10).unwrap().entries;
     assert_eq!(names(&restored), names(&store)[..1]);
     assert_eq!(restored.status().seq, made.seq + 1);

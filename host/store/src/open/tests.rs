@@ -12,7 +12,7 @@ use crate::database::KEYSPACES;
 use crate::ids::StoreId;
 use crate::root_key::RootKeySource;
 use crate::rows::{Marker, StoredKey};
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, issue_key, token};
+use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 
 /// Changes the database of a closed store from outside.
@@ -47,7 +47,7 @@ fn closed_store(commits: u64) -> ScratchDirectory {
 }
 
 fn shown(store: &Store) -> String {
-    format!("{:?} {:?}", store.directory().workspaces(), store.directory().members())
+    format!("{:?} {:?}", store.directory().workspaces(None, 99), store.directory().members(None, 99))
 }
 
 fn journal(scratch: &ScratchDirectory) -> PathBuf {
@@ -278,7 +278,7 @@ fn an_edited_row_is_detected_and_dropped_when_accepted() {
         "rows of the keyspace `keys` were changed from outside"
     );
     let store = scratch.accept(2).unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap_err(), AuthenticationError::Unknown);
+    assert_eq!(store.authenticate(&token(&issued)).now().unwrap_err(), AuthenticationError::Unknown);
     let text = serde_json::to_string(&store.audit_records(2, 1).unwrap()).unwrap();
     assert!(text.contains("\"rows_dropped\":1"), "{text}");
     drop(store);
@@ -315,7 +315,7 @@ fn a_key_whose_workspace_is_missing_is_an_error_of_the_host() {
     tamper(&scratch, |database| database.keys.remove(&workspace).unwrap());
     assert!(matches!(scratch.try_open(), Err(OpenError::OutOfStep(_))));
     let store = scratch.accept(2).unwrap();
-    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Incomplete(issued.key.id));
 }
 

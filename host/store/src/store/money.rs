@@ -18,8 +18,8 @@ impl Store {
     /// Credit and spend of a workspace at this moment.
     ///
     /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn balance(&self, workspace: WorkspaceId) -> Result<Balance, LookupError> {
+    /// [`Error::Lookup`].
+    pub async fn balance(&self, workspace: WorkspaceId) -> Result<Balance, Error> {
         let directory = self.directory();
         let found = directory.workspace(workspace);
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
@@ -29,8 +29,8 @@ impl Store {
     /// Spend of a key at this moment. Its limits are in its record.
     ///
     /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn key_spend(&self, key: KeyId) -> Result<KeySpend, LookupError> {
+    /// [`Error::Lookup`].
+    pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
         let directory = self.directory();
         let found = directory.key(key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
         Ok(self.ledger().key_spend(found))

@@ -52,7 +52,7 @@ impl Store {
     ///
     /// # Errors
     /// [`ReservationRefused`]: the limit that does not allow the request.
-    pub fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+    pub async fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
         let row = UsageRow { at_ms: self.0.clock.now_ms(), ..row };
         let mut held = HeldAmount::default();
         let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();
@@ -94,7 +94,7 @@ impl Reservation {
     /// # Errors
     /// [`ReservationRefused`] when too little is left beside what this request and others have
     /// spent and reserved.
-    pub fn pledge(&self, estimate_pico: u64) -> Result<Option<Pledge>, ReservationRefused> {
+    pub async fn pledge(&self, estimate_pico: u64) -> Result<Option<Pledge>, ReservationRefused> {
         if !self.is_limited {
             return Ok(None);
         }

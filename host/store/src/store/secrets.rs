@@ -5,10 +5,11 @@ use super::Store;
 use crate::audit::{Actor, AuditEntry, Purpose};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
 use crate::secret::{HostName, SecretMetadata, SecretName};
 use crate::vault::{
-    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage, VaultSnapshot, list,
+    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, VaultSnapshot, list,
     release::{self, Decision, Request},
 };
 
@@ -64,7 +65,7 @@ impl Store {
         vault: VaultId,
         offset: usize,
         limit: usize,
-    ) -> Result<SecretPage<SecretMetadata>, Error> {
+    ) -> Result<Page<SecretMetadata>, Error> {
         self.read(|view| list::secrets(view, vault, offset, limit))
     }
 
@@ -78,7 +79,7 @@ impl Store {
         intern: InternId,
         offset: usize,
         limit: usize,
-    ) -> Result<SecretPage<EffectiveSecret>, Error> {
+    ) -> Result<Page<EffectiveSecret>, Error> {
         self.read(|view| list::effective(view, intern, offset, limit))
     }
 

@@ -26,7 +26,7 @@ fn prepaid(scratch: &ScratchDirectory, credit: u64) -> (Store, Reservation) {
 }
 
 fn pledge(reservation: &Reservation, estimate: u64) -> Result<Pledge, ReservationRefused> {
-    reservation.pledge(estimate).map(Option::unwrap)
+    reservation.pledge(estimate).now().map(Option::unwrap)
 }
 
 fn wait<F: Future<Output = Result<(), Error>>>(future: F) {

@@ -148,7 +148,7 @@ proptest! {
                     let Some(&mut Open { key, held, spent, ref reservation, .. }) = model.look(open) else {
                         continue;
                     };
-                    let pledge = reservation.pledge(estimate).map(Option::unwrap);
+                    let pledge = reservation.pledge(estimate).now().map(Option::unwrap);
                     let used = model.look(open).unwrap().used();
                     let has_parts = used > spent;
                     let asks = Asks { held, used, has_parts, estimate };
@@ -206,7 +206,7 @@ proptest! {
             let expected = (Some(model.credited), model.spent(), model.held(|_| true));
             prop_assert_eq!(balance(&store), expected);
             for (number, key) in keys.iter().enumerate() {
-                let spend = store.key_spend(*key).unwrap();
+                let spend = store.key_spend(*key).now().unwrap();
                 prop_assert_eq!(spend.reserved_pico, model.held(|of| of == number));
                 for window in SpendWindow::ALL {
                     let expected = model.in_window(number, window, scratch.clock.now_ms());

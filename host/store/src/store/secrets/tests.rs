@@ -60,7 +60,7 @@ fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     store.submit(move |draft| draft.import_legacy(OPERATOR, vault, vec![legacy])).unwrap() == 1
 }
 
-fn names(page: &SecretPage<SecretMetadata>) -> Vec<&str> {
+fn names(page: &Page<SecretMetadata>) -> Vec<&str> {
     page.entries.iter().map(|entry| entry.name.as_str()).collect()
 }
 

@@ -61,7 +61,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     record_usage(&store, usage_row(&store, "d"));
     let row = usage_row(&store, "e");
     store.close();
-    assert_eq!(store.reserve(row).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(row).now().unwrap_err(), ReservationRefused::NoRoom);
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
     assert_eq!(broken_audit(&store), None);
