@@ -5,8 +5,8 @@ use crate::kit::client::Client;
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::store::now;
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, HostName, LockError, OpenOptions, Purpose, Release, ReleaseError,
-    ReleaseScope, RootKeySource, SecretName, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, LockError, OpenOptions, Purpose, Release, ReleaseError,
+    ReleaseRequest, ReleaseScope, RootKeySource, Store, VaultId,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -319,7 +319,7 @@ impl Stored {
     pub fn names(&self) -> Result<BTreeSet<String>, Failed> {
         let mut names = BTreeSet::new();
         loop {
-            let page = self.store.list_secrets(self.vault, names.len(), 100);
+            let page = now(self.store.list_secrets(self.vault, names.len(), 100));
             let page = page.map_err(|error| Failed::Reported(format!("list: {error}")))?;
             names.extend(page.entries.iter().map(|entry| entry.name.as_str().to_owned()));
             if !page.has_more {
@@ -329,15 +329,15 @@ impl Stored {
     }
 
     pub fn value(&self, name: &str) -> Result<Option<Release>, Failed> {
-        let name: SecretName = name.parse().unwrap();
-        let host: HostName = HOST.parse().unwrap();
+        let secret = BoundSecret { name: name.parse().unwrap(), host: HOST.parse().unwrap() };
         let purpose = Purpose { used_by: "test".to_owned(), request_id: "test".to_owned() };
+        let request = ReleaseRequest { actor: Actor::Operator, scope: self.scope, secret, purpose };
         loop {
-            match self.store.release(Actor::Operator, self.scope, &name, &host, &purpose) {
+            match now(self.store.release(request.clone())) {
                 Ok(release) => return Ok(Some(release)),
                 Err(ReleaseError::Unavailable) => return Ok(None),
                 Err(ReleaseError::Busy) => self.store.flush().unwrap(),
-                Err(error) => return Err(Failed::Reported(format!("{name:?}: {error}"))),
+                Err(error) => return Err(Failed::Reported(format!("{:?}: {error}", request.secret.name))),
             }
         }
     }

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     host.end();
     let store = open(&host.data());
-    let mut rows = store.usage_rows(1000).unwrap();
+    let mut rows = now(store.usage_rows(1000)).unwrap();
     store.close();
     rows.sort_by_key(|row| row.at_ms);
     rows
@@ -19,7 +19,7 @@ pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
 /// The newest usage rows in the directory of a host that has ended, newest first.
 pub fn rows_in(data: &Path, limit: usize) -> Vec<UsageRow> {
     let store = open(data);
-    let rows = store.usage_rows(limit).unwrap();
+    let rows = now(store.usage_rows(limit)).unwrap();
     store.close();
     rows
 }

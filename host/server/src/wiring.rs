@@ -17,12 +17,11 @@ use cofferdam_engine::catalog::{self, Catalog, Endpoint, Provider};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::EndpointKey;
 use cofferdam_engine::{
-    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OperatorKey, PluginDefaults,
-    Shutdown,
+    AllowedOptions, Authentication, Engine, EngineParts, Memory, OperatorKey, PluginDefaults, Shutdown,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
-use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
+use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, HostName, Hosts, NewSecret, OpenOptions, Pending, Purpose, ReleaseScope,
-    RootKeySource, SecretMetadata, SecretName, SecretValue, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, HostName, Hosts, NewSecret, OpenOptions, Pending, Purpose,
+    ReleaseRequest, ReleaseScope, RootKeySource, SecretMetadata, SecretName, SecretValue, Store, VaultId,
 };
 use fjall::{KeyspaceCreateOptions, PersistMode};
 use zeroize::Zeroizing;
@@ -156,19 +156,18 @@ async fn many(folder: &Path, secrets: usize) -> Outcome<()> {
     report("opening", &format!("{:.0} ms", begun.elapsed().as_secs_f64() * 1e3));
     report("memory after opening", &memory()?);
     for offset in [0, 10_000] {
-        time(&format!("list of 100 from offset {offset}"), 200, |_| {
-            drop(store.list_secrets(vault, offset, 100)?);
-            Ok(())
-        })?;
+        let list = async |_| Ok(drop(store.list_secrets(vault, offset, 100).await?));
+        time(&format!("list of 100 from offset {offset}"), 200, list).await?;
     }
     let VaultId::Workspace(workspace) = vault else { return Err("not a workspace".into()) };
     let host: HostName = "api.example.com".parse()?;
     let purpose = Purpose { used_by: "measure".to_owned(), request_id: "resp_measure".to_owned() };
-    time("release of one secret", 3_000, |round| {
-        let name = name(round * 7_919 % secrets)?;
-        drop(store.release(Actor::System, ReleaseScope::Workspace(workspace), &name, &host, &purpose)?);
-        Ok(())
-    })?;
+    let release = async |round| {
+        let secret = BoundSecret { name: name(round * 7_919 % secrets)?, host: host.clone() };
+        let (actor, scope) = (Actor::System, ReleaseScope::Workspace(workspace));
+        Ok(drop(store.release(ReleaseRequest { actor, scope, secret, purpose: purpose.clone() }).await?))
+    };
+    time("release of one secret", 3_000, release).await?;
     let begun = Instant::now();
     let checked = store.verify(&mut |_, _, _| ControlFlow::Continue(()))?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -204,11 +203,11 @@ fn secret(vault: VaultId, number: usize) -> Outcome<NewSecret> {
     Ok(NewSecret { vault, name: name(number)?, hosts, value })
 }
 
-fn time(what: &str, rounds: usize, mut call: impl FnMut(usize) -> Outcome<()>) -> Outcome<()> {
+async fn time(what: &str, rounds: usize, call: impl AsyncFn(usize) -> Outcome<()>) -> Outcome<()> {
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let begun = Instant::now();
-        call(round)?;
+        call(round).await?;
         times.push(begun.elapsed());
     }
     times.sort();

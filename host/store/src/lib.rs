@@ -133,5 +133,6 @@ pub use usage::{
     UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
 };
 pub use vault::{
-    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope,
+    BoundSecret, EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError,
+    ReleaseRequest, ReleaseScope,
 };

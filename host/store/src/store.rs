@@ -21,6 +21,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::Semaphore;
 
 #[cfg(test)]
 use crate::anchor::Anchor;
@@ -102,6 +103,8 @@ struct Inner {
     damage: Arc<Damage>,
     quotas: Arc<Quotas>,
     space: Arc<DiskSpace>,
+    /// Permits for reading pages of secrets.
+    page_reads: Arc<Semaphore>,
     held: Mutex<Option<OpenParts>>,
 }
 
@@ -176,6 +179,7 @@ impl Store {
             damage,
             quotas,
             space,
+            page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
             held,
         }));
         // Requests that were running when the previous process ended are charged from their
@@ -294,6 +298,18 @@ impl Store {
     fn access(&self) -> Result<VaultReader, Error> {
         let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
+    }
+
+    /// Reads the disk on a blocking thread, so that the thread of the caller does not wait. The read
+    /// goes on when its caller has given up.
+    async fn aside<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        read: impl FnOnce(&Store) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let store = self.clone();
+        let read = tokio::task::spawn_blocking(move || read(&store));
+        // The other error is a panic of the read, or the end of the program.
+        read.await.unwrap_or_else(|_| Err(Error::Closed.into()))
     }
 
     /// Waits for a permit for the writer's queue, which has 512. Dropping the future gives the wait

@@ -20,7 +20,7 @@ pub(crate) use access::{VaultReader, VaultSnapshot};
 pub(crate) use damage::Damage;
 pub(crate) use head::VaultHead;
 pub(crate) use keys::{NONCE_BYTES, Nonce, SEALED_BYTES, VaultKeys};
-pub use release::{Release, ReleaseError, ReleaseScope};
+pub use release::{BoundSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope};
 pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
 
 /// The vault that an effective secret comes from.

@@ -41,17 +41,12 @@ pub(crate) async fn answer(
 async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<ResponseBody>, Fault> {
     let PageWindow { offset, limit } =
         PageWindow::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
-    let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
+    let store = &call.app.store;
     if leave.wish == VaultOperation::Effective {
-        let intern = leave.intern()?;
-        let page = store_wait::read(places, move || store.effective_secrets(intern, offset, limit))
-            .await
-            .map_err(failed)?;
+        let page = store.effective_secrets(leave.intern()?, offset, limit).await.map_err(failed)?;
         return Ok(document(&listing(&page)));
     }
-    let vault = leave.vault()?;
-    let page =
-        store_wait::read(places, move || store.list_secrets(vault, offset, limit)).await.map_err(failed)?;
+    let page = store.list_secrets(leave.vault()?, offset, limit).await.map_err(failed)?;
     Ok(document(&listing(&page)))
 }
 

@@ -157,7 +157,7 @@ async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, Comm
         let of = vault_name(vault, store).await?;
         let mut offset = 0;
         loop {
-            let page = match store.list_secrets(vault, offset, PAGE) {
+            let page = match store.list_secrets(vault, offset, PAGE).await {
                 // All secrets are listed, and this intern was deleted meanwhile.
                 Err(Error::Lookup(_)) if scope.is_open() => break,
                 page => page?,

@@ -75,7 +75,7 @@ pub(super) async fn carry_out(
     let groups_max = wanted.limit.min(GROUPS_MAX) as usize;
     // Write queued rows first, so that requests that have just ended are included.
     store.flush()?;
-    let report = store.usage_report(UsageQuery { first, last, by, workspace, groups_max })?;
+    let report = store.usage_report(UsageQuery { first, last, by, workspace, groups_max }).await?;
     let (mut groups, mut rows) = (Vec::new(), Vec::new());
     for UsageGroup { label, totals } in &report.groups {
         let (mut document, cells) = described(label, store).await?;

@@ -136,7 +136,7 @@ pub(super) async fn carry_out(
             );
             Ok(CommandOutcome { document, text })
         }
-        VaultCommand::Audit(filter) => super::vault_audit::page(filter, store),
+        VaultCommand::Audit(filter) => super::vault_audit::page(filter, store).await,
         VaultCommand::Recovery(RecoveryCommand::New) => {
             let made = store.new_recovery_key(progress)?;
             let key = std::str::from_utf8(made.key.expose()).unwrap_or_default();

@@ -61,10 +61,10 @@ fn a_restored_store_has_the_backed_up_state_and_accepts_changes() {
     assert_eq!(files(&other), ["anchor", "lock", "root.key", "store"]);
     let restored = other.open();
     assert!(restored.authenticate(&token).now().is_ok());
-    let names = |store: &Store| store.list_secrets(vault, 0, 10).unwrap().entries;
+    let names = |store: &Store| store.list_secrets(vault, 0, 10).now().unwrap().entries;
     assert_eq!(names(&restored), names(&store)[..1]);
     assert_eq!(restored.status().seq, made.seq + 1);
-    let text = serde_json::to_string(&restored.audit_records(made.seq, 10).unwrap()).unwrap();
+    let text = serde_json::to_string(&restored.audit_records(made.seq, 10).now().unwrap()).unwrap();
     assert!(text.contains("\"action\":\"restored\""), "{text}");
     put(&restored, vault, "c", "goes on");
     assert_eq!(restored.verify(&mut go_on).unwrap().problems, [""; 0]);
@@ -172,7 +172,7 @@ fn a_backup_can_be_restored_with_the_recovery_key() {
     Store::restore(&other.lock(), &options, &backup, &mut go_on).unwrap();
     let restored = other.open();
     assert!(restored.status().opened_with_recovery_key);
-    assert_eq!(restored.list_secrets(vault, 0, 10).unwrap().entries.len(), 1);
+    assert_eq!(restored.list_secrets(vault, 0, 10).now().unwrap().entries.len(), 1);
 }
 
 #[test]

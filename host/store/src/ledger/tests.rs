@@ -78,7 +78,7 @@ fn balance(store: &Store) -> (Option<u64>, u64, u64) {
 
 fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
     store.flush().unwrap();
-    let rows = store.usage_rows(100).unwrap();
+    let rows = store.usage_rows(100).now().unwrap();
     rows.into_iter().map(|row| (row.request_id, row.outcome, row.cost_pico)).collect()
 }
 
@@ -223,7 +223,7 @@ fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
         ];
         assert_eq!(rows(&store), expected);
         assert_eq!(balance(&store), (Some(100), 27, 0));
-        assert_eq!(store.usage_rows(1).unwrap()[0].model, "vendor/model");
+        assert_eq!(store.usage_rows(1).now().unwrap()[0].model, "vendor/model");
         assert!(store.verify(&mut go_on).unwrap().problems.is_empty());
         store.close();
     }
@@ -277,7 +277,7 @@ fn credit_is_audited_and_never_overflows() {
     assert!(matches!(store.add_credit(OPERATOR, id, 1), Err(Error::TooMuchCredit)));
     store.set_unlimited(OPERATOR, id).unwrap();
     store.set_unlimited(OPERATOR, id).unwrap();
-    let records = store.audit_records(0, 100).unwrap();
+    let records = store.audit_records(0, 100).now().unwrap();
     let actions = records.into_iter().flat_map(|record| record.entries).map(|entry| entry.action);
     let about_credit: Vec<AuditAction> = actions
         .filter(|action| {
@@ -317,7 +317,7 @@ fn reports_group_the_usage_of_their_days() {
     store.flush().unwrap();
     let report = |by, first, groups_max| {
         let query = UsageQuery { first, last: today(), by, workspace: None, groups_max };
-        let report = store.usage_report(query).unwrap();
+        let report = store.usage_report(query).now().unwrap();
         let groups: Vec<_> =
             report.groups.iter().map(|group| (group.label.clone(), group.totals.cost_pico)).collect();
         (groups, report.others.cost_pico, report.sum)

@@ -231,7 +231,7 @@ fn an_older_copy_of_the_store_is_refused_and_can_be_accepted_with_a_record() {
     let store = scratch.accept(2).unwrap();
     assert_eq!(store.status().seq, 5);
     assert!(store.directory().find_workspace("later").is_err());
-    let record = store.audit_records(2, 10).unwrap().remove(0);
+    let record = store.audit_records(2, 10).now().unwrap().remove(0);
     let expected = AuditAction::RollbackAccepted { anchor: Some(4), markers: [Some(2); 4], rows_dropped: 0 };
     assert_eq!((record.seq, &record.entries[0].action), (5, &expected));
     assert_eq!(broken_audit(&store), None);
@@ -279,7 +279,7 @@ fn an_edited_row_is_detected_and_dropped_when_accepted() {
     );
     let store = scratch.accept(2).unwrap();
     assert_eq!(store.authenticate(&token(&issued)).now().unwrap_err(), AuthenticationError::Unknown);
-    let text = serde_json::to_string(&store.audit_records(2, 1).unwrap()).unwrap();
+    let text = serde_json::to_string(&store.audit_records(2, 1).now().unwrap()).unwrap();
     assert!(text.contains("\"rows_dropped\":1"), "{text}");
     drop(store);
     scratch.open();

@@ -60,7 +60,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn usage_report(&self, query: UsageQuery) -> Result<UsageReport, Error> {
+    pub async fn usage_report(&self, query: UsageQuery) -> Result<UsageReport, Error> {
+        self.aside(move |store| store.sum_usage(query)).await
+    }
+
+    fn sum_usage(&self, query: UsageQuery) -> Result<UsageReport, Error> {
         let view = self.access()?.view();
         let start = rows::day_totals_start(query.first.0);
         let end = rows::day_totals_start(query.last.0.saturating_add(1));

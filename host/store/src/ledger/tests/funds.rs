@@ -92,7 +92,7 @@ fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
     wait(request.commit_intent());
     store.close();
     std::mem::forget(request);
-    assert_eq!(scratch.open().usage_rows(1).unwrap()[0].model, "vendor/model");
+    assert_eq!(scratch.open().usage_rows(1).now().unwrap()[0].model, "vendor/model");
 }
 
 #[test]

@@ -217,10 +217,10 @@ proptest! {
         let now_ms = scratch.clock.now_ms();
         model.paid.extend(model.open.drain(..).map(|open| (open.key, now_ms, open.spent)));
         store.flush().unwrap();
-        let rows: u64 = store.usage_rows(1_000).unwrap().iter().map(|row| row.cost_pico).sum();
+        let rows: u64 = store.usage_rows(1_000).now().unwrap().iter().map(|row| row.cost_pico).sum();
         prop_assert_eq!(rows, model.spent());
         let (first, last) = (UsageDay(0), UsageDay::of_ms(scratch.clock.now_ms()));
         let query = UsageQuery { first, last, by: UsageBy::Day, workspace: None, groups_max: 1_000 };
-        prop_assert_eq!(store.usage_report(query).unwrap().sum.cost_pico, model.spent());
+        prop_assert_eq!(store.usage_report(query).now().unwrap().sum.cost_pico, model.spent());
     }
 }

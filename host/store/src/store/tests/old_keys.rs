@@ -38,10 +38,10 @@ fn a_revoked_key_is_deleted_after_92_days_and_its_usage_rows_are_kept() {
             && store.authenticate(&token(&revoked)).now().is_err()
     );
     assert!(store.key_spend(revoked.key.id).now().is_err());
-    assert_eq!(store.usage_rows(10).unwrap().len(), 2, "rows stay");
+    assert_eq!(store.usage_rows(10).now().unwrap().len(), 2, "rows stay");
     store.drop_old_totals().unwrap();
     assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
-    let records = store.audit_records(0, 100).unwrap();
+    let records = store.audit_records(0, 100).now().unwrap();
     let forgotten =
         records.into_iter().flat_map(|record| record.entries).filter_map(|entry| match entry.action {
             AuditAction::KeysForgotten { keys } => Some(keys),
