@@ -78,8 +78,8 @@ pub(crate) fn manages(principal: &Principal, other: &OwnedKey) -> bool {
         return false;
     }
     match key.kind {
-        KeyKind::Member => other.member().is_some_and(|member| manages_member(principal, member)),
-        KeyKind::Intern => other.intern().is_some_and(|intern| manages_intern(principal, intern)),
+        KeyKind::Member => other.member.as_ref().is_some_and(|member| manages_member(principal, member)),
+        KeyKind::Intern => other.intern.as_ref().is_some_and(|intern| manages_intern(principal, intern)),
         KeyKind::Provisioning | KeyKind::Unscoped => false,
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn authenticate(
     token: &str,
 ) -> Result<Principal, AuthenticationError> {
     let token = Token::parse(token).ok_or(AuthenticationError::Malformed)?;
-    let stored = directory.stored_key(token.id);
+    let stored = directory.keys.get(&token.id);
     let proof = keys.token_proof(token.secret.as_ref());
     let proven = same(&proof, stored.map_or(&NO_PROOF, |stored| &stored.proof));
     let Some(stored) = stored.filter(|_| proven) else {
@@ -88,8 +88,8 @@ pub(crate) fn authenticate(
         return Err(AuthenticationError::Expired(key.id));
     }
     let owned = directory.owned(stored);
-    let is_complete = owned.workspace().is_some() == key.workspace.is_some()
-        && owned.member().is_some() == key.member.is_some()
-        && owned.intern().is_some() == key.intern.is_some();
+    let is_complete = owned.workspace.is_some() == key.workspace.is_some()
+        && owned.member.is_some() == key.member.is_some()
+        && owned.intern.is_some() == key.intern.is_some();
     if is_complete { Ok(Principal(owned)) } else { Err(AuthenticationError::Incomplete(key.id)) }
 }

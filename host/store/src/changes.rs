@@ -148,7 +148,7 @@ impl WriteBatch {
     }
 
     pub(crate) fn create_workspace(&mut self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        if self.directory.has_workspace(&new.name) {
+        if self.directory.workspaces.values().any(|it| it.name == new.name) {
             return Err(Error::NameTaken { name: new.name });
         }
         let workspace = Workspace {
@@ -287,17 +287,17 @@ impl WriteBatch {
     }
 
     fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
-        let found = self.directory.workspace(id).map(Arc::as_ref);
+        let found = self.directory.workspaces.get(&id).map(Arc::as_ref);
         found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
     }
 
     fn member(&self, id: MemberId) -> Result<&Member, Error> {
-        let found = self.directory.member(id).map(Arc::as_ref);
+        let found = self.directory.members.get(&id).map(Arc::as_ref);
         found.ok_or_else(|| LookupError::not_found(RecordKind::Member, id).into())
     }
 
     fn intern(&self, id: InternId) -> Result<&Intern, Error> {
-        let found = self.directory.intern(id).map(Arc::as_ref);
+        let found = self.directory.interns.get(&id).map(Arc::as_ref);
         found.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
     }
 

@@ -113,9 +113,7 @@ pub use operation::{Progress, VaultError};
 pub use page::Page;
 pub use pending::{Pending, QueuePermit};
 pub use quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota};
-pub use records::{
-    ApiKey, Credit, Intern, KeyCounts, KeyKind, Member, MemberRole, RecordCounts, RoleError, Workspace,
-};
+pub use records::{ApiKey, Credit, Intern, KeyCounts, KeyKind, Member, MemberRole, RoleError, Workspace};
 pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };

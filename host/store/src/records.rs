@@ -188,21 +188,8 @@ impl ApiKey {
     }
 }
 
-/// Numbers of all records of a store.
-#[derive(Clone, Copy, Debug)]
-pub struct RecordCounts {
-    /// Number of workspaces.
-    pub workspaces: usize,
-    /// Number of members.
-    pub members: usize,
-    /// Number of interns.
-    pub interns: usize,
-    /// Number of keys, including those revoked in the last 92 days.
-    pub keys: usize,
-}
-
 /// Numbers of keys of one workspace.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct KeyCounts {
     /// Those that are not revoked.
     pub live: usize,

@@ -20,7 +20,7 @@ struct Credits {
 }
 
 pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
-    let workspace = call.principal.workspace().ok_or(Fault::NotFound)?;
+    let workspace = call.principal.workspace.as_ref().ok_or(Fault::NotFound)?;
     let balance = call.app.store.balance(workspace.id).await.map_err(|error| match error {
         // The workspace was deleted a moment ago, and its keys with it.
         Error::Lookup(_) => Fault::InvalidKey,

@@ -84,7 +84,7 @@ pub(crate) async fn plain_body(
 /// Admits a request: applies the rate limits and returns the caller, with what it may use.
 fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Keys without a workspace were already refused by the access check.
-    let workspace = Arc::clone(call.principal.workspace().ok_or(Fault::InvalidKey)?);
+    let workspace = call.principal.workspace.clone().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key().id;
     let places = call.app.runtime.places(key.as_str());
     let pace = call.app.live().config.limits.pace;

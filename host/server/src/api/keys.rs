@@ -56,11 +56,12 @@ async fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let query = call.head.uri.query().unwrap_or_default();
     let PageWindow { offset, limit } = PageWindow::parse(query).map_err(Fault::Flawed)?;
     let disabled_too = flag(query, "include_disabled").map_err(Fault::Flawed)?;
-    let is_wanted = |key: &OwnedKey| is_there(call, key) && (disabled_too || !key.key().disabled);
-    let (store, workspace) = (&call.app.store, call.principal.key().workspace);
-    let keys = store.keys(workspace, is_wanted, None, offset + limit).await.map_err(Fault::unread)?;
-    let mut data = Vec::new();
-    for key in keys.entries.iter().skip(offset) {
+    let workspace = call.principal.key().workspace.ok_or(Fault::InvalidKey)?;
+    let is_wanted = |key: &OwnedKey| manages(&call.principal, key) && (disabled_too || !key.key().disabled);
+    let store = &call.app.store;
+    let keys = store.keys_of(workspace, is_wanted, offset, limit).await.map_err(Fault::unread)?;
+    let mut data = Vec::with_capacity(keys.entries.len());
+    for key in &keys.entries {
         data.push(KeyDocument::of(store, key.key()).await);
     }
     Ok(document(&PageDocument { data, has_more: keys.has_more }))
@@ -163,11 +164,8 @@ async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>
 async fn managed(call: &Call<'_>, id: &str) -> Result<OwnedKey, Fault> {
     let id = id.parse().map_err(|_| Fault::NotFound)?;
     let key = call.app.store.key(id).await.map_err(Fault::unread)?;
-    key.filter(|key| is_there(call, key)).ok_or(Fault::NotFound)
-}
-
-fn is_there(call: &Call<'_>, key: &OwnedKey) -> bool {
-    key.key().revoked_at_ms.is_none() && manages(&call.principal, key)
+    let managed = key.filter(|key| key.key().revoked_at_ms.is_none() && manages(&call.principal, key));
+    managed.ok_or(Fault::NotFound)
 }
 
 fn count_change(call: &Call<'_>) -> Result<(), Fault> {

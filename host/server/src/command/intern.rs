@@ -61,7 +61,7 @@ pub(super) async fn carry_out(
 }
 
 async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let interns = all(async |before, limit| store.interns(before, limit).await).await?;
+    let interns = all(async |before| store.interns(before).await).await?;
     let mut rows = Vec::with_capacity(interns.len());
     for intern in &interns {
         let creator = store.member(intern.created_by).await?;

@@ -225,7 +225,7 @@ async fn owner(wanted: &CreateKey, store: &Store) -> Result<KeyOwner, CommandErr
 }
 
 async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let keys = all(async |before, limit| store.keys(None, |_| true, before, limit).await).await?;
+    let keys = all(async |before| store.keys(before).await).await?;
     let now_ms = Clock::system().now_ms();
     let (mut documents, mut rows) = (Vec::new(), Vec::new());
     for owned in &keys {
@@ -235,7 +235,7 @@ async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
             key.id.to_string(),
             key.kind.to_string(),
             or_dash(key.name.as_ref()),
-            or_dash(owned.workspace().map(|workspace| &workspace.name)),
+            or_dash(owned.workspace.as_ref().map(|workspace| &workspace.name)),
             or_dash(belongs_to(owned)),
             timestamp(key.created_at_ms),
             state(key, now_ms),
@@ -257,8 +257,8 @@ async fn listed(key: &ApiKey, store: &Store) -> Result<serde_json::Map<String, V
 }
 
 fn belongs_to(key: &OwnedKey) -> Option<&Name> {
-    let intern = key.intern().map(|intern| &intern.name);
-    intern.or_else(|| key.member().map(|member| &member.name))
+    let intern = key.intern.as_ref().map(|intern| &intern.name);
+    intern.or_else(|| key.member.as_ref().map(|member| &member.name))
 }
 
 fn state(key: &ApiKey, now_ms: u64) -> String {

@@ -76,7 +76,7 @@ pub(super) async fn carry_out(
 }
 
 async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let members = all(async |before, limit| store.members(before, limit).await).await?;
+    let members = all(async |before| store.members(before).await).await?;
     let mut rows = Vec::with_capacity(members.len());
     for member in &members {
         rows.push([

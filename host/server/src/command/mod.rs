@@ -45,9 +45,6 @@ pub use workspace::WorkspaceCommand;
 
 use crate::facts::Facts;
 
-/// Records that are read from the store at a time.
-const PAGE: usize = 1000;
-
 /// A command, as typed and as sent.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -247,11 +244,11 @@ async fn workspace_name(store: &Store, id: WorkspaceId) -> Result<String, Comman
 
 /// All records of a listing, oldest first. `page` lists those before a record, newest first.
 async fn all<T>(
-    page: impl AsyncFn(Option<&T>, usize) -> Result<Page<T>, cofferdam_store::Error>,
+    page: impl AsyncFn(Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
 ) -> Result<Vec<T>, CommandError> {
     let mut all = Vec::new();
     loop {
-        let Page { entries, has_more } = page(all.last(), PAGE).await?;
+        let Page { entries, has_more } = page(all.last()).await?;
         all.extend(entries);
         if !has_more {
             all.reverse();

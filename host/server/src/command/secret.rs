@@ -79,7 +79,7 @@ impl SecretScope {
             (Some(workspace), _) => Ok(VaultId::Workspace(store.find_workspace(workspace).await?.id)),
             (_, Some(intern)) => Ok(VaultId::Intern(store.find_intern(None, intern).await?.id)),
             (None, None) if self.operator => Ok(VaultId::Operator),
-            (None, None) => match store.workspaces(None, 2).await?.entries.as_slice() {
+            (None, None) => match store.workspaces(None).await?.entries.as_slice() {
                 [only] => Ok(VaultId::Workspace(only.id)),
                 _ => Err(CommandError::new(
                     "there is more than one workspace: say whose with --workspace, --intern or --operator",
@@ -177,8 +177,8 @@ async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, Comm
 }
 
 async fn all_vaults(store: &Store) -> Result<Vec<VaultId>, CommandError> {
-    let workspaces = all(async |before, limit| store.workspaces(before, limit).await).await?;
-    let interns = all(async |before, limit| store.interns(before, limit).await).await?;
+    let workspaces = all(async |before| store.workspaces(before).await).await?;
+    let interns = all(async |before| store.interns(before).await).await?;
     let workspaces = workspaces.iter().map(|workspace| VaultId::Workspace(workspace.id));
     let interns = interns.iter().map(|intern| VaultId::Intern(intern.id));
     Ok(std::iter::once(VaultId::Operator).chain(workspaces).chain(interns).collect())
@@ -203,18 +203,14 @@ fn row(of: &str, secret: &SecretMetadata) -> [String; 5] {
 
 /// The owner of a vault, for people.
 async fn vault_name(vault: VaultId, store: &Store) -> Result<String, CommandError> {
-    let named = |kind, name: Option<String>, id: String| format!("{kind} {}", name.unwrap_or(id));
-    Ok(match vault {
+    let (kind, name, id) = match vault {
         VaultId::Workspace(id) => {
-            let workspace = store.workspace(id).await?;
-            named("workspace", workspace.map(|it| it.name.to_string()), id.to_string())
+            ("workspace", store.workspace(id).await?.map(|it| it.name.clone()), id.to_string())
         }
-        VaultId::Intern(id) => {
-            let intern = store.intern(id).await?;
-            named("intern", intern.map(|it| it.name.to_string()), id.to_string())
-        }
-        VaultId::Operator => "the operator".to_owned(),
-    })
+        VaultId::Intern(id) => ("intern", store.intern(id).await?.map(|it| it.name.clone()), id.to_string()),
+        VaultId::Operator => return Ok("the operator".to_owned()),
+    };
+    Ok(format!("{kind} {}", name.map_or(id, |name| name.to_string())))
 }
 
 fn document(vault: VaultId, secret: &SecretMetadata) -> Value {

@@ -1,6 +1,6 @@
 //! `status` and `models`: the current state of the store and of the running host.
 
-use cofferdam_store::{RecordCounts, Store, StoreStatus};
+use cofferdam_store::{Store, StoreStatus};
 use serde_json::{Value, json};
 
 use super::table::{listing, or_dash, pairs};
@@ -34,8 +34,7 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
 
 async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result<Value, CommandError> {
     let state = store.status();
-    let RecordCounts { workspaces, members, interns, keys } = store.counts().await?;
-    let counts = [("workspaces", workspaces), ("members", members), ("interns", interns), ("keys", keys)];
+    let counts = store.counts().await?;
     rows.extend([
         ("store", state.store_id.to_string()),
         ("sequence", state.seq.to_string()),

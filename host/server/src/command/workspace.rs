@@ -119,7 +119,7 @@ async fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, Comman
 }
 
 async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let workspaces = all(async |before, limit| store.workspaces(before, limit).await).await?;
+    let workspaces = all(async |before| store.workspaces(before).await).await?;
     let row = |workspace: &Arc<Workspace>| {
         [
             workspace.name.to_string(),

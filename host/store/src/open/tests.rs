@@ -47,7 +47,7 @@ fn closed_store(commits: u64) -> ScratchDirectory {
 }
 
 fn shown(store: &Store) -> String {
-    format!("{:?} {:?}", store.directory().workspaces(None, 99), store.directory().members(None, 99))
+    format!("{:?} {:?}", store.directory().workspaces, store.directory().members)
 }
 
 fn journal(scratch: &ScratchDirectory) -> PathBuf {

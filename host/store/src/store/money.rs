@@ -21,7 +21,7 @@ impl Store {
     /// [`Error::Lookup`].
     pub async fn balance(&self, workspace: WorkspaceId) -> Result<Balance, Error> {
         let directory = self.directory();
-        let found = directory.workspace(workspace);
+        let found = directory.workspaces.get(&workspace);
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
         Ok(self.ledger().balance(workspace, found.credit))
     }
@@ -32,8 +32,8 @@ impl Store {
     /// [`Error::Lookup`].
     pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
         let directory = self.directory();
-        let found = directory.key(key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
-        Ok(self.ledger().key_spend(found))
+        let found = directory.keys.get(&key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
+        Ok(self.ledger().key_spend(&found.key))
     }
 
     /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before does not

@@ -141,7 +141,7 @@ impl Reservation {
         let was_named = std::mem::replace(is_named, !row.model.is_empty());
         let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < held.all);
         let directory = self.store.directory();
-        let workspace = directory.workspace(row.workspace);
+        let workspace = directory.workspaces.get(&row.workspace);
         is_due && workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
     }
 

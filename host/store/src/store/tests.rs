@@ -56,10 +56,10 @@ fn the_first_start_makes_a_workspace_with_its_owner() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let directory = store.directory();
-    let [workspace] = &directory.workspaces(None, 9).entries[..] else { panic!("one workspace") };
+    let [workspace] = directory.workspaces.values().collect::<Vec<_>>()[..] else { panic!("one workspace") };
     assert_eq!(workspace.name.as_str(), "default");
     assert!(workspace.programme && workspace.vault_writes);
-    let [owner] = &directory.members(None, 9).entries[..] else { panic!("one member") };
+    let [owner] = directory.members.values().collect::<Vec<_>>()[..] else { panic!("one member") };
     assert_eq!(
         (owner.name.as_str(), owner.role, owner.workspace),
         ("owner", MemberRole::Admin, workspace.id)
@@ -97,8 +97,8 @@ fn every_acknowledged_change_is_there_after_reopening() {
     assert_eq!(store.status().seq, seq);
     let principal = store.authenticate(&token(&key)).now().unwrap();
     assert_eq!((principal.key().kind, principal.key().intern), (KeyKind::Intern, Some(intern)));
-    assert!(store.directory().intern(gone).is_none());
-    assert!(store.directory().key(revoked).unwrap().revoked_at_ms.is_some());
+    assert!(!store.directory().interns.contains_key(&gone));
+    assert!(store.directory().keys.get(&revoked).unwrap().key.revoked_at_ms.is_some());
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn each_kind_of_key_has_its_owner() {
         let key = principal.key();
         assert_eq!((key.id, key.kind), (issued.key.id, kind));
         assert_eq!(
-            (principal.member().map(|it| it.id), principal.intern().map(|it| it.id)),
+            (principal.member.as_ref().map(|it| it.id), principal.intern.as_ref().map(|it| it.id)),
             (member, intern)
         );
         let expected = (kind != KeyKind::Unscoped).then_some(workspace);
-        assert_eq!(principal.workspace().map(|it| it.id), expected);
+        assert_eq!(principal.workspace.as_ref().map(|it| it.id), expected);
         assert_eq!(principal.role(), member.map(|_| MemberRole::Admin));
     }
     assert!(store.has_client_key().now().unwrap());
@@ -292,7 +292,7 @@ fn many_threads_share_commits_and_lose_nothing() {
     store.close();
     let store = scratch.open();
     assert_eq!(ids.len(), THREADS * EACH);
-    assert!(ids.into_iter().all(|id| store.directory().key(id).is_some()));
+    assert!(ids.into_iter().all(|id| store.directory().keys.contains_key(&id)));
 }
 
 #[test]

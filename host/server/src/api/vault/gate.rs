@@ -107,7 +107,7 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
     }
     // A key without a workspace is refused below with `NoScope`, after the gates for programme,
     // method and kind of key.
-    let workspace = call.principal.workspace();
+    let workspace = call.principal.workspace.as_ref();
     if workspace.is_some_and(|workspace| !workspace.programme) {
         return Err(Fault::NotFound);
     }
