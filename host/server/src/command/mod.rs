@@ -200,8 +200,8 @@ impl From<cofferdam_store::Error> for CommandError {
     }
 }
 
-/// Carries out a command until its changes are durable. Waiting for a change blocks the thread. `facts` describe the running
-/// host, if there is one. Progress is reported to `progress`.
+/// Carries out a command until its changes are durable. Waiting for a change blocks the thread.
+/// `facts` describe the running host, if there is one. Progress is reported to `progress`.
 ///
 /// # Errors
 ///

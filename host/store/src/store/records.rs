@@ -93,23 +93,17 @@ impl Store {
 
     /// Workspaces, newest first: the first 1,000 of those before this one.
     pub async fn workspaces(&self, before: Option<&Arc<Workspace>>) -> Result<Page<Arc<Workspace>>, Error> {
-        let directory = self.directory();
-        let records = newest_first(directory.workspaces.values(), |it| (it.created_at_ms, it.id), before);
-        Ok(Page::of(records.cloned(), RECORDS_MAX))
+        Ok(page(self.directory().workspaces.values(), |it| (it.created_at_ms, it.id), before))
     }
 
     /// Members, as for [`Store::workspaces`].
     pub async fn members(&self, before: Option<&Arc<Member>>) -> Result<Page<Arc<Member>>, Error> {
-        let directory = self.directory();
-        let records = newest_first(directory.members.values(), |it| (it.created_at_ms, it.id), before);
-        Ok(Page::of(records.cloned(), RECORDS_MAX))
+        Ok(page(self.directory().members.values(), |it| (it.created_at_ms, it.id), before))
     }
 
     /// Interns, as for [`Store::workspaces`].
     pub async fn interns(&self, before: Option<&Arc<Intern>>) -> Result<Page<Arc<Intern>>, Error> {
-        let directory = self.directory();
-        let records = newest_first(directory.interns.values(), |it| (it.created_at_ms, it.id), before);
-        Ok(Page::of(records.cloned(), RECORDS_MAX))
+        Ok(page(self.directory().interns.values(), |it| (it.created_at_ms, it.id), before))
     }
 
     /// Keys of all workspaces, as for [`Store::workspaces`]. Includes keys revoked in the last 92
@@ -163,6 +157,15 @@ impl Store {
     pub async fn has_client_key(&self) -> Result<bool, Error> {
         Ok(self.directory().keys.values().any(|stored| stored.key.is_for_requests()))
     }
+}
+
+/// The newest of the records before this one.
+fn page<'a, T: Clone + 'a, O: Ord>(
+    records: impl Iterator<Item = &'a T>,
+    order: impl Fn(&T) -> O,
+    before: Option<&T>,
+) -> Page<T> {
+    Page::of(newest_first(records, order, before).cloned(), RECORDS_MAX)
 }
 
 /// Records before this one. Those of the same millisecond are in the order of their ids, so that a

@@ -3,7 +3,9 @@ mod old_keys;
 mod sums;
 
 use std::io::{BufRead, BufReader};
+use std::pin::{Pin, pin};
 use std::process::{Command, Stdio};
+use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::authentication::AuthenticationError;
@@ -66,6 +68,23 @@ fn the_first_start_makes_a_workspace_with_its_owner() {
     );
     assert!(!store.has_client_key().now().unwrap());
     assert_eq!(store.status().seq, 1);
+}
+
+#[test]
+fn calls_that_memory_answers_do_not_suspend() {
+    let is_ready = |future: Pin<&mut dyn Future<Output = bool>>| {
+        future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(true)
+    };
+    let scratch = ScratchDirectory::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    let token = token(&issued);
+    assert!(is_ready(pin!(async { store.authenticate(&token).await.is_ok() })));
+    assert!(is_ready(pin!(async { store.find_workspace("default").await.is_ok() })));
+    assert!(is_ready(pin!(async { store.balance(default_workspace(&store)).await.is_ok() })));
+    assert!(is_ready(pin!(async { store.key_spend(issued.key.id).await.is_ok() })));
+    let row = usage_row(&store, "r");
+    assert!(is_ready(pin!(async { store.reserve(row).await.unwrap().pledge(1).await.is_ok() })));
 }
 
 #[test]
