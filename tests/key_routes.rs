@@ -3,7 +3,7 @@
 use crate::kit::client::{Answer, Client, read};
 use crate::kit::host::{Host, Setup};
 use crate::kit::raw::Raw;
-use crate::kit::store::prepare;
+use crate::kit::store::{now, prepare};
 use cofferdam_store::Actor;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -376,7 +376,7 @@ async fn credits_route_shows_credit_and_usage() {
     let setup = Setup::after(&host);
     drop(host);
     prepare(&setup, |store| {
-        let workspace = store.directory().workspaces()[0].id;
+        let workspace = now(store.find_workspace("default")).unwrap().id;
         store.add_credit(Actor::Operator, workspace, 12_500_000_000_000).unwrap();
     });
     let host = setup.start();

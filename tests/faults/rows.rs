@@ -3,9 +3,10 @@
 
 use crate::kit::client::Client;
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store::now;
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, HostName, LockError, OpenOptions, Purpose, Release, ReleaseError,
-    ReleaseScope, RootKeySource, SecretName, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, LockError, OpenOptions, Purpose, Release, ReleaseError,
+    ReleaseRequest, ReleaseScope, RootKeySource, Store, VaultId,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -301,8 +302,7 @@ pub struct Stored {
 impl Stored {
     pub fn of_intern(data: &Path, name: &str) -> Self {
         let opened = Self::open(data);
-        let directory = opened.store.directory();
-        let id = directory.find_intern(None, name).unwrap().id;
+        let id = now(opened.store.find_intern(None, name)).unwrap().id;
         Self { vault: VaultId::Intern(id), scope: ReleaseScope::Intern(id), ..opened }
     }
 
@@ -312,15 +312,14 @@ impl Stored {
         let options =
             OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() };
         let store = Store::open(lock, options).expect("the program opened it a moment ago");
-        let directory = store.directory();
-        let id = directory.find_workspace("default").unwrap().id;
+        let id = now(store.find_workspace("default")).unwrap().id;
         Self { store, vault: VaultId::Workspace(id), scope: ReleaseScope::Workspace(id) }
     }
 
     pub fn names(&self) -> Result<BTreeSet<String>, Failed> {
         let mut names = BTreeSet::new();
         loop {
-            let page = self.store.list_secrets(self.vault, names.len(), 100);
+            let page = now(self.store.list_secrets(self.vault, names.len(), 100));
             let page = page.map_err(|error| Failed::Reported(format!("list: {error}")))?;
             names.extend(page.entries.iter().map(|entry| entry.name.as_str().to_owned()));
             if !page.has_more {
@@ -330,15 +329,15 @@ impl Stored {
     }
 
     pub fn value(&self, name: &str) -> Result<Option<Release>, Failed> {
-        let name: SecretName = name.parse().unwrap();
-        let host: HostName = HOST.parse().unwrap();
+        let secret = BoundSecret { name: name.parse().unwrap(), host: HOST.parse().unwrap() };
         let purpose = Purpose { used_by: "test".to_owned(), request_id: "test".to_owned() };
+        let request = ReleaseRequest { actor: Actor::Operator, scope: self.scope, secret, purpose };
         loop {
-            match self.store.release(Actor::Operator, self.scope, &name, &host, &purpose) {
+            match now(self.store.release(request.clone())) {
                 Ok(release) => return Ok(Some(release)),
                 Err(ReleaseError::Unavailable) => return Ok(None),
                 Err(ReleaseError::Busy) => self.store.flush().unwrap(),
-                Err(error) => return Err(Failed::Reported(format!("{name:?}: {error}"))),
+                Err(error) => return Err(Failed::Reported(format!("{:?}: {error}", request.secret.name))),
             }
         }
     }

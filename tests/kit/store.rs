@@ -4,12 +4,13 @@ use super::host::{Host, Setup};
 use std::path::Path;
 
 use cofferdam_store::{Clock, DirectoryLock, OpenOptions, RootKeySource, Store, UsageRow};
+use tokio::runtime::Builder;
 
 /// Ends the host; returns its usage rows, oldest first.
 pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     host.end();
     let store = open(&host.data());
-    let mut rows = store.usage_rows(1000).unwrap();
+    let mut rows = now(store.usage_rows(1000)).unwrap();
     store.close();
     rows.sort_by_key(|row| row.at_ms);
     rows
@@ -18,7 +19,7 @@ pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
 /// The newest usage rows in the directory of a host that has ended, newest first.
 pub fn rows_in(data: &Path, limit: usize) -> Vec<UsageRow> {
     let store = open(data);
-    let rows = store.usage_rows(limit).unwrap();
+    let rows = now(store.usage_rows(limit)).unwrap();
     store.close();
     rows
 }
@@ -29,6 +30,12 @@ pub fn prepare<T>(setup: &Setup, work: impl FnOnce(&Store) -> T) -> T {
     let done = work(&store);
     store.close();
     done
+}
+
+/// Waits for the store on a thread of its own, so that a test with a runtime can call it too.
+pub fn now<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+    let waiting = || Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
+    std::thread::scope(|scope| scope.spawn(waiting).join().unwrap())
 }
 
 fn open(data: &Path) -> Store {

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::kit::client::{Answer, Client, http, read};
 use crate::kit::host::{Host, Setup};
-use crate::kit::store::prepare;
+use crate::kit::store::{now, prepare};
 use cofferdam_store::{Actor, Clock, KeyChange, KeyOwner, NewKey, SpendLimits, Store};
 use reqwest::Method;
 use serde_json::json;
@@ -99,7 +99,7 @@ impl Keys {
 
 /// An expired and a disabled key. No command creates them in this state.
 fn unusual_keys(store: &Store) -> (String, String) {
-    let workspace = store.directory().find_workspace("default").unwrap().id;
+    let workspace = now(store.find_workspace("default")).unwrap().id;
     let issue = |expires_at_ms| {
         let owner = KeyOwner::Member { workspace, member: None };
         store

@@ -2,7 +2,7 @@
 
 use super::{NOT_FOUND, Vault, assert_refused, command, setup, text};
 use crate::kit::host::{Host, Setup};
-use crate::kit::store::prepare;
+use crate::kit::store::{now, prepare};
 use cofferdam_store::{Actor, LegacySecret, SecretValue};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn import(setup: &Setup, names: &[&str]) {
         created_at_ms: Some(1_704_164_645_678),
     };
     prepare(setup, |store| {
-        let workspace = store.directory().find_workspace("default").unwrap().id;
+        let workspace = now(store.find_workspace("default")).unwrap().id;
         store.import_legacy(Actor::Operator, workspace, names.iter().map(secret).collect()).unwrap();
     });
 }

@@ -1,7 +1,7 @@
 //! What authenticates requests to providers and to export destinations.
 
 use cofferdam_egress::{Credential, Placement};
-use cofferdam_store::{HostName, SecretName};
+use cofferdam_store::BoundSecret;
 
 /// How requests to a provider are authenticated.
 #[derive(Debug)]
@@ -22,15 +22,6 @@ pub enum OperatorKey {
     Fixed(Credential),
     /// A secret of the operator's vault.
     Vault(BoundSecret),
-}
-
-/// The name of a secret, and the host of the provider's origin to which it must be bound.
-#[derive(Clone, Debug)]
-pub struct BoundSecret {
-    /// The name in the vault.
-    pub name: SecretName,
-    /// The host it is sent to.
-    pub host: HostName,
 }
 
 /// The credential of one attempt.

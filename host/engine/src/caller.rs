@@ -1,13 +1,14 @@
 //! The key that a request was authenticated with, and the scope it acts for.
 
 use crate::limits::allowance::Allowance;
-use cofferdam_store::{InternId, KeyId, ReleaseScope, WorkspaceId};
+use cofferdam_store::{InternId, KeyId, ReleaseScope, Workspace};
+use std::sync::Arc;
 
 /// The identity of the client of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The workspace the key belongs to.
-    pub workspace: WorkspaceId,
+    pub workspace: Arc<Workspace>,
     /// The intern, if the key is one of an intern.
     pub intern: Option<InternId>,
     /// The key that authenticated the request.
@@ -21,7 +22,7 @@ impl Caller {
     pub(crate) fn release_scope(&self) -> ReleaseScope {
         match self.intern {
             Some(intern) => ReleaseScope::Intern(intern),
-            None => ReleaseScope::Workspace(self.workspace),
+            None => ReleaseScope::Workspace(self.workspace.id),
         }
     }
 }

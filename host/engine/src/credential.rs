@@ -1,15 +1,14 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
 //! attempt, right before it is sent, and only to the host of the provider's origin.
 
-use crate::authentication::{Authentication, BoundSecret, OperatorKey, UsedCredential};
+use crate::authentication::{Authentication, OperatorKey, UsedCredential};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
 use crate::refusal::SATURATED;
-use crate::release::Releaser;
 use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{Actor, Purpose, ReleaseError, ReleaseScope, Store};
+use cofferdam_store::{Actor, BoundSecret, Purpose, ReleaseError, ReleaseRequest, ReleaseScope, Store};
 
 /// The credentials that one request may use.
 #[derive(Clone, Copy)]
@@ -27,12 +26,12 @@ impl Credentials<'_> {
             return false;
         };
         let secrets = vec![(self.caller.release_scope(), secret.clone())];
-        self.releaser(provider).releasable(secrets).await.is_ok_and(|found| !found.is_empty())
+        self.store.releasable(secrets).await.is_ok_and(|found| !found.is_empty())
     }
 
     /// Opens a compacted conversation that was sealed for the caller's workspace.
     pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
-        self.store.open_conversation(self.caller.workspace, sealed)
+        self.store.open_conversation(self.caller.workspace.id, sealed)
     }
 
     /// The credential for one attempt at `provider`; `None` where none is configured. With
@@ -49,10 +48,9 @@ impl Credentials<'_> {
         let failed = |error| failed(provider, error);
         // A problem with one workspace's vault does not count against the endpoint.
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
-        let releaser = self.releaser(provider);
         if let Some(secret) = byok {
-            let released = releaser.release_if_bound(self.caller.release_scope(), secret.clone()).await;
-            if let Some(release) = released.map_err(callers)? {
+            let request = self.request(provider, self.caller.release_scope(), secret);
+            if let Some(release) = self.store.release_if_bound(request).await.map_err(callers)? {
                 let credential = Credential::new(placement, release.expose());
                 let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
                 return Ok(Some(UsedCredential { credential, is_byok: true }));
@@ -65,8 +63,8 @@ impl Credentials<'_> {
             None => return Ok(None),
             Some(OperatorKey::Fixed(credential)) => credential.clone(),
             Some(OperatorKey::Vault(secret)) => {
-                let release = releaser.release(ReleaseScope::Operator, secret.clone()).await;
-                let release = release.map_err(failed)?;
+                let request = self.request(provider, ReleaseScope::Operator, secret);
+                let release = self.store.release(request).await.map_err(failed)?;
                 Credential::new(placement, release.expose()).map_err(|error| {
                     tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
                     unavailable()
@@ -76,12 +74,12 @@ impl Credentials<'_> {
         Ok(Some(UsedCredential { credential, is_byok: false }))
     }
 
-    fn releaser(&self, provider: &Provider) -> Releaser {
+    fn request(&self, provider: &Provider, scope: ReleaseScope, secret: &BoundSecret) -> ReleaseRequest {
         let purpose = Purpose {
             used_by: format!("provider {}", provider.name),
             request_id: self.request_id.to_owned(),
         };
-        Releaser { store: self.store.clone(), actor: Actor::Key(self.caller.key), purpose }
+        ReleaseRequest { actor: Actor::Key(self.caller.key), scope, secret: secret.clone(), purpose }
     }
 }
 

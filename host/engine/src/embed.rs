@@ -46,7 +46,8 @@ impl Engine {
         let trace = scope.trace(&request.model, &request.provider, || None);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
-        let mut run = Run::open(&scope, UsageKind::Embeddings, false, &Arc::default(), trace, deadline)?;
+        let (kind, account) = (UsageKind::Embeddings, Arc::default());
+        let mut run = Run::open(&scope, kind, false, &account, trace, deadline).await?;
         match Box::pin(answer(&scope, &request, &models, &mut run)).await {
             Ok(body) => Ok(Answer { id, body: AnswerBody::Whole(body) }),
             Err(refusal) => Err(run.fail(refusal)),

@@ -41,8 +41,6 @@ mod failure;
 mod plugin_defaults;
 mod upstream;
 
-mod release;
-
 mod authentication;
 mod caller;
 mod lifecycle;
@@ -56,7 +54,7 @@ mod refusal;
 pub mod request;
 
 pub use answer::{Answer, AnswerBody, RespondOptions};
-pub use authentication::{Authentication, BoundSecret, OperatorKey};
+pub use authentication::{Authentication, OperatorKey};
 pub use caller::Caller;
 pub use catalog::options::AllowedOptions;
 pub use engine::{Engine, EngineParts, NoRouter};

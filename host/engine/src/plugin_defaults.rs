@@ -4,7 +4,7 @@ use crate::refusal::Refusal;
 use crate::refusal::printable;
 use crate::request::RequestPlugin;
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{Store, WorkspaceId};
+use cofferdam_store::Workspace;
 use std::collections::BTreeMap;
 
 /// One plugin entry that the operator configured as a default.
@@ -39,30 +39,23 @@ impl PluginDefaults {
     ///
     /// # Errors
     /// 403 naming an entry that would change a fixed default.
-    pub(crate) fn apply(
-        &self,
-        store: &Store,
-        workspace: WorkspaceId,
-        asked: &mut Vec<RequestPlugin>,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn apply(&self, workspace: &Workspace, asked: &mut Vec<RequestPlugin>) -> Result<(), Refusal> {
         if self.everyone.is_empty() && self.workspaces.is_empty() {
             return Ok(());
         }
-        let defaults = self.of(store, workspace);
+        let defaults = self.of(workspace);
         if !defaults.is_empty() {
             *asked = under(defaults, std::mem::take(asked))?;
         }
         Ok(())
     }
 
-    fn of(&self, store: &Store, workspace: WorkspaceId) -> &[PluginDefault] {
+    fn of(&self, workspace: &Workspace) -> &[PluginDefault] {
         if self.workspaces.is_empty() {
             return &self.everyone;
         }
-        let directory = store.directory();
-        let name = directory.workspace(workspace).map(|workspace| workspace.name.as_str());
-        let by_name = name.and_then(|name| self.workspaces.get(name));
-        by_name.or_else(|| self.workspaces.get(&workspace.to_string())).unwrap_or(&self.everyone)
+        let by_name = self.workspaces.get(workspace.name.as_str());
+        by_name.or_else(|| self.workspaces.get(&workspace.id.to_string())).unwrap_or(&self.everyone)
     }
 }
 

@@ -53,7 +53,7 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let engine = Arc::clone(self);
         let mut request = aside(body.len(), move || engine.read(&body)).await??;
-        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
+        self.parts.defaults.apply(&caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
@@ -63,7 +63,7 @@ impl Engine {
         let id = format!("resp_{hex}");
         let asking = QuestionScope::of_client(&request, &id);
         let scope = RequestScope::new(Arc::clone(self), caller, options, &id);
-        let mut response = ResponseRun::open(scope, request, hex, asking, deadline)?;
+        let mut response = ResponseRun::open(scope, request, hex, asking, deadline).await?;
         let ResponsesRequest { session_id, user, trace, .. } = &response.job.request;
         response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
         if streamed {
@@ -95,10 +95,10 @@ impl Engine {
         // meant for the client's models only, so a question does not get them.
         let plugins = &mut request.plugins;
         let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
-        self.parts.defaults.apply(&self.parts.store, caller.workspace, plugins)?;
+        self.parts.defaults.apply(&caller.workspace, plugins)?;
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
         let scope = RequestScope::new(self, caller, RespondOptions::default(), asking.response_id());
-        let response = ResponseRun::open(scope, request, random_hex(), asking, Deadline::new(time))?;
+        let response = ResponseRun::open(scope, request, random_hex(), asking, Deadline::new(time)).await?;
         Box::pin(response.answer()).await
     }
 }
@@ -142,7 +142,7 @@ struct ResponseRun {
 }
 
 impl ResponseRun {
-    fn open(
+    async fn open(
         scope: Arc<RequestScope>,
         request: ResponsesRequest,
         hex: String,
@@ -155,7 +155,7 @@ impl ResponseRun {
         let requested = request.models.first().map_or("", String::as_str);
         let trace = scope.trace(requested, &request.provider, || engine.router_entry(&request));
         let (kind, account) = (UsageKind::Responses, asking.account());
-        let run = Run::open(&scope, kind, request.stream, account, trace, deadline)?;
+        let run = Run::open(&scope, kind, request.stream, account, trace, deadline).await?;
         let job = Job {
             scratches: (!hooks.is_empty()).then(Scratches::default),
             echo: request.echo_upstream_body.then(|| Echo::new(scope.context.now_ms)),

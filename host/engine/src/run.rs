@@ -48,7 +48,7 @@ impl Run {
     ///
     /// # Errors
     /// Those of [`LedgerEntry::open`].
-    pub(crate) fn open(
+    pub(crate) async fn open(
         scope: &Arc<RequestScope>,
         kind: UsageKind,
         streamed: bool,
@@ -58,7 +58,7 @@ impl Run {
     ) -> Result<Self, Refusal> {
         let (store, id) = (&scope.parts().store, &scope.context.request_id);
         Ok(Self {
-            entry: LedgerEntry::open(store, &scope.caller, kind, id, streamed, account)?,
+            entry: LedgerEntry::open(store, &scope.caller, kind, id, streamed, account).await?,
             scope: Arc::clone(scope),
             deadline,
             trace,

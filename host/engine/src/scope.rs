@@ -24,7 +24,7 @@ impl RequestScope {
     pub(crate) fn new(engine: Arc<Engine>, caller: Caller, options: RespondOptions, id: &str) -> Arc<Self> {
         let context = CallContext {
             request_id: Arc::from(id),
-            workspace: caller.workspace.to_string(),
+            workspace: caller.workspace.id.to_string(),
             owner: Some(Owner::new(caller.key.as_str())),
             now_ms: engine.parts.clock.now_ms(),
         };

@@ -1,7 +1,7 @@
 //! Access control in two tables: which kind of key may call which route, and which secrets a key
 //! reaches inside the vault.
 
-use cofferdam_store::{ApiKey, Directory, InternId, KeyKind, MemberId, MemberRole, Principal};
+use cofferdam_store::{Intern, KeyKind, Member, MemberRole, OwnedKey, Principal};
 
 use crate::fault::Fault;
 use crate::route::Label;
@@ -52,48 +52,50 @@ const REACH: [(Whose, [bool; 3]); 5] = [
     (Whose::Stranger, [false, false, false]),
 ];
 
-/// The relation of an intern to the key.
-pub(crate) fn intern(principal: &Principal, directory: &Directory, id: InternId) -> Whose {
-    match directory.intern(id) {
-        Some(intern) if Some(intern.workspace) != principal.workspace() => Whose::Stranger,
+/// The relation of an intern to the key; `None` for an intern that does not exist.
+pub(crate) fn intern(principal: &Principal, intern: Option<&Intern>) -> Whose {
+    let key = principal.key();
+    match intern {
+        Some(intern) if Some(intern.workspace) != key.workspace => Whose::Stranger,
         None => Whose::Stranger,
-        Some(_) if principal.intern() == Some(id) => Whose::OwnIntern,
-        Some(intern) if principal.member() == Some(intern.created_by) => Whose::MadeIntern,
+        Some(intern) if key.intern == Some(intern.id) => Whose::OwnIntern,
+        Some(intern) if key.member == Some(intern.created_by) => Whose::MadeIntern,
         Some(_) => Whose::OtherIntern,
     }
 }
 
 /// Whether the key reaches these secrets. Secrets out of reach are reported as not found.
 pub(crate) fn reaches(principal: &Principal, whose: Whose) -> bool {
-    reaches_as(principal.kind(), principal.role(), whose)
+    reaches_as(principal.key().kind, principal.role(), whose)
 }
 
 /// Whether a provisioning key may see, change and delete another key. The other key must be an
 /// inference key of the same workspace and must reach no more than the provisioning key's member. A
 /// provisioning key never manages another provisioning key or itself.
-pub(crate) fn manages(principal: &Principal, directory: &Directory, key: &ApiKey) -> bool {
-    if key.workspace.is_none() || key.workspace != principal.workspace() {
+pub(crate) fn manages(principal: &Principal, other: &OwnedKey) -> bool {
+    let key = other.key();
+    if key.workspace.is_none() || key.workspace != principal.key().workspace {
         return false;
     }
-    match (key.kind, key.member, key.intern) {
-        (KeyKind::Member, Some(member), _) => manages_member(principal, directory, member),
-        (KeyKind::Intern, _, Some(intern)) => manages_intern(principal, directory, intern),
-        _ => false,
+    match key.kind {
+        KeyKind::Member => other.member.as_ref().is_some_and(|member| manages_member(principal, member)),
+        KeyKind::Intern => other.intern.as_ref().is_some_and(|intern| manages_intern(principal, intern)),
+        KeyKind::Provisioning | KeyKind::Unscoped => false,
     }
 }
 
 /// Whether a provisioning key may create and manage keys of a member: those of its own member, or
 /// as an admin's key those of any member of its workspace.
-pub(crate) fn manages_member(principal: &Principal, directory: &Directory, id: MemberId) -> bool {
-    let is_inside =
-        directory.member(id).is_some_and(|member| Some(member.workspace) == principal.workspace());
-    is_inside && (principal.role() == Some(MemberRole::Admin) || principal.member() == Some(id))
+pub(crate) fn manages_member(principal: &Principal, member: &Member) -> bool {
+    let key = principal.key();
+    Some(member.workspace) == key.workspace
+        && (principal.role() == Some(MemberRole::Admin) || key.member == Some(member.id))
 }
 
 /// Whether a provisioning key may create and manage keys of an intern: of those that its member
 /// reaches.
-pub(crate) fn manages_intern(principal: &Principal, directory: &Directory, id: InternId) -> bool {
-    reaches_as(KeyKind::Member, principal.role(), intern(principal, directory, id))
+pub(crate) fn manages_intern(principal: &Principal, intern: &Intern) -> bool {
+    reaches_as(KeyKind::Member, principal.role(), self::intern(principal, Some(intern)))
 }
 
 fn reaches_as(kind: KeyKind, role: Option<MemberRole>, whose: Whose) -> bool {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 use cofferdam_runtime::Runtime;
 use cofferdam_store::{Clock, Store};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use crate::body::BodyMemory;
 use crate::facts::{self, Facts, Serving};
@@ -19,9 +19,6 @@ use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::wiring::{LiveConfig, SharedServices};
 
-/// Vault pages that are read at the same time. A read takes microseconds unless the disk hangs.
-const VAULT_READS_MAX: usize = 64;
-
 pub(crate) struct App {
     pub store: Store,
     pub metrics: Arc<Metrics>,
@@ -30,9 +27,6 @@ pub(crate) struct App {
     pub rates: rate::RateLimiters,
     /// Refused tokens that are not in the audit log yet.
     pub(crate) refusals: Refusals,
-    /// Permits for reading vault pages. Each read runs on a thread of its own; a read that hangs
-    /// keeps its permit.
-    pub(crate) vault_reads: Arc<Semaphore>,
     pub(crate) runtime: Runtime,
     /// The only way to change grants while the host serves.
     pub(crate) desk: GrantEditor,
@@ -89,7 +83,6 @@ impl App {
             bodies: BodyMemory::new(&ground.clock),
             rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
-            vault_reads: Arc::new(Semaphore::new(VAULT_READS_MAX)),
             live: ArcSwap::from_pointee(live),
             at,
             started: Instant::now(),

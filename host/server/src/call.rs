@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use crate::app::App;
 use crate::body::BodyLimits;
+use crate::fault::Fault;
 use crate::reply::record::RequestRecord;
 
 /// One authenticated request.
@@ -20,10 +21,9 @@ pub(crate) struct Call<'r> {
 impl Call<'_> {
     /// Checks the key again: it may have been revoked, or its workspace deleted, since the head
     /// arrived.
-    pub(crate) fn is_key_live(&self) -> bool {
-        let directory = self.app.store.directory();
-        let key = directory.key(self.principal.key_id());
-        key.is_some_and(|key| key.revoked_at_ms.is_none() && !key.disabled)
+    pub(crate) async fn check_key(&self) -> Result<(), Fault> {
+        let is_live = self.app.store.is_live(&self.principal).await.map_err(Fault::unread)?;
+        if is_live { Ok(()) } else { Err(Fault::InvalidKey) }
     }
 
     /// The limits for reading a body of at most `bytes_max` bytes.

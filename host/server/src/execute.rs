@@ -17,7 +17,7 @@ use crate::facts::{self, Facts};
 use crate::failure::Failure;
 use crate::grants::GrantEditor;
 use crate::options::Options;
-use crate::start::{PATIENCE, ask, open, pause, runtime};
+use crate::start::{PATIENCE, ask, block_on, open, pause, runtime};
 use crate::wiring;
 
 /// The progress line on a terminal; erased when dropped.
@@ -103,9 +103,9 @@ fn in_process(
     if !exists {
         ask(&format!("made a store in {}\n", full_path(&options.data).display()));
     }
-    let outcome = carry_out(command, Some(&store), &Facts::default(), progress);
+    let outcome = block_on(carry_out(command, Some(&store), &Facts::default(), progress));
     store.close();
-    Ok(outcome?)
+    Ok(outcome??)
 }
 
 fn no_store(options: &Options) -> Failure {
@@ -127,5 +127,5 @@ fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Fail
     let environment = Environment::offline();
     let services = wiring::services(&config, folder, &runtime, &environment, &Memory::default(), 0)?;
     let facts = facts::of(&services.catalog, &services.plugins);
-    Ok(carry_out(command, None, &facts, &mut teller(options))?)
+    Ok(block_on(carry_out(command, None, &facts, &mut teller(options)))??)
 }

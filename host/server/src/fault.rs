@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use cofferdam_engine::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::{QuotaExceeded, QuotaScope};
+use cofferdam_store::{Error, QuotaExceeded, QuotaScope};
 use http::Method;
 use http::header::{ALLOW, HeaderName, HeaderValue, UPGRADE};
 use serde_json::{Value, json};
@@ -117,6 +117,12 @@ impl FieldError {
 }
 
 impl Fault {
+    /// The fault for records of the store that could not be read.
+    pub(crate) fn unread(error: Error) -> Self {
+        tracing::error!(%error, "the store could not be read");
+        Self::Internal
+    }
+
     /// The table: status, error type and message.
     pub(crate) fn line(&self) -> (u16, ErrorKind, &str) {
         use ErrorKind as K;

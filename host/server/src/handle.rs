@@ -136,9 +136,9 @@ async fn find_and_answer(
     })?;
     let route = Route::find(head.uri.path())?;
     record.route = route.label();
-    let principal = authenticate(app, source, head, record.route)?;
-    record.key = Some(principal.key_id());
-    let user = principal.member();
+    let principal = authenticate(app, source, head, record.route).await?;
+    record.key = Some(principal.key().id);
+    let user = principal.key().member;
     let mut call = Call { app, principal, head, record };
     dispatch(&mut call, route, body).await.map_err(|fault| {
         if let Fault::Limited(limited) = &fault {
@@ -166,17 +166,17 @@ async fn dispatch(
         Route::Embeddings => Box::pin(api::inference::embed(call, body)).await,
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
-        Route::Key => api::key::read(call),
+        Route::Key => api::key::read(call).await,
         Route::Keys => Box::pin(api::keys::all(call, body)).await,
         Route::OneKey(id) => Box::pin(api::keys::one(call, &id, body)).await,
-        Route::Credits => api::credits::read(call),
+        Route::Credits => api::credits::read(call).await,
         Route::Vault(route) => api::vault::answer(call, &route, body).await,
     }
 }
 
 /// Checks the kind of key, the protocol and the method.
 fn check_call(call: &Call<'_>, route: &Route) -> Result<(), Fault> {
-    access::check(route.label(), call.principal.kind())?;
+    access::check(route.label(), call.principal.key().kind)?;
     if *route == Route::Responses && asks_for_websocket(call.head) {
         return Err(Fault::NoUpgrade);
     }
@@ -213,11 +213,16 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
 /// Authenticates the request. Refused tokens are counted by address. An address over the limit gets
 /// 429 instead of 401 for its next refused token, on the vault's routes only; a valid token is
 /// always accepted.
-fn authenticate(app: &App, source: ClientNetwork, head: &Parts, route: Label) -> Result<Principal, Fault> {
+async fn authenticate(
+    app: &App,
+    source: ClientNetwork,
+    head: &Parts,
+    route: Label,
+) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
     let shown = auth::token(&head.headers);
     let authenticated = match shown {
-        Ok(token) => app.store.authenticate(token),
+        Ok(token) => app.store.authenticate(token).await,
         // A request without a token guesses nothing and is not counted.
         Err(auth::NoToken::Missing) => {
             return Err(if in_vault { Fault::InvalidKey } else { Fault::MissingKey });

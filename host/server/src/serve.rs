@@ -151,6 +151,7 @@ async fn serve(
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
+    wiring::warn_of_absent(&live.config, &ground.store).await;
     let limits = live.config.limits;
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
@@ -158,7 +159,7 @@ async fn serve(
     let desk = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
     let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk));
     warn_if_open(at, &app.live().config);
-    let greeting = Greeting::new(&app.live(), &ground.store, at)?;
+    let greeting = Greeting::new(&app.live(), &ground.store, at).await?;
     write_out(&greeting.text(options.json))?;
 
     let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers);

@@ -76,6 +76,12 @@ pub(crate) fn pause() {
     std::thread::sleep(PAUSE);
 }
 
+/// Waits for a future in a process without worker threads.
+pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    Ok(waiting.map_err(Failure::system("a thread to wait on"))?.block_on(future))
+}
+
 /// Prints text to standard error for the person at the terminal. A failure to write is ignored.
 pub(crate) fn ask(text: &str) {
     let mut out = std::io::stderr().lock();

@@ -17,12 +17,11 @@ use cofferdam_engine::catalog::{self, Catalog, Endpoint, Provider};
 use cofferdam_engine::export::{Broadcaster, Destination};
 use cofferdam_engine::memory::health::EndpointKey;
 use cofferdam_engine::{
-    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OperatorKey, PluginDefaults,
-    Shutdown,
+    AllowedOptions, Authentication, Engine, EngineParts, Memory, OperatorKey, PluginDefaults, Shutdown,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
-use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
+use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 
@@ -143,10 +142,8 @@ pub(crate) fn live(
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
-    defaults::warn_of_unknown(&config.workspaces, &store.directory());
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
-    operator_secrets::warn_of_missing(&config, store);
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -167,6 +164,12 @@ pub(crate) fn live(
         memory: Arc::clone(memory),
     })?;
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast })
+}
+
+/// Warns of workspaces and secrets that the configuration names and the store lacks.
+pub(crate) async fn warn_of_absent(config: &Config, store: &Store) {
+    defaults::warn_of_unknown(&config.workspaces, store).await;
+    operator_secrets::warn_of_missing(config, store).await;
 }
 
 fn provider(

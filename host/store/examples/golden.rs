@@ -14,7 +14,8 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn main() -> Outcome<()> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Outcome<()> {
     let folder = std::env::args().nth(1).ok_or("which folder?")?;
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
@@ -23,14 +24,14 @@ fn main() -> Outcome<()> {
     let clock = Clock::manual();
     let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
     let store = Store::open(DirectoryLock::acquire(folder)?, options)?;
-    fill(&store)?;
+    fill(&store).await?;
     store.close();
     drop(store);
     cut_journals(&folder.join("store"))
 }
 
-fn fill(store: &Store) -> Outcome<()> {
-    let workspace = store.directory().find_workspace("default")?.id;
+async fn fill(store: &Store) -> Outcome<()> {
+    let workspace = store.find_workspace("default").await?.id;
     let new = NewIntern { workspace, name: Name::parse("golden")?, created_by: None };
     let intern = store.create_intern(Actor::Operator, new)?.id;
     let owner = KeyOwner::Intern { workspace, intern };

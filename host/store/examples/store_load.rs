@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, HostName, Hosts, NewSecret, OpenOptions, Pending, Purpose, ReleaseScope,
-    RootKeySource, SecretMetadata, SecretName, SecretValue, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, HostName, Hosts, NewSecret, OpenOptions, Pending, Purpose,
+    ReleaseRequest, ReleaseScope, RootKeySource, SecretMetadata, SecretName, SecretValue, Store, VaultId,
 };
 use fjall::{KeyspaceCreateOptions, PersistMode};
 use zeroize::Zeroizing;
@@ -35,21 +35,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A value of the length that providers' tokens have.
 const VALUE: &str = "sk-0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnop";
 
-fn main() -> Outcome<()> {
+#[tokio::main]
+async fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let secrets = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
     let parent = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let writers = arguments.map(|count| count.parse()).collect::<Result<Vec<usize>, _>>()?;
     let folder = tempfile::tempdir_in(parent)?;
-    writes(folder.path(), if writers.is_empty() { WRITERS } else { &writers })?;
-    many(&folder.path().join("many"), secrets)
+    writes(folder.path(), if writers.is_empty() { WRITERS } else { &writers }).await?;
+    many(&folder.path().join("many"), secrets).await
 }
 
 /// Compares durable writes through the vault with the same rows written to the storage engine in
 /// batches with one fsync each. The two alternate in many short turns and the medians count,
 /// because the speed of a disk varies over time.
-fn writes(folder: &Path, numbers: &[usize]) -> Outcome<()> {
-    let (store, vault) = open(&folder.join("vault"))?;
+async fn writes(folder: &Path, numbers: &[usize]) -> Outcome<()> {
+    let (store, vault) = open(&folder.join("vault")).await?;
     let database = fjall::Database::builder(folder.join("engine")).open()?;
     let [meta, values] =
         ["meta", "values"].map(|name| database.keyspace(name, KeyspaceCreateOptions::default));
@@ -61,14 +62,13 @@ fn writes(folder: &Path, numbers: &[usize]) -> Outcome<()> {
         batch.insert(&values, key.as_str(), [7; 105].as_slice());
         Ok(batch.commit()?)
     };
-    let server = tokio::runtime::Builder::new_multi_thread().build()?;
     for &writers in numbers {
         let (mut of_engine, mut of_vault, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         let mut busy_micros = Vec::new();
         for _ in 0..TURNS {
             let singly = by_threads(writers, singly)?;
             let (begun, busy) = (Instant::now(), busy()?);
-            let together = server.block_on(by_tasks(writers, &store, vault))?;
+            let together = by_tasks(writers, &store, vault).await?;
             let puts = together * begun.elapsed().as_secs_f64();
             busy_micros.push((self::busy()? - busy).as_secs_f64() * 1e6 / puts);
             of_engine.push(singly);
@@ -134,8 +134,8 @@ fn by_threads(writers: usize, write: impl Fn(usize) -> Outcome<()> + Sync) -> Ou
     Ok(next.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64())
 }
 
-fn many(folder: &Path, secrets: usize) -> Outcome<()> {
-    let (store, vault) = open(folder)?;
+async fn many(folder: &Path, secrets: usize) -> Outcome<()> {
+    let (store, vault) = open(folder).await?;
     report("memory of an empty store", &memory()?);
     let begun = Instant::now();
     let mut waiting = std::collections::VecDeque::new();
@@ -152,23 +152,26 @@ fn many(folder: &Path, secrets: usize) -> Outcome<()> {
     drop(store);
 
     let begun = Instant::now();
-    let (store, vault) = open(folder)?;
+    let (store, vault) = open(folder).await?;
     report("opening", &format!("{:.0} ms", begun.elapsed().as_secs_f64() * 1e3));
     report("memory after opening", &memory()?);
     for offset in [0, 10_000] {
-        time(&format!("list of 100 from offset {offset}"), 200, |_| {
-            drop(store.list_secrets(vault, offset, 100)?);
+        let list = async |_| {
+            drop(store.list_secrets(vault, offset, 100).await?);
             Ok(())
-        })?;
+        };
+        time(&format!("list of 100 from offset {offset}"), 200, list).await?;
     }
     let VaultId::Workspace(workspace) = vault else { return Err("not a workspace".into()) };
     let host: HostName = "api.example.com".parse()?;
     let purpose = Purpose { used_by: "measure".to_owned(), request_id: "resp_measure".to_owned() };
-    time("release of one secret", 3_000, |round| {
-        let name = name(round * 7_919 % secrets)?;
-        drop(store.release(Actor::System, ReleaseScope::Workspace(workspace), &name, &host, &purpose)?);
+    let release = async |round| {
+        let secret = BoundSecret { name: name(round * 7_919 % secrets)?, host: host.clone() };
+        let (actor, scope) = (Actor::System, ReleaseScope::Workspace(workspace));
+        drop(store.release(ReleaseRequest { actor, scope, secret, purpose: purpose.clone() }).await?);
         Ok(())
-    })?;
+    };
+    time("release of one secret", 3_000, release).await?;
     let begun = Instant::now();
     let checked = store.verify(&mut |_, _, _| ControlFlow::Continue(()))?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -180,13 +183,13 @@ fn many(folder: &Path, secrets: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn open(folder: &Path) -> Outcome<(Store, VaultId)> {
+async fn open(folder: &Path) -> Outcome<(Store, VaultId)> {
     std::fs::create_dir_all(folder)?;
     let root_key = RootKeySource::File(folder.join("root.key"));
     let options =
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() };
     let store = Store::open(DirectoryLock::acquire(folder)?, options)?;
-    let workspace = store.directory().find_workspace("default")?.id;
+    let workspace = store.find_workspace("default").await?.id;
     Ok((store, VaultId::Workspace(workspace)))
 }
 
@@ -204,11 +207,11 @@ fn secret(vault: VaultId, number: usize) -> Outcome<NewSecret> {
     Ok(NewSecret { vault, name: name(number)?, hosts, value })
 }
 
-fn time(what: &str, rounds: usize, mut call: impl FnMut(usize) -> Outcome<()>) -> Outcome<()> {
+async fn time(what: &str, rounds: usize, call: impl AsyncFn(usize) -> Outcome<()>) -> Outcome<()> {
     let mut times = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let begun = Instant::now();
-        call(round)?;
+        call(round).await?;
         times.push(begun.elapsed());
     }
     times.sort();

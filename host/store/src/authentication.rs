@@ -1,11 +1,11 @@
 //! Authenticates a token and gives its [`Principal`]: in memory, and in constant time for the
 //! secret.
 
+use std::ops::Deref;
+
 use crate::clock::Clock;
 use crate::digest::{Digest, same};
-use crate::directory::Directory;
-use crate::ids::{InternId, MemberId, WorkspaceId};
-use crate::records::{ApiKey, KeyKind, MemberRole};
+use crate::directory::{Directory, OwnedKey};
 use crate::seal::StoreKeys;
 use crate::token::{KeyId, Token};
 
@@ -54,44 +54,13 @@ impl AuthenticationError {
 /// The identity of a request: evidence that a valid token was presented. Only a store creates one.
 /// It holds the state at the moment of authentication and is not kept beyond the request.
 #[derive(Clone, Debug)]
-pub struct Principal {
-    key: KeyId,
-    kind: KeyKind,
-    workspace: Option<WorkspaceId>,
-    member: Option<MemberId>,
-    intern: Option<InternId>,
-    role: Option<MemberRole>,
-}
+pub struct Principal(OwnedKey);
 
-impl Principal {
-    /// Id of the key that was presented.
-    pub fn key_id(&self) -> KeyId {
-        self.key
-    }
+impl Deref for Principal {
+    type Target = OwnedKey;
 
-    /// Kind of the key.
-    pub fn kind(&self) -> KeyKind {
-        self.kind
-    }
-
-    /// Workspace of the key; `None` only for unscoped keys.
-    pub fn workspace(&self) -> Option<WorkspaceId> {
-        self.workspace
-    }
-
-    /// Member the key acts for; `None` for intern and unscoped keys.
-    pub fn member(&self) -> Option<MemberId> {
-        self.member
-    }
-
-    /// Intern the key acts for; `Some` only for intern keys.
-    pub fn intern(&self) -> Option<InternId> {
-        self.intern
-    }
-
-    /// The member's role at the time of authentication; `None` without a member.
-    pub fn role(&self) -> Option<MemberRole> {
-        self.role
+    fn deref(&self) -> &OwnedKey {
+        &self.0
     }
 }
 
@@ -102,12 +71,13 @@ pub(crate) fn authenticate(
     token: &str,
 ) -> Result<Principal, AuthenticationError> {
     let token = Token::parse(token).ok_or(AuthenticationError::Malformed)?;
-    let stored = directory.stored_key(token.id);
+    let stored = directory.keys.get(&token.id);
     let proof = keys.token_proof(token.secret.as_ref());
     let proven = same(&proof, stored.map_or(&NO_PROOF, |stored| &stored.proof));
-    let Some(key) = stored.filter(|_| proven).map(|stored| &stored.key) else {
+    let Some(stored) = stored.filter(|_| proven) else {
         return Err(AuthenticationError::Unknown);
     };
+    let key = &stored.key;
     if key.revoked_at_ms.is_some() {
         return Err(AuthenticationError::Revoked(key.id));
     }
@@ -117,27 +87,9 @@ pub(crate) fn authenticate(
     if key.expires_at_ms.is_some_and(|expires_at_ms| clock.now_ms() >= expires_at_ms) {
         return Err(AuthenticationError::Expired(key.id));
     }
-    principal(directory, key).ok_or(AuthenticationError::Incomplete(key.id))
-}
-
-/// `None` when the directory lacks an entity that the key refers to.
-fn principal(directory: &Directory, key: &ApiKey) -> Option<Principal> {
-    if let Some(id) = key.workspace {
-        directory.workspace(id)?;
-    }
-    if let Some(id) = key.intern {
-        directory.intern(id)?;
-    }
-    let role = match key.member {
-        Some(id) => Some(directory.member(id)?.role),
-        None => None,
-    };
-    Some(Principal {
-        key: key.id,
-        kind: key.kind,
-        workspace: key.workspace,
-        member: key.member,
-        intern: key.intern,
-        role,
-    })
+    let owned = directory.owned(stored);
+    let is_complete = owned.workspace.is_some() == key.workspace.is_some()
+        && owned.member.is_some() == key.member.is_some()
+        && owned.intern.is_some() == key.intern.is_some();
+    if is_complete { Ok(Principal(owned)) } else { Err(AuthenticationError::Incomplete(key.id)) }
 }

@@ -148,7 +148,7 @@ impl WriteBatch {
     }
 
     pub(crate) fn create_workspace(&mut self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        if self.directory.workspaces().iter().any(|workspace| workspace.name == new.name) {
+        if self.directory.workspaces.values().any(|it| it.name == new.name) {
             return Err(Error::NameTaken { name: new.name });
         }
         let workspace = Workspace {
@@ -287,15 +287,18 @@ impl WriteBatch {
     }
 
     fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
-        self.directory.workspace(id).ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
+        let found = self.directory.workspaces.get(&id).map(Arc::as_ref);
+        found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
     }
 
     fn member(&self, id: MemberId) -> Result<&Member, Error> {
-        self.directory.member(id).ok_or_else(|| LookupError::not_found(RecordKind::Member, id).into())
+        let found = self.directory.members.get(&id).map(Arc::as_ref);
+        found.ok_or_else(|| LookupError::not_found(RecordKind::Member, id).into())
     }
 
     fn intern(&self, id: InternId) -> Result<&Intern, Error> {
-        self.directory.intern(id).ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
+        let found = self.directory.interns.get(&id).map(Arc::as_ref);
+        found.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
     }
 
     /// The given member, which must belong to this workspace; without one, the workspace's owner.

@@ -4,133 +4,104 @@
 //! their records, so a new one copies pointers only.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
-use crate::records::{ApiKey, Intern, Member, Workspace};
+use crate::records::{ApiKey, Intern, Member, MemberRole, Workspace};
 use crate::rows::StoredKey;
 use crate::token::KeyId;
 
 /// One consistent state of all workspaces, members, interns and keys.
 #[derive(Clone, Debug, Default)]
-pub struct Directory {
-    workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
-    members: BTreeMap<MemberId, Arc<Member>>,
-    interns: BTreeMap<InternId, Arc<Intern>>,
-    keys: BTreeMap<KeyId, Arc<StoredKey>>,
+pub(crate) struct Directory {
+    pub(crate) workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
+    pub(crate) members: BTreeMap<MemberId, Arc<Member>>,
+    pub(crate) interns: BTreeMap<InternId, Arc<Intern>>,
+    pub(crate) keys: BTreeMap<KeyId, Arc<StoredKey>>,
+}
+
+/// A key with the records of its workspace, member and intern, all of one commit.
+#[derive(Clone)]
+pub struct OwnedKey {
+    pub(crate) stored: Arc<StoredKey>,
+    /// Workspace of the key; `None` for unscoped keys.
+    pub workspace: Option<Arc<Workspace>>,
+    /// Member the key acts for; `None` for intern and unscoped keys, and for a revoked key whose
+    /// member was deleted.
+    pub member: Option<Arc<Member>>,
+    /// Intern the key acts for; `None` for other keys than those of interns, and for a revoked key
+    /// whose intern was deleted.
+    pub intern: Option<Arc<Intern>>,
+}
+
+impl OwnedKey {
+    /// The key.
+    pub fn key(&self) -> &ApiKey {
+        &self.stored.key
+    }
+
+    /// The role of the key's member.
+    pub fn role(&self) -> Option<MemberRole> {
+        self.member.as_ref().map(|member| member.role)
+    }
+}
+
+impl fmt::Debug for OwnedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedKey").field(self.key()).finish()
+    }
 }
 
 impl Directory {
-    /// All workspaces, oldest first.
-    pub fn workspaces(&self) -> Vec<&Workspace> {
-        oldest_first(self.workspaces.values().map(Arc::as_ref), |workspace| workspace.created_at_ms)
-    }
-
-    /// All members, oldest first.
-    pub fn members(&self) -> Vec<&Member> {
-        oldest_first(self.members.values().map(Arc::as_ref), |member| member.created_at_ms)
-    }
-
-    /// All interns, oldest first.
-    pub fn interns(&self) -> Vec<&Intern> {
-        oldest_first(self.interns.values().map(Arc::as_ref), |intern| intern.created_at_ms)
-    }
-
     /// The members of one workspace, in no special order.
-    pub fn members_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Member> {
+    pub(crate) fn members_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Member> {
         self.members.values().map(Arc::as_ref).filter(move |member| member.workspace == workspace)
     }
 
     /// The interns of one workspace, in no special order.
-    pub fn interns_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Intern> {
+    pub(crate) fn interns_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Intern> {
         self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
     }
 
-    /// All keys, oldest first, including keys revoked in the last 92 days.
-    pub fn keys(&self) -> Vec<&ApiKey> {
-        oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
-    }
-
-    /// The workspace with this id.
-    pub fn workspace(&self, id: WorkspaceId) -> Option<&Workspace> {
-        self.workspaces.get(&id).map(Arc::as_ref)
-    }
-
-    /// The member with this id.
-    pub fn member(&self, id: MemberId) -> Option<&Member> {
-        self.members.get(&id).map(Arc::as_ref)
-    }
-
-    /// The intern with this id.
-    pub fn intern(&self, id: InternId) -> Option<&Intern> {
-        self.interns.get(&id).map(Arc::as_ref)
-    }
-
-    /// The key with this id.
-    pub fn key(&self, id: KeyId) -> Option<&ApiKey> {
-        self.stored_key(id).map(|stored| &stored.key)
+    /// A key with the records of its owner.
+    pub(crate) fn owned(&self, stored: &Arc<StoredKey>) -> OwnedKey {
+        let ApiKey { workspace, member, intern, .. } = &stored.key;
+        OwnedKey {
+            stored: Arc::clone(stored),
+            workspace: workspace.and_then(|id| self.workspaces.get(&id)).cloned(),
+            member: member.and_then(|id| self.members.get(&id)).cloned(),
+            intern: intern.and_then(|id| self.interns.get(&id)).cloned(),
+        }
     }
 
     /// A workspace by name or id.
-    ///
-    /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn find_workspace(&self, name_or_id: &str) -> Result<&Workspace, LookupError> {
-        find(RecordKind::Workspace, &self.workspaces, name_or_id, |it| &it.name, |_| true)
+    pub(crate) fn find_workspace(&self, given: &str) -> Result<&Arc<Workspace>, LookupError> {
+        find(RecordKind::Workspace, &self.workspaces, given, |it| &it.name, |_| true)
     }
 
-    /// A member by id, or by name in one workspace or in all.
-    ///
-    /// # Errors
-    /// [`LookupError::NotFound`], also when the id belongs to another workspace than the one given;
-    /// [`LookupError::Ambiguous`] without a workspace.
-    pub fn find_member(
+    /// A member by id, or by name in one workspace or in all. The id of a member of another
+    /// workspace than the one given finds nothing.
+    pub(crate) fn find_member(
         &self,
         workspace: Option<WorkspaceId>,
-        name_or_id: &str,
-    ) -> Result<&Member, LookupError> {
+        given: &str,
+    ) -> Result<&Arc<Member>, LookupError> {
         let is_inside = |it: &Member| workspace.is_none_or(|workspace| it.workspace == workspace);
-        find(RecordKind::Member, &self.members, name_or_id, |it| &it.name, is_inside)
+        find(RecordKind::Member, &self.members, given, |it| &it.name, is_inside)
     }
 
-    /// An intern by id, or by name in one workspace or in all.
-    ///
-    /// # Errors
-    /// As for [`Directory::find_member`].
-    pub fn find_intern(
+    /// An intern, as for [`Directory::find_member`].
+    pub(crate) fn find_intern(
         &self,
         workspace: Option<WorkspaceId>,
-        name_or_id: &str,
-    ) -> Result<&Intern, LookupError> {
+        given: &str,
+    ) -> Result<&Arc<Intern>, LookupError> {
         let is_inside = |it: &Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
-        find(RecordKind::Intern, &self.interns, name_or_id, |it| &it.name, is_inside)
-    }
-
-    /// A key by its id. Labels are not unique, so they find nothing.
-    ///
-    /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn find_key(&self, id: &str) -> Result<&ApiKey, LookupError> {
-        let found = id.parse().ok().and_then(|id| self.key(id));
-        found.ok_or_else(|| LookupError::not_found(RecordKind::Key, id))
-    }
-
-    /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
-    /// first key only when this is false, so that it issues none after the operator revoked all
-    /// keys.
-    pub fn has_client_key(&self) -> bool {
-        self.keys.values().any(|stored| stored.key.is_for_requests())
-    }
-
-    pub(crate) fn stored_key(&self, id: KeyId) -> Option<&Arc<StoredKey>> {
-        self.keys.get(&id)
-    }
-
-    pub(crate) fn stored_keys(&self) -> impl Iterator<Item = &Arc<StoredKey>> {
-        self.keys.values()
+        find(RecordKind::Intern, &self.interns, given, |it| &it.name, is_inside)
     }
 
     pub(crate) fn put_workspace(&mut self, workspace: Workspace) {
@@ -145,36 +116,9 @@ impl Directory {
         self.interns.insert(intern.id, Arc::new(intern));
     }
 
-    pub(crate) fn remove_workspace(&mut self, id: WorkspaceId) {
-        self.workspaces.remove(&id);
-    }
-
-    pub(crate) fn remove_member(&mut self, id: MemberId) {
-        self.members.remove(&id);
-    }
-
-    pub(crate) fn remove_intern(&mut self, id: InternId) {
-        self.interns.remove(&id);
-    }
-
     pub(crate) fn put_key(&mut self, key: StoredKey) {
         self.keys.insert(key.key.id, Arc::new(key));
     }
-
-    pub(crate) fn remove_key(&mut self, id: KeyId) {
-        self.keys.remove(&id);
-    }
-}
-
-/// Records of the same millisecond keep the order of their ids, so that a listing is always the
-/// same.
-fn oldest_first<'a, T>(
-    records: impl Iterator<Item = &'a T>,
-    created_at_ms: impl Fn(&T) -> u64,
-) -> Vec<&'a T> {
-    let mut records: Vec<&T> = records.collect();
-    records.sort_by_key(|record| created_at_ms(record));
-    records
 }
 
 /// The only record of those inside that has this id or this name. An id takes precedence over an
@@ -185,7 +129,7 @@ fn find<'a, I: Ord + FromStr, T>(
     given: &str,
     name: impl Fn(&T) -> &Name,
     is_inside: impl Fn(&T) -> bool,
-) -> Result<&'a T, LookupError> {
+) -> Result<&'a Arc<T>, LookupError> {
     let by_id = given.parse().ok().and_then(|id| records.get(&id)).filter(|it| is_inside(it));
     if let Some(found) = by_id {
         return Ok(found);

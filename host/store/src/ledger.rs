@@ -120,8 +120,8 @@ impl Ledger {
     /// memory only and takes no lock on accounts.
     fn terms(&self, row: &UsageRow) -> Option<Terms> {
         let directory = self.shared.directory.load();
-        let workspace = directory.workspace(row.workspace);
-        let limits = directory.key(row.key).map_or_else(SpendLimits::default, |key| key.limits);
+        let workspace = directory.workspaces.get(&row.workspace);
+        let limits = directory.keys.get(&row.key).map_or_else(SpendLimits::default, |it| it.key.limits);
         let credit = match workspace.map(|workspace| workspace.credit) {
             Some(Credit::Prepaid { credited_pico, spent_before_pico }) => {
                 Some((credited_pico, spent_before_pico))

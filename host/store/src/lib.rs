@@ -71,6 +71,7 @@ mod seal;
 mod error;
 
 mod lookup;
+mod page;
 mod quota;
 mod records;
 mod root_key;
@@ -100,7 +101,7 @@ pub use changes::{
 };
 pub use check::Verification;
 pub use clock::Clock;
-pub use directory::Directory;
+pub use directory::OwnedKey;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
@@ -110,9 +111,10 @@ pub use lock::{DirectoryLock, LockError};
 pub use lookup::{LookupError, RecordKind};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
+pub use page::Page;
 pub use pending::{Pending, QueuePermit};
 pub use quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota};
-pub use records::{ApiKey, Credit, Intern, KeyKind, Member, MemberRole, RoleError, Workspace};
+pub use records::{ApiKey, Credit, Intern, KeyCounts, KeyKind, Member, MemberRole, RoleError, Workspace};
 pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };
@@ -130,5 +132,6 @@ pub use usage::{
     UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
 };
 pub use vault::{
-    EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage,
+    BoundSecret, EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError,
+    ReleaseRequest, ReleaseScope,
 };

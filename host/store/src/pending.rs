@@ -42,13 +42,6 @@ impl<T, E: From<Error>> Pending<T, E> {
         (PendingSender { sender: Some(sender), begun: false, shared }, Pending(receiver))
     }
 
-    /// An answer that is available at once.
-    pub(crate) fn ready(result: Result<T, E>) -> Pending<T, E> {
-        let (sender, receiver) = oneshot::channel();
-        drop(sender.send(result));
-        Pending(receiver)
-    }
-
     /// Blocks this thread until the answer comes.
     ///
     /// # Errors

@@ -187,3 +187,12 @@ impl ApiKey {
         matches!(self.kind, KeyKind::Member | KeyKind::Intern)
     }
 }
+
+/// Numbers of keys of one workspace.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyCounts {
+    /// Those that are not revoked.
+    pub live: usize,
+    /// Those that the store keeps, with the keys revoked in the last 92 days.
+    pub kept: usize,
+}

@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::audit::Actor;
 use crate::changes::{KeyOwner, NewKey, NewWorkspace};
@@ -55,6 +57,17 @@ impl ScratchDirectory {
         Store::open(self.lock(), OpenOptions { accept_rollback: Some(seq), ..self.options() })
     }
 }
+
+/// Waits for a read of the store on a thread without a runtime.
+pub(crate) trait Now: Future + Sized {
+    fn now(self) -> Self::Output {
+        static RUNTIME: LazyLock<Runtime> =
+            LazyLock::new(|| Builder::new_current_thread().enable_time().build().unwrap());
+        RUNTIME.block_on(self)
+    }
+}
+
+impl<F: Future> Now for F {}
 
 pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).unwrap()

@@ -9,6 +9,7 @@ mod keys;
 mod log;
 mod money;
 mod orphans;
+mod records;
 mod reservation;
 mod secrets;
 mod status;
@@ -19,12 +20,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::Semaphore;
 
 #[cfg(test)]
 use crate::anchor::Anchor;
 use crate::audit::Actor;
-use crate::authentication::{self, AuthenticationError, Principal};
 use crate::changes::{
     MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
 };
@@ -102,6 +103,8 @@ struct Inner {
     damage: Arc<Damage>,
     quotas: Arc<Quotas>,
     space: Arc<DiskSpace>,
+    /// Permits for reading pages of secrets.
+    page_reads: Arc<Semaphore>,
     held: Mutex<Option<OpenParts>>,
 }
 
@@ -176,6 +179,7 @@ impl Store {
             damage,
             quotas,
             space,
+            page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
             held,
         }));
         // Requests that were running when the previous process ended are charged from their
@@ -186,24 +190,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Authenticates a token. Reads memory only; unknown ids and wrong secrets take the same time.
-    ///
-    /// # Errors
-    /// See [`AuthenticationError`]: clients must get the same answer for all but the last variant;
-    /// the log gets the reason.
-    pub fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
-        let directory = self.0.shared.directory.load();
-        authentication::authenticate(&self.0.keys, &directory, &self.0.clock, token)
-    }
-
-    /// The state after the last commit. It is not changed by later commits.
-    pub fn directory(&self) -> Arc<Directory> {
-        self.0.shared.directory.load_full()
-    }
-
-    /// Whether a member or intern key was ever issued.
-    pub fn has_client_key(&self) -> bool {
-        self.0.shared.directory.load().has_client_key()
+    /// The state after the last commit.
+    pub(crate) fn directory(&self) -> Guard<Arc<Directory>> {
+        self.0.shared.directory.load()
     }
 
     /// Creates a workspace and its member `owner`.
@@ -309,6 +298,18 @@ impl Store {
     fn access(&self) -> Result<VaultReader, Error> {
         let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
+    }
+
+    /// Reads the disk on a blocking thread, so that the thread of the caller does not wait. The read
+    /// goes on when its caller has given up.
+    async fn aside<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        read: impl FnOnce(&Store) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        let store = self.clone();
+        let read = tokio::task::spawn_blocking(move || read(&store));
+        // The other error is a panic of the read, or the end of the program.
+        read.await.unwrap_or_else(|_| Err(Error::Closed.into()))
     }
 
     /// Waits for a permit for the writer's queue, which has 512. Dropping the future gives the wait

@@ -20,7 +20,7 @@ pub(crate) use access::{VaultReader, VaultSnapshot};
 pub(crate) use damage::Damage;
 pub(crate) use head::VaultHead;
 pub(crate) use keys::{NONCE_BYTES, Nonce, SEALED_BYTES, VaultKeys};
-pub use release::{Release, ReleaseError, ReleaseScope};
+pub use release::{BoundSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope};
 pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
 
 /// The vault that an effective secret comes from.
@@ -39,15 +39,6 @@ pub struct EffectiveSecret {
     pub scope: EffectiveScope,
     /// The secret.
     pub metadata: SecretMetadata,
-}
-
-/// A part of a listing in the byte order of names.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SecretPage<T> {
-    /// The entries.
-    pub entries: Vec<T>,
-    /// Whether more entries follow.
-    pub has_more: bool,
 }
 
 /// A secret of an older system, imported without hosts.

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, KeyKind, OpenOptions, Purpose, Release, ReleaseError, ReleaseScope,
-    RootKeySource, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, KeyKind, OpenOptions, Purpose, Release, ReleaseError,
+    ReleaseRequest, ReleaseScope, RootKeySource, Store, VaultId,
 };
 
 /// Copies a fixture to a writable place. git keeps neither empty folders, which `open` creates, nor
@@ -42,40 +42,40 @@ fn open(version: &str, folder: &Path) -> Store {
     Store::open(DirectoryLock::acquire(folder).unwrap(), options).unwrap()
 }
 
-fn release(store: &Store, scope: ReleaseScope, name: &str) -> Result<Release, ReleaseError> {
-    let (name, host) = (name.parse().unwrap(), "b.example".parse().unwrap());
+async fn release(store: &Store, scope: ReleaseScope, name: &str) -> Result<Release, ReleaseError> {
+    let secret = BoundSecret { name: name.parse().unwrap(), host: "b.example".parse().unwrap() };
     let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
-    store.release(Actor::System, scope, &name, &host, &purpose)
+    store.release(ReleaseRequest { actor: Actor::System, scope, secret, purpose }).await
 }
 
-fn value(store: &Store, scope: ReleaseScope, name: &str) -> String {
-    let release = release(store, scope, name).ok().unwrap();
+async fn value(store: &Store, scope: ReleaseScope, name: &str) -> String {
+    let release = release(store, scope, name).await.ok().unwrap();
     String::from_utf8(release.expose().to_vec()).unwrap()
 }
 
-#[test]
-fn the_store_of_version_1_opens() {
+#[tokio::test]
+async fn the_store_of_version_1_opens() {
     let folder = tempfile::tempdir().unwrap();
     let store = open("v1", folder.path());
-    let directory = store.directory();
-    let workspace = directory.find_workspace("default").unwrap().id;
-    let intern = directory.find_intern(Some(workspace), "golden").unwrap().id;
+    let workspace = store.find_workspace("default").await.unwrap().id;
+    let intern = store.find_intern(Some(workspace), "golden").await.unwrap().id;
 
-    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).unwrap();
+    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).await.unwrap();
     let shown: Vec<_> = page.entries.iter().map(|it| (it.name.as_str(), it.hosts.is_some())).collect();
     assert_eq!(shown, [("golden", true), ("legacy", false), ("token", true)]);
     let [golden, legacy, _] = &page.entries[..] else { panic!("three secrets") };
     assert_eq!((golden.created_at_ms, legacy.created_at_ms), (1_700_000_000_000, 1_600_000_000_000));
     let (of_workspace, of_intern) = (ReleaseScope::Workspace(workspace), ReleaseScope::Intern(intern));
-    assert_eq!(value(&store, of_workspace, "golden"), "a value of the workspace");
-    assert_eq!(value(&store, of_intern, "golden"), "a value of the workspace");
-    assert_eq!(value(&store, of_intern, "own"), "a value of the intern");
-    assert_eq!(value(&store, ReleaseScope::Operator, "provider"), "a value of the operator");
+    assert_eq!(value(&store, of_workspace, "golden").await, "a value of the workspace");
+    assert_eq!(value(&store, of_intern, "golden").await, "a value of the workspace");
+    assert_eq!(value(&store, of_intern, "own").await, "a value of the intern");
+    assert_eq!(value(&store, ReleaseScope::Operator, "provider").await, "a value of the operator");
     for name in ["legacy", "deleted"] {
-        assert!(matches!(release(&store, of_workspace, name), Err(ReleaseError::Unavailable)), "{name}");
+        let refused = release(&store, of_workspace, name).await;
+        assert!(matches!(refused, Err(ReleaseError::Unavailable)), "{name}");
     }
-    let principal = store.authenticate(&value(&store, of_workspace, "token")).unwrap();
-    assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
+    let principal = store.authenticate(&value(&store, of_workspace, "token").await).await.unwrap();
+    assert_eq!((principal.key().kind, principal.key().intern), (KeyKind::Intern, Some(intern)));
 
     let found = store.verify(&mut |_, _, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());

@@ -25,7 +25,7 @@ pub(crate) struct Binding {
 
 impl Approvals {
     pub(crate) fn new(store: &Store, caller: &Caller) -> Self {
-        Self { store: store.clone(), workspace: caller.workspace, intern: caller.intern }
+        Self { store: store.clone(), workspace: caller.workspace.id, intern: caller.intern }
     }
 
     /// For the server that a tool with these settings connects to.

@@ -1,10 +1,10 @@
 //! Sends the records of one destination, independently of any request.
 
 use super::{Destination, DestinationKind, ExportTally, Message, otlp, webhook};
+use crate::authentication::OperatorKey;
 use crate::export::record::ExportRecord;
-use crate::release::operators;
-use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing};
-use cofferdam_store::Store;
+use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing, Placement};
+use cofferdam_store::{Actor, Purpose, ReleaseRequest, ReleaseScope, Store};
 use futures_util::future::join_all;
 use http::header::CONTENT_TYPE;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Worker {
         // Released for each try, so that a replaced secret is used at once.
         let credential: Option<Credential> = match key {
             None => None,
-            Some(key) => match operators(&self.store, &key.key, &key.placement, name).await {
+            Some(key) => match credential(&self.store, &key.key, &key.placement, name).await {
                 Ok(credential) => Some(credential),
                 Err(error) => {
                     tracing::error!(destination = name, error, "no credential for a broadcast destination");
@@ -187,4 +187,24 @@ impl Worker {
             }
         }
     }
+}
+
+/// The operator's credential for the destination of this name.
+///
+/// # Errors
+/// A text for the operator's log, without anything of the value.
+async fn credential(
+    store: &Store,
+    key: &OperatorKey,
+    placement: &Placement,
+    destination: &str,
+) -> Result<Credential, String> {
+    let secret = match key {
+        OperatorKey::Fixed(credential) => return Ok(credential.clone()),
+        OperatorKey::Vault(secret) => secret.clone(),
+    };
+    let purpose = Purpose { used_by: format!("broadcast {destination}"), request_id: String::new() };
+    let request = ReleaseRequest { actor: Actor::System, scope: ReleaseScope::Operator, secret, purpose };
+    let release = store.release(request).await.map_err(|error| error.to_string())?;
+    Credential::new(placement, release.expose()).map_err(|error| error.to_string())
 }

@@ -71,7 +71,7 @@ impl Sessions {
         // An intern is one account whatever its key, because its keys are replaced. Otherwise the
         // key is the account.
         let key = caller.intern.is_none().then_some(caller.key);
-        let account = (caller.workspace, caller.intern, key, requested);
+        let account = (caller.workspace.id, caller.intern, key, requested);
         if let Some(named) = request.session_id.as_deref().or(header) {
             return Some(Session { hash: self.hasher.hash_one((account, 0, named)), is_named: true });
         }
@@ -126,14 +126,21 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_store::{KeyId, WorkspaceId};
+    use cofferdam_store::{Credit, KeyId, Name, Workspace};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn caller(letter: char) -> Caller {
         let key: KeyId = letter.to_string().repeat(12).parse().unwrap();
-        let workspace: WorkspaceId = "6f1c7c0e-58b4-4c8f-9a6e-0a1b2c3d4e5f".parse().unwrap();
-        Caller { workspace, intern: None, key, allowance: Default::default() }
+        let workspace = Workspace {
+            id: "6f1c7c0e-58b4-4c8f-9a6e-0a1b2c3d4e5f".parse().unwrap(),
+            name: Name::parse("w").unwrap(),
+            created_at_ms: 0,
+            programme: true,
+            vault_writes: true,
+            credit: Credit::Unlimited,
+        };
+        Caller { workspace: workspace.into(), intern: None, key, allowance: Default::default() }
     }
 
     fn request(fields: &Value) -> ResponsesRequest {

@@ -76,7 +76,7 @@ impl CostAccount {
         let Some(reservation) = self.reservation().filter(|_| price > Amount::default()) else {
             return Ok(None);
         };
-        let pledge = reservation.pledge(price.0).map_err(credit::refusal)?;
+        let pledge = reservation.pledge(price.0).await.map_err(credit::refusal)?;
         if pledge.is_some() {
             credit::written(timeout(INTENT_TIME_MAX, reservation.commit_intent()).await)?;
         }

@@ -55,7 +55,7 @@ impl LedgerEntry {
     /// # Errors
     /// 402 when the workspace or the key has nothing left to spend; 503 when the ledger has no room
     /// for another row.
-    pub(crate) fn open(
+    pub(crate) async fn open(
         store: &Store,
         caller: &Caller,
         kind: UsageKind,
@@ -64,8 +64,8 @@ impl LedgerEntry {
         account: &Arc<CostAccount>,
     ) -> Result<Self, Refusal> {
         if !account.is_question() {
-            let row = UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
-            account.open(store.reserve(row).map_err(credit::refusal)?);
+            let row = UsageRow::begun(request_id.to_owned(), caller.workspace.id, caller.key, kind, streamed);
+            account.open(store.reserve(row).await.map_err(credit::refusal)?);
         }
         Ok(Self {
             is_routed: false,
@@ -130,7 +130,7 @@ impl LedgerEntry {
         let Some(reservation) = self.account.reservation() else { return Ok(()) };
         // The former turn's pledge is released first, so that it does not count against this one.
         self.pledge = None;
-        self.pledge = reservation.pledge(turn.estimate().0).map_err(credit::refusal)?;
+        self.pledge = reservation.pledge(turn.estimate().0).await.map_err(credit::refusal)?;
         if self.pledge.is_none() {
             return Ok(());
         }

@@ -22,11 +22,9 @@ mod released;
 mod stream;
 
 use crate::Engine;
-use crate::authentication::BoundSecret;
 use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::reflection::{Reflections, Use};
-use crate::release::Releaser;
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
@@ -34,8 +32,8 @@ use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
 use cofferdam_store::{
-    Actor, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseScope, RequestRefusal, SecretName,
-    Store, VaultId, WorkspaceId,
+    Actor, BoundSecret, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseRequest, ReleaseScope,
+    RequestRefusal, SecretName, Store, VaultId, WorkspaceId,
 };
 use released::Released;
 pub(crate) use released::ReleasedSearch;
@@ -128,9 +126,9 @@ impl HttpCapability {
             egress: engine.parts.egress.clone(),
             store: engine.parts.store.clone(),
             actor: Actor::Key(caller.key),
-            workspace: caller.workspace,
+            workspace: caller.workspace.id,
             release_scope: caller.release_scope(),
-            scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
+            scope: caller.intern.map_or(VaultId::Workspace(caller.workspace.id), VaultId::Intern),
             reflections: Arc::clone(&engine.parts.memory.reflections),
             unreached: Arc::clone(&engine.parts.memory.unreached),
             request_id: Arc::clone(request_id),
@@ -264,8 +262,9 @@ impl Visit<'_> {
     ) -> Result<Vec<SecretName>, UnsentRequest> {
         let Some(first) = names.first().cloned() else { return Ok(names) };
         let secrets = names.into_iter().map(|name| self.bound(&name, host)).collect();
-        let found = self.releaser().releasable(secrets).await;
-        found.map_err(|error| UnsentRequest::not_released(&first, &error))
+        let found = self.capability.store.releasable(secrets).await;
+        let found = found.map_err(|error| UnsentRequest::not_released(&first, &error.into()))?;
+        Ok(found.into_iter().map(|secret| secret.name).collect())
     }
 
     /// Releases the secrets and sends the request.
@@ -308,11 +307,12 @@ impl Visit<'_> {
                 connected.map_err(|error| self.refuse(Some(host), error.into()))?;
             }
         }
-        let releaser = self.releaser();
         let mut releases = Vec::with_capacity(checked.secrets().len());
         for PlacedSecret { secret, .. } in checked.secrets() {
             let (scope, bound) = self.bound(secret, host);
-            let released = releaser.release_recorded(scope, bound).await;
+            let (actor, purpose) = (self.capability.actor, self.purpose());
+            let request = ReleaseRequest { actor, scope, secret: bound, purpose };
+            let released = self.capability.store.release_recorded(request).await;
             releases.push(
                 released
                     .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
@@ -402,11 +402,6 @@ impl Visit<'_> {
             }
         }
         error
-    }
-
-    fn releaser(&self) -> Releaser {
-        let HttpCapability { store, actor, .. } = self.capability;
-        Releaser { store: store.clone(), actor: *actor, purpose: self.purpose() }
     }
 
     /// A secret for a host, and the scope that the plugin gets it from.

@@ -111,7 +111,7 @@ impl ResponseRun {
             return Outcome::Failed(Refusal::provider_broke());
         }
         let scope = &self.job.scope;
-        match scope.parts().store.seal_conversation(scope.caller.workspace, &summary) {
+        match scope.parts().store.seal_conversation(scope.caller.workspace.id, &summary) {
             Ok(sealed) => match assembler.show_compaction(&sealed) {
                 Ok(()) => outcome,
                 Err(malformed) => refused(malformed),

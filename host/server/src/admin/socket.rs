@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::BufMut;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -270,7 +271,10 @@ fn execute(
         Command::Plugin(PluginCommand::Grant(grant)) => {
             app.desk.carry_out(grant).map_err(Failure::into_reply)
         }
-        command => carry_out(command, Some(&app.store), &app.facts(), &mut progress),
+        command => {
+            let facts = app.facts();
+            Handle::current().block_on(carry_out(command, Some(&app.store), &facts, &mut progress))
+        }
     };
     match outcome {
         Ok(outcome) => SocketReply::Done(outcome),

@@ -1,6 +1,7 @@
 //! `GET /v1/credits`: the credit of the key's workspace and what it has spent.
 
 use cofferdam_engine::cost::Amount;
+use cofferdam_store::Error;
 use http::Response;
 use serde::Serialize;
 
@@ -18,10 +19,13 @@ struct Credits {
     unlimited: bool,
 }
 
-pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
-    let workspace = call.principal.workspace().ok_or(Fault::NotFound)?;
-    // The workspace was deleted a moment ago, and its keys with it.
-    let balance = call.app.store.balance(workspace).map_err(|_| Fault::InvalidKey)?;
+pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
+    let workspace = call.principal.workspace.as_ref().ok_or(Fault::NotFound)?;
+    let balance = call.app.store.balance(workspace.id).await.map_err(|error| match error {
+        // The workspace was deleted a moment ago, and its keys with it.
+        Error::Lookup(_) => Fault::InvalidKey,
+        error => Fault::unread(error),
+    })?;
     let data = Credits {
         total_credits: balance.credited_pico.map_or(Amount(u64::MAX), Amount),
         total_usage: Amount(balance.spent_pico),

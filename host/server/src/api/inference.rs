@@ -50,7 +50,7 @@ async fn answer(
 ) -> Result<Response<ResponseBody>, Fault> {
     let app = Arc::clone(call.app);
     let caller = admit(call)?;
-    let mut share = app.bodies.share(call.principal.key_id());
+    let mut share = app.bodies.share(call.principal.key().id);
     // A missing content type means JSON.
     if media::content_type(&call.head.headers) == ContentType::Other {
         return Err(Fault::Malformed("content-type must be application/json"));
@@ -77,25 +77,22 @@ pub(crate) async fn plain_body(
     }
     // The key may have been revoked while the body arrived, so it is checked again.
     let bytes = body::read(body, call.body_limits(bytes_max), share).await?;
-    if !call.is_key_live() {
-        return Err(Fault::InvalidKey);
-    }
+    call.check_key().await?;
     Ok(bytes)
 }
 
 /// Admits a request: applies the rate limits and returns the caller, with what it may use.
 fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
-    // Keys without a workspace were already refused by the access check. This key has lost its
-    // workspace since, so it is no longer valid.
-    let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
-    let key = call.principal.key_id();
+    // Keys without a workspace were already refused by the access check.
+    let workspace = call.principal.workspace.clone().ok_or(Fault::InvalidKey)?;
+    let key = call.principal.key().id;
     let permits = call.app.runtime.instance_permits(key.as_str());
     let pace = call.app.live().config.limits.pace;
-    let admitted = call.app.rates.inference.admit(key, workspace, &pace, permits);
+    let admitted = call.app.rates.inference.admit(key, workspace.id, &pace, permits);
     let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();
-    Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })
+    Ok(Caller { workspace, intern: call.principal.key().intern, key, allowance })
 }
 
 fn options(headers: &HeaderMap) -> RespondOptions {

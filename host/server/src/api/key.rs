@@ -1,6 +1,6 @@
 //! `GET /v1/key`: the caller's own key, with OpenRouter's field names and the service's own.
 
-use cofferdam_store::{ApiKey, KeyKind};
+use cofferdam_store::KeyKind;
 use http::Response;
 use serde::Serialize;
 
@@ -59,10 +59,8 @@ struct RateLimitDocument {
     note: &'static str,
 }
 
-pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
-    let directory = call.app.store.directory();
-    // The key was deleted a moment ago.
-    let key: &ApiKey = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
+pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
+    let key = call.principal.key();
     let requests = match call.app.live().config.limits.pace.requests_per_minute {
         0 => -1,
         requests => i64::try_from(requests).unwrap_or(i64::MAX),
@@ -80,7 +78,7 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
         intern_id: key.intern.map(|id| id.to_string()),
         created_at: timestamp(key.created_at_ms),
         expires_at: key.expires_at_ms.map(timestamp),
-        spending: SpendingMembers::of(&call.app.store, key),
+        spending: SpendingMembers::of(&call.app.store, key).await,
         is_free_tier: false,
         is_provisioning_key: manages,
         is_management_key: manages,

@@ -5,10 +5,9 @@
 mod document;
 mod input;
 
-use std::sync::Arc;
-
 use cofferdam_store::{
-    Actor, ApiKey, Directory, Error, KeyChange, KeyOwner, NewKey, Pending, QueuePermit, Store, WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, NewKey, OwnedKey, Pending, QueuePermit, Store,
+    WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
@@ -34,7 +33,7 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Answers `/v1/keys`: lists keys or creates one.
 pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
-    if call.head.method == Method::POST { create(call, body).await } else { list(call) }
+    if call.head.method == Method::POST { create(call, body).await } else { list(call).await }
 }
 
 /// Answers `/v1/keys/{id}`.
@@ -43,95 +42,96 @@ pub(crate) async fn one(
     id: &str,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let directory = call.app.store.directory();
-    let key = managed(call, &directory, id)?;
+    let managed = managed(call, id).await?;
+    let key = managed.key();
     match call.head.method {
         Method::PATCH => change(call, key, body).await,
         Method::DELETE => delete(call, key).await,
-        _ => Ok(document(&DataDocument { data: KeyDocument::of(&call.app.store, key) })),
+        _ => Ok(document(&DataDocument { data: KeyDocument::of(&call.app.store, key).await })),
     }
 }
 
 /// Lists keys, newest first, as in OpenRouter's API.
-fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
+async fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let query = call.head.uri.query().unwrap_or_default();
     let PageWindow { offset, limit } = PageWindow::parse(query).map_err(Fault::Flawed)?;
     let disabled_too = flag(query, "include_disabled").map_err(Fault::Flawed)?;
-    let directory = call.app.store.directory();
-    let keys = directory.keys().into_iter().rev();
-    let mut keys =
-        keys.filter(|key| is_there(call, &directory, key) && (disabled_too || !key.disabled)).skip(offset);
-    let data = keys.by_ref().take(limit).map(|key| KeyDocument::of(&call.app.store, key)).collect();
-    Ok(document(&PageDocument { data, has_more: keys.next().is_some() }))
+    let workspace = call.principal.key().workspace.ok_or(Fault::InvalidKey)?;
+    let is_wanted = |key: &OwnedKey| manages(&call.principal, key) && (disabled_too || !key.key().disabled);
+    let store = &call.app.store;
+    let keys = store.keys_of(workspace, is_wanted, offset, limit).await.map_err(Fault::unread)?;
+    let mut data = Vec::with_capacity(keys.entries.len());
+    for key in &keys.entries {
+        data.push(KeyDocument::of(store, key.key()).await);
+    }
+    Ok(document(&PageDocument { data, has_more: keys.has_more }))
 }
 
 async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
-    // Keys without a workspace were already refused by the access check. This key has lost its
-    // workspace since, so it is no longer valid.
-    let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
+    // Keys without a workspace were already refused by the access check.
+    let workspace = call.principal.key().workspace.ok_or(Fault::InvalidKey)?;
     // The body and its share of the memory are dropped before the wait for the store.
     let wanted = {
-        let mut share = call.app.bodies.share(call.principal.key_id());
+        let mut share = call.app.bodies.share(call.principal.key().id);
         CreateKeyBody::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?)
             .map_err(Fault::Flawed)?
     };
-    let directory = call.app.store.directory();
-    let owner = owner(call, &directory, workspace, &wanted).map_err(Fault::Flawed)?;
-    let mut kept = directory.keys();
-    kept.retain(|key| key.workspace == Some(workspace));
-    let live = kept.iter().filter(|key| key.revoked_at_ms.is_none()).count();
-    if live >= KEYS_MAX || kept.len() >= KEYS_KEPT_MAX {
+    let owner = owner(call, workspace, &wanted).await?;
+    let store = &call.app.store;
+    let KeyCounts { live, kept } = store.count_keys(workspace).await.map_err(Fault::unread)?;
+    if live >= KEYS_MAX || kept >= KEYS_KEPT_MAX {
         return Err(Fault::TooManyKeys);
     }
     let CreateKeyBody { name, limits, expires_at_ms, .. } = wanted;
     let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
-    let store = &call.app.store;
     let issued = commit(store, |place| store.issue_key_at(place, actor(call), new)).await?;
     let key = String::from_utf8_lossy(issued.token.expose());
-    let mut response = document(&Created { data: KeyDocument::of(store, &issued.key), key: &key });
+    let mut response = document(&Created { data: KeyDocument::of(store, &issued.key).await, key: &key });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
 
 /// The owner of a new key: the intern or member that the request names, else the provisioning key's
 /// own member.
-fn owner(
-    call: &Call<'_>,
-    directory: &Directory,
-    workspace: WorkspaceId,
-    wanted: &CreateKeyBody,
-) -> Result<KeyOwner, FieldError> {
-    let principal = &call.principal;
-    match (wanted.member, wanted.intern) {
-        (_, Some(intern)) if manages_intern(principal, directory, intern) => {
-            Ok(KeyOwner::Intern { workspace, intern })
-        }
-        (_, Some(_)) => Err(FieldError::at("intern_id", "must be an intern that this key's member sees")),
-        (Some(member), None) if manages_member(principal, directory, member) => {
-            Ok(KeyOwner::Member { workspace, member: Some(member) })
-        }
-        (Some(_), None) => Err(FieldError::at("member_id", "must be a member that this key may act for")),
-        (None, None) => Ok(KeyOwner::Member { workspace, member: principal.member() }),
+async fn owner(call: &Call<'_>, workspace: WorkspaceId, wanted: &CreateKeyBody) -> Result<KeyOwner, Fault> {
+    let (store, principal) = (&call.app.store, &call.principal);
+    if let Some(id) = wanted.intern {
+        let found = store.intern(id).await.map_err(Fault::unread)?;
+        return match found.filter(|intern| manages_intern(principal, intern)) {
+            Some(intern) => Ok(KeyOwner::Intern { workspace, intern: intern.id }),
+            None => Err(unmanaged("intern_id", "must be an intern that this key's member sees")),
+        };
     }
+    let Some(id) = wanted.member else {
+        return Ok(KeyOwner::Member { workspace, member: principal.key().member });
+    };
+    let found = store.member(id).await.map_err(Fault::unread)?;
+    match found.filter(|member| manages_member(principal, member)) {
+        Some(member) => Ok(KeyOwner::Member { workspace, member: Some(member.id) }),
+        None => Err(unmanaged("member_id", "must be a member that this key may act for")),
+    }
+}
+
+fn unmanaged(path: &'static str, reason: &'static str) -> Fault {
+    Fault::Flawed(FieldError::at(path, reason))
 }
 
 async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
     count_change(call)?;
     let wanted = {
-        let mut share = call.app.bodies.share(call.principal.key_id());
+        let mut share = call.app.bodies.share(call.principal.key().id);
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
     let store = &call.app.store;
     // Reading the body took time, so the change is applied to the key as it is now.
-    let directory = store.directory();
-    let key = directory.key(key.id).ok_or(Fault::NotFound)?;
-    let limits = wanted.limits(store, key).map_err(Fault::Flawed)?;
+    let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
+    let limits = wanted.limits(store, now.key()).await.map_err(Fault::Flawed)?;
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
     let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&DataDocument { data: KeyDocument::of(store, &changed) }))
+    Ok(document(&DataDocument { data: KeyDocument::of(store, &changed).await }))
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
@@ -162,21 +162,19 @@ async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>
 }
 
 /// The key with this id, if the caller manages it. A malformed id is reported as not found.
-fn managed<'d>(call: &Call<'_>, directory: &'d Arc<Directory>, id: &str) -> Result<&'d ApiKey, Fault> {
-    let key = id.parse().ok().and_then(|id| directory.key(id));
-    key.filter(|key| is_there(call, directory, key)).ok_or(Fault::NotFound)
-}
-
-fn is_there(call: &Call<'_>, directory: &Directory, key: &ApiKey) -> bool {
-    key.revoked_at_ms.is_none() && manages(&call.principal, directory, key)
+async fn managed(call: &Call<'_>, id: &str) -> Result<OwnedKey, Fault> {
+    let id = id.parse().map_err(|_| Fault::NotFound)?;
+    let key = call.app.store.key(id).await.map_err(Fault::unread)?;
+    let managed = key.filter(|key| key.key().revoked_at_ms.is_none() && manages(&call.principal, key));
+    managed.ok_or(Fault::NotFound)
 }
 
 fn count_change(call: &Call<'_>) -> Result<(), Fault> {
     let Some(quota) = key_changes_quota() else { return Ok(()) };
-    let taken = call.app.rates.key_changes.take(call.principal.key_id(), quota);
+    let taken = call.app.rates.key_changes.take(call.principal.key().id, quota);
     taken.map(drop).map_err(|too_often| Fault::TooManyChanges { wait_s: too_often.wait_s })
 }
 
 fn actor(call: &Call<'_>) -> Actor {
-    Actor::Key(call.principal.key_id())
+    Actor::Key(call.principal.key().id)
 }

@@ -33,9 +33,9 @@ struct SpendingLimits {
 }
 
 impl SpendingMembers {
-    pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
+    pub(super) async fn of(store: &Store, key: &ApiKey) -> Self {
         // A key that was deleted a moment ago has spent nothing.
-        let KeySpend { charged, byok, .. } = store.key_spend(key.id).unwrap_or_default();
+        let KeySpend { charged, byok, .. } = store.key_spend(key.id).await.unwrap_or_default();
         // Reservations of running requests are left out, so that `limit_remaining` is the limit
         // minus `usage`.
         let spend = KeySpend { charged, byok, reserved_pico: 0 };

@@ -29,7 +29,7 @@ pub(crate) async fn answer(
     route: &VaultRoute,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let leave = gate::pass(call, route)?;
+    let leave = gate::pass(call, route).await?;
     match leave.wish {
         VaultOperation::List | VaultOperation::Effective => read(call, &leave).await,
         VaultOperation::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
@@ -41,17 +41,12 @@ pub(crate) async fn answer(
 async fn read(call: &Call<'_>, leave: &VaultPermit<'_>) -> Result<Response<ResponseBody>, Fault> {
     let PageWindow { offset, limit } =
         PageWindow::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
-    let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
+    let store = &call.app.store;
     if leave.wish == VaultOperation::Effective {
-        let intern = leave.intern()?;
-        let page = store_wait::read(places, move || store.effective_secrets(intern, offset, limit))
-            .await
-            .map_err(failed)?;
+        let page = store.effective_secrets(leave.intern()?, offset, limit).await.map_err(failed)?;
         return Ok(document(&listing(&page)));
     }
-    let vault = leave.vault()?;
-    let page =
-        store_wait::read(places, move || store.list_secrets(vault, offset, limit)).await.map_err(failed)?;
+    let page = store.list_secrets(leave.vault()?, offset, limit).await.map_err(failed)?;
     Ok(document(&listing(&page)))
 }
 
@@ -62,8 +57,9 @@ async fn put(
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
     input::check_headers(&call.head.headers)?;
-    let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await)?;
+    let mut share = call.app.bodies.share(call.principal.key().id);
+    let whole =
+        whole(call, body::read_secret(body, call.body_limits(PUT_BYTES_MAX), &mut share).await).await?;
     let Put { hosts, value } = Put::parse(&whole)?;
     // Wipe the body before waiting for the store.
     drop(whole);
@@ -79,7 +75,7 @@ async fn delete(
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
-    if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await)? {
+    if !whole(call, body::is_empty(body, call.body_limits(PUT_BYTES_MAX)).await).await? {
         return Err(invalid(FieldError::at("body", "must be empty")));
     }
     commit(call, |place| call.app.store.delete_secret(place, actor(call), vault, name)).await?;
@@ -95,8 +91,8 @@ async fn copy(
 ) -> Result<Response<ResponseBody>, Fault> {
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
-    let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await)?;
+    let mut share = call.app.bodies.share(call.principal.key().id);
+    let whole = whole(call, body::read(body, call.body_limits(COPY_BYTES_MAX), &mut share).await).await?;
     let names = input::names(&whole)?;
     let (store, workspace) = (&call.app.store, leave.workspace);
     let copies =
@@ -139,17 +135,18 @@ fn name(written: &str) -> Result<SecretName, Fault> {
 }
 
 fn actor(call: &Call<'_>) -> Actor {
-    Actor::Key(call.principal.key_id())
+    Actor::Key(call.principal.key().id)
 }
 
 /// The result of reading a body, if the key is still valid. A malformed body becomes the vault's
 /// own fault.
-fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
+async fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
     let whole = read.map_err(|fault| match fault {
         Fault::Malformed(_) => invalid(FieldError::at("body", "is broken")),
         fault => fault,
     })?;
-    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidKey) }
+    call.check_key().await?;
+    Ok(whole)
 }
 
 fn invalid(flaw: FieldError) -> Fault {

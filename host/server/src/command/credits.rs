@@ -1,7 +1,7 @@
 //! `credits show | add | unlimited`.
 
 use clap::Subcommand;
-use cofferdam_store::{Actor, Dollars, Store, WorkspaceId};
+use cofferdam_store::{Actor, Dollars, Store, Workspace};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -35,30 +35,29 @@ pub enum CreditsCommand {
     },
 }
 
-pub(super) fn carry_out(command: &CreditsCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let id = |workspace: &str| Ok::<_, CommandError>(store.directory().find_workspace(workspace)?.id);
+pub(super) async fn carry_out(
+    command: &CreditsCommand,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
     match command {
-        CreditsCommand::Show { workspace } => show(store, id(workspace)?),
+        CreditsCommand::Show { workspace } => show(store, &*store.find_workspace(workspace).await?).await,
         CreditsCommand::Add { workspace, dollars } => {
             if dollars.pico() == 0 {
                 return Err(CommandError::new("the amount to add is more than 0"));
             }
-            let id = id(workspace)?;
-            store.add_credit(Actor::Operator, id, dollars.pico())?;
-            show(store, id)
+            let id = store.find_workspace(workspace).await?.id;
+            show(store, &store.add_credit(Actor::Operator, id, dollars.pico())?).await
         }
         CreditsCommand::Unlimited { workspace } => {
-            let id = id(workspace)?;
-            store.set_unlimited(Actor::Operator, id)?;
-            show(store, id)
+            let id = store.find_workspace(workspace).await?.id;
+            show(store, &store.set_unlimited(Actor::Operator, id)?).await
         }
     }
 }
 
-fn show(store: &Store, id: WorkspaceId) -> Result<CommandOutcome, CommandError> {
-    let balance = store.balance(id)?;
-    let directory = store.directory();
-    let name = directory.workspace(id).map_or_else(|| id.to_string(), |workspace| workspace.name.to_string());
+async fn show(store: &Store, workspace: &Workspace) -> Result<CommandOutcome, CommandError> {
+    let Workspace { id, name, .. } = workspace;
+    let balance = store.balance(*id).await?;
     let dollars = |pico: u64| format!("${}", Dollars::from_pico(pico));
     let kind = if balance.credited_pico.is_some() { "prepaid" } else { "unlimited" };
     let mut rows = vec![("workspace", format!("{name} ({id})")), ("credit", kind.to_owned())];
@@ -68,7 +67,7 @@ fn show(store: &Store, id: WorkspaceId) -> Result<CommandOutcome, CommandError> 
     rows.extend([("spent", dollars(balance.spent_pico)), ("reserved", dollars(balance.reserved_pico))]);
     let document = json!({
         "workspace_id": id.to_string(),
-        "workspace": name,
+        "workspace": name.as_str(),
         "credit": kind,
         "added": balance.credited_pico.map(number),
         "left": balance.left_pico().and_then(|left| signed(left).parse::<Value>().ok()),

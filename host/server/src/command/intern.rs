@@ -5,8 +5,8 @@ use cofferdam_store::{Actor, Intern, NewIntern, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::table::listing;
-use super::{CommandError, CommandOutcome, name, workspace_name};
+use super::table::table;
+use super::{CommandError, CommandOutcome, all, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to interns.
@@ -34,13 +34,15 @@ pub enum InternCommand {
     },
 }
 
-pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn carry_out(
+    command: &InternCommand,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
     match command {
         InternCommand::Create { name: given, workspace, member } => {
-            let directory = store.directory();
-            let workspace = directory.find_workspace(workspace)?.id;
+            let workspace = store.find_workspace(workspace).await?.id;
             let created_by = match member {
-                Some(member) => Some(directory.find_member(Some(workspace), member)?.id),
+                Some(member) => Some(store.find_member(Some(workspace), member).await?.id),
                 None => None,
             };
             let wanted = NewIntern { name: name(given)?, workspace, created_by };
@@ -48,9 +50,9 @@ pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<Comman
             let text = format!("Created intern {} ({}).\n", intern.name, intern.id);
             Ok(CommandOutcome { document: document(&intern), text })
         }
-        InternCommand::List => Ok(list(store)),
+        InternCommand::List => list(store).await,
         InternCommand::Delete { intern } => {
-            let intern = store.directory().find_intern(None, intern)?.clone();
+            let intern = store.find_intern(None, intern).await?;
             store.delete_intern(Actor::Operator, intern.id)?;
             let text = format!("Deleted intern {} ({}).\n", intern.name, intern.id);
             Ok(CommandOutcome { document: json!({"id": intern.id.to_string(), "deleted": true}), text })
@@ -58,20 +60,21 @@ pub(super) fn carry_out(command: &InternCommand, store: &Store) -> Result<Comman
     }
 }
 
-fn list(store: &Store) -> CommandOutcome {
-    let directory = store.directory();
-    let row = |intern: &&Intern| {
-        let creator = directory.member(intern.created_by);
-        [
+async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
+    let interns = all(async |before| store.interns(before).await).await?;
+    let mut rows = Vec::with_capacity(interns.len());
+    for intern in &interns {
+        let creator = store.member(intern.created_by).await?;
+        rows.push([
             intern.name.to_string(),
             intern.id.to_string(),
-            workspace_name(&directory, Some(intern.workspace)),
+            workspace_name(store, intern.workspace).await?,
             creator.map_or_else(|| intern.created_by.to_string(), |member| member.name.to_string()),
             timestamp(intern.created_at_ms),
-        ]
-    };
-    let header = ["NAME", "ID", "WORKSPACE", "CREATED BY", "CREATED"];
-    listing(header, &directory.interns(), row, |intern| listed(intern))
+        ]);
+    }
+    let text = table(["NAME", "ID", "WORKSPACE", "CREATED BY", "CREATED"], &rows);
+    Ok(CommandOutcome { document: interns.iter().map(|intern| listed(intern)).collect(), text })
 }
 
 fn document(intern: &Intern) -> Value {

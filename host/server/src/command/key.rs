@@ -2,15 +2,15 @@
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, ApiKey, Clock, Directory, Dollars, DollarsError, KeyChange, KeyId, KeyOwner, NewKey, SpendLimits,
-    SpendWindow, Store,
+    Actor, ApiKey, Clock, Dollars, DollarsError, KeyChange, KeyId, KeyOwner, Name, NewKey, OwnedKey,
+    SpendLimits, SpendWindow, Store,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::money::number;
-use super::table::{listing, or_dash};
-use super::{CommandError, CommandOutcome, name, workspace_name};
+use super::table::{or_dash, table};
+use super::{CommandError, CommandOutcome, all, name};
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -151,15 +151,15 @@ impl CreateKey {
     }
 }
 
-pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn carry_out(command: &KeyCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
-        KeyCommand::Create(wanted) => create(wanted, store),
-        KeyCommand::List => Ok(list(store)),
-        KeyCommand::Disable { id } => switch(id, true, store),
-        KeyCommand::Enable { id } => switch(id, false, store),
-        KeyCommand::Limit(wanted) => limit(wanted, store),
+        KeyCommand::Create(wanted) => create(wanted, store).await,
+        KeyCommand::List => list(store).await,
+        KeyCommand::Disable { id } => switch(id, true, store).await,
+        KeyCommand::Enable { id } => switch(id, false, store).await,
+        KeyCommand::Limit(wanted) => limit(wanted, store).await,
         KeyCommand::Revoke { id } => {
-            let id = store.directory().find_key(id)?.id;
+            let id = store.find_key(id).await?.key().id;
             let key = store.revoke_key(Actor::Operator, id)?;
             let mut document = described(&key);
             document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
@@ -168,27 +168,28 @@ pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<CommandOu
     }
 }
 
-fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let id = store.directory().find_key(id)?.id;
+async fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let id = store.find_key(id).await?.key().id;
     let change = KeyChange { disabled: Some(disabled), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, id, change)?;
     let text = format!("Key {id} is switched {} now.\n", if disabled { "off" } else { "on" });
-    Ok(CommandOutcome { document: listed(&key, store).into(), text })
+    Ok(CommandOutcome { document: listed(&key, store).await?.into(), text })
 }
 
-fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let before = store.directory().find_key(&wanted.id)?.clone();
+async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let found = store.find_key(&wanted.id).await?;
+    let before = found.key();
     let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
-    Ok(CommandOutcome { document: listed(&key, store).into(), text })
+    Ok(CommandOutcome { document: listed(&key, store).await?.into(), text })
 }
 
-fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandError> {
+async fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandError> {
     let label = wanted.name.as_deref().map(name).transpose()?;
     let now_ms = Clock::system().now_ms();
     let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
-    let owner = owner(wanted, &store.directory())?;
+    let owner = owner(wanted, store).await?;
     let new = NewKey { owner, name: label, expires_at_ms, limits: wanted.limits() };
     let issued = store.issue_key(Actor::Operator, new)?;
     let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
@@ -206,54 +207,58 @@ fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandEr
     Ok(CommandOutcome { document: ordered.into(), text })
 }
 
-fn owner(wanted: &CreateKey, directory: &Directory) -> Result<KeyOwner, CommandError> {
+async fn owner(wanted: &CreateKey, store: &Store) -> Result<KeyOwner, CommandError> {
     let Some(workspace) = &wanted.workspace else { return Ok(KeyOwner::Unscoped) };
-    let workspace = directory.find_workspace(workspace)?.id;
+    let workspace = store.find_workspace(workspace).await?.id;
     Ok(match (&wanted.member, &wanted.intern) {
         _ if wanted.provisioning => KeyOwner::Provisioning { workspace },
         (_, Some(intern)) => {
-            KeyOwner::Intern { workspace, intern: directory.find_intern(Some(workspace), intern)?.id }
+            let intern = store.find_intern(Some(workspace), intern).await?.id;
+            KeyOwner::Intern { workspace, intern }
         }
         (Some(member), None) => {
-            let member = directory.find_member(Some(workspace), member)?.id;
+            let member = store.find_member(Some(workspace), member).await?.id;
             KeyOwner::Member { workspace, member: Some(member) }
         }
         (None, None) => KeyOwner::Member { workspace, member: None },
     })
 }
 
-fn list(store: &Store) -> CommandOutcome {
-    let directory = store.directory();
+async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
+    let keys = all(async |before| store.keys(before).await).await?;
     let now_ms = Clock::system().now_ms();
-    let row = |key: &&ApiKey| {
-        [
+    let (mut documents, mut rows) = (Vec::new(), Vec::new());
+    for owned in &keys {
+        let key = owned.key();
+        documents.push(listed(key, store).await?.into());
+        rows.push([
             key.id.to_string(),
             key.kind.to_string(),
             or_dash(key.name.as_ref()),
-            workspace_name(&directory, key.workspace),
-            or_dash(belongs_to(key, &directory)),
+            or_dash(owned.workspace.as_ref().map(|workspace| &workspace.name)),
+            or_dash(belongs_to(owned)),
             timestamp(key.created_at_ms),
             state(key, now_ms),
             limits_text(&key.limits),
-        ]
-    };
+        ]);
+    }
     let header = ["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"];
-    listing(header, &directory.keys(), row, |key| listed(key, store).into())
+    Ok(CommandOutcome { document: Value::Array(documents), text: table(header, &rows) })
 }
 
-fn listed(key: &ApiKey, store: &Store) -> serde_json::Map<String, Value> {
+async fn listed(key: &ApiKey, store: &Store) -> Result<serde_json::Map<String, Value>, CommandError> {
     let mut document = described(key);
     document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
     document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
     document.insert("disabled".to_owned(), key.disabled.into());
     document.insert("limits".to_owned(), limits_document(&key.limits));
-    document.insert("spent".to_owned(), spent(store, key.id));
-    document
+    document.insert("spent".to_owned(), spent(store, key.id).await);
+    Ok(document)
 }
 
-fn belongs_to(key: &ApiKey, directory: &Directory) -> Option<String> {
-    let intern = key.intern.and_then(|id| directory.intern(id)).map(|intern| intern.name.to_string());
-    intern.or_else(|| key.member.and_then(|id| directory.member(id)).map(|member| member.name.to_string()))
+fn belongs_to(key: &OwnedKey) -> Option<&Name> {
+    let intern = key.intern.as_ref().map(|intern| &intern.name);
+    intern.or_else(|| key.member.as_ref().map(|member| &member.name))
 }
 
 fn state(key: &ApiKey, now_ms: u64) -> String {
@@ -279,8 +284,8 @@ fn limits_text(limits: &SpendLimits) -> String {
 }
 
 /// What a key has spent in the current windows, in dollars.
-fn spent(store: &Store, id: KeyId) -> Value {
-    let spend = store.key_spend(id).unwrap_or_default().charged;
+async fn spent(store: &Store, id: KeyId) -> Value {
+    let spend = store.key_spend(id).await.unwrap_or_default().charged;
     let of = |window: SpendWindow| (window.as_str().to_owned(), number(spend.of(window)));
     SpendWindow::ALL.into_iter().map(of).collect::<serde_json::Map<_, _>>().into()
 }

@@ -5,8 +5,8 @@ use cofferdam_store::{Actor, Member, MemberRole, NewMember, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::table::listing;
-use super::{CommandError, CommandOutcome, name, workspace_name};
+use super::table::table;
+use super::{CommandError, CommandOutcome, all, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to members.
@@ -43,24 +43,27 @@ pub enum MemberCommand {
     },
 }
 
-pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn carry_out(
+    command: &MemberCommand,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
     match command {
         MemberCommand::Create { name: given, workspace, role } => {
-            let workspace = store.directory().find_workspace(workspace)?.id;
+            let workspace = store.find_workspace(workspace).await?.id;
             let wanted = NewMember { name: name(given)?, workspace, role: *role };
             let member = store.create_member(Actor::Operator, wanted)?;
             let text = format!("Created {} {} ({}).\n", member.role, member.name, member.id);
             Ok(CommandOutcome { document: document(&member), text })
         }
-        MemberCommand::List => Ok(list(store)),
+        MemberCommand::List => list(store).await,
         MemberCommand::Set { member, role } => {
-            let id = store.directory().find_member(None, member)?.id;
+            let id = store.find_member(None, member).await?.id;
             let member = store.set_member_role(Actor::Operator, id, *role)?;
             let text = format!("{} is {} now.\n", member.name, member.role);
             Ok(CommandOutcome { document: document(&member), text })
         }
         MemberCommand::Delete { member } => {
-            let id = store.directory().find_member(None, member)?.id;
+            let id = store.find_member(None, member).await?.id;
             let done = store.delete_member(Actor::Operator, id)?;
             let text = format!(
                 "Deleted member {} ({id}); {} keys were revoked.\n",
@@ -72,19 +75,20 @@ pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Comman
     }
 }
 
-fn list(store: &Store) -> CommandOutcome {
-    let directory = store.directory();
-    let row = |member: &&Member| {
-        [
+async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
+    let members = all(async |before| store.members(before).await).await?;
+    let mut rows = Vec::with_capacity(members.len());
+    for member in &members {
+        rows.push([
             member.name.to_string(),
             member.id.to_string(),
-            workspace_name(&directory, Some(member.workspace)),
+            workspace_name(store, member.workspace).await?,
             member.role.to_string(),
             timestamp(member.created_at_ms),
-        ]
-    };
-    let header = ["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"];
-    listing(header, &directory.members(), row, |member| document(member))
+        ]);
+    }
+    let text = table(["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"], &rows);
+    Ok(CommandOutcome { document: members.iter().map(|member| document(member)).collect(), text })
 }
 
 fn document(member: &Member) -> Value {

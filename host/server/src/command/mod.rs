@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zeroize::Zeroize;
 
-use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
+use cofferdam_store::{Name, Page, Store, WorkspaceId};
+
+use table::or_dash;
 
 pub use credits::CreditsCommand;
 pub use intern::InternCommand;
@@ -186,12 +188,6 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-impl From<LookupError> for CommandError {
-    fn from(error: LookupError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
 impl From<cofferdam_store::VaultError> for CommandError {
     fn from(error: cofferdam_store::VaultError) -> Self {
         Self::new(error.to_string())
@@ -204,13 +200,13 @@ impl From<cofferdam_store::Error> for CommandError {
     }
 }
 
-/// Carries out a command and blocks until its changes are durable. `facts` describe the running
-/// host, if there is one. Progress is reported to `progress`.
+/// Carries out a command until its changes are durable. Waiting for a change blocks the thread.
+/// `facts` describe the running host, if there is one. Progress is reported to `progress`.
 ///
 /// # Errors
 ///
 /// An unknown name, a rule of the store, or a failed write.
-pub fn carry_out(
+pub async fn carry_out(
     command: &Command,
     store: Option<&Store>,
     facts: &Facts,
@@ -222,15 +218,15 @@ pub fn carry_out(
         (Command::Plugin(PluginCommand::Grant(_)), _) => {
             Err(CommandError::new("grants are changed where the configuration is"))
         }
-        (Command::Status, store) => Ok(status::status(store, facts)),
-        (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store),
-        (Command::Member(command), Some(store)) => member::carry_out(command, store),
-        (Command::Intern(command), Some(store)) => intern::carry_out(command, store),
-        (Command::Key(command), Some(store)) => key::carry_out(command, store),
-        (Command::Credits(command), Some(store)) => credits::carry_out(command, store),
-        (Command::Usage(wanted), Some(store)) => usage::carry_out(wanted, store),
-        (Command::Secret(command), Some(store)) => secret::carry_out(command, store),
-        (Command::Vault(command), Some(store)) => vault::carry_out(command, store, progress),
+        (Command::Status, store) => status::status(store, facts).await,
+        (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store).await,
+        (Command::Member(command), Some(store)) => member::carry_out(command, store).await,
+        (Command::Intern(command), Some(store)) => intern::carry_out(command, store).await,
+        (Command::Key(command), Some(store)) => key::carry_out(command, store).await,
+        (Command::Credits(command), Some(store)) => credits::carry_out(command, store).await,
+        (Command::Usage(wanted), Some(store)) => usage::carry_out(wanted, store).await,
+        (Command::Secret(command), Some(store)) => secret::carry_out(command, store).await,
+        (Command::Vault(command), Some(store)) => vault::carry_out(command, store, progress).await,
         (_, None) => Err(CommandError::new("this command needs a store")),
     }
 }
@@ -242,7 +238,21 @@ fn name(given: &str) -> Result<Name, CommandError> {
 }
 
 /// The name of a workspace in tables.
-fn workspace_name(directory: &Directory, id: Option<WorkspaceId>) -> String {
-    let workspace = id.and_then(|id| directory.workspace(id));
-    table::or_dash(workspace.map(|workspace| &workspace.name))
+async fn workspace_name(store: &Store, id: WorkspaceId) -> Result<String, CommandError> {
+    Ok(or_dash(store.workspace(id).await?.map(|workspace| workspace.name.clone())))
+}
+
+/// All records of a listing, oldest first. `page` lists those before a record, newest first.
+async fn all<T>(
+    page: impl AsyncFn(Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
+) -> Result<Vec<T>, CommandError> {
+    let mut all = Vec::new();
+    loop {
+        let Page { entries, has_more } = page(all.last()).await?;
+        all.extend(entries);
+        if !has_more {
+            all.reverse();
+            return Ok(all);
+        }
+    }
 }

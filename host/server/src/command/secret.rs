@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, Directory, Error, Hosts, HostsError, NewSecret, SecretMetadata, SecretName, SecretValue, Store,
-    VaultId,
+    Actor, Error, Hosts, HostsError, NewSecret, SecretMetadata, SecretName, SecretValue, Store, VaultId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, CommandOutcome};
+use super::{CommandError, CommandOutcome, all};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
@@ -75,12 +74,12 @@ impl SecretScope {
         self.workspace.is_none() && self.intern.is_none() && !self.operator
     }
 
-    fn vault(&self, directory: &Directory) -> Result<VaultId, CommandError> {
+    async fn vault(&self, store: &Store) -> Result<VaultId, CommandError> {
         match (&self.workspace, &self.intern) {
-            (Some(workspace), _) => Ok(VaultId::Workspace(directory.find_workspace(workspace)?.id)),
-            (_, Some(intern)) => Ok(VaultId::Intern(directory.find_intern(None, intern)?.id)),
+            (Some(workspace), _) => Ok(VaultId::Workspace(store.find_workspace(workspace).await?.id)),
+            (_, Some(intern)) => Ok(VaultId::Intern(store.find_intern(None, intern).await?.id)),
             (None, None) if self.operator => Ok(VaultId::Operator),
-            (None, None) => match directory.workspaces().as_slice() {
+            (None, None) => match store.workspaces(None).await?.entries.as_slice() {
                 [only] => Ok(VaultId::Workspace(only.id)),
                 _ => Err(CommandError::new(
                     "there is more than one workspace: say whose with --workspace, --intern or --operator",
@@ -90,10 +89,13 @@ impl SecretScope {
     }
 }
 
-pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn carry_out(
+    command: &SecretCommand,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
     match command {
         SecretCommand::Put { name: given, hosts, scope, value } => {
-            let vault = scope.vault(&store.directory())?;
+            let vault = scope.vault(store).await?;
             let name = name(given)?;
             let hosts = Hosts::parse(hosts).map_err(|error| no_hosts(error, hosts))?;
             let value = value.as_ref().ok_or_else(|| CommandError::new("no value was given"))?;
@@ -102,16 +104,15 @@ pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Comman
             let new = NewSecret { vault, name, hosts, value };
             let stored =
                 store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
-            let text =
-                format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, &store.directory()));
+            let text = format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, store).await?);
             Ok(CommandOutcome { document: document(vault, &stored), text })
         }
-        SecretCommand::List { scope } => list(scope, store),
+        SecretCommand::List { scope } => list(scope, store).await,
         SecretCommand::Delete { name: given, scope } => {
-            let vault = scope.vault(&store.directory())?;
+            let vault = scope.vault(store).await?;
             let name = name(given)?;
             let place = store.place_within(PATIENCE)?;
-            let of = vault_name(vault, &store.directory());
+            let of = vault_name(vault, store).await?;
             match store.delete_secret(place, Actor::Operator, vault, name.clone()).wait(PATIENCE) {
                 Err(Error::NoSuchSecret) => return Err(not_deletable(&name, &of)),
                 done => done?,
@@ -149,14 +150,14 @@ fn not_deletable(name: &SecretName, of: &str) -> CommandError {
     ))
 }
 
-fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let directory = store.directory();
-    let vaults = if scope.is_open() { all(&directory) } else { vec![scope.vault(&directory)?] };
+async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let vaults = if scope.is_open() { all_vaults(store).await? } else { vec![scope.vault(store).await?] };
     let (mut documents, mut rows) = (Vec::new(), Vec::new());
     for vault in vaults {
+        let of = vault_name(vault, store).await?;
         let mut offset = 0;
         loop {
-            let page = match store.list_secrets(vault, offset, PAGE) {
+            let page = match store.list_secrets(vault, offset, PAGE).await {
                 // All secrets are listed, and this intern was deleted meanwhile.
                 Err(Error::Lookup(_)) if scope.is_open() => break,
                 page => page?,
@@ -164,7 +165,7 @@ fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandErr
             offset += page.entries.len();
             for secret in &page.entries {
                 documents.push(document(vault, secret));
-                rows.push(row(vault, secret, &directory));
+                rows.push(row(&of, secret));
             }
             if !page.has_more {
                 break;
@@ -175,13 +176,15 @@ fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandErr
     Ok(CommandOutcome { document: documents.into(), text })
 }
 
-fn all(directory: &Directory) -> Vec<VaultId> {
-    let workspaces = directory.workspaces().into_iter().map(|workspace| VaultId::Workspace(workspace.id));
-    let interns = directory.interns().into_iter().map(|intern| VaultId::Intern(intern.id));
-    std::iter::once(VaultId::Operator).chain(workspaces).chain(interns).collect()
+async fn all_vaults(store: &Store) -> Result<Vec<VaultId>, CommandError> {
+    let workspaces = all(async |before| store.workspaces(before).await).await?;
+    let interns = all(async |before| store.interns(before).await).await?;
+    let workspaces = workspaces.iter().map(|workspace| VaultId::Workspace(workspace.id));
+    let interns = interns.iter().map(|intern| VaultId::Intern(intern.id));
+    Ok(std::iter::once(VaultId::Operator).chain(workspaces).chain(interns).collect())
 }
 
-fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [String; 5] {
+fn row(of: &str, secret: &SecretMetadata) -> [String; 5] {
     let hosts = match &secret.hosts {
         Some(hosts) => hosts.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         None => "- (legacy, released nowhere)".to_owned(),
@@ -191,7 +194,7 @@ fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [Strin
         secret.fingerprint.map(|fingerprint| fingerprint.to_string().chars().take(15).collect());
     [
         secret.name.to_string(),
-        vault_name(vault, directory),
+        of.to_owned(),
         hosts,
         fingerprint.unwrap_or_else(|| "-".to_owned()),
         timestamp(secret.created_at_ms),
@@ -199,17 +202,15 @@ fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [Strin
 }
 
 /// The owner of a vault, for people.
-pub(super) fn vault_name(vault: VaultId, directory: &Directory) -> String {
-    let named = |kind, name: Option<String>, id: String| format!("{kind} {}", name.unwrap_or(id));
-    match vault {
+async fn vault_name(vault: VaultId, store: &Store) -> Result<String, CommandError> {
+    let (kind, name, id) = match vault {
         VaultId::Workspace(id) => {
-            named("workspace", directory.workspace(id).map(|it| it.name.to_string()), id.to_string())
+            ("workspace", store.workspace(id).await?.map(|it| it.name.clone()), id.to_string())
         }
-        VaultId::Intern(id) => {
-            named("intern", directory.intern(id).map(|it| it.name.to_string()), id.to_string())
-        }
-        VaultId::Operator => "the operator".to_owned(),
-    }
+        VaultId::Intern(id) => ("intern", store.intern(id).await?.map(|it| it.name.clone()), id.to_string()),
+        VaultId::Operator => return Ok("the operator".to_owned()),
+    };
+    Ok(format!("{kind} {}", name.map_or(id, |name| name.to_string())))
 }
 
 fn document(vault: VaultId, secret: &SecretMetadata) -> Value {

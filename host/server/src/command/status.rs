@@ -3,11 +3,11 @@
 use cofferdam_store::{Store, StoreStatus};
 use serde_json::{Value, json};
 
-use super::CommandOutcome;
 use super::table::{listing, or_dash, pairs};
+use super::{CommandError, CommandOutcome};
 use crate::facts::{Facts, ModelFacts};
 
-pub(super) fn status(store: Option<&Store>, facts: &Facts) -> CommandOutcome {
+pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<CommandOutcome, CommandError> {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     match &facts.serving {
         Some(serving) => rows.extend([
@@ -20,24 +20,21 @@ pub(super) fn status(store: Option<&Store>, facts: &Facts) -> CommandOutcome {
         ]),
         None => rows.push(("serving", "no".to_owned())),
     }
-    let stored = store.map(|store| stored(store, &mut rows));
+    let stored = match store {
+        Some(store) => Some(stored(store, &mut rows).await?),
+        None => None,
+    };
     let document = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "serving": facts.serving,
         "store": stored,
     });
-    CommandOutcome { document, text: pairs(&rows) }
+    Ok(CommandOutcome { document, text: pairs(&rows) })
 }
 
-fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
+async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result<Value, CommandError> {
     let state = store.status();
-    let directory = store.directory();
-    let counts = [
-        ("workspaces", directory.workspaces().len()),
-        ("members", directory.members().len()),
-        ("interns", directory.interns().len()),
-        ("keys", directory.keys().len()),
-    ];
+    let counts = store.counts().await?;
     rows.extend([
         ("store", state.store_id.to_string()),
         ("sequence", state.seq.to_string()),
@@ -54,7 +51,7 @@ fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
     rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
     let counts: serde_json::Map<String, Value> =
         counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
-    json!({
+    Ok(json!({
         "id": state.store_id.to_string(),
         "seq": state.seq,
         "root_key_id": state.root_key_id.to_string(),
@@ -67,7 +64,7 @@ fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
         "queued_mutations": state.queued_mutations,
         "queued_usage_rows": state.queued_usage_rows,
         "counts": counts,
-    })
+    }))
 }
 
 fn recovery(state: &StoreStatus) -> &'static str {

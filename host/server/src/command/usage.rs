@@ -2,10 +2,10 @@
 
 use clap::ValueEnum;
 use cofferdam_store::{
-    Clock, Directory, Store, UsageBy, UsageDay, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals,
+    Clock, Store, UsageBy, UsageDay, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::money::{number, rounded};
 use super::table::{or_dash, table};
@@ -48,9 +48,14 @@ pub enum By {
     Workspace,
 }
 
-pub(super) fn carry_out(wanted: &UsageArguments, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let directory = store.directory();
-    let workspace = wanted.workspace.as_deref().map(|given| directory.find_workspace(given)).transpose()?;
+pub(super) async fn carry_out(
+    wanted: &UsageArguments,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
+    let workspace = match &wanted.workspace {
+        Some(given) => Some(store.find_workspace(given).await?.id),
+        None => None,
+    };
     let last = UsageDay::of_ms(Clock::system().now_ms());
     let kept = store.first_usage_day();
     let asked = match &wanted.since {
@@ -68,44 +73,52 @@ pub(super) fn carry_out(wanted: &UsageArguments, store: &Store) -> Result<Comman
         By::Workspace => UsageBy::Workspace,
     };
     let groups_max = wanted.limit.min(GROUPS_MAX) as usize;
-    let workspace = workspace.map(|workspace| workspace.id);
     // Write queued rows first, so that requests that have just ended are included.
     store.flush()?;
-    let report = store.usage_report(UsageQuery { first, last, by, workspace, groups_max })?;
+    let report = store.usage_report(UsageQuery { first, last, by, workspace, groups_max }).await?;
+    let (mut groups, mut rows) = (Vec::new(), Vec::new());
+    for UsageGroup { label, totals } in &report.groups {
+        let (mut document, cells) = described(label, store).await?;
+        if let (Value::Object(members), Value::Object(counts)) = (&mut document, counts(totals)) {
+            members.extend(counts);
+        }
+        groups.push(document);
+        rows.push(row(cells, totals));
+    }
     let document = json!({
         "from": first.to_string(),
         "to": last.to_string(),
         "by": wanted.by,
-        "groups": report.groups.iter().map(|group| labelled(group, &directory)).collect::<Vec<Value>>(),
+        "groups": groups,
         "others": counts(&report.others),
         "total": counts(&report.sum),
     });
-    let mut text = text(&report, wanted.by, &directory);
+    let mut text = text(&report, wanted.by, rows);
     if first != asked {
         text.insert_str(0, &format!("Usage is summed by day for 92 days; these begin with {first}.\n"));
     }
     Ok(CommandOutcome { document, text })
 }
 
-fn labelled(group: &UsageGroup, directory: &Directory) -> Value {
-    let mut members = Map::new();
-    match &group.label {
-        UsageLabel::Day(day) => drop(members.insert("day".to_owned(), day.to_string().into())),
-        UsageLabel::Model(model) => drop(members.insert("model".to_owned(), model.as_str().into())),
+/// What a group is about: the first members of its document, and its first two cells.
+async fn described(label: &UsageLabel, store: &Store) -> Result<(Value, [String; 2]), CommandError> {
+    Ok(match label {
+        UsageLabel::Day(day) => (json!({"day": day.to_string()}), [day.to_string(), String::new()]),
+        UsageLabel::Model(model) => {
+            let cell = or_dash(Some(model).filter(|it| !it.is_empty()));
+            (json!({"model": model.as_str()}), [cell, String::new()])
+        }
         UsageLabel::Workspace(id) => {
-            members.insert("workspace_id".to_owned(), id.to_string().into());
-            members.insert("workspace".to_owned(), workspace_name(directory, Some(*id)).into());
+            let name = workspace_name(store, *id).await?;
+            (json!({"workspace_id": id.to_string(), "workspace": name}), [name, String::new()])
         }
         UsageLabel::Key(id) => {
-            let name = directory.key(*id).and_then(|key| key.name.as_ref()).map(ToString::to_string);
-            members.insert("key_id".to_owned(), id.to_string().into());
-            members.insert("name".to_owned(), name.into());
+            let key = store.key(*id).await?;
+            let name = key.as_ref().and_then(|key| key.key().name.as_ref());
+            let document = json!({"key_id": id.to_string(), "name": name.map(ToString::to_string)});
+            (document, [id.to_string(), or_dash(name)])
         }
-    }
-    if let Value::Object(counts) = counts(&group.totals) {
-        members.extend(counts);
-    }
-    members.into()
+    })
 }
 
 fn counts(totals: &UsageTotals) -> Value {
@@ -126,33 +139,17 @@ fn counts(totals: &UsageTotals) -> Value {
     })
 }
 
-fn text(report: &UsageReport, by: By, directory: &Directory) -> String {
+fn text(report: &UsageReport, by: By, mut rows: Vec<[String; 11]>) -> String {
     let (first, second) = match by {
         By::Key => ("KEY", "NAME"),
         By::Model => ("MODEL", ""),
         By::Day => ("DAY", ""),
         By::Workspace => ("WORKSPACE", ""),
     };
-    let mut rows: Vec<[String; 11]> = report
-        .groups
-        .iter()
-        .map(|group| {
-            let (label, name) = match &group.label {
-                UsageLabel::Day(day) => (day.to_string(), String::new()),
-                UsageLabel::Model(model) => (or_dash(Some(model).filter(|it| !it.is_empty())), String::new()),
-                UsageLabel::Workspace(id) => (workspace_name(directory, Some(*id)), String::new()),
-                UsageLabel::Key(id) => {
-                    let name = directory.key(*id).and_then(|key| key.name.as_ref());
-                    (id.to_string(), or_dash(name))
-                }
-            };
-            row(label, name, &group.totals)
-        })
-        .collect();
     if report.others.requests() > 0 {
-        rows.push(row("others".to_owned(), String::new(), &report.others));
+        rows.push(row(["others".to_owned(), String::new()], &report.others));
     }
-    rows.push(row("total".to_owned(), String::new(), &report.sum));
+    rows.push(row(["total".to_owned(), String::new()], &report.sum));
     let header = [
         first,
         second,
@@ -169,7 +166,7 @@ fn text(report: &UsageReport, by: By, directory: &Directory) -> String {
     table(header, &rows)
 }
 
-fn row(label: String, name: String, totals: &UsageTotals) -> [String; 11] {
+fn row([label, name]: [String; 2], totals: &UsageTotals) -> [String; 11] {
     [
         label,
         name,

@@ -83,7 +83,7 @@ pub enum RecoveryCommand {
     New,
 }
 
-pub(super) fn carry_out(
+pub(super) async fn carry_out(
     command: &VaultCommand,
     store: &Store,
     progress: &mut Progress<'_>,
@@ -127,7 +127,7 @@ pub(super) fn carry_out(
             Ok(CommandOutcome { document, text })
         }
         VaultCommand::ImportLegacy { file, workspace } => {
-            let workspace = store.directory().find_workspace(workspace)?.id;
+            let workspace = store.find_workspace(workspace).await?.id;
             let done = super::import::import(file, workspace, store, progress)?;
             let document = json!({"imported": done.imported, "kept": done.kept});
             let text = format!(
@@ -136,7 +136,7 @@ pub(super) fn carry_out(
             );
             Ok(CommandOutcome { document, text })
         }
-        VaultCommand::Audit(filter) => super::vault_audit::page(filter, store),
+        VaultCommand::Audit(filter) => super::vault_audit::page(filter, store).await,
         VaultCommand::Recovery(RecoveryCommand::New) => {
             let made = store.new_recovery_key(progress)?;
             let key = std::str::from_utf8(made.key.expose()).unwrap_or_default();

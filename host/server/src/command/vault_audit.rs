@@ -36,9 +36,9 @@ struct Filter<'f> {
 
 /// One page of records after `since`. `next` is the number after which the next page begins, null
 /// at the end of the log.
-pub(super) fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
-    let records = store.audit_records(wanted.since, PAGE)?;
+    let records = store.audit_records(wanted.since, PAGE).await?;
     let shown: Vec<Value> = records.iter().filter_map(|record| filter.apply(record)).collect();
     let text = shown.iter().map(|document| format!("{document}\n")).collect();
     let next = records.last().map(|record| record.seq);

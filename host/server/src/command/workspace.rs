@@ -1,12 +1,14 @@
 //! `workspace create | list | set | delete`.
 
+use std::sync::Arc;
+
 use clap::{Subcommand, ValueEnum};
 use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::listing;
-use super::{CommandError, CommandOutcome, name};
+use super::{CommandError, CommandOutcome, all, name};
 use crate::timestamp::timestamp;
 
 /// What can be done to workspaces.
@@ -66,7 +68,10 @@ pub enum Switch {
     Off,
 }
 
-pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
+pub(super) async fn carry_out(
+    command: &WorkspaceCommand,
+    store: &Store,
+) -> Result<CommandOutcome, CommandError> {
     match command {
         WorkspaceCommand::Create { name: given, no_programme, no_vault_writes } => {
             let wanted =
@@ -75,11 +80,11 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Com
             let text = format!("Created workspace {} ({}).\n", workspace.name, workspace.id);
             Ok(CommandOutcome { document: document(&workspace), text })
         }
-        WorkspaceCommand::List => Ok(list(store)),
+        WorkspaceCommand::List => list(store).await,
         // The confirmation question was already asked by the operator's process.
-        WorkspaceCommand::Delete { workspace, yes: _ } => delete(workspace, store),
+        WorkspaceCommand::Delete { workspace, yes: _ } => delete(workspace, store).await,
         WorkspaceCommand::Set { workspace, programme, vault_writes } => {
-            let id = store.directory().find_workspace(workspace)?.id;
+            let id = store.find_workspace(workspace).await?.id;
             let is_on = |switch: Switch| switch == Switch::On;
             let change =
                 WorkspaceChange { programme: programme.map(is_on), vault_writes: vault_writes.map(is_on) };
@@ -95,8 +100,8 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Com
     }
 }
 
-fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let id = store.directory().find_workspace(workspace)?.id;
+async fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let id = store.find_workspace(workspace).await?.id;
     let done = store.delete_workspace(Actor::Operator, id)?;
     let text = format!(
         "Deleted workspace {} ({id}) with {} members, {} interns and {} secrets; {} keys were revoked.\n",
@@ -113,8 +118,9 @@ fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, CommandError
     Ok(CommandOutcome { document, text })
 }
 
-fn list(store: &Store) -> CommandOutcome {
-    let row = |workspace: &&Workspace| {
+async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
+    let workspaces = all(async |before| store.workspaces(before).await).await?;
+    let row = |workspace: &Arc<Workspace>| {
         [
             workspace.name.to_string(),
             workspace.id.to_string(),
@@ -124,7 +130,7 @@ fn list(store: &Store) -> CommandOutcome {
         ]
     };
     let header = ["NAME", "ID", "PROGRAMME", "VAULT WRITES", "CREATED"];
-    listing(header, &store.directory().workspaces(), row, |workspace| document(workspace))
+    Ok(listing(header, &workspaces, row, |workspace| document(workspace)))
 }
 
 fn document(workspace: &Workspace) -> Value {

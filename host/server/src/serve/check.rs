@@ -12,8 +12,8 @@ use crate::config::{Config, Environment};
 use crate::execute::execute;
 use crate::failure::Failure;
 use crate::options::{Options, Serve};
-use crate::start::{open, runtime, write_out};
-use crate::wiring::operator_secrets::{Missing, are_wanted, is_stored, missing};
+use crate::start::{block_on, open, runtime, write_out};
+use crate::wiring::operator_secrets::{Missing, are_wanted, missing, missing_of};
 use crate::wiring::{self, advice};
 
 /// Checks configuration and plugins, and prints what was found.
@@ -78,16 +78,15 @@ fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
     let missing = match DirectoryLock::acquire(&options.data) {
         Ok(lock) => {
             let store = open(config, lock, None)?;
-            let missing = missing(config, |name, host| is_stored(&store, name, host));
+            let missing = block_on(missing(config, &store));
             store.close();
-            missing.map_err(|error| Failure::Command(error.into()))?
+            missing?.map_err(|error| Failure::Command(error.into()))?
         }
         Err(LockError::Held { .. }) => {
             let stored = listed(options)?;
-            let is_listed = |name: &SecretName, host: &HostName| {
-                Ok(stored.contains(&(name.to_string(), host.to_string())))
-            };
-            missing(config, is_listed).map_err(|error| Failure::Command(error.into()))?
+            let is_listed =
+                |name: &SecretName, host: &HostName| stored.contains(&(name.to_string(), host.to_string()));
+            missing_of(config, is_listed)
         }
         Err(error) => return Err(error.into()),
     };

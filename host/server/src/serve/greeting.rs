@@ -21,12 +21,9 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// Creates a key for the workspace `default` if the store has no key for clients.
-    pub(crate) fn new(live: &LiveConfig, store: &Store, at: Addresses) -> Result<Self, Failure> {
-        let directory = store.directory();
-        let default =
-            directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
-        let key = match default {
-            Some(workspace) if !directory.has_client_key() => {
+    pub(crate) async fn new(live: &LiveConfig, store: &Store, at: Addresses) -> Result<Self, Failure> {
+        let key = match store.find_workspace("default").await {
+            Ok(workspace) if !store.has_client_key().await.map_err(CommandError::from)? => {
                 let wanted = NewKey {
                     owner: KeyOwner::Member { workspace: workspace.id, member: None },
                     name: None,

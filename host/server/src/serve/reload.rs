@@ -152,6 +152,7 @@ impl Reload {
         // Reading files and loading plugins blocks.
         let read = tokio::task::spawn_blocking(read).await;
         let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
+        wiring::warn_of_absent(&live.config, &self.ground.store).await;
         compile::required(&live).await?;
         Ok(live)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cofferdam_engine::request::{InvalidRequest, RequestPlugin};
 use cofferdam_engine::{PluginDefault, PluginDefaults, is_request_plugin};
 use cofferdam_runtime::Plugins;
-use cofferdam_store::Directory;
+use cofferdam_store::{Error, Store};
 
 use crate::config::{Problem, WorkspaceConfig, WorkspaceName};
 
@@ -44,10 +44,10 @@ pub(crate) fn read(
 
 /// Warns of names that match no workspace. This is not an error, because the workspace may be
 /// created later.
-pub(crate) fn warn_of_unknown(workspaces: &[WorkspaceConfig], directory: &Directory) {
+pub(crate) async fn warn_of_unknown(workspaces: &[WorkspaceConfig], store: &Store) {
     for workspace in workspaces {
         if let WorkspaceName::One(name) = &workspace.name
-            && directory.find_workspace(name).is_err()
+            && matches!(store.find_workspace(name).await, Err(Error::Lookup(_)))
         {
             tracing::warn!(workspace = %name, "the configuration names a workspace that does not exist");
         }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cofferdam_store::{Error as StoreError, HostName, ReleaseScope, SecretName, Store};
+use cofferdam_store::{BoundSecret, Error, HostName, ReleaseScope, SecretName, Store};
 
 use crate::config::{Config, KeySource};
 
@@ -35,8 +35,8 @@ impl Missing {
 }
 
 /// Warns of secrets that are missing in a store.
-pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
-    match missing(config, |name, host| is_stored(store, name, host)) {
+pub(crate) async fn warn_of_missing(config: &Config, store: &Store) {
+    match missing(config, store).await {
         Ok(missing) => missing.iter().for_each(Missing::warn),
         Err(error) => tracing::warn!(%error, "the operator's secrets could not be looked at"),
     }
@@ -62,23 +62,21 @@ fn wanted(config: &Config) -> SecretHosts {
     wanted
 }
 
-/// The secrets that the configuration names and the store lacks, according to `is_stored`.
-pub(crate) fn missing(
-    config: &Config,
-    is_stored: impl Fn(&SecretName, &HostName) -> Result<bool, StoreError>,
-) -> Result<Vec<Missing>, StoreError> {
-    let mut missing = Vec::new();
-    for (name, hosts) in wanted(config) {
-        for host in &hosts {
-            if !is_stored(&name, host)? {
-                missing.push(Missing { name, hosts });
-                break;
-            }
-        }
-    }
-    Ok(missing)
+/// The secrets that the configuration names and the store lacks.
+pub(crate) async fn missing(config: &Config, store: &Store) -> Result<Vec<Missing>, Error> {
+    let bound = |name: &SecretName, host: &HostName| BoundSecret { name: name.clone(), host: host.clone() };
+    let wanted = wanted(config);
+    let asked = wanted.iter().flat_map(|(name, hosts)| hosts.iter().map(move |host| bound(name, host)));
+    let stored = store.releasable(asked.map(|secret| (ReleaseScope::Operator, secret)).collect()).await?;
+    Ok(missing_of(config, |name, host| stored.contains(&bound(name, host))))
 }
 
-pub(crate) fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, StoreError> {
-    store.is_releasable(ReleaseScope::Operator, name, host)
+/// The secrets that the configuration names and that are not stored for all their hosts.
+pub(crate) fn missing_of(
+    config: &Config,
+    is_stored: impl Fn(&SecretName, &HostName) -> bool,
+) -> Vec<Missing> {
+    let wanted = wanted(config).into_iter();
+    let missing = wanted.filter(|(name, hosts)| !hosts.iter().all(|host| is_stored(name, host)));
+    missing.map(|(name, hosts)| Missing { name, hosts }).collect()
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::audit::Actor;
 use crate::ids::VaultId;
 use crate::root_key::RootKeySource;
-use crate::scratch::{ScratchDirectory, create_workspace, go_on, issue_key, put, token};
+use crate::scratch::{Now, ScratchDirectory, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 
 /// A store with secrets in two vaults, and a client's token.
@@ -60,11 +60,11 @@ fn a_restored_store_has_the_backed_up_state_and_accepts_changes() {
     assert_eq!((done.age_ms, done.vaults, done.secrets, done.keys), (90_000, 2, 2, 1));
     assert_eq!(files(&other), ["anchor", "lock", "root.key", "store"]);
     let restored = other.open();
-    assert!(restored.authenticate(&token).is_ok());
-    let names = |store: &Store| store.list_secrets(vault, 0, 10).unwrap().entries;
+    assert!(restored.authenticate(&token).now().is_ok());
+    let names = |store: &Store| store.list_secrets(vault, 0, 10).now().unwrap().entries;
     assert_eq!(names(&restored), names(&store)[..1]);
     assert_eq!(restored.status().seq, made.seq + 1);
-    let text = serde_json::to_string(&restored.audit_records(made.seq, 10).unwrap()).unwrap();
+    let text = serde_json::to_string(&restored.audit_records(made.seq, 10).now().unwrap()).unwrap();
     assert!(text.contains("\"action\":\"restored\""), "{text}");
     put(&restored, vault, "c", "goes on");
     assert_eq!(restored.verify(&mut go_on).unwrap().problems, [""; 0]);
@@ -172,7 +172,7 @@ fn a_backup_can_be_restored_with_the_recovery_key() {
     Store::restore(&other.lock(), &options, &backup, &mut go_on).unwrap();
     let restored = other.open();
     assert!(restored.status().opened_with_recovery_key);
-    assert_eq!(restored.list_secrets(vault, 0, 10).unwrap().entries.len(), 1);
+    assert_eq!(restored.list_secrets(vault, 0, 10).now().unwrap().entries.len(), 1);
 }
 
 #[test]

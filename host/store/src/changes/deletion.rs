@@ -108,14 +108,14 @@ impl WriteBatch {
         interns.into_iter().for_each(|intern| self.drop_intern(intern));
         members.into_iter().for_each(|member| self.drop_member(member));
         self.drop_row(rows::workspace_key(id));
-        self.directory_mut().remove_workspace(id);
+        self.directory_mut().workspaces.remove(&id);
         Ok(deleted)
     }
 
     /// The matching keys that are not revoked.
     fn live_keys(&self, is_meant: impl Fn(&ApiKey) -> bool) -> Vec<StoredKey> {
         let live = |stored: &&Arc<StoredKey>| stored.key.revoked_at_ms.is_none() && is_meant(&stored.key);
-        self.directory.stored_keys().filter(live).map(|stored| (**stored).clone()).collect()
+        self.directory.keys.values().filter(live).map(|stored| (**stored).clone()).collect()
     }
 
     fn revoke_all(&mut self, keys: Vec<StoredKey>) {
@@ -127,11 +127,11 @@ impl WriteBatch {
 
     fn drop_intern(&mut self, id: InternId) {
         self.drop_row(rows::intern_key(id));
-        self.directory_mut().remove_intern(id);
+        self.directory_mut().interns.remove(&id);
     }
 
     fn drop_member(&mut self, id: MemberId) {
         self.drop_row(rows::member_key(id));
-        self.directory_mut().remove_member(id);
+        self.directory_mut().members.remove(&id);
     }
 }

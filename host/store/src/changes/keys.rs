@@ -147,7 +147,7 @@ impl WriteBatch {
 
     fn stored_key(&self, id: KeyId) -> Result<StoredKey, Error> {
         let stored =
-            self.directory.stored_key(id).ok_or_else(|| LookupError::not_found(RecordKind::Key, id))?;
+            self.directory.keys.get(&id).ok_or_else(|| LookupError::not_found(RecordKind::Key, id))?;
         Ok((**stored).clone())
     }
 
@@ -155,7 +155,7 @@ impl WriteBatch {
     fn unused_token(&self) -> Result<Token, Error> {
         loop {
             let token = Token::random()?;
-            if self.directory.stored_key(token.id).is_none() {
+            if !self.directory.keys.contains_key(&token.id) {
                 return Ok(token);
             }
         }

@@ -18,11 +18,11 @@ impl WriteBatch {
     pub(crate) fn drop_keys_revoked_before(&mut self, day: u32) -> Vec<KeyId> {
         let is_old =
             |stored: &Arc<StoredKey>| stored.key.revoked_at_ms.is_some_and(|at_ms| day_of(at_ms) < day);
-        let stays = self.directory.stored_keys().filter(|stored| stored.key.is_for_requests());
+        let stays = self.directory.keys.values().filter(|stored| stored.key.is_for_requests());
         let stays = stays.max_by_key(|stored| (!is_old(stored), stored.key.revoked_at_ms));
         let stays = stays.map(|stored| stored.key.id);
         let old =
-            self.directory.stored_keys().filter(|stored| is_old(stored) && Some(stored.key.id) != stays);
+            self.directory.keys.values().filter(|stored| is_old(stored) && Some(stored.key.id) != stays);
         let old: Vec<KeyId> = old.map(|stored| stored.key.id).take(DROPPED_MAX).collect();
         if old.is_empty() {
             return old;
@@ -31,7 +31,7 @@ impl WriteBatch {
         for id in &old {
             self.drop_row(rows::api_key_key(*id));
             self.drop_row(rows::key_spend_key(*id));
-            self.directory_mut().remove_key(*id);
+            self.directory_mut().keys.remove(id);
         }
         old
     }

@@ -10,7 +10,7 @@ use crate::audit::{Actor, AuditAction};
 use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::error::Error;
 use crate::pending;
-use crate::scratch::{ScratchDirectory, create_workspace, go_on};
+use crate::scratch::{Now, ScratchDirectory, create_workspace, go_on};
 use crate::spend::{DAY_MS, UsageDay};
 use crate::store::{Pledge, Reservation, Store};
 use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageTotals};
@@ -47,8 +47,8 @@ fn opened(
     request_id: &str,
     estimate: u64,
 ) -> Result<Reservation, ReservationRefused> {
-    let reservation = store.reserve(begun(store, key, request_id))?;
-    match reservation.pledge(estimate) {
+    let reservation = store.reserve(begun(store, key, request_id)).now()?;
+    match reservation.pledge(estimate).now() {
         Ok(_) => Ok(reservation),
         Err(refused) => {
             reservation.release();
@@ -72,13 +72,13 @@ fn write_intent(reservation: &Reservation) {
 
 /// Credit, spend and reservations.
 fn balance(store: &Store) -> (Option<u64>, u64, u64) {
-    let Balance { credited_pico, spent_pico, reserved_pico } = store.balance(workspace(store)).unwrap();
+    let Balance { credited_pico, spent_pico, reserved_pico } = store.balance(workspace(store)).now().unwrap();
     (credited_pico, spent_pico, reserved_pico)
 }
 
 fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
     store.flush().unwrap();
-    let rows = store.usage_rows(100).unwrap();
+    let rows = store.usage_rows(100).now().unwrap();
     rows.into_iter().map(|row| (row.request_id, row.outcome, row.cost_pico)).collect()
 }
 
@@ -93,7 +93,7 @@ fn without_limits_nothing_is_reserved_and_everything_is_counted() {
     assert_eq!(store.status().seq, seq, "nothing was committed");
     settle(&reservation, 5);
     assert_eq!(balance(&store), (None, 5, 0));
-    assert_eq!(store.key_spend(key).unwrap().charged.day_pico, 5);
+    assert_eq!(store.key_spend(key).now().unwrap().charged.day_pico, 5);
 }
 
 #[test]
@@ -119,13 +119,13 @@ fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it()
     assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
     // A request that runs alone may cost more than is left.
     settle(&alone, 100);
-    let balance = store.balance(workspace(&store)).unwrap();
+    let balance = store.balance(workspace(&store)).now().unwrap();
     assert_eq!(balance.left_pico(), Some(-10));
     assert_eq!(reserve(&store, key, 1).unwrap_err(), SPENT);
     store.add_credit(OPERATOR, workspace(&store), 11).unwrap();
     assert!(reserve(&store, key, 1).is_ok());
     store.set_unlimited(OPERATOR, workspace(&store)).unwrap();
-    assert!(reserve(&store, key, 9).unwrap().pledge(9).unwrap().is_none());
+    assert!(reserve(&store, key, 9).unwrap().pledge(9).now().unwrap().is_none());
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_reservation_grows_to_what_its_request_has_spent() {
     let reservation = reserve(&store, key, 0).unwrap();
     reservation.note(|row| row.cost_pico = 30);
     assert_eq!(balance(&store), (Some(100), 0, 30));
-    let pledge = reservation.pledge(200).unwrap();
+    let pledge = reservation.pledge(200).now().unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100), "as much as is left beside what was spent");
     drop(pledge);
     assert_eq!(balance(&store), (Some(100), 0, 100), "what is held is held until the end");
@@ -161,7 +161,7 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     };
     settle(&reserve(&store, limited, 4).unwrap(), 9);
     let open = reserve(&store, limited, 50).unwrap();
-    assert_eq!(store.key_spend(limited).unwrap().reserved_pico, 1, "what is left of the day");
+    assert_eq!(store.key_spend(limited).now().unwrap().reserved_pico, 1, "what is left of the day");
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, true));
     settle(&open, 2);
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, false));
@@ -171,7 +171,7 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     settle(&reserve(&store, limited, 1).unwrap(), 14);
     scratch.clock.advance(Duration::from_millis(DAY_MS));
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Month, 25, false));
-    let spend = store.key_spend(limited).unwrap();
+    let spend = store.key_spend(limited).now().unwrap();
     assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
     assert_eq!(spend.tightest(&limits), Some((SpendWindow::Month, 0)));
     let change =
@@ -223,7 +223,7 @@ fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
         ];
         assert_eq!(rows(&store), expected);
         assert_eq!(balance(&store), (Some(100), 27, 0));
-        assert_eq!(store.usage_rows(1).unwrap()[0].model, "vendor/model");
+        assert_eq!(store.usage_rows(1).now().unwrap()[0].model, "vendor/model");
         assert!(store.verify(&mut go_on).unwrap().problems.is_empty());
         store.close();
     }
@@ -266,7 +266,7 @@ fn a_store_that_no_longer_writes_refuses_reservations() {
     let key = key(&store);
     let row = begun(&store, key, "r");
     store.close();
-    assert_eq!(store.reserve(row).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(row).now().unwrap_err(), ReservationRefused::NoRoom);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn credit_is_audited_and_never_overflows() {
     assert!(matches!(store.add_credit(OPERATOR, id, 1), Err(Error::TooMuchCredit)));
     store.set_unlimited(OPERATOR, id).unwrap();
     store.set_unlimited(OPERATOR, id).unwrap();
-    let records = store.audit_records(0, 100).unwrap();
+    let records = store.audit_records(0, 100).now().unwrap();
     let actions = records.into_iter().flat_map(|record| record.entries).map(|entry| entry.action);
     let about_credit: Vec<AuditAction> = actions
         .filter(|action| {
@@ -317,7 +317,7 @@ fn reports_group_the_usage_of_their_days() {
     store.flush().unwrap();
     let report = |by, first, groups_max| {
         let query = UsageQuery { first, last: today(), by, workspace: None, groups_max };
-        let report = store.usage_report(query).unwrap();
+        let report = store.usage_report(query).now().unwrap();
         let groups: Vec<_> =
             report.groups.iter().map(|group| (group.label.clone(), group.totals.cost_pico)).collect();
         (groups, report.others.cost_pico, report.sum)
@@ -359,6 +359,6 @@ fn a_backup_has_balances_sums_and_requests_in_progress() {
     let restored = other.open();
     assert_eq!(balance(&restored), (Some(100), 27, 0), "what ran is charged what it had reserved");
     assert_eq!(rows(&restored)[0], ("running".to_owned(), UsageOutcome::Interrupted, 20));
-    assert_eq!(restored.key_spend(key).unwrap().charged.total_pico, 27);
+    assert_eq!(restored.key_spend(key).now().unwrap().charged.total_pico, 27);
     assert!(restored.verify(&mut go_on).unwrap().problems.is_empty());
 }

@@ -12,7 +12,7 @@ use crate::database::KEYSPACES;
 use crate::ids::StoreId;
 use crate::root_key::RootKeySource;
 use crate::rows::{Marker, StoredKey};
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, issue_key, token};
+use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 
 /// Changes the database of a closed store from outside.
@@ -47,7 +47,7 @@ fn closed_store(commits: u64) -> ScratchDirectory {
 }
 
 fn shown(store: &Store) -> String {
-    format!("{:?} {:?}", store.directory().workspaces(), store.directory().members())
+    format!("{:?} {:?}", store.directory().workspaces, store.directory().members)
 }
 
 fn journal(scratch: &ScratchDirectory) -> PathBuf {
@@ -231,7 +231,7 @@ fn an_older_copy_of_the_store_is_refused_and_can_be_accepted_with_a_record() {
     let store = scratch.accept(2).unwrap();
     assert_eq!(store.status().seq, 5);
     assert!(store.directory().find_workspace("later").is_err());
-    let record = store.audit_records(2, 10).unwrap().remove(0);
+    let record = store.audit_records(2, 10).now().unwrap().remove(0);
     let expected = AuditAction::RollbackAccepted { anchor: Some(4), markers: [Some(2); 4], rows_dropped: 0 };
     assert_eq!((record.seq, &record.entries[0].action), (5, &expected));
     assert_eq!(broken_audit(&store), None);
@@ -278,8 +278,8 @@ fn an_edited_row_is_detected_and_dropped_when_accepted() {
         "rows of the keyspace `keys` were changed from outside"
     );
     let store = scratch.accept(2).unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap_err(), AuthenticationError::Unknown);
-    let text = serde_json::to_string(&store.audit_records(2, 1).unwrap()).unwrap();
+    assert_eq!(store.authenticate(&token(&issued)).now().unwrap_err(), AuthenticationError::Unknown);
+    let text = serde_json::to_string(&store.audit_records(2, 1).now().unwrap()).unwrap();
     assert!(text.contains("\"rows_dropped\":1"), "{text}");
     drop(store);
     scratch.open();
@@ -315,7 +315,7 @@ fn a_key_whose_workspace_is_missing_is_an_error_of_the_host() {
     tamper(&scratch, |database| database.keys.remove(&workspace).unwrap());
     assert!(matches!(scratch.try_open(), Err(OpenError::OutOfStep(_))));
     let store = scratch.accept(2).unwrap();
-    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Incomplete(issued.key.id));
 }
 

@@ -36,15 +36,15 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        log::usage_rows(&self.database()?.log, limit)
+    pub async fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
+        self.aside(move |store| log::usage_rows(&store.database()?.log, limit)).await
     }
 
     /// Audit records of commits after `since`, oldest first, at most `limit`.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        log::audit_records(&self.database()?.log, since, limit)
+    pub async fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+        self.aside(move |store| log::audit_records(&store.database()?.log, since, limit)).await
     }
 }

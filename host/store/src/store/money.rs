@@ -18,10 +18,10 @@ impl Store {
     /// Credit and spend of a workspace at this moment.
     ///
     /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn balance(&self, workspace: WorkspaceId) -> Result<Balance, LookupError> {
+    /// [`Error::Lookup`].
+    pub async fn balance(&self, workspace: WorkspaceId) -> Result<Balance, Error> {
         let directory = self.directory();
-        let found = directory.workspace(workspace);
+        let found = directory.workspaces.get(&workspace);
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
         Ok(self.ledger().balance(workspace, found.credit))
     }
@@ -29,11 +29,11 @@ impl Store {
     /// Spend of a key at this moment. Its limits are in its record.
     ///
     /// # Errors
-    /// [`LookupError::NotFound`].
-    pub fn key_spend(&self, key: KeyId) -> Result<KeySpend, LookupError> {
+    /// [`Error::Lookup`].
+    pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
         let directory = self.directory();
-        let found = directory.key(key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
-        Ok(self.ledger().key_spend(found))
+        let found = directory.keys.get(&key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
+        Ok(self.ledger().key_spend(&found.key))
     }
 
     /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before does not
@@ -60,7 +60,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn usage_report(&self, query: UsageQuery) -> Result<UsageReport, Error> {
+    pub async fn usage_report(&self, query: UsageQuery) -> Result<UsageReport, Error> {
+        self.aside(move |store| store.sum_usage(query)).await
+    }
+
+    fn sum_usage(&self, query: UsageQuery) -> Result<UsageReport, Error> {
         let view = self.access()?.view();
         let start = rows::day_totals_start(query.first.0);
         let end = rows::day_totals_start(query.last.0.saturating_add(1));

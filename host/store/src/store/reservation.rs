@@ -52,7 +52,7 @@ impl Store {
     ///
     /// # Errors
     /// [`ReservationRefused`]: the limit that does not allow the request.
-    pub fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+    pub async fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
         let row = UsageRow { at_ms: self.0.clock.now_ms(), ..row };
         let mut held = HeldAmount::default();
         let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();
@@ -94,7 +94,7 @@ impl Reservation {
     /// # Errors
     /// [`ReservationRefused`] when too little is left beside what this request and others have
     /// spent and reserved.
-    pub fn pledge(&self, estimate_pico: u64) -> Result<Option<Pledge>, ReservationRefused> {
+    pub async fn pledge(&self, estimate_pico: u64) -> Result<Option<Pledge>, ReservationRefused> {
         if !self.is_limited {
             return Ok(None);
         }
@@ -141,7 +141,7 @@ impl Reservation {
         let was_named = std::mem::replace(is_named, !row.model.is_empty());
         let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < held.all);
         let directory = self.store.directory();
-        let workspace = directory.workspace(row.workspace);
+        let workspace = directory.workspaces.get(&row.workspace);
         is_due && workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
     }
 

@@ -1,16 +1,29 @@
-//! The vault, as the rest of the program uses it. Changes go through the writer. Reads run on the
-//! calling thread, see the last commit, and never wait for the writer.
+//! The vault, as the rest of the program uses it. Changes go through the writer. Reads run on
+//! blocking threads, see the last commit, and never wait for the writer. A time limit keeps
+//! requests from waiting without end for a disk that hangs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::Store;
-use crate::audit::{Actor, AuditEntry, Purpose};
+use crate::audit::{Actor, AuditEntry};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
-use crate::secret::{HostName, SecretMetadata, SecretName};
+use crate::secret::{SecretMetadata, SecretName};
 use crate::vault::{
-    EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseScope, SecretPage, VaultSnapshot, list,
-    release::{self, Decision, Request},
+    BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
+    VaultSnapshot, list,
+    release::{self, Decision},
 };
+
+/// The time limit for reading a page, for a release, and for each step of one that is recorded.
+const STEP_TIME: Duration = Duration::from_secs(5);
+/// Pages of secrets that are read at the same time. A read takes microseconds unless the disk hangs.
+pub(super) const PAGE_READS_MAX: usize = 64;
 
 impl Store {
     /// Creates or replaces a secret. A replaced secret keeps its creation date, and gets hosts if
@@ -58,14 +71,14 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Lookup`] when the intern does not exist; [`Error::Damaged`] when a row of this page
-    /// is damaged; [`Error::Engine`], [`Error::Closed`].
-    pub fn list_secrets(
+    /// is damaged; [`Error::Engine`], [`Error::Closed`], [`Error::TimedOut`].
+    pub async fn list_secrets(
         &self,
         vault: VaultId,
         offset: usize,
         limit: usize,
-    ) -> Result<SecretPage<SecretMetadata>, Error> {
-        self.read(|view| list::secrets(view, vault, offset, limit))
+    ) -> Result<Page<SecretMetadata>, Error> {
+        self.read_page(move |store| store.read(|view| list::secrets(view, vault, offset, limit))).await
     }
 
     /// Lists the secrets an intern can use: its own, and those of its workspace that have none of
@@ -73,57 +86,82 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::list_secrets`].
-    pub fn effective_secrets(
+    pub async fn effective_secrets(
         &self,
         intern: InternId,
         offset: usize,
         limit: usize,
-    ) -> Result<SecretPage<EffectiveSecret>, Error> {
-        self.read(|view| list::effective(view, intern, offset, limit))
+    ) -> Result<Page<EffectiveSecret>, Error> {
+        self.read_page(move |store| store.read(|view| list::effective(view, intern, offset, limit))).await
     }
 
     /// Releases a secret's value for one host. An audit entry, also of a refusal, is handed to the
     /// writer without waiting: a kill of the process may lose those of the last second.
     ///
-    /// Reads the disk, and decrypts up to 262,144 bytes, on the calling thread.
-    ///
     /// # Errors
     /// See [`ReleaseError`]. [`ReleaseError::Busy`] when 4,096 audit entries wait.
-    pub fn release(
-        &self,
-        actor: Actor,
-        scope: ReleaseScope,
-        name: &SecretName,
-        host: &HostName,
-        purpose: &Purpose,
-    ) -> Result<Release, ReleaseError> {
-        if !self.0.shared.is_running() {
-            return Err(self.0.shared.refusal().into());
-        }
-        let request = Request { actor, scope, name, host, purpose };
-        self.hand_out(self.read(|view| request.decide(view))?)
+    pub async fn release(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
+        let release = self.aside(move |store| {
+            store.check_running()?;
+            store.hand_out(store.read(|view| request.decide(view))?)
+        });
+        within(release).await
     }
 
-    /// Like [`Store::release`], but returns `None` without an audit entry where
-    /// [`Store::is_releasable`] would be false: for callers that then use another credential. Both
-    /// are decided on one read of the row.
+    /// Like [`Store::release`], but returns `None` without an audit entry when there is no such
+    /// secret that is bound to the host: for callers that then use another credential. Both are
+    /// decided on one read of the row.
     ///
     /// # Errors
     /// As for [`Store::release`], except [`ReleaseError::Unavailable`].
-    pub fn release_if_bound(
+    pub async fn release_if_bound(&self, request: ReleaseRequest) -> Result<Option<Release>, ReleaseError> {
+        let release = self.aside(move |store| {
+            store.check_running()?;
+            let decision = store.read(|view| request.decide_if_bound(view))?;
+            decision.map(|decision| store.hand_out(decision)).transpose()
+        });
+        within(release).await
+    }
+
+    /// Like [`Store::release`], but the value is returned only after the audit record is on the
+    /// disk. The permit for the writer's queue, the read and the commit have 5 s each.
+    ///
+    /// # Errors
+    /// As for [`Store::release`], and those of every mutation.
+    pub async fn release_recorded(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
+        let place = within(self.place()).await?;
+        let pending = self.aside(move |store| {
+            let (entry, released) = store.read(|view| request.decide(view))?;
+            Ok::<_, Error>(store.enqueue(place, move |draft| {
+                draft.record(std::iter::once(entry));
+                released
+            }))
+        });
+        within(within(pending).await?).await
+    }
+
+    /// Those of the secrets that [`Store::release`] would release. Writes no audit entry, because
+    /// nothing is released or refused.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::Closed`], [`Error::TimedOut`].
+    pub async fn releasable(
         &self,
-        actor: Actor,
-        scope: ReleaseScope,
-        name: &SecretName,
-        host: &HostName,
-        purpose: &Purpose,
-    ) -> Result<Option<Release>, ReleaseError> {
-        if !self.0.shared.is_running() {
-            return Err(self.0.shared.refusal().into());
-        }
-        let request = Request { actor, scope, name, host, purpose };
-        let decision = self.read(|view| request.decide_if_bound(view))?;
-        decision.map(|decision| self.hand_out(decision)).transpose()
+        secrets: Vec<(ReleaseScope, BoundSecret)>,
+    ) -> Result<Vec<BoundSecret>, Error> {
+        let look = |view: &VaultSnapshot, (scope, secret): (ReleaseScope, BoundSecret)| {
+            Ok(release::is_bound(view, scope, &secret)?.then_some(secret))
+        };
+        let read = self.aside(move |store| {
+            store.read(|view| {
+                secrets.into_iter().map(|it| look(view, it)).filter_map(Result::transpose).collect()
+            })
+        });
+        within(read).await
+    }
+
+    fn check_running(&self) -> Result<(), Error> {
+        if self.is_writable() { Ok(()) } else { Err(self.0.shared.refusal()) }
     }
 
     /// Returns the outcome once the audit entry is in the queue.
@@ -132,39 +170,23 @@ impl Store {
         released
     }
 
-    /// Whether [`Store::release`] would release the secret for this host. Writes no audit entry,
-    /// because nothing is released or refused.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Engine`], [`Error::Closed`].
-    pub fn is_releasable(
+    /// Reads a page of secrets aside, if a permit is free in time. A read whose caller has given up
+    /// goes on and keeps its permit: a disk that hangs blocks a bounded number of threads.
+    async fn read_page<T: Send + 'static>(
         &self,
-        scope: ReleaseScope,
-        name: &SecretName,
-        host: &HostName,
-    ) -> Result<bool, Error> {
-        self.read(|view| release::is_bound(view, scope, name, host))
-    }
-
-    /// Like [`Store::release`], but the value is returned only after the audit record is on the
-    /// disk. Reading and decrypting are done before this function returns.
-    pub fn release_recorded(
-        &self,
-        place: QueuePermit,
-        actor: Actor,
-        scope: ReleaseScope,
-        name: &SecretName,
-        host: &HostName,
-        purpose: &Purpose,
-    ) -> Pending<Release, ReleaseError> {
-        let request = Request { actor, scope, name, host, purpose };
-        match self.read(|view| request.decide(view)) {
-            Ok((entry, released)) => self.enqueue(place, move |draft| {
-                draft.record(std::iter::once(entry));
-                released
-            }),
-            Err(error) => Pending::ready(Err(error.into())),
-        }
+        read: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let reading = async {
+            // The semaphore is never closed.
+            let permits = Arc::clone(&self.0.page_reads).acquire_owned();
+            let permit = permits.await.map_err(|_| Error::Closed)?;
+            let read = self.aside(move |store| {
+                let _permit = permit;
+                read(store)
+            });
+            read.await
+        };
+        within(reading).await
     }
 
     /// Reads in one view, and adds an audit entry for damage that was found.
@@ -178,6 +200,11 @@ impl Store {
         }
         result
     }
+}
+
+/// The time limit for one step of a request: the store usually takes microseconds.
+async fn within<T, E: From<Error>>(step: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    timeout(STEP_TIME, step).await.unwrap_or_else(|_elapsed| Err(Error::TimedOut.into()))
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@ mod old_keys;
 mod sums;
 
 use std::io::{BufRead, BufReader};
+use std::pin::{Pin, pin};
 use std::process::{Command, Stdio};
+use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::authentication::AuthenticationError;
 use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::ledger::ReservationRefused;
 use crate::lookup::LookupError;
 use crate::records::KeyKind;
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, go_on, issue_key, name, token};
+use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
@@ -42,19 +45,12 @@ fn usage_row(store: &Store, request_id: &str) -> UsageRow {
 /// Begins and ends a request with this row.
 fn record_usage(store: &Store, row: UsageRow) {
     let outcome = row.outcome;
-    store.reserve(row).unwrap().settle(outcome);
+    store.reserve(row).now().unwrap().settle(outcome);
 }
 
 /// Everything in the directory as text, for comparing two states.
 fn shown(store: &Store) -> String {
-    let directory = store.directory();
-    format!(
-        "{:?} {:?} {:?} {:?}",
-        directory.workspaces(),
-        directory.members(),
-        directory.interns(),
-        directory.keys()
-    )
+    format!("{:?}", store.directory())
 }
 
 #[test]
@@ -62,16 +58,33 @@ fn the_first_start_makes_a_workspace_with_its_owner() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let directory = store.directory();
-    let [workspace] = directory.workspaces()[..] else { panic!("one workspace") };
+    let [workspace] = directory.workspaces.values().collect::<Vec<_>>()[..] else { panic!("one workspace") };
     assert_eq!(workspace.name.as_str(), "default");
     assert!(workspace.programme && workspace.vault_writes);
-    let [owner] = directory.members()[..] else { panic!("one member") };
+    let [owner] = directory.members.values().collect::<Vec<_>>()[..] else { panic!("one member") };
     assert_eq!(
         (owner.name.as_str(), owner.role, owner.workspace),
         ("owner", MemberRole::Admin, workspace.id)
     );
-    assert!(!store.has_client_key());
+    assert!(!store.has_client_key().now().unwrap());
     assert_eq!(store.status().seq, 1);
+}
+
+#[test]
+fn calls_that_memory_answers_do_not_suspend() {
+    let is_ready = |future: Pin<&mut dyn Future<Output = bool>>| {
+        future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(true)
+    };
+    let scratch = ScratchDirectory::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    let token = token(&issued);
+    assert!(is_ready(pin!(async { store.authenticate(&token).await.is_ok() })));
+    assert!(is_ready(pin!(async { store.find_workspace("default").await.is_ok() })));
+    assert!(is_ready(pin!(async { store.balance(default_workspace(&store)).await.is_ok() })));
+    assert!(is_ready(pin!(async { store.key_spend(issued.key.id).await.is_ok() })));
+    let row = usage_row(&store, "r");
+    assert!(is_ready(pin!(async { store.reserve(row).await.unwrap().pledge(1).await.is_ok() })));
 }
 
 #[test]
@@ -101,10 +114,10 @@ fn every_acknowledged_change_is_there_after_reopening() {
     let store = scratch.open();
     assert_eq!(shown(&store), before);
     assert_eq!(store.status().seq, seq);
-    let principal = store.authenticate(&token(&key)).unwrap();
-    assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
-    assert!(store.directory().intern(gone).is_none());
-    assert!(store.directory().key(revoked).unwrap().revoked_at_ms.is_some());
+    let principal = store.authenticate(&token(&key)).now().unwrap();
+    assert_eq!((principal.key().kind, principal.key().intern), (KeyKind::Intern, Some(intern)));
+    assert!(!store.directory().interns.contains_key(&gone));
+    assert!(store.directory().keys.get(&revoked).unwrap().key.revoked_at_ms.is_some());
 }
 
 #[test]
@@ -124,13 +137,18 @@ fn each_kind_of_key_has_its_owner() {
     ];
     for (key_owner, kind, member, intern) in cases {
         let issued = store.issue_key(OPERATOR, new_key(key_owner)).unwrap();
-        let principal = store.authenticate(&token(&issued)).unwrap();
-        assert_eq!(principal.key_id(), issued.key.id);
-        assert_eq!((principal.kind(), principal.member(), principal.intern()), (kind, member, intern));
-        assert_eq!(principal.workspace(), (kind != KeyKind::Unscoped).then_some(workspace));
+        let principal = store.authenticate(&token(&issued)).now().unwrap();
+        let key = principal.key();
+        assert_eq!((key.id, key.kind), (issued.key.id, kind));
+        assert_eq!(
+            (principal.member.as_ref().map(|it| it.id), principal.intern.as_ref().map(|it| it.id)),
+            (member, intern)
+        );
+        let expected = (kind != KeyKind::Unscoped).then_some(workspace);
+        assert_eq!(principal.workspace.as_ref().map(|it| it.id), expected);
         assert_eq!(principal.role(), member.map(|_| MemberRole::Admin));
     }
-    assert!(store.has_client_key());
+    assert!(store.has_client_key().now().unwrap());
 }
 
 #[test]
@@ -138,9 +156,9 @@ fn a_revoked_key_is_refused_at_once() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
-    assert!(store.authenticate(&token(&issued)).is_ok());
+    assert!(store.authenticate(&token(&issued)).now().is_ok());
     store.revoke_key(OPERATOR, issued.key.id).unwrap();
-    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Revoked(issued.key.id));
 
     let again = store.revoke_key(OPERATOR, issued.key.id).unwrap();
@@ -156,9 +174,9 @@ fn a_disabled_key_works_again_once_enabled() {
     let issued = issue_key(&store);
     let id = issued.key.id;
     store.set_key(OPERATOR, id, KeyChange { disabled: Some(true), ..KeyChange::default() }).unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap_err(), AuthenticationError::Disabled(id));
+    assert_eq!(store.authenticate(&token(&issued)).now().unwrap_err(), AuthenticationError::Disabled(id));
     store.set_key(OPERATOR, id, KeyChange { disabled: Some(false), ..KeyChange::default() }).unwrap();
-    assert!(store.authenticate(&token(&issued)).is_ok());
+    assert!(store.authenticate(&token(&issued)).now().is_ok());
 }
 
 #[test]
@@ -169,9 +187,9 @@ fn a_key_is_refused_from_the_moment_it_expires() {
     let new = NewKey { expires_at_ms, ..new_key(KeyOwner::Unscoped) };
     let issued = store.issue_key(OPERATOR, new.clone()).unwrap();
     scratch.clock.advance(Duration::from_millis(999));
-    assert!(store.authenticate(&token(&issued)).is_ok());
+    assert!(store.authenticate(&token(&issued)).now().is_ok());
     scratch.clock.advance(Duration::from_millis(1));
-    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Expired(issued.key.id));
     assert!(matches!(store.issue_key(OPERATOR, new), Err(Error::AlreadyExpired)));
 }
@@ -181,15 +199,15 @@ fn tokens_that_were_never_issued_are_refused() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     let issued = issue_key(&store);
-    assert_eq!(store.authenticate("cfd_x").unwrap_err(), AuthenticationError::Malformed);
-    assert_eq!(store.authenticate("").unwrap_err(), AuthenticationError::Malformed);
+    assert_eq!(store.authenticate("cfd_x").now().unwrap_err(), AuthenticationError::Malformed);
+    assert_eq!(store.authenticate("").now().unwrap_err(), AuthenticationError::Malformed);
     let stranger = crate::token::Token::random().unwrap();
     let text = String::from_utf8(stranger.to_text().expose().to_vec()).unwrap();
-    assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
+    assert_eq!(store.authenticate(&text).now().unwrap_err(), AuthenticationError::Unknown);
     // The right id with another secret and a valid checksum.
     let forged = crate::token::Token { id: issued.key.id, secret: stranger.secret };
     let text = String::from_utf8(forged.to_text().expose().to_vec()).unwrap();
-    assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
+    assert_eq!(store.authenticate(&text).now().unwrap_err(), AuthenticationError::Unknown);
 }
 
 #[test]
@@ -203,7 +221,7 @@ fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
     let seq = store.status().seq;
     store.delete_intern(OPERATOR, intern).unwrap();
     assert_eq!(store.status().seq, seq + 1);
-    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    let refused = store.authenticate(&token(&issued)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Revoked(issued.key.id));
 }
 
@@ -213,9 +231,9 @@ fn a_new_role_applies_from_the_next_request_on() {
     let store = scratch.open();
     let issued = issue_key(&store);
     let owner = issued.key.member.unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(MemberRole::Admin));
+    assert_eq!(store.authenticate(&token(&issued)).now().unwrap().role(), Some(MemberRole::Admin));
     store.set_member_role(OPERATOR, owner, MemberRole::Member).unwrap();
-    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(MemberRole::Member));
+    assert_eq!(store.authenticate(&token(&issued)).now().unwrap().role(), Some(MemberRole::Member));
 }
 
 #[test]
@@ -236,14 +254,15 @@ fn names_are_unique_in_their_scope_and_ambiguous_across_scopes() {
     store.create_intern(OPERATOR, intern(second)).unwrap();
 
     let directory = store.directory();
-    assert_eq!(directory.find_member(Some(first), "ann").unwrap(), &ann);
-    assert_eq!(directory.find_member(None, &ann.id.to_string()).unwrap(), &ann);
+    assert_eq!(**directory.find_member(Some(first), "ann").unwrap(), ann);
+    assert_eq!(**directory.find_member(None, &ann.id.to_string()).unwrap(), ann);
     assert!(matches!(directory.find_member(None, "ann"), Err(LookupError::Ambiguous { count: 2, .. })));
     assert!(matches!(directory.find_intern(None, "bot"), Err(LookupError::Ambiguous { count: 2, .. })));
     let elsewhere = directory.find_member(Some(second), &ann.id.to_string());
     assert!(matches!(elsewhere, Err(LookupError::NotFound { .. })));
     assert!(matches!(directory.find_workspace("third"), Err(LookupError::NotFound { .. })));
-    assert!(matches!(directory.find_key("abc"), Err(LookupError::NotFound { .. })));
+    let unknown = store.find_key("abc").now();
+    assert!(matches!(unknown, Err(Error::Lookup(LookupError::NotFound { .. }))));
 }
 
 #[test]
@@ -292,7 +311,7 @@ fn many_threads_share_commits_and_lose_nothing() {
     store.close();
     let store = scratch.open();
     assert_eq!(ids.len(), THREADS * EACH);
-    assert!(ids.into_iter().all(|id| store.directory().key(id).is_some()));
+    assert!(ids.into_iter().all(|id| store.directory().keys.contains_key(&id)));
 }
 
 #[test]
@@ -310,9 +329,9 @@ fn after_a_failed_write_nothing_is_written_until_the_next_start() {
     assert!(matches!(failed, Error::WriteFailed));
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
-    assert_eq!(store.reserve(usage_row(&store, "a")).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(usage_row(&store, "a")).now().unwrap_err(), ReservationRefused::NoRoom);
     // Reads continue with the last acknowledged state.
-    assert!(store.authenticate(&token(&issued)).is_ok());
+    assert!(store.authenticate(&token(&issued)).now().is_ok());
     assert!(store.directory().find_workspace("second").is_err());
     store.close();
 
@@ -378,7 +397,7 @@ fn acknowledged_changes_survive_a_kill() {
         assert!(acknowledged.len() >= answers);
         let store = scratch.open();
         for id in acknowledged.iter().filter(|id| id.len() == 12) {
-            assert!(store.directory().find_key(id).is_ok(), "{id}");
+            assert!(store.find_key(id).now().is_ok(), "{id}");
         }
         assert_eq!(broken_audit(&store), None);
     }

@@ -7,9 +7,10 @@ use std::iter::{Peekable, from_fn};
 
 use fjall::Slice;
 
-use super::{EffectiveScope, EffectiveSecret, SecretPage, access::VaultSnapshot};
+use super::{EffectiveScope, EffectiveSecret, access::VaultSnapshot};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId};
+use crate::page::Page;
 use crate::secret::{SecretMetadata, SecretName};
 
 /// Lists secrets of a vault by name. A vault whose intern does not exist is an error, not an empty
@@ -19,17 +20,14 @@ pub(crate) fn secrets(
     vault: VaultId,
     offset: usize,
     limit: usize,
-) -> Result<SecretPage<SecretMetadata>, Error> {
+) -> Result<Page<SecretMetadata>, Error> {
     if let VaultId::Intern(intern) = vault {
         view.intern(intern)?;
     }
-    let mut rows = view.rows(vault).skip(offset);
-    let page = rows.by_ref().take(limit).map(|row| {
+    Page::try_of(view.rows(vault).skip(offset), limit, |row| {
         let (name, row) = row.named(view, vault)?;
         Ok(view.decode(vault, name, &row)?.metadata)
-    });
-    let entries = page.collect::<Result<_, Error>>()?;
-    Ok(SecretPage { entries, has_more: rows.next().is_some() })
+    })
 }
 
 /// Lists the secrets an intern can use: its own, and those of its workspace that have none of these
@@ -39,18 +37,16 @@ pub(crate) fn effective(
     intern: InternId,
     offset: usize,
     limit: usize,
-) -> Result<SecretPage<EffectiveSecret>, Error> {
+) -> Result<Page<EffectiveSecret>, Error> {
     let (own, workspace) = (VaultId::Intern(intern), VaultId::Workspace(view.intern(intern)?.workspace));
     let mut of_intern = named(view, own).peekable();
     let mut of_workspace = named(view, workspace).peekable();
-    let mut winners = from_fn(|| next_winner(&mut of_intern, &mut of_workspace)).skip(offset);
-    let page = winners.by_ref().take(limit).map(|(scope, row)| {
+    let winners = from_fn(|| next_winner(&mut of_intern, &mut of_workspace)).skip(offset);
+    Page::try_of(winners, limit, |(scope, row)| {
         let (name, row) = row?;
         let vault = if scope == EffectiveScope::Intern { own } else { workspace };
         Ok(EffectiveSecret { scope, metadata: view.decode(vault, name, &row)?.metadata })
-    });
-    let entries = page.collect::<Result<_, Error>>()?;
-    Ok(SecretPage { entries, has_more: winners.next().is_some() })
+    })
 }
 
 type NamedRow = Result<(SecretName, Slice), Error>;

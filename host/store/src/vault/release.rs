@@ -20,6 +20,28 @@ pub enum ReleaseScope {
     Intern(InternId),
 }
 
+/// The name of a secret, and the host to which it must be bound.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BoundSecret {
+    /// The name in the vault.
+    pub name: SecretName,
+    /// The host it is sent to.
+    pub host: HostName,
+}
+
+/// A request for a release.
+#[derive(Clone, Debug)]
+pub struct ReleaseRequest {
+    /// On whose behalf it is released.
+    pub actor: Actor,
+    /// Whose secrets are searched.
+    pub scope: ReleaseScope,
+    /// The secret and its host.
+    pub secret: BoundSecret,
+    /// What it is released for.
+    pub purpose: Purpose,
+}
+
 /// A value released for one host. Has no `Debug`, `Clone` or `Eq`; wiped when dropped.
 pub struct Release {
     name: SecretName,
@@ -83,27 +105,18 @@ pub(crate) type Decision = (AuditEntry, Result<Release, ReleaseError>);
 /// The secret that counts for a name, or why there is none.
 type Winner = Result<Stored, ReleaseRefusal>;
 
-/// A request for a release.
-pub(crate) struct Request<'a> {
-    pub(crate) actor: Actor,
-    pub(crate) scope: ReleaseScope,
-    pub(crate) name: &'a SecretName,
-    pub(crate) host: &'a HostName,
-    pub(crate) purpose: &'a Purpose,
-}
-
-impl Request<'_> {
+impl ReleaseRequest {
     /// Decides and decrypts. Returns the audit entry together with the outcome.
     pub(crate) fn decide(&self, view: &VaultSnapshot) -> Result<Decision, Error> {
-        let (vault, winner) = winner(view, self.scope, self.name)?;
+        let (vault, winner) = winner(view, self.scope, &self.secret.name)?;
         self.settle(view, vault, winner)
     }
 
-    /// Like [`Request::decide`], but `None` when there is no secret, or the one that counts is not
+    /// Like [`ReleaseRequest::decide`], but `None` when there is no secret, or the one that counts is not
     /// bound to the host.
     pub(crate) fn decide_if_bound(&self, view: &VaultSnapshot) -> Result<Option<Decision>, Error> {
-        let (vault, winner) = winner(view, self.scope, self.name)?;
-        match is_bound_to(&winner, self.host) {
+        let (vault, winner) = winner(view, self.scope, &self.secret.name)?;
+        match is_bound_to(&winner, &self.secret.host) {
             Ok(false) => Ok(None),
             Ok(true) | Err(Error::Damaged) => self.settle(view, vault, winner).map(Some),
             Err(error) => Err(error),
@@ -129,7 +142,7 @@ impl Request<'_> {
         winner: &Stored,
     ) -> Result<Result<Release, ReleaseRefusal>, Error> {
         let Some(hosts) = &winner.metadata.hosts else { return Ok(Err(ReleaseRefusal::Unbound)) };
-        if !hosts.contains(self.host) {
+        if !hosts.contains(&self.secret.host) {
             return Ok(Err(ReleaseRefusal::OtherHost));
         }
         let value = match view.value(vault, winner) {
@@ -137,8 +150,8 @@ impl Request<'_> {
             value => value?,
         };
         Ok(Ok(Release {
-            name: self.name.clone(),
-            host: self.host.clone(),
+            name: self.secret.name.clone(),
+            host: self.secret.host.clone(),
             fingerprint: winner.metadata.fingerprint.map(|it| it.prefix()),
             value: Secret::from(value),
         }))
@@ -147,8 +160,8 @@ impl Request<'_> {
     fn released(&self, vault: VaultId, release: &Release) -> AuditAction {
         AuditAction::SecretReleased {
             vault,
-            name: self.name.clone(),
-            host: self.host.clone(),
+            name: self.secret.name.clone(),
+            host: self.secret.host.clone(),
             fingerprint: release.fingerprint,
             purpose: self.purpose.clone(),
         }
@@ -157,8 +170,8 @@ impl Request<'_> {
     fn refused(&self, vault: VaultId, reason: ReleaseRefusal) -> AuditAction {
         AuditAction::ReleaseRefused {
             vault,
-            name: self.name.clone(),
-            host: self.host.clone(),
+            name: self.secret.name.clone(),
+            host: self.secret.host.clone(),
             reason,
             purpose: self.purpose.clone(),
         }
@@ -190,10 +203,9 @@ fn winner(view: &VaultSnapshot, scope: ReleaseScope, name: &SecretName) -> Resul
 pub(crate) fn is_bound(
     view: &VaultSnapshot,
     scope: ReleaseScope,
-    name: &SecretName,
-    host: &HostName,
+    secret: &BoundSecret,
 ) -> Result<bool, Error> {
-    is_bound_to(&winner(view, scope, name)?.1, host)
+    is_bound_to(&winner(view, scope, &secret.name)?.1, &secret.host)
 }
 
 fn is_bound_to(winner: &Winner, host: &HostName) -> Result<bool, Error> {

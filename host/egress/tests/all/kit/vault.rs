@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use cofferdam_egress::{Egress, Error, GuestReply, GuestRequest, PlacedSecret, Placement};
 use cofferdam_store::{
-    Actor, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release, ReleaseScope,
-    RootKeySource, SecretValue, Store, VaultId,
+    Actor, BoundSecret, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release,
+    ReleaseRequest, ReleaseScope, RootKeySource, SecretValue, Store, VaultId,
 };
 use tempfile::TempDir;
+use tokio::runtime::Builder;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -40,17 +41,22 @@ impl Vault {
         let place = self.store.place_within(PATIENCE).unwrap();
         self.store.put_secret(place, Actor::Operator, new).wait(PATIENCE).unwrap();
         let purpose = Purpose { used_by: "test".to_owned(), request_id: "resp_test".to_owned() };
-        let (name, host) = (name.parse().unwrap(), host.parse().unwrap());
-        match self.store.release(Actor::Operator, ReleaseScope::Operator, &name, &host, &purpose) {
-            Ok(release) => release,
-            Err(error) => panic!("{error}"),
-        }
+        let secret = BoundSecret { name: name.parse().unwrap(), host: host.parse().unwrap() };
+        let (actor, scope) = (Actor::Operator, ReleaseScope::Operator);
+        let released = now(self.store.release(ReleaseRequest { actor, scope, secret, purpose }));
+        released.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Stores and releases a value, with its place in a request.
     pub(crate) fn injection(&self, slot: Placement, name: &str, value: &str, host: &str) -> Injection {
         Injection { slot, secret: self.release(name, value, host) }
     }
+}
+
+/// Waits for the store on a thread of its own, because tests with a runtime call it too.
+fn now<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+    let waiting = || Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
+    std::thread::scope(|scope| scope.spawn(waiting).join().unwrap())
 }
 
 /// A released secret and its place in a request.

@@ -44,7 +44,7 @@ pub(super) struct KeyDocument {
 }
 
 impl KeyDocument {
-    pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
+    pub(super) async fn of(store: &Store, key: &ApiKey) -> Self {
         let member = key.member.map(|id| id.to_string());
         Self {
             hash: key.id.to_string(),
@@ -62,7 +62,7 @@ impl KeyDocument {
             expires_at: key.expires_at_ms.map(timestamp),
             last_used_at: None,
             external_user: None,
-            spending: SpendingMembers::of(store, key),
+            spending: SpendingMembers::of(store, key).await,
         }
     }
 }

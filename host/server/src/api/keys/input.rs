@@ -92,11 +92,15 @@ impl Patch {
     /// # Errors
     ///
     /// A reset period without a limit.
-    pub(super) fn limits(&self, store: &Store, key: &ApiKey) -> Result<Option<SpendLimits>, FieldError> {
+    pub(super) async fn limits(
+        &self,
+        store: &Store,
+        key: &ApiKey,
+    ) -> Result<Option<SpendLimits>, FieldError> {
         if self.limit.is_none() && self.reset.is_none() {
             return Ok(None);
         }
-        let spend = store.key_spend(key.id).unwrap_or_default();
+        let spend = store.key_spend(key.id).await.unwrap_or_default();
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
         // Without a limit there is nothing to reset.

@@ -1,6 +1,6 @@
 //! JSON documents about secrets.
 
-use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, SecretMetadata, SecretPage};
+use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, Page, SecretMetadata};
 use serde::Serialize;
 
 use crate::reply::PageDocument;
@@ -41,7 +41,7 @@ impl<'s> From<&'s EffectiveSecret> for SecretDocument<'s> {
     }
 }
 
-pub(super) fn listing<'s, T>(page: &'s SecretPage<T>) -> PageDocument<SecretDocument<'s>>
+pub(super) fn listing<'s, T>(page: &'s Page<T>) -> PageDocument<SecretDocument<'s>>
 where
     SecretDocument<'s>: From<&'s T>,
 {

@@ -2,7 +2,7 @@
 //! scope and reach, whether the vault is enabled, rate limit, whether writes are enabled. A refusal
 //! by one gate reveals nothing about later gates.
 
-use cofferdam_store::{Directory, InternId, KeyKind, VaultId, WorkspaceId};
+use cofferdam_store::{InternId, KeyKind, VaultId, WorkspaceId};
 use http::header::HOST;
 use http::{HeaderMap, Method, Uri};
 
@@ -96,8 +96,8 @@ impl VaultPermit<'_> {
 /// # Errors
 ///
 /// The fault of the first gate that refuses.
-pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPermit<'r>, Fault> {
-    let scope = access::check(Label::Vault, call.principal.kind());
+pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPermit<'r>, Fault> {
+    let scope = access::check(Label::Vault, call.principal.key().kind);
     if matches!(scope, Err(Fault::InvalidKey)) {
         return Err(Fault::InvalidKey);
     }
@@ -105,21 +105,16 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
     if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
         return Err(Fault::RegionalHost);
     }
-    let directory = call.app.store.directory();
     // A key without a workspace is refused below with `NoScope`, after the gates for programme,
     // method and kind of key.
-    let workspace = match call.principal.workspace() {
-        // The workspace may have been deleted since the key was looked up.
-        Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidKey)?),
-        None => None,
-    };
+    let workspace = call.principal.workspace.as_ref();
     if workspace.is_some_and(|workspace| !workspace.programme) {
         return Err(Fault::NotFound);
     }
     let wish = VaultOperation::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
     scope?;
     let workspace = workspace.ok_or(Fault::NoScope)?;
-    let intern = reach(call, &directory, route, wish)?;
+    let intern = reach(call, route, wish).await?;
     let config = &live.config.vault;
     if !config.enabled {
         return Err(Fault::VaultUnavailable);
@@ -131,7 +126,7 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
     };
     if let Some(quota) = vault_quota(per_minute) {
         limit
-            .take(call.principal.key_id(), quota)
+            .take(call.principal.key().id, quota)
             .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
     if wish.writes() && !(config.writes && workspace.vault_writes) {
@@ -142,9 +137,8 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<VaultPe
 
 /// What the path names, if the key reaches it. Missing secrets and secrets out of reach give the
 /// same error.
-fn reach(
+async fn reach(
     call: &Call<'_>,
-    directory: &Directory,
     route: &VaultRoute,
     wish: VaultOperation<'_>,
 ) -> Result<RequestedOwner, Fault> {
@@ -156,10 +150,12 @@ fn reach(
         | VaultRoute::EffectiveSecrets(written) => {
             match decode(written).and_then(|written| written.parse().ok()) {
                 Some(id) => {
-                    (RequestedOwner::Intern(id), Some(access::intern(&call.principal, directory, id)))
+                    let intern = call.app.store.intern(id).await.map_err(Fault::unread)?;
+                    let whose = access::intern(&call.principal, intern.as_deref());
+                    (RequestedOwner::Intern(id), Some(whose))
                 }
                 // For an intern's key, every other intern is not found, malformed ids included.
-                None if call.principal.kind() == KeyKind::Intern => return Err(Fault::NotFound),
+                None if call.principal.key().kind == KeyKind::Intern => return Err(Fault::NotFound),
                 None => (RequestedOwner::Malformed, None),
             }
         }

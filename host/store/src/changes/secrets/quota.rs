@@ -74,7 +74,7 @@ impl WriteBatch {
     fn workspace_of(&self, vault: VaultId) -> Option<WorkspaceId> {
         match vault {
             VaultId::Workspace(id) => Some(id),
-            VaultId::Intern(id) => self.directory.intern(id).map(|intern| intern.workspace),
+            VaultId::Intern(id) => self.directory.interns.get(&id).map(|intern| intern.workspace),
             VaultId::Operator => None,
         }
     }

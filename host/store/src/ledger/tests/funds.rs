@@ -26,7 +26,7 @@ fn prepaid(scratch: &ScratchDirectory, credit: u64) -> (Store, Reservation) {
 }
 
 fn pledge(reservation: &Reservation, estimate: u64) -> Result<Pledge, ReservationRefused> {
-    reservation.pledge(estimate).map(Option::unwrap)
+    reservation.pledge(estimate).now().map(Option::unwrap)
 }
 
 fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
@@ -92,7 +92,7 @@ fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
     wait(request.commit_intent());
     store.close();
     std::mem::forget(request);
-    assert_eq!(scratch.open().usage_rows(1).unwrap()[0].model, "vendor/model");
+    assert_eq!(scratch.open().usage_rows(1).now().unwrap()[0].model, "vendor/model");
 }
 
 #[test]

@@ -148,7 +148,7 @@ proptest! {
                     let Some(&mut Open { key, held, spent, ref reservation, .. }) = model.look(open) else {
                         continue;
                     };
-                    let pledge = reservation.pledge(estimate).map(Option::unwrap);
+                    let pledge = reservation.pledge(estimate).now().map(Option::unwrap);
                     let used = model.look(open).unwrap().used();
                     let has_parts = used > spent;
                     let asks = Asks { held, used, has_parts, estimate };
@@ -206,7 +206,7 @@ proptest! {
             let expected = (Some(model.credited), model.spent(), model.held(|_| true));
             prop_assert_eq!(balance(&store), expected);
             for (number, key) in keys.iter().enumerate() {
-                let spend = store.key_spend(*key).unwrap();
+                let spend = store.key_spend(*key).now().unwrap();
                 prop_assert_eq!(spend.reserved_pico, model.held(|of| of == number));
                 for window in SpendWindow::ALL {
                     let expected = model.in_window(number, window, scratch.clock.now_ms());
@@ -217,10 +217,10 @@ proptest! {
         let now_ms = scratch.clock.now_ms();
         model.paid.extend(model.open.drain(..).map(|open| (open.key, now_ms, open.spent)));
         store.flush().unwrap();
-        let rows: u64 = store.usage_rows(1_000).unwrap().iter().map(|row| row.cost_pico).sum();
+        let rows: u64 = store.usage_rows(1_000).now().unwrap().iter().map(|row| row.cost_pico).sum();
         prop_assert_eq!(rows, model.spent());
         let (first, last) = (UsageDay(0), UsageDay::of_ms(scratch.clock.now_ms()));
         let query = UsageQuery { first, last, by: UsageBy::Day, workspace: None, groups_max: 1_000 };
-        prop_assert_eq!(store.usage_report(query).unwrap().sum.cost_pico, model.spent());
+        prop_assert_eq!(store.usage_report(query).now().unwrap().sum.cost_pico, model.spent());
     }
 }

@@ -3,7 +3,7 @@ use crate::audit::{Actor, AuditAction};
 use crate::error::OpenError;
 use crate::ids::VaultId;
 use crate::root_key::{PassphraseSource, RootKeySource};
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, go_on, put, stop_at};
+use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, go_on, put, stop_at};
 use crate::seal::STORE_KEYS;
 use crate::store::{OpenOptions, StoreStatus};
 
@@ -298,7 +298,7 @@ fn changes_of_keys_are_audited() {
     let seq = store.status().seq;
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
-    let records = store.audit_records(seq, 100).unwrap();
+    let records = store.audit_records(seq, 100).now().unwrap();
     let text = serde_json::to_string(&records).unwrap();
     for word in ["root_rotation_begun", "key_records_wrapped", "root_rotated", "recovery_key_made"] {
         assert!(text.contains(word), "{word} in {text}");

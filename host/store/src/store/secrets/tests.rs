@@ -9,10 +9,12 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::audit::AuditAction;
+use crate::audit::{AuditAction, Purpose};
 use crate::changes::NewIntern;
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, go_on, name, new_secret as new, put};
-use crate::secret::{Hosts, SecretValue};
+use crate::scratch::{
+    Now, ScratchDirectory, broken_audit, create_workspace, go_on, name, new_secret as new, put,
+};
+use crate::secret::{HostName, Hosts, SecretValue};
 use crate::vault::verify::{VaultReport, verify};
 use crate::vault::{EffectiveScope, LegacySecret};
 
@@ -25,6 +27,12 @@ fn verify_vaults(store: &Store) -> VaultReport {
 
 fn secret(text: &str) -> SecretName {
     text.parse().unwrap()
+}
+
+fn request(scope: ReleaseScope, name: &str, to: &str) -> ReleaseRequest {
+    let secret = BoundSecret { name: secret(name), host: to.parse().unwrap() };
+    let purpose = Purpose { used_by: "provider demo".to_owned(), request_id: "resp_1".to_owned() };
+    ReleaseRequest { actor: OPERATOR, scope, secret, purpose }
 }
 
 fn place(store: &Store) -> QueuePermit {
@@ -60,7 +68,7 @@ fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     store.submit(move |draft| draft.import_legacy(OPERATOR, vault, vec![legacy])).unwrap() == 1
 }
 
-fn names(page: &SecretPage<SecretMetadata>) -> Vec<&str> {
+fn names(page: &Page<SecretMetadata>) -> Vec<&str> {
     page.entries.iter().map(|entry| entry.name.as_str()).collect()
 }
 
@@ -71,11 +79,11 @@ fn a_secret_is_listed_and_its_value_is_not_on_the_disk() {
     let vault = VaultId::Workspace(default_workspace(&store));
     let stored = put(&store, vault, "token", "a canary that must not be found");
     assert_eq!(stored.created_at_ms, scratch.clock.now_ms());
-    let page = store.list_secrets(vault, 0, 100).unwrap();
+    let page = store.list_secrets(vault, 0, 100).now().unwrap();
     assert_eq!((page.entries.as_slice(), page.has_more), ([stored.clone()].as_slice(), false));
     store.close();
     let store = scratch.open();
-    assert_eq!(store.list_secrets(vault, 0, 100).unwrap().entries, [stored]);
+    assert_eq!(store.list_secrets(vault, 0, 100).now().unwrap().entries, [stored]);
     store.close();
     for file in std::fs::read_dir(scratch.path("store")).unwrap() {
         let path = file.unwrap().path();
@@ -121,14 +129,14 @@ fn listings_have_the_byte_order_of_names_and_say_whether_more_follows() {
     for name in ["ab", "a_b", "a", "a1"] {
         put(&store, vault, name, "x");
     }
-    let all = store.list_secrets(vault, 0, 4).unwrap();
+    let all = store.list_secrets(vault, 0, 4).now().unwrap();
     assert_eq!((names(&all), all.has_more), (vec!["a", "a1", "a_b", "ab"], false));
-    let part = store.list_secrets(vault, 1, 2).unwrap();
+    let part = store.list_secrets(vault, 1, 2).now().unwrap();
     assert_eq!((names(&part), part.has_more), (vec!["a1", "a_b"], true));
-    let past = store.list_secrets(vault, 10_000, 100).unwrap();
+    let past = store.list_secrets(vault, 10_000, 100).now().unwrap();
     assert_eq!((names(&past), past.has_more), (vec![], false));
     let other = VaultId::Workspace(create_workspace(&store, "second").id);
-    assert!(store.list_secrets(other, 0, 100).unwrap().entries.is_empty());
+    assert!(store.list_secrets(other, 0, 100).now().unwrap().entries.is_empty());
 }
 
 #[test]
@@ -148,7 +156,7 @@ fn copies_keep_hosts_and_come_in_the_order_asked_for() {
     assert!(matches!(copy(&store, workspace, intern, &["b", "c"]), Err(Error::NoSuchSecret)));
     let second = create_workspace(&store, "second").id;
     assert!(matches!(copy(&store, second, intern, &["a"]), Err(Error::OtherWorkspace { .. })));
-    let effective = store.effective_secrets(intern, 0, 100).unwrap();
+    let effective = store.effective_secrets(intern, 0, 100).now().unwrap();
     assert_eq!(effective.entries.len(), 2);
 }
 
@@ -178,11 +186,11 @@ fn changes_of_one_group_see_each_other() {
     deleted.wait(PATIENCE).unwrap();
     assert!(matches!(missing.wait(PATIENCE), Err(Error::NoSuchSecret)));
     assert_eq!(store.status().seq, seq + 1);
-    assert!(store.list_secrets(vault, 0, 10).unwrap().entries.is_empty());
-    assert_eq!(store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap().entries, copied);
+    assert!(store.list_secrets(vault, 0, 10).now().unwrap().entries.is_empty());
+    assert_eq!(store.list_secrets(VaultId::Intern(intern), 0, 10).now().unwrap().entries, copied);
     store.close();
     let store = scratch.open();
-    assert_eq!(store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap().entries, copied);
+    assert_eq!(store.list_secrets(VaultId::Intern(intern), 0, 10).now().unwrap().entries, copied);
 }
 
 #[test]
@@ -197,11 +205,11 @@ fn deleting_an_intern_deletes_its_vault() {
     let seq = store.status().seq;
     store.delete_intern(OPERATOR, intern).unwrap();
     assert_eq!(store.status().seq, seq + 1);
-    assert!(matches!(store.list_secrets(vault, 0, 10), Err(Error::Lookup(_))));
-    assert!(matches!(store.effective_secrets(intern, 0, 10), Err(Error::Lookup(_))));
+    assert!(matches!(store.list_secrets(vault, 0, 10).now(), Err(Error::Lookup(_))));
+    assert!(matches!(store.effective_secrets(intern, 0, 10).now(), Err(Error::Lookup(_))));
     let late = store.put_secret(place(&store), OPERATOR, new(vault, "a", "one")).wait(PATIENCE);
     assert!(matches!(late, Err(Error::Lookup(_))));
-    let last = store.audit_records(seq, 10).unwrap().pop().unwrap();
+    let last = store.audit_records(seq, 10).now().unwrap().pop().unwrap();
     let [entry] = &last.entries[..] else { panic!("{last:?}") };
     assert!(matches!(entry.action, AuditAction::InternDeleted { secrets_deleted: 2, .. }));
     store.close();
@@ -224,7 +232,7 @@ fn effective_secrets_are_the_interns_own_and_the_workspaces_of_other_names() {
         put(&store, VaultId::Intern(intern), name, "of the intern");
     }
     let shown = |offset, limit| {
-        let page = store.effective_secrets(intern, offset, limit).unwrap();
+        let page = store.effective_secrets(intern, offset, limit).now().unwrap();
         let entries = page.entries.iter().map(|entry| {
             let scope = if entry.scope == EffectiveScope::Intern { "i" } else { "w" };
             format!("{}{scope}", entry.metadata.name)
@@ -247,7 +255,7 @@ fn the_audit_log_has_every_change_and_no_value() {
     let stored = put(&store, vault, "a", "canary");
     copy(&store, workspace, intern, &["a"]).unwrap();
     delete(&store, vault, "a").unwrap();
-    let records = store.audit_records(seq, 10).unwrap();
+    let records = store.audit_records(seq, 10).now().unwrap();
     let text = serde_json::to_string(&records).unwrap();
     assert!(!text.contains("canary"), "{text}");
     let prefix = stored.fingerprint.unwrap().to_string()[7..15].to_owned();

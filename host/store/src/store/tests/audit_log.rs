@@ -22,14 +22,14 @@ fn the_audit_chain_has_every_change_and_no_secret() {
     create_workspace(&store, "second");
     let issued = issue_key(&store);
     store.revoke_key(Actor::Key(issued.key.id), issued.key.id).unwrap();
-    let records = store.audit_records(0, 100).unwrap();
+    let records = store.audit_records(0, 100).now().unwrap();
     assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let text = serde_json::to_string(&records).unwrap();
     for word in ["store_created", "workspace_created", "member_created", "key_issued", "key_revoked"] {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert!(!text.contains(token(&issued).split('_').nth(2).unwrap()));
-    assert_eq!(store.audit_records(3, 100).unwrap(), records[3..]);
+    assert_eq!(store.audit_records(3, 100).now().unwrap(), records[3..]);
     assert_eq!(audit(&store), (4, 0, None));
     store.close();
     assert!(matches!(store.verify(&mut go_on), Err(VaultError::Store(Error::Closed))));
@@ -54,14 +54,14 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     }
     store.flush().unwrap();
     let ids = |store: &Store, limit| -> Vec<String> {
-        store.usage_rows(limit).unwrap().into_iter().map(|row| row.request_id).collect()
+        store.usage_rows(limit).now().unwrap().into_iter().map(|row| row.request_id).collect()
     };
     assert_eq!(ids(&store, 10), ["c", "b", "a"]);
     assert_eq!(ids(&store, 1), ["c"]);
     record_usage(&store, usage_row(&store, "d"));
     let row = usage_row(&store, "e");
     store.close();
-    assert_eq!(store.reserve(row).unwrap_err(), ReservationRefused::NoRoom);
+    assert_eq!(store.reserve(row).now().unwrap_err(), ReservationRefused::NoRoom);
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
     assert_eq!(broken_audit(&store), None);
@@ -79,9 +79,10 @@ fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
     store.flush().unwrap();
     create_workspace(&store, "after");
     let whole = (3, requests as u64, None);
-    let newest: Vec<_> = store.usage_rows(requests).unwrap().into_iter().map(|row| row.request_id).collect();
+    let newest: Vec<_> =
+        store.usage_rows(requests).now().unwrap().into_iter().map(|row| row.request_id).collect();
     assert_eq!(newest, (0..requests).rev().map(|request| request.to_string()).collect::<Vec<_>>());
-    assert_eq!(store.usage_rows(3).unwrap().len(), 3);
+    assert_eq!(store.usage_rows(3).now().unwrap().len(), 3);
     assert_eq!(audit(&store), whole);
     store.close();
     let write = |place, value: Option<Vec<u8>>| {

@@ -15,7 +15,7 @@ fn problems_after(change: impl FnOnce(&mut WriteBatch, &UsageRow) + Send + 'stat
     }
     store.flush().unwrap();
     assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
-    let row = store.usage_rows(1).unwrap().remove(0);
+    let row = store.usage_rows(1).now().unwrap().remove(0);
     let changed = move |draft: &mut WriteBatch| {
         change(draft, &row);
         Ok(())

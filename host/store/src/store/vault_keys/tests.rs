@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::root_key::RootKeySource;
-use crate::scratch::{ScratchDirectory, broken_audit, create_workspace, go_on, new_secret, put, stop_at};
+use crate::scratch::{
+    Now, ScratchDirectory, broken_audit, create_workspace, go_on, new_secret, put, stop_at,
+};
 use crate::secret::SecretValue;
 use crate::store::OpenOptions;
 
@@ -47,12 +49,12 @@ fn assert_rotated(store: &Store, vault: VaultId, kid: u32) {
 #[test]
 fn a_rotation_reencrypts_every_secret_without_changing_it() {
     let (scratch, store, [vault, other]) = filled();
-    let before = store.list_secrets(vault, 0, 100).unwrap();
+    let before = store.list_secrets(vault, 0, 100).now().unwrap();
     let done = store.rotate_vault_keys(&mut go_on).unwrap();
     assert_eq!(done, KeyRotation { vaults: 2, secrets: SECRETS as u64 + 1, keys_deleted: 0 });
     assert_rotated(&store, vault, 2);
     assert_eq!(value(&store, other, "only"), (2, "value".to_owned()));
-    assert_eq!(store.list_secrets(vault, 0, 100).unwrap(), before);
+    assert_eq!(store.list_secrets(vault, 0, 100).now().unwrap(), before);
     assert_eq!(put(&store, vault, &name(0), "value 0").fingerprint, before.entries[0].fingerprint);
     store.close();
     let store = scratch.open();
@@ -173,16 +175,16 @@ fn legacy(name: &str, value: &str, created_at_ms: Option<u64>) -> LegacySecret {
 fn legacy_secrets_have_no_hosts_and_do_not_replace_secrets_with_hosts() {
     let (scratch, store, [vault, _]) = filled();
     let VaultId::Workspace(workspace) = vault else { panic!() };
-    let before = store.list_secrets(vault, 0, 1).unwrap().entries;
+    let before = store.list_secrets(vault, 0, 1).now().unwrap().entries;
     let import = |name: &str, value: &str, at: Option<u64>| {
         store.import_legacy(Actor::Operator, workspace, vec![legacy(name, value, at)]).unwrap()
     };
     assert_eq!(import(&name(0), "old", Some(5)), 0);
-    assert_eq!(store.list_secrets(vault, 0, 1).unwrap().entries, before);
+    assert_eq!(store.list_secrets(vault, 0, 1).now().unwrap().entries, before);
     assert_eq!(value(&store, vault, &name(0)).1, "value 0");
     assert_eq!(import("a", "old", Some(5)), 1);
     assert_eq!(import("a", "older", None), 1);
-    let listed = store.list_secrets(vault, 0, 1).unwrap().entries.remove(0);
+    let listed = store.list_secrets(vault, 0, 1).now().unwrap().entries.remove(0);
     assert_eq!(
         (listed.name.as_str(), listed.hosts, listed.fingerprint, listed.created_at_ms),
         ("a", None, None, 5)

@@ -63,9 +63,7 @@ fn release(store: &Store, vault: VaultId, name: &str) -> Result<Vec<u8>, Release
         VaultId::Intern(id) => ReleaseScope::Intern(id),
         VaultId::Operator => ReleaseScope::Operator,
     };
-    let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
-    let host = "b.example".parse().unwrap();
-    let release = store.release(OPERATOR, scope, &secret(name), &host, &purpose)?;
+    let release = store.release(request(scope, name, "b.example")).now()?;
     Ok(release.expose().to_vec())
 }
 
@@ -79,7 +77,7 @@ fn findings(store: &Store) -> Vec<VaultFinding> {
 
 /// The names of a vault's secrets, listed in pages of one; `None` for a page that fails.
 fn listed(store: &Store, vault: VaultId) -> Vec<Option<String>> {
-    let one = |offset| match store.list_secrets(vault, offset, 1) {
+    let one = |offset| match store.list_secrets(vault, offset, 1).now() {
         Ok(page) => page.entries.first().map(|entry| entry.name.to_string()),
         Err(Error::Damaged) => None,
         Err(error) => panic!("{error}"),
@@ -130,7 +128,7 @@ fn a_row_copied_to_another_vault_or_name_is_damaged() {
     });
     assert_eq!(listed(&store, first), some(&["a", "", "c"]));
     assert_eq!(listed(&store, second), some(&["a", "", "c"]));
-    assert!(matches!(store.list_secrets(first, 0, 100), Err(Error::Damaged)));
+    assert!(matches!(store.list_secrets(first, 0, 100).now(), Err(Error::Damaged)));
     for (vault, name) in [(first, "b"), (second, "b"), (first, "d")] {
         assert!(matches!(release(&store, vault, name), Err(ReleaseError::Damaged)), "{name} in {vault}");
     }
@@ -140,7 +138,7 @@ fn a_row_copied_to_another_vault_or_name_is_damaged() {
     assert!(found.contains(&finding(second, None, VaultPart::Head)));
     assert!(store.status().damaged_rows_met > 0);
     store.flush().unwrap();
-    let audit = serde_json::to_string(&store.audit_records(0, 100).unwrap()).unwrap();
+    let audit = serde_json::to_string(&store.audit_records(0, 100).now().unwrap()).unwrap();
     assert_eq!(audit.matches("damage_found").count(), 3, "{audit}");
 }
 
@@ -268,7 +266,7 @@ fn a_vault_without_its_keys_is_deleted_by_an_accepted_rollback() {
 
         let store = scratch.open();
         assert!(verify_vaults(&store).findings.is_empty());
-        assert_eq!(store.list_secrets(vault, 0, 10).unwrap().entries, []);
+        assert_eq!(store.list_secrets(vault, 0, 10).now().unwrap().entries, []);
         assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
         put(&store, vault, "a", "new");
         assert_eq!(release(&store, vault, "a").unwrap(), b"new");
@@ -294,7 +292,7 @@ fn vaults_without_owners_can_be_removed() {
     let seq = store.status().seq;
     let removed = store.remove_orphans(OPERATOR, &mut go_on).unwrap();
     assert_eq!(removed, crate::OrphansRemoved { vaults: vec![third, second], secrets: 4 });
-    let record = serde_json::to_string(&store.audit_records(seq, 10).unwrap()).unwrap();
+    let record = serde_json::to_string(&store.audit_records(seq, 10).now().unwrap()).unwrap();
     assert!(record.contains("orphan_removed") && record.contains(&second.to_string()), "{record}");
     assert_eq!(store.verify(&mut go_on).unwrap().problems, [""; 0]);
     assert_eq!(release(&store, first, "a").unwrap(), b"a");

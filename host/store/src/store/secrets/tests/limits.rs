@@ -11,9 +11,7 @@ fn largest() -> String {
 }
 
 fn value_of(store: &Store, scope: ReleaseScope, name: &str) -> Vec<u8> {
-    let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
-    let host = "b.example".parse().unwrap();
-    store.release(OPERATOR, scope, &secret(name), &host, &purpose).ok().unwrap().expose().to_vec()
+    store.release(request(scope, name, "b.example")).now().ok().unwrap().expose().to_vec()
 }
 
 #[test]
@@ -41,7 +39,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
     assert_eq!(store.status().seq, seq + 1);
     store.close();
     let store = scratch.open();
-    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).unwrap();
+    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).now().unwrap();
     assert_eq!(page.entries.len(), SECRETS);
     assert_eq!(value_of(&store, ReleaseScope::Intern(intern), "n33"), largest().as_bytes());
 }
@@ -55,7 +53,7 @@ fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
     assert!(import(&store, vault, "old", "one"));
     put(&store, vault, "new", "two");
     assert!(!import(&store, vault, "new", "older"), "what was stored since counts");
-    let page = store.list_secrets(vault, 0, 100).unwrap();
+    let page = store.list_secrets(vault, 0, 100).now().unwrap();
     assert_eq!(names(&page), ["new", "old"]);
     let old = &page.entries[1];
     assert_eq!((&old.hosts, &old.fingerprint), (&None, &None));
@@ -63,7 +61,7 @@ fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
     // A missing secret is reported before one without hosts, and nothing is copied.
     assert!(matches!(copy(&store, workspace, intern, &["old", "none"]), Err(Error::NoSuchSecret)));
     assert!(matches!(copy(&store, workspace, intern, &["new", "old"]), Err(Error::Unbound)));
-    assert!(store.list_secrets(VaultId::Intern(intern), 0, 1).unwrap().entries.is_empty());
+    assert!(store.list_secrets(VaultId::Intern(intern), 0, 1).now().unwrap().entries.is_empty());
     assert!(verify_vaults(&store).findings.is_empty());
 
     let date = old.created_at_ms;
@@ -71,7 +69,7 @@ fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
     assert!(replaced.hosts.is_some() && replaced.fingerprint.is_some());
     assert_eq!(replaced.created_at_ms, date);
     delete(&store, vault, "old").unwrap();
-    assert_eq!(names(&store.list_secrets(vault, 0, 100).unwrap()), ["new"]);
+    assert_eq!(names(&store.list_secrets(vault, 0, 100).now().unwrap()), ["new"]);
 }
 
 #[test]
@@ -86,8 +84,8 @@ fn changes_of_a_vault_without_an_owner_are_refused() {
     }
     // A workspace without a vault has an empty listing. An intern may have been deleted since its
     // caller looked it up, which is an error.
-    assert!(store.list_secrets(VaultId::Workspace(workspace), 0, 10).unwrap().entries.is_empty());
-    assert!(matches!(store.list_secrets(VaultId::Intern(intern), 0, 10), Err(Error::Lookup(_))));
+    assert!(store.list_secrets(VaultId::Workspace(workspace), 0, 10).now().unwrap().entries.is_empty());
+    assert!(matches!(store.list_secrets(VaultId::Intern(intern), 0, 10).now(), Err(Error::Lookup(_))));
     assert!(matches!(copy(&store, default_workspace(&store), intern, &["a"]), Err(Error::Lookup(_))));
     assert_eq!(store.status().seq, 1, "refusals leave nothing to write");
 }
@@ -109,8 +107,8 @@ fn a_closed_store_answers_every_waiting_caller() {
         Err(Error::Closed)
     ));
     assert!(matches!(store.place_within(PATIENCE), Err(Error::Closed)));
-    assert!(matches!(store.list_secrets(vault, 0, 1), Err(Error::Closed)));
-    assert_eq!(scratch.open().list_secrets(vault, 0, 100).unwrap().entries.len(), 20);
+    assert!(matches!(store.list_secrets(vault, 0, 1).now(), Err(Error::Closed)));
+    assert_eq!(scratch.open().list_secrets(vault, 0, 100).now().unwrap().entries.len(), 20);
 }
 
 /// Length of the journal's content.
@@ -140,7 +138,7 @@ fn a_torn_batch_of_secrets_keeps_every_acknowledged_one() {
         file.write_all_at(&[0; 4096], page as u64 * 4096).unwrap();
         file.set_len(whole.len() as u64).unwrap();
         let store = scratch.open();
-        assert_eq!(names(&store.list_secrets(vault, 0, 10).unwrap()), ["acknowledged"], "page {page}");
+        assert_eq!(names(&store.list_secrets(vault, 0, 10).now().unwrap()), ["acknowledged"], "page {page}");
         assert!(verify_vaults(&store).findings.is_empty());
         put(&store, vault, "next", "two");
         store.close();
@@ -159,13 +157,11 @@ fn readers_see_whole_commits_while_the_store_writes() {
     let done = AtomicBool::new(false);
     let look = || {
         // Both are copied in one commit, so a reader sees both or neither.
-        let page = store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap();
+        let page = store.list_secrets(VaultId::Intern(intern), 0, 10).now().unwrap();
         let [a, b] = &page.entries[..] else { panic!("{page:?}") };
         assert_eq!(a.fingerprint, b.fingerprint);
-        assert_eq!(store.effective_secrets(intern, 0, 10).unwrap().entries.len(), 2);
-        let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
-        let (scope, host) = (ReleaseScope::Intern(intern), "b.example".parse().unwrap());
-        match store.release(OPERATOR, scope, &secret("a"), &host, &purpose) {
+        assert_eq!(store.effective_secrets(intern, 0, 10).now().unwrap().entries.len(), 2);
+        match store.release(request(ReleaseScope::Intern(intern), "a", "b.example")).now() {
             Ok(_) | Err(ReleaseError::Busy) => {}
             Err(error) => panic!("{error}"),
         }
@@ -184,4 +180,29 @@ fn readers_see_whole_commits_while_the_store_writes() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(verify_vaults(&store).findings.is_empty());
+}
+
+/// The result of reading a page when the time limit expires.
+async fn read_too_late(
+    store: &Store,
+    read: impl FnOnce(&Store) -> Result<(), Error> + Send + 'static,
+) -> Result<(), Error> {
+    // Advanced by hand: a paused clock does not advance by itself while a blocking thread runs.
+    tokio::join!(store.read_page(read), tokio::time::advance(STEP_TIME)).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_reads_keep_their_permits_until_they_end() {
+    let scratch = ScratchDirectory::new();
+    let store = scratch.open();
+    let permits = Arc::clone(&store.0.page_reads);
+    let _others = permits.acquire_many(PAGE_READS_MAX as u32 - 1).await.unwrap();
+    let (go_on, wait) = std::sync::mpsc::sync_channel(1);
+    let hung = read_too_late(&store, move |_| wait.recv().map_err(|_| Error::Closed)).await;
+    assert!(matches!(hung, Err(Error::TimedOut)));
+    let second = read_too_late(&store, |_| Ok(())).await;
+    assert!(matches!(second, Err(Error::TimedOut)), "it has found a place");
+    go_on.send(()).unwrap();
+    drop(permits.acquire().await.unwrap());
+    assert!(store.read_page(|_| Ok(())).await.is_ok());
 }

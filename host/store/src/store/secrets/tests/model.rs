@@ -117,7 +117,7 @@ impl World {
     fn compare_pages(&self, vault: VaultId, expected: &BTreeMap<String, Shown>) {
         let expected: Vec<_> = expected.iter().collect();
         for offset in 0..=expected.len() {
-            let page = self.store.list_secrets(vault, offset, 2).unwrap();
+            let page = self.store.list_secrets(vault, offset, 2).now().unwrap();
             let rest = &expected[offset..];
             assert_eq!((page.entries.len(), page.has_more), (rest.len().min(2), rest.len() > 2));
             page.entries.iter().zip(rest).for_each(|(entry, (name, shown))| check(entry, name, shown));
@@ -127,15 +127,14 @@ impl World {
     fn compare(&self) {
         self.compare_pages(self.vault(false), &self.model.workspace);
         self.compare_pages(self.vault(true), &self.model.intern);
-        let effective = self.store.effective_secrets(self.intern, 0, 100).unwrap();
+        let effective = self.store.effective_secrets(self.intern, 0, 100).now().unwrap();
         let expected = self.model.effective();
         assert_eq!(effective.entries.len(), expected.len());
         for (entry, (name, shown)) in effective.entries.iter().zip(&expected) {
             check(&entry.metadata, name, shown);
             assert_eq!(entry.scope == EffectiveScope::Intern, self.model.intern.contains_key(name));
-            let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
-            let (scope, host) = (ReleaseScope::Intern(self.intern), shown.1.parse().unwrap());
-            let release = self.store.release(OPERATOR, scope, &secret(name), &host, &purpose).ok().unwrap();
+            let request = request(ReleaseScope::Intern(self.intern), name, &shown.1);
+            let release = self.store.release(request).now().ok().unwrap();
             assert_eq!(release.expose(), shown.0.as_bytes());
         }
     }

@@ -104,7 +104,7 @@ fn copies_and_imports_are_refused_as_a_whole() {
     }
     store.set_vault_quota(VaultQuota { secrets_max: 2, bytes_max: 10_000 });
     refused(copy(&store, workspace, intern, &["a", "b", "c"]));
-    assert!(store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap().entries.is_empty());
+    assert!(store.list_secrets(VaultId::Intern(intern), 0, 10).now().unwrap().entries.is_empty());
     assert_eq!(copy(&store, workspace, intern, &["a", "b"]).unwrap().len(), 2);
     assert_eq!(copy(&store, workspace, intern, &["a", "b"]).unwrap().len(), 2);
     let second = create_workspace(&store, "second").id;
@@ -116,7 +116,7 @@ fn copies_and_imports_are_refused_as_a_whole() {
         })
     };
     refused(store.import_legacy(OPERATOR, second, secrets().into()));
-    assert!(store.list_secrets(VaultId::Workspace(second), 0, 10).unwrap().entries.is_empty());
+    assert!(store.list_secrets(VaultId::Workspace(second), 0, 10).now().unwrap().entries.is_empty());
     let two = secrets().into_iter().take(2).collect();
     assert_eq!(store.import_legacy(OPERATOR, second, two).unwrap(), 2);
 }

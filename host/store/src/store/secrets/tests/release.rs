@@ -6,13 +6,9 @@ fn host(text: &str) -> HostName {
     text.parse().unwrap()
 }
 
-fn purpose() -> Purpose {
-    Purpose { used_by: "provider demo".to_owned(), request_id: "resp_1".to_owned() }
-}
-
 /// The value, or a word for the refusal.
 fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String {
-    match store.release(OPERATOR, scope, &secret(name), &host(to), &purpose()) {
+    match store.release(request(scope, name, to)).now() {
         Ok(release) => {
             assert_eq!((release.name(), release.host()), (&secret(name), &host(to)));
             String::from_utf8(release.expose().to_vec()).unwrap()
@@ -25,7 +21,7 @@ fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String 
 /// The audit entries after a commit, each as JSON.
 fn entries(store: &Store, since: u64) -> Vec<String> {
     store.flush().unwrap();
-    let records = store.audit_records(since, 100).unwrap();
+    let records = store.audit_records(since, 100).now().unwrap();
     let entries = records.iter().flat_map(|record| &record.entries);
     entries.map(|entry: &AuditEntry| serde_json::to_string(entry).unwrap()).collect()
 }
@@ -85,8 +81,7 @@ fn release_if_bound_makes_no_audit_record_for_an_unbound_secret() {
     put(&store, VaultId::Operator, "a", "the value");
     import(&store, VaultId::Operator, "legacy", "old");
     let released = |name: &str, to: &str| {
-        let (name, to, purpose) = (secret(name), host(to), purpose());
-        store.release_if_bound(OPERATOR, ReleaseScope::Operator, &name, &to, &purpose).unwrap()
+        store.release_if_bound(request(ReleaseScope::Operator, name, to)).now().unwrap()
     };
     let seq = store.status().seq;
     for (name, to) in [("a", "c.example"), ("legacy", "b.example"), ("none", "b.example")] {
@@ -144,8 +139,7 @@ fn nothing_is_released_when_it_cannot_be_audited() {
     for _ in 0..AUDIT_ENTRIES_MAX {
         assert_eq!(released(&store, ReleaseScope::Operator, "a", "b.example"), "the value");
     }
-    let release =
-        || store.release(OPERATOR, ReleaseScope::Operator, &secret("a"), &host("b.example"), &purpose());
+    let release = || store.release(request(ReleaseScope::Operator, "a", "b.example")).now();
     assert!(matches!(release(), Err(ReleaseError::Busy)));
     go_on.send(()).unwrap();
     held.wait(PATIENCE).unwrap();
@@ -161,12 +155,8 @@ fn a_recorded_release_is_returned_after_its_audit_record_is_durable() {
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
     let seq = store.status().seq;
-    let release = |name: &str| {
-        let (name, to) = (secret(name), host("b.example"));
-        let pending =
-            store.release_recorded(place(&store), OPERATOR, ReleaseScope::Operator, &name, &to, &purpose());
-        pending.wait(PATIENCE)
-    };
+    let release =
+        |name: &str| store.release_recorded(request(ReleaseScope::Operator, name, "b.example")).now();
     assert_eq!(release("a").ok().unwrap().expose(), b"the value");
     assert_eq!(store.status().seq, seq + 1);
     assert!(matches!(release("b"), Err(ReleaseError::Unavailable)));
