@@ -1,4 +1,6 @@
-//! The life of a host: health and metrics, reloads, graceful and hard ends, and its connections.
+//! The life of a host: health and metrics, reloads, kills, and its connections.
+
+mod stopping;
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
@@ -219,106 +221,6 @@ async fn finish(
     assert_eq!(crate::kit::client::text_of(&events), "first last");
 }
 
-#[tokio::test]
-async fn stopping_host_finishes_running_requests_and_takes_no_new_ones() {
-    let upstream = Upstream::start().await;
-    let mut host = Setup::new().config(&chat_model(&upstream.base, "m")).start();
-    let admin = Admin::new(&host);
-    let (feed, mut response, mut text) = running_stream(&host, &upstream).await;
-    host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
-    assert_eq!(admin.get("/readyz").await.status, 503);
-    let address = host.base.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
-    while TcpStream::connect(&address).await.is_ok() {}
-    finish(feed, &mut response, &mut text).await;
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-    assert_eq!(host.rest_of_stdout(), "");
-}
-
-#[tokio::test]
-async fn stopping_host_accepts_requests_during_the_unready_window() {
-    let config = "[timeouts]\nunready_ms = 3600000\ndrain_ms = 3600000\n";
-    let mut host = Setup::new().config(config).start();
-    let admin = Admin::new(&host);
-    admin.until_ready().await;
-    host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
-    assert_eq!(admin.get("/readyz").await.status, 503);
-    let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    host.signal("TERM");
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-}
-
-#[tokio::test]
-async fn second_signal_ends_streams_with_an_event_and_other_requests_with_503() {
-    let upstream = Upstream::start().await;
-    let config = format!("{}[timeouts]\ndrain_ms = 3600000\n", chat_model(&upstream.base, "m"));
-    let mut host = Setup::new().config(&config).start();
-    let admin = Admin::new(&host);
-    let (_feed, mut response, mut text) = running_stream(&host, &upstream).await;
-    upstream.reply(Reply::Hang);
-    let client = Client::new(&host);
-    let whole =
-        tokio::spawn(
-            async move { client.post("/responses", &json!({"model": "calm/m", "input": "x"})).await },
-        );
-    upstream.until_asked(2).await;
-    host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
-    host.signal("TERM");
-    while let Some(bytes) = response.chunk().await.unwrap() {
-        text.push_str(std::str::from_utf8(&bytes).unwrap());
-    }
-    let events = events_of(&text);
-    let last = events.last().unwrap();
-    assert_eq!(last["type"], "response.failed", "{text}");
-    assert!(last["response"]["error"]["message"].as_str().unwrap().contains("stopping"), "{last}");
-    let whole = whole.await.unwrap();
-    assert_eq!(
-        (whole.status, &whole.body["error"]["metadata"]["refused_by"]),
-        (503, &json!("host")),
-        "{}",
-        whole.text
-    );
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-    assert!(!host.log().contains("connections were cut"), "{}", host.log());
-}
-
-/// `unready_ms` is part of `drain_ms`.
-#[tokio::test]
-async fn drain_time_starts_at_the_signal() {
-    let upstream = Upstream::start().await;
-    let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 3600000\n";
-    let mut host = Setup::new().config(&(chat_model(&upstream.base, "m") + timeouts)).start();
-    let (_feed, _response, _text) = running_stream(&host, &upstream).await;
-    host.signal("TERM");
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-}
-
-#[tokio::test]
-async fn requests_are_cut_off_after_the_drain_time() {
-    let upstream = Upstream::start().await;
-    let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
-    let mut host = Setup::new().config(&config).start();
-    let (_feed, _response, _text) = running_stream(&host, &upstream).await;
-    host.signal("TERM");
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
-    assert!(host.log().contains("connections were cut"), "{}", host.log());
-}
-
-#[test]
-fn a_signal_right_after_the_greeting_is_handled() {
-    for name in ["TERM", "INT"] {
-        let mut host = Setup::new().start();
-        host.signal(name);
-        assert_eq!(host.wait().code(), Some(0), "{name}: {}", host.log());
-    }
-    let host = Setup::new().start();
-    host.signal("HUP");
-    host.command(&["status"]);
-}
-
 #[test]
 fn every_acknowledged_key_survives_a_kill() {
     let mut host = Setup::new().start();
@@ -494,23 +396,6 @@ async fn a_provider_that_breaks_off_fails_the_stream() {
     upstream.reply(Reply::Cut { content_type: "text/event-stream", pieces: vec![chunk("first ")] });
     let events = Client::new(&host).stream(&json!({"model": "calm/m", "input": "go"})).await;
     assert_eq!(events.last().unwrap()["type"], "response.failed");
-}
-
-#[tokio::test]
-async fn waiting_request_is_cut_off_after_the_drain_time_too() {
-    let upstream = Upstream::start().await;
-    let config = format!("{}[timeouts]\ndrain_ms = 100\n", chat_model(&upstream.base, "m"));
-    let mut host = Setup::new().config(&config).start();
-    let admin = Admin::new(&host);
-    upstream.reply(Reply::Hang);
-    let client = Client::new(&host);
-    let request = client.request(reqwest::Method::POST, "/responses");
-    let request = request.body(json!({"model": "calm/m", "input": "go"}).to_string()).send();
-    let answer = tokio::spawn(request);
-    admin.until_metric("cofferdam_requests_running", 1).await;
-    host.signal("TERM");
-    assert!(answer.await.unwrap().is_err());
-    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
 }
 
 #[test]

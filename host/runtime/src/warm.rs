@@ -84,7 +84,7 @@ impl<T> Warm<T> {
     /// none.
     pub(crate) fn evict(&self) -> bool {
         let oldest = self.kept.all().find_map(|kept| lock(kept).pop_front());
-        self.end(oldest)
+        self.end(oldest) > 0
     }
 
     /// Ends the instances of a plugin that was unloaded.
@@ -98,18 +98,14 @@ impl<T> Warm<T> {
         }
     }
 
-    /// Ends a few instances that have been idle for too long.
+    /// Ends a few instances of each thread that have been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
         let is_overdue = |kept: &mut IdleInstance<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
         for kept in self.kept.all() {
-            for _ in 0..EXPIRED_PER_TICK {
-                // This runs on the epoch thread, which must not wait for a lock: all guests depend on
-                // its ticks.
-                let expired = kept.try_lock().ok().and_then(|mut kept| kept.pop_front_if(is_overdue));
-                if !self.end(expired) {
-                    break;
-                }
-            }
+            // This runs on the epoch thread, which must not wait for a lock: all guests depend on its
+            // ticks.
+            let next = || kept.try_lock().ok()?.pop_front_if(is_overdue);
+            self.end(std::iter::from_fn(next).take(EXPIRED_PER_TICK));
         }
     }
 
@@ -118,11 +114,11 @@ impl<T> Warm<T> {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Ends instances that were taken out of the lists. False if there are none.
-    fn end(&self, instances: impl IntoIterator<Item = IdleInstance<T>>) -> bool {
+    /// Ends instances that were taken out of the lists. Returns how many.
+    fn end(&self, instances: impl IntoIterator<Item = IdleInstance<T>>) -> usize {
         let ended = instances.into_iter().map(drop).count();
         self.idle.fetch_sub(ended, Ordering::Relaxed);
-        ended > 0
+        ended
     }
 }
 

@@ -96,8 +96,8 @@ mod tests {
     fn a_task_goes_to_the_thread_with_the_fewest_and_the_threads_end_with_their_owner() {
         let (workers, threads) = Workers::start(2).unwrap();
         let tasks = TaskTracker::new();
-        let (tell, told) = mpsc::channel();
-        let start = |tell: &mpsc::Sender<_>| {
+        let (tell, told) = mpsc::sync_channel(4);
+        let start = |tell: &mpsc::SyncSender<_>| {
             let (end, ended) = oneshot::channel::<()>();
             let tell = tell.clone();
             let task = async move {
