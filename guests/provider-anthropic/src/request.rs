@@ -98,7 +98,7 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
     let mut body = Vec::new();
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
-    object.value("max_tokens", &plan.max_tokens);
+    object.value("max_tokens", plan.max_tokens);
     object.filled("tools", &offer.tools);
     object.some("tool_choice", offer.choice);
     match conversation.system.as_slice() {

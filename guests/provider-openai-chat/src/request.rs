@@ -69,7 +69,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
     object.value("messages", &messages);
-    object.value("stream", &request.stream);
+    object.value("stream", request.stream);
     object.some("stream_options", request.stream.then_some(StreamOptions { include_usage: true }));
     object.some(limit_name, limit);
     object.some("temperature", request.temperature.as_ref());
