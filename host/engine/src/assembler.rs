@@ -27,7 +27,7 @@ pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
-use crate::request::ToldTools;
+use crate::request::RenderedTools;
 use approval_requests::StreamedCall;
 use citations::WaitingCitation;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
@@ -87,7 +87,7 @@ pub struct Assembler {
     /// The functions that the host runs, if any.
     served: Option<Arc<Served>>,
     /// The functions of this turn that represent tools of the client's own kinds, if any.
-    told: Option<Arc<ToldTools>>,
+    told: Option<Arc<RenderedTools>>,
     /// The text of the model so far, when a conversation is compacted.
     summary: Option<String>,
     /// Calls of this turn that the client must approve and whose arguments are still arriving.

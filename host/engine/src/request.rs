@@ -41,7 +41,7 @@ pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::{GivenOptions, ProviderPreferences};
 pub(crate) use render::{
-    ClientTool, Dialect, RenderedRequest, ToldTools, no_arguments, read_arguments, render,
+    ClientTool, Dialect, RenderedRequest, RenderedTools, no_arguments, read_arguments, render,
 };
 pub use responses::{ResponsesRequest, TextFacts};
 pub(crate) use server_items::ToolCallRecord;

@@ -118,13 +118,7 @@ async fn routing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn
 
 async fn providing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn std::error::Error>> {
     let provider = plugins.get("provider").ok_or("no provider")?;
-    let target = Target {
-        model: "m".to_owned(),
-        max_output: 0,
-        supports: Vec::new(),
-        tier: "default".to_owned(),
-        options: b"{}".to_vec(),
-    };
+    let target = target();
     let head = ResponseHead { status: 200, headers: Vec::new(), streamed: true };
     let frame = Frame { name: String::new(), data: vec![b'x'; 160] };
     let (mut open, mut prepare, mut decoder, mut one, mut eight, mut close) =
@@ -156,6 +150,16 @@ async fn providing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<d
     Ok(())
 }
 
+fn target() -> Target {
+    Target {
+        model: "m".to_owned(),
+        max_output: 0,
+        supports: Vec::new(),
+        tier: "default".to_owned(),
+        options: b"{}".to_vec(),
+    }
+}
+
 /// One whole answer by a shipped provider: the request with a prompt of 1,000 characters, and an
 /// answer with 600 characters.
 async fn translating(
@@ -165,13 +169,7 @@ async fn translating(
     context: &CallContext,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let provider = plugins.get(name).ok_or("no provider")?;
-    let target = Target {
-        model: "m".to_owned(),
-        max_output: 0,
-        supports: Vec::new(),
-        tier: "default".to_owned(),
-        options: b"{}".to_vec(),
-    };
+    let target = target();
     let prompt = "The service failed. ".repeat(50);
     let request = format!(
         r#"{{"model":"a/b","input":[{{"type":"message","role":"user","content":[{{"type":"input_text","text":"{prompt}"}}]}}],"stream":false}}"#

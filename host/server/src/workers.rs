@@ -96,31 +96,31 @@ mod tests {
     fn a_task_goes_to_the_thread_with_the_fewest_and_the_threads_end_with_their_owner() {
         let (workers, threads) = Workers::start(2).unwrap();
         let tasks = TaskTracker::new();
-        let (tell, told) = mpsc::sync_channel(4);
-        let start = |tell: &mpsc::SyncSender<_>| {
+        let (sender, seen) = mpsc::sync_channel(4);
+        let start = |sender: &mpsc::SyncSender<_>| {
             let (end, ended) = oneshot::channel::<()>();
-            let tell = tell.clone();
+            let sender = sender.clone();
             let task = async move {
-                tell.send(thread::current().id()).unwrap();
+                sender.send(thread::current().id()).unwrap();
                 drop(ended.await);
-                tell.send(thread::current().id()).unwrap();
+                sender.send(thread::current().id()).unwrap();
             };
             workers.spawn(&tasks, task);
-            (end, told.recv().unwrap())
+            (end, seen.recv().unwrap())
         };
-        let ((end, first), (_second_runs, second)) = (start(&tell), start(&tell));
+        let ((end, first), (_second_runs, second)) = (start(&sender), start(&sender));
         assert_ne!(first, second);
         drop(end);
-        assert_eq!(told.recv().unwrap(), first, "a task stays on its thread");
+        assert_eq!(seen.recv().unwrap(), first, "a task stays on its thread");
         let again = loop {
             // The count is reduced just after the task's last line.
             if workers.0.iter().any(|worker| worker.tasks.load(std::sync::atomic::Ordering::Relaxed) == 0) {
-                break start(&tell);
+                break start(&sender);
             }
             thread::yield_now();
         };
         assert_eq!(again.1, first);
-        drop((threads, tell));
-        assert!(told.recv().is_err(), "tasks are dropped and not run to their end");
+        drop((threads, sender));
+        assert!(seen.recv().is_err(), "tasks are dropped and not run to their end");
     }
 }

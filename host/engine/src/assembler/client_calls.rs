@@ -4,7 +4,7 @@
 use super::client_call::ClientCall;
 use super::items::{ItemBody, ItemStatus};
 use super::{Assembler, Malformed};
-use crate::request::{ClientTool, ToldTools};
+use crate::request::{ClientTool, RenderedTools};
 use cofferdam_protocol::ToolKind;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 impl Assembler {
     /// Sets the functions of the turn that begins which represent tools of the client's own kinds.
     /// If the turn compacts a conversation, all its text goes into the summary.
-    pub(crate) fn use_told(&mut self, told: Option<Arc<ToldTools>>) {
+    pub(crate) fn use_told(&mut self, told: Option<Arc<RenderedTools>>) {
         self.summary = told.as_ref().filter(|told| told.compacts).map(|_| String::new());
         self.told = told;
     }

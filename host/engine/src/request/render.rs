@@ -2,7 +2,7 @@
 //! uses.
 //!
 //! Tools that the client runs itself are rendered as functions, and their calls in the history as
-//! function calls; [`ToldTools`] converts the model's calls back into the client's own kind.
+//! function calls; [`RenderedTools`] converts the model's calls back into the client's own kind.
 //! Results of tools that the endpoint does not have become text. Kinds that the dialect has are
 //! passed on unchanged.
 
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use client_function::{no_arguments, read_arguments};
-pub(crate) use names::{ClientTool, ToldTools};
+pub(crate) use names::{ClientTool, RenderedTools};
 
 use names::FunctionNames;
 
@@ -66,7 +66,7 @@ pub(crate) struct RenderedRequest {
     /// The document for the guest.
     pub(crate) json: Vec<u8>,
     /// The client's tools behind the functions in the document.
-    pub(crate) tools: Arc<ToldTools>,
+    pub(crate) tools: Arc<RenderedTools>,
 }
 
 /// The instruction to the model when a conversation is to be compacted.

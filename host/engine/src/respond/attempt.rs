@@ -11,7 +11,7 @@ use crate::lifecycle::deadline::{Deadline, Timeouts};
 use crate::offload::aside;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
-use crate::request::{Dialect, RenderedRequest, ResponsesRequest, ToldTools, render};
+use crate::request::{Dialect, RenderedRequest, RenderedTools, ResponsesRequest, render};
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
 use crate::upstream::echo::Echo;
@@ -43,7 +43,7 @@ pub(super) struct RestOfAnswer {
     pub(super) reading: Option<Box<UpstreamReading>>,
     /// The functions that stand for client tools of other kinds, where the request was rendered
     /// differently from what the client sent.
-    pub(super) told: Option<Arc<ToldTools>>,
+    pub(super) told: Option<Arc<RenderedTools>>,
 }
 
 impl Trial for ResponseAttempt<'_> {

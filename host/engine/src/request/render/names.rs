@@ -17,13 +17,13 @@ pub(crate) struct ClientTool {
 
 /// The functions in one rendered request that represent tools of other kinds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct ToldTools {
+pub(crate) struct RenderedTools {
     tools: BTreeMap<String, ClientTool>,
     /// The model's answer is the summary of a compacted conversation.
     pub(crate) compacts: bool,
 }
 
-impl ToldTools {
+impl RenderedTools {
     /// The tool that a function represents; none for the client's own functions.
     pub(crate) fn get(&self, function: &str) -> Option<&ClientTool> {
         self.tools.get(function)
@@ -105,8 +105,8 @@ impl FunctionNames {
         self.anywhere.get(&(kind.clone(), name.to_owned())).map(String::as_str)
     }
 
-    pub(super) fn into_told(self, compacts: bool) -> ToldTools {
-        ToldTools { tools: self.told, compacts }
+    pub(super) fn into_told(self, compacts: bool) -> RenderedTools {
+        RenderedTools { tools: self.told, compacts }
     }
 }
 
