@@ -1,4 +1,4 @@
-//! The vocabulary of the Responses API that the host and its guests share. This crate does no IO.
+//! Kinds of tools, prefixes of server tools and a JSON writer, for the host and its guests. No IO.
 
 #![warn(missing_docs)]
 

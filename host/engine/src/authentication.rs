@@ -18,7 +18,8 @@ pub struct Authentication {
 /// The operator's credential for a provider or an export destination.
 #[derive(Debug)]
 pub enum OperatorKey {
-    /// Read once from the environment. It is sent to the provider's origin only.
+    /// Read once from the environment. It is sent only to the origin of the provider or of
+    /// the export's destination that it is configured for.
     Fixed(Credential),
     /// A secret of the operator's vault.
     Vault(BoundSecret),

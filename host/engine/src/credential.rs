@@ -1,5 +1,6 @@
 //! Selects and releases the credential of an attempt. A secret of the vault is released for one
-//! attempt, right before it is sent, and only to the host of the provider's origin.
+//! attempt, after the guest has written the request and before a connection is taken or made, and
+//! only to the host of the provider's origin.
 
 use crate::authentication::{Authentication, OperatorKey, UsedCredential};
 use crate::caller::Caller;

@@ -1,10 +1,10 @@
 //! The account of one instance: processor time, waiting for turns, and violations of limits. Shared
 //! by the epoch callback and the future that drives the guest.
 //!
-//! Time is charged while the guest's future is polled, so waiting for the network is free. The
-//! first slice of a call is measured by the wall clock, which is cheap and accurate for nearly
-//! every call. From the first tick on, a call is measured by the thread's CPU clock, so that guests
-//! are not ended because the machine is busy with other work.
+//! Time is charged while the guest's future is polled, so waiting for the network is free. Until
+//! its first tick, a call is measured by the wall clock, which is cheap and accurate for nearly
+//! every call, with at most 10 ms for a slice. From then on it is measured by the thread's CPU
+//! clock, so that guests are not ended because the machine is busy with other work.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

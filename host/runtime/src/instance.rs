@@ -1,7 +1,7 @@
-//! One instance of a guest, and the calls into it. Every call gets new budgets and owns the
-//! instance while it runs. A call that fails or is dropped drops the instance, so a broken guest is
-//! never called again. After a successful call the instance may wait for the next call of the same
-//! owner, see [`crate::warm`].
+//! One instance of a guest, and the calls into it. Every call gets budgets of its own, and a
+//! further budget covers all calls of one use. A call owns the instance while it runs. A call that
+//! fails or is dropped drops the instance, so a broken guest is never called again. After a
+//! successful call the instance may wait for the next call of the same owner, see [`crate::warm`].
 
 use std::sync::Arc;
 use std::time::Duration;

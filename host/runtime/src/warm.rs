@@ -16,7 +16,7 @@ use crate::schedule::PerThread;
 
 /// Longest idle time. Content of the last call stays in the instance's memory for that long.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Idle instances of one plugin for one owner, in total for all threads.
+/// Idle instances of one plugin for one owner. Each thread keeps an equal part of them, rounded up.
 const PER_OWNER_MAX: usize = 160;
 /// One instance in this many may be idle.
 const PART_OF_ALL: usize = 4;
@@ -53,7 +53,8 @@ impl<T> Warm<T> {
         }
     }
 
-    /// Takes the instance that this owner used last of this plugin.
+    /// Takes the instance of this plugin that this thread kept last for the owner, else one of
+    /// another thread.
     pub(crate) fn take(&self, plugin: u64, owner: &Owner) -> Option<T> {
         self.kept.all().find_map(|kept| {
             let mut kept = lock(kept);

@@ -1,5 +1,5 @@
-//! Access control in two tables: which kind of key may call which route, and which secrets a key
-//! reaches inside the vault.
+//! Access control: which kind of key may call which route, which secrets a key reaches inside the
+//! vault, and which keys a provisioning key manages.
 
 use cofferdam_store::{Intern, KeyKind, Member, MemberRole, OwnedKey, Principal};
 

@@ -1,6 +1,7 @@
 //! Accepts connections and serves HTTP/1.1 and HTTP/2 on one port. A permit is taken before a
 //! connection is accepted, and idle connections are closed. On shutdown every connection finishes
-//! its running requests and takes no new ones; the drain timeout cuts off the rest.
+//! its running requests and takes no new ones. The rest is cut off when the drain timeout ends, or
+//! soon after a second signal or the loss of the store.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! `serve`: starts the host, serves until a signal, and shuts down. The order matters: the host
-//! listens only after the store is open, it is ready only after the plugins are compiled, and the
-//! admin listener stays open until the last request has ended, so that health checks and metrics
-//! work during the drain.
+//! listens only after the store is open, it is ready only after the plugins that it requires are
+//! compiled, and the admin listener stays open until the last request has ended, so that health
+//! checks and metrics work during the drain.
 
 mod check;
 mod compile;

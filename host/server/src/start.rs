@@ -1,5 +1,5 @@
 //! Steps shared by `serve` and by commands that open the store themselves: lock, store, sandbox,
-//! standard output.
+//! waiting, and writing to the terminal.
 
 mod cache;
 

@@ -1,8 +1,9 @@
 //! The threads that serve connections: one for each processor, each with a scheduler of its own.
 //!
-//! A connection stays on one thread, with its requests, their guests and their connections to
-//! providers. So a request wakes no other processor, its memory stays in one processor's caches,
-//! and the schedulers share no queue.
+//! A connection stays on one thread. Requests of HTTP/1 run on it; each request of an HTTP/2
+//! connection is given to the thread with the fewest tasks. Guests run on the thread of their
+//! request. The schedulers share no queue, so a request rarely wakes another processor, and its
+//! memory stays in the caches of one.
 
 use std::future::Future;
 use std::io;
@@ -26,8 +27,8 @@ struct Worker {
 }
 
 impl Workers {
-    /// Starts this many threads. They end when the guard is dropped, which does not wait for them: one
-    /// may hang with the disk.
+    /// Starts this many threads. They end when the guard is dropped, which does not wait for them:
+    /// one may hang with the disk.
     ///
     /// # Errors
     ///

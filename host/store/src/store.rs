@@ -75,7 +75,7 @@ pub struct OpenOptions {
     pub root_key: RootKeySource,
     /// Source of the previous root key, so that a rotation can begin or finish.
     pub previous_root_key: Option<RootKeySource>,
-    /// The highest marker of a state that does not match the anchor, to serve it nevertheless.
+    /// Accepts a store that does not match its anchor, if its last commit has at most this number.
     pub accept_rollback: Option<u64>,
     /// The clock for dates, expiry and the stall watchdog.
     pub clock: Clock,
@@ -253,7 +253,8 @@ impl Store {
     /// Creates an intern.
     ///
     /// # Errors
-    /// [`Error::Lookup`], [`Error::NameTaken`], [`Error::OtherWorkspace`], and those of every mutation.
+    /// [`Error::Lookup`], [`Error::NameTaken`], [`Error::OtherWorkspace`], and those of every
+    /// mutation.
     pub fn create_intern(&self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
         self.submit(move |draft| draft.create_intern(actor, new))
     }

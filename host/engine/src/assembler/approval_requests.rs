@@ -1,5 +1,5 @@
-//! Calls that the client must approve. The id of such an item is a proof over the call, including
-//! its arguments, so the item is added only when the arguments are complete.
+//! Calls that the client must approve. Each becomes a request for approval whose id ends with a proof
+//! over the call, including its arguments, so the item is added only when the arguments are complete.
 
 use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::CallStart;

@@ -15,7 +15,7 @@ pub(crate) struct Approvals {
     intern: Option<InternId>,
 }
 
-/// Makes and checks the ids for one server.
+/// Makes and checks the ids for one MCP server.
 #[derive(Clone)]
 pub(crate) struct Binding {
     approvals: Approvals,

@@ -1,5 +1,6 @@
-//! Calls of the client's own kinds of tools that were rendered as functions for the model. They are
-//! converted back into the items and events of the kind, once the arguments are complete.
+//! Calls of the client's own kinds of tools that were rendered as functions for the model. The
+//! item is added when the call begins; its content and events are written when the arguments are
+//! complete. A call whose function was only renamed gets its name back and streams as usual.
 
 use super::client_call::ClientCall;
 use super::items::{ItemBody, ItemStatus};

@@ -1,4 +1,4 @@
-//! JSON from guests.
+//! Checks JSON from guests and writes it on one line.
 
 /// Compacts JSON from a guest; none if it is invalid or does not begin with `first`. The result has
 /// no line breaks between tokens: a raw line feed would end the data line of a server-sent event.

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc::Sender;
 
-/// One step of a question.
+/// A question of a plugin and a step of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QuestionProgress {
     /// Whether it is one of several questions that were asked together.
@@ -12,7 +12,7 @@ pub(crate) struct QuestionProgress {
     pub(crate) note: Note,
 }
 
-/// One step of a question.
+/// What happened to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// The question was put.

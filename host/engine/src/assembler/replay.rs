@@ -1,5 +1,6 @@
 //! Renders a finished response as a stream: its items in their order, each part in one delta. The
-//! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
+//! items are unchanged, apart from ids that are missing or occur twice; numbers, indexes and the
+//! first and last events of the stream are made here.
 
 use super::items::{ItemBody, ItemStatus, OutputItem};
 use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};

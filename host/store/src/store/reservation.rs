@@ -1,9 +1,9 @@
 //! A request in the ledger, from before its first dispatch to its usage row, and what it reserves
-//! if it has a limit.
+//! if its workspace or key has a limit.
 //!
 //! Each part of the request (one of its own turns, or a question to another model) pledges what it
-//! may cost before it is sent. The reservation is what was spent plus what is pledged, and only
-//! grows until the request ends. In a prepaid workspace an intent row makes this amount durable; no
+//! may cost before it is sent. The reservation is the highest sum so far of what was spent
+//! and what is pledged. In a prepaid workspace an intent row makes this amount durable; no
 //! part is sent before the intent covers it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ use crate::usage::{UsageOutcome, UsageRow};
 /// A request that may spend, and its usage row.
 ///
 /// It ends in one of three ways: settled, then its row is charged and written; released, when
-/// nothing was done and no row is needed; or dropped, which settles it as cancelled. Each of them
-/// frees what it reserved. After its end, nothing changes it any more.
+/// nothing was done and no row is needed; or dropped, which settles it as cancelled. Each way
+/// frees what the request reserved. After its end, nothing changes it any more.
 #[derive(Debug)]
 #[must_use = "dropping it settles the request as cancelled"]
 pub struct Reservation {

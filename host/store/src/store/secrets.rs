@@ -1,6 +1,7 @@
 //! The vault, as the rest of the program uses it. Changes go through the writer. Reads run on
-//! blocking threads, see the last commit, and never wait for the writer. A time limit keeps
-//! requests from waiting without end for a disk that hangs.
+//! blocking threads, see the last commit and do not wait for the writer, apart from a release whose
+//! audit record must be on the disk first. Reads and releases have a time limit, because a disk may
+//! hang; callers limit their own wait for a change.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -161,7 +161,10 @@ fn a_half_open_endpoint_admits_one_request_a_second() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
-    assert!((0..10).all(|_| !statistics_of(&health, &clock).ejected), "reading the statistics takes no permit");
+    assert!(
+        (0..10).all(|_| !statistics_of(&health, &clock).ejected),
+        "reading the statistics takes no permit"
+    );
     let begin = || AttemptWatch::begin(&health, &clock, true);
     let mut probe = begin().unwrap();
     assert!(begin().is_none() && statistics_of(&health, &clock).ejected);

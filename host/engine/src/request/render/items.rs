@@ -1,5 +1,5 @@
-//! Renders the items of the input as items that the dialect supports: function calls, results and
-//! messages with text.
+//! Renders the items of the input for a dialect. Items that it supports are copied. Others become
+//! function calls, results or messages with text, or are left out if they say nothing.
 
 use super::super::host_item::HostItem;
 use super::super::json::{JsonKind, JsonValue, separate, write_key, write_member};

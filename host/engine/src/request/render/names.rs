@@ -15,7 +15,8 @@ pub(crate) struct ClientTool {
     pub(crate) name: String,
 }
 
-/// The functions in one rendered request that represent tools of other kinds.
+/// What has to be undone in the answer to a rendered request: functions that represent tools of other
+/// kinds, and a compaction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RenderedTools {
     tools: BTreeMap<String, ClientTool>,
