@@ -99,15 +99,13 @@ impl<T> Warm<T> {
         }
     }
 
-    /// Ends a few instances of each thread that have been idle for too long.
+    /// Ends a few instances that have been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
         let is_overdue = |kept: &mut IdleInstance<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
-        for kept in self.kept.all() {
-            // This runs on the epoch thread, which must not wait for a lock: all guests depend on its
-            // ticks.
-            let next = || kept.try_lock().ok()?.pop_front_if(is_overdue);
-            self.end(std::iter::from_fn(next).take(EXPIRED_PER_TICK));
-        }
+        // This runs on the epoch thread, which must not wait for a lock: all guests depend on its ticks.
+        let next = |kept: &Mutex<IdleInstances<T>>| kept.try_lock().ok()?.pop_front_if(is_overdue);
+        let overdue = self.kept.all().flat_map(|kept| std::iter::from_fn(move || next(kept)));
+        self.end(overdue.take(EXPIRED_PER_TICK));
     }
 
     /// Number of idle instances.
@@ -165,6 +163,26 @@ mod tests {
         assert_eq!(warm.take(1, &owner("a")), Some("ours"));
         assert_eq!(warm.take(1, &owner("a")), Some("theirs"));
         assert_eq!((warm.take(1, &owner("a")), warm.len()), (None, 0));
+    }
+
+    #[test]
+    fn instances_of_all_threads_together_expire_a_few_at_a_time() {
+        let warm = Warm::new(1_000, 4096);
+        let keep = || {
+            for instance in 0..EXPIRED_PER_TICK {
+                warm.keep(1, owner(&instance.to_string()), instance);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(keep);
+            scope.spawn(keep);
+        });
+        assert_eq!(warm.len(), 2 * EXPIRED_PER_TICK);
+        let late = Instant::now() + IDLE_MAX;
+        warm.expire(late);
+        assert_eq!(warm.len(), EXPIRED_PER_TICK);
+        warm.expire(late);
+        assert_eq!(warm.len(), 0);
     }
 
     #[test]

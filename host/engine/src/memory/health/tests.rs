@@ -203,7 +203,7 @@ fn a_rate_limit_ejects_for_its_time_and_is_not_a_failure() {
     failed.failure.retry_after_ms = Some(u64::MAX);
     AttemptWatch::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_secs(60));
-    assert!(!statistics_of(&health, &clock).ejected, "no provider closes itself for good");
+    assert!(!statistics_of(&health, &clock).ejected, "a wait that the provider asked for is bounded");
 }
 
 #[test]
