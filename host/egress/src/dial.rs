@@ -17,12 +17,12 @@ use hyper_util::{
     client::legacy::connect::{Connection, HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::{
     Error, Reason,
     error::{AddressRefused, Unreached, reduce},
+    local_stream::LocalStream,
     resolver::CheckedNames,
     rule::PoolRule,
     wire::{ByteStream, SharedSender, UpstreamConnection, Wire},
@@ -106,7 +106,7 @@ struct CheckedConnector {
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 impl Service<Uri> for CheckedConnector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<LocalStream>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -118,10 +118,9 @@ impl Service<Uri> for CheckedConnector {
         let connecting = self.http.call(uri);
         let rule = self.rule.clone();
         Box::pin(async move {
-            let stream = connecting.await?;
-            let (local, peer) = (stream.inner().local_addr()?, stream.inner().peer_addr()?);
-            rule.check_connected(local, peer).map_err(AddressRefused)?;
-            Ok(stream)
+            let stream = connecting.await?.into_inner();
+            rule.check_connected(stream.local_addr()?, stream.peer_addr()?).map_err(AddressRefused)?;
+            Ok(TokioIo::new(LocalStream::new(stream)))
         })
     }
 }

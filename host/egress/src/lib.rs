@@ -49,6 +49,8 @@ mod reply;
 mod pool;
 mod wire;
 
+mod local_stream;
+
 mod scrub;
 
 mod error;

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{runtime, time::Instant};
 
+use crate::local_stream::current_scheduler;
 use crate::wire::{SharedSender, UpstreamConnection, Wire};
 
 /// How long a connection may be idle. Typical servers close theirs after 60 seconds or more.
@@ -40,14 +41,21 @@ struct KeptConnections {
 #[derive(Default)]
 struct OriginConnections {
     /// Ordered by idle time, the longest idle first.
-    own: VecDeque<(Instant, Box<Wire>)>,
+    own: VecDeque<IdleWire>,
     /// The first one with room is used. A new one is made only when all are full.
     shared: Vec<(Instant, SharedSender)>,
 }
 
+struct IdleWire {
+    since: Instant,
+    /// The scheduler that used it last.
+    user: Option<runtime::Id>,
+    wire: Box<Wire>,
+}
+
 impl ConnectionPool {
-    /// Takes a connection that is ready. The last used one comes first, so that surplus connections
-    /// reach the idle limit.
+    /// Takes a connection that is ready: the last one that this thread used, else the last one of
+    /// any thread. So surplus connections reach the idle limit.
     pub(crate) fn take(&self, origin: &str) -> Option<UpstreamConnection> {
         loop {
             let mut line = self.kept().origins.get_mut(origin)?.take()?;
@@ -70,7 +78,7 @@ impl ConnectionPool {
         let mut kept = self.kept();
         let Some(lines) = kept.lines(origin) else { return };
         if lines.own.len() < IDLE_MAX {
-            lines.own.push_back((Instant::now(), wire));
+            lines.own.push_back(IdleWire { since: Instant::now(), user: current_scheduler(), wire });
         }
         self.sweep_from_now_on(&mut kept);
     }
@@ -105,13 +113,16 @@ impl OriginConnections {
             *used = Instant::now();
             return Some(UpstreamConnection::Shared(shared.clone()));
         }
-        let (since, wire) = self.own.pop_back()?;
-        if since.elapsed() <= IDLE {
-            return Some(UpstreamConnection::Own(wire));
+        if self.own.back()?.since.elapsed() > IDLE {
+            // This was the last used one, so all others are older.
+            self.own.clear();
+            return None;
         }
-        // This was the last used one, so all others are older.
-        self.own.clear();
-        None
+        // One that this thread used is registered with its poll. One of another thread moves here.
+        let user = current_scheduler();
+        let mine = self.own.iter().rposition(|idle| idle.user == user && idle.since.elapsed() <= IDLE);
+        let idle = self.own.remove(mine.unwrap_or(self.own.len() - 1))?;
+        Some(UpstreamConnection::Own(idle.wire))
     }
 
     /// A shared connection that can start one more request at once.
@@ -133,7 +144,7 @@ impl KeptConnections {
     /// Closes connections that are idle for too long. Returns false if none is left.
     fn close_idle(&mut self) -> bool {
         self.origins.retain(|_, lines| {
-            while lines.own.front().is_some_and(|(since, _)| since.elapsed() > IDLE) {
+            while lines.own.front().is_some_and(|idle| idle.since.elapsed() > IDLE) {
                 lines.own.pop_front();
             }
             // Dropping the pool's clone does not end running requests: each holds a clone of its

@@ -26,10 +26,11 @@ use hyper::{
 };
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+
+use crate::local_stream::LocalStream;
 
 /// The byte stream below HTTP, with or without TLS.
-pub(crate) type ByteStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(crate) type ByteStream = MaybeHttpsStream<TokioIo<LocalStream>>;
 /// A request as it is sent.
 pub(crate) type Outward = Request<Full<Bytes>>;
 
@@ -249,7 +250,7 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpSocket,
+        net::{TcpSocket, TcpStream},
     };
 
     use super::*;
@@ -268,7 +269,7 @@ mod tests {
         client.set_send_buffer_size(BUFFER_BYTES).unwrap();
         let client = client.connect(server.local_addr().unwrap()).await.unwrap();
         let (far, _) = server.accept().await.unwrap();
-        (Wire::open(MaybeHttpsStream::Http(TokioIo::new(client))).await.unwrap(), far)
+        (Wire::open(MaybeHttpsStream::Http(TokioIo::new(LocalStream::new(client)))).await.unwrap(), far)
     }
 
     /// One exchange with a request of `bytes` bytes. The server answers after it has read `read`
