@@ -67,6 +67,7 @@ fn shipped(name: &str) -> std::io::Result<PluginSource> {
         name: name.to_owned(),
         manifest: std::fs::read_to_string(folder.join(format!("{name}.toml")))?,
         component: std::fs::read(folder.join(format!("{name}.wasm")))?.into(),
+        digest: None,
         origin: "measure".to_owned(),
         is_built_in: false,
     })
@@ -78,6 +79,7 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
         name: kind.to_owned(),
         manifest: format!("name = \"{kind}\"\nkind = \"{kind}\"\nversion = \"1\"\n"),
         component: std::fs::read(folder.join(format!("{kind}.wasm")))?.into(),
+        digest: None,
         origin: "measure".to_owned(),
         is_built_in: false,
     })

@@ -17,7 +17,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
-use wasmtime::component::Component;
+
+use crate::code::Code;
 
 /// Limits of the cache.
 const BOUNDS: CacheLimits =
@@ -96,25 +97,24 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The compiled form of the component with this digest, if the cache has it and it is intact.
-    pub(crate) fn component(&self, engine: &Engine, digest: &str) -> Option<Component> {
-        let code = self.read(&self.code_name(digest))?;
-        // The seal proves that this host wrote these bytes for these settings.
-        #[expect(unsafe_code, reason = "loading native code that this host compiled and sealed itself")]
-        // SAFETY: `deserialize` is sound for bytes that `serialize` produced. The seal was verified
-        // over the same bytes that are passed here, with a key that only this user can read. The
-        // name under the seal includes the digest and the engine settings.
-        let component = unsafe { Component::deserialize(engine, code) };
-        component.inspect_err(|error| tracing::debug!(%error, "a cached component does not load")).ok()
+    /// The code of the component with this digest, if the cache has it and it is intact.
+    pub(crate) fn code(&self, digest: &str) -> Option<Code> {
+        // The seal was verified over these bytes, with a key that only this user can read. The name
+        // under the seal includes the digest and the engine's settings.
+        self.read(&self.code_name(digest)).map(Code::trusted)
     }
 
-    /// Stores the compiled form of a component. A failure is logged and only costs time at the next
-    /// start.
-    pub(crate) fn keep_component(&self, digest: &str, component: &Component) {
-        match component.serialize() {
-            Ok(code) => self.keep(&self.code_name(digest), &code),
-            Err(error) => tracing::warn!(%error, "a compiled component cannot be kept"),
-        }
+    /// Whether there is an entry for the component with this digest. It is marked as used and not
+    /// read: a damaged one is found when it is loaded, and compiled then.
+    pub(crate) fn has_code(&self, digest: &str) -> bool {
+        let Some(file) = self.open_entry(&self.code_name(digest)) else { return false };
+        mark_used(&file);
+        true
+    }
+
+    /// Stores the code of a component. A failure is logged and only costs time at the next start.
+    pub(crate) fn keep_code(&self, digest: &str, code: &Code) {
+        self.keep(&self.code_name(digest), code.bytes());
     }
 
     /// The stored result of an earlier contract check of the component with this digest.
@@ -131,15 +131,19 @@ impl Cache {
         format!("{digest}-{}.code", self.engine)
     }
 
-    fn read(&self, name: &str) -> Option<Vec<u8>> {
+    /// Opens an entry that this user wrote and that is not too large.
+    fn open_entry(&self, name: &str) -> Option<File> {
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits()).ok()?;
-        let mut file =
-            OpenOptions::new().read(true).custom_flags(flags).open(self.directory.join(name)).ok()?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.directory.join(name)).ok()?;
         let metadata = file.metadata().ok()?;
-        if !metadata.is_file() || metadata.len() > ENTRY_BYTES_MAX || check_owner(&metadata).is_err() {
-            return None;
-        }
-        let mut entry = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
+        let is_ours =
+            metadata.is_file() && metadata.len() <= ENTRY_BYTES_MAX && check_owner(&metadata).is_ok();
+        is_ours.then_some(file)
+    }
+
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let mut file = self.open_entry(name)?;
+        let mut entry = Vec::with_capacity(usize::try_from(file.metadata().ok()?.len()).ok()?);
         file.read_to_end(&mut entry).ok()?;
         let (seal, content) = entry.split_at_checked(SEAL_BYTES)?;
         if self.seal(name, content).verify_slice(seal).is_err() {
@@ -147,9 +151,7 @@ impl Cache {
             return None;
         }
         entry.drain(..SEAL_BYTES);
-        // The modification time records the last use. If it cannot be set, the entry may be pruned
-        // too early.
-        file.set_modified(SystemTime::now()).unwrap_or_default();
+        mark_used(&file);
         Some(entry)
     }
 
@@ -218,6 +220,12 @@ impl Cache {
             }
         }
     }
+}
+
+/// Sets the modification time, which records the last use. If it cannot be set, the entry may be
+/// pruned too early.
+fn mark_used(file: &File) {
+    file.set_modified(SystemTime::now()).unwrap_or_default();
 }
 
 fn finding_name(digest: &str) -> String {

@@ -66,7 +66,8 @@ fn warn_if_small(wanted: u32, instances: u32) {
     }
 }
 
-fn settings(pool: Option<u32>) -> Config {
+/// The settings of every engine. Code is the same for all sizes of the pool.
+pub(crate) fn settings(pool: Option<u32>) -> Config {
     let mut config = Config::new();
     config.strategy(Strategy::Cranelift);
     config.cranelift_opt_level(OptLevel::Speed);

@@ -23,10 +23,12 @@ mod imports;
 
 mod host;
 
+mod cache;
+
+mod code;
+
 mod engine;
 mod warm;
-
-mod cache;
 
 mod guest;
 

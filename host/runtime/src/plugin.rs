@@ -1,12 +1,14 @@
 //! A loaded plugin: manifest, component, grant, and the compiled form once it was needed.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use crate::bindings::exports::cofferdam::plugin as exports;
+use crate::code::Code;
 use crate::contract::{Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
@@ -34,6 +36,8 @@ pub struct Plugin {
     /// Held while compiling: other callers wait for the result instead of compiling again.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, CompileFailed>>,
+    /// The compile cache has its compiled form, which is not in memory yet.
+    is_cached: AtomicBool,
 }
 
 /// The parts of a new [`Plugin`].
@@ -53,6 +57,8 @@ pub(crate) struct PluginParts {
 pub enum PluginState {
     /// It was not needed yet.
     NotCompiled,
+    /// Compiled, and loaded from the compile cache when it is first called.
+    Cached,
     /// Ready to be called.
     Compiled {
         /// Whether the compiled form came from the compile cache.
@@ -138,6 +144,7 @@ impl Plugin {
             idle,
             compiling: Mutex::new(()),
             compiled: OnceLock::new(),
+            is_cached: AtomicBool::new(false),
         }
     }
 
@@ -231,6 +238,7 @@ impl Plugin {
     #[must_use]
     pub fn state(&self) -> PluginState {
         match self.compiled.get() {
+            None if self.is_cached.load(Ordering::Relaxed) => PluginState::Cached,
             None => PluginState::NotCompiled,
             Some(Ok(compiled)) => PluginState::Compiled { from_cache: compiled.from_cache, ms: compiled.ms },
             Some(Err(failed)) => PluginState::Failed(failed.reason.clone()),
@@ -280,6 +288,42 @@ impl Plugin {
         self.compiled().await.map(|_| ())
     }
 
+    /// Makes sure that the first call has to compile nothing: compiles the plugin into the compile
+    /// cache, from which that call loads it. So a plugin that is never called takes no memory.
+    /// Without a cache the compiled form stays in memory. Runs on a blocking thread.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Plugin::compile`].
+    pub async fn compile_ahead(self: &Arc<Self>) -> Result<(), CallError> {
+        if self.compiled.get().is_some() || self.is_cached.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let plugin = Arc::clone(self);
+        let cached = tokio::task::spawn_blocking(move || plugin.fill_cache()).await;
+        if matches!(cached, Ok(true)) { Ok(()) } else { self.compile().await }
+    }
+
+    /// Compiles the plugin into the cache, if it is not there. False if it is not there afterwards.
+    fn fill_cache(&self) -> bool {
+        let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(cache) = self.host.cache.as_ref().filter(|_| self.compiled.get().is_none()) else {
+            return false;
+        };
+        let is_cached = cache.has_code(&self.digest)
+            || self.make().is_ok_and(|made| {
+                self.log_compiled(&made);
+                cache.has_code(&self.digest)
+            });
+        self.is_cached.store(is_cached, Ordering::Relaxed);
+        is_cached
+    }
+
+    fn log_compiled(&self, compiled: &Compiled) {
+        let Compiled { from_cache, ms: duration_ms, .. } = *compiled;
+        tracing::info!(plugin = self.name(), from_cache, duration_ms, "plugin compiled");
+    }
+
     pub(crate) async fn compiled(self: &Arc<Self>) -> Result<&Compiled, CallError> {
         if self.compiled.get().is_none() {
             let plugin = Arc::clone(self);
@@ -309,12 +353,7 @@ impl Plugin {
         }
         let made = self.make();
         match &made {
-            Ok(compiled) => tracing::info!(
-                plugin = self.name(),
-                from_cache = compiled.from_cache,
-                duration_ms = compiled.ms,
-                "plugin compiled"
-            ),
+            Ok(compiled) => self.log_compiled(compiled),
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
         // Cannot fail: the lock above makes this the only writer.
@@ -346,14 +385,17 @@ impl Plugin {
     fn component(&self) -> Result<(Component, bool), CompileFailed> {
         let engine = &self.host.engine;
         let cache = self.host.cache.as_ref();
-        if let Some(component) = cache.and_then(|cache| cache.component(engine, &self.digest)) {
-            return Ok((component, true));
+        let cached = cache.and_then(|cache| cache.code(&self.digest)).map(|code| code.load(engine));
+        match cached {
+            Some(Ok(component)) => return Ok((component, true)),
+            Some(Err(error)) => tracing::debug!(%error, "a cached component does not load"),
+            None => {}
         }
-        let component = Component::new(engine, &self.component).map_err(unusable)?;
+        let code = Code::compile(&self.component).map_err(unusable)?;
         if let Some(cache) = cache {
-            cache.keep_component(&self.digest, &component);
+            cache.keep_code(&self.digest, &code);
         }
-        Ok((component, false))
+        Ok((code.load(engine).map_err(unusable)?, false))
     }
 
     fn look_up(&self, pre: InstancePre<GuestState>) -> wasmtime::Result<Compiled> {

@@ -124,7 +124,7 @@ impl Runtime {
             origin: format!("{} ({})", source.origin, manifest.component),
             error,
         };
-        let digest = hex(&Sha256::digest(&source.component));
+        let digest = source.digest.map_or_else(|| hex(&Sha256::digest(&source.component)), str::to_owned);
         if let Some(pinned) = operator.and_then(|grant| grant.sha256.as_ref()).filter(|pin| **pin != digest) {
             let (name, pinned) = (manifest.name, pinned.clone());
             return Err(LoadError::Pinned { origin: source.origin, name, pinned, digest });

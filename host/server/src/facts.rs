@@ -148,6 +148,7 @@ fn state(plugin: &Plugin) -> String {
     match plugin.state() {
         _ if !plugin.is_usable() => "not granted".to_owned(),
         PluginState::NotCompiled => "not compiled".to_owned(),
+        PluginState::Cached => "compiled, in the cache".to_owned(),
         PluginState::Compiled { from_cache: true, ms } => format!("compiled, from the cache in {ms} ms"),
         PluginState::Compiled { from_cache: false, ms } => format!("compiled in {ms} ms"),
         PluginState::Failed(reason) => format!("does not compile: {reason}"),

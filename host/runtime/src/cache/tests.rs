@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use wasmtime::Engine;
-use wasmtime::component::Component;
 
 use super::{Cache, CacheError, finding_name};
+use crate::code::Code;
 use crate::engine::Sandbox;
 
 const DIGEST: &str = "00ff";
@@ -28,9 +28,9 @@ impl Fixture {
 
     fn filled(&self) -> Cache {
         let cache = self.open().unwrap();
-        let component = Component::new(&self.engine, wat::parse_str("(component)").unwrap()).unwrap();
-        cache.keep_component(DIGEST, &component);
-        assert!(cache.component(&self.engine, DIGEST).is_some());
+        let code = Code::compile(&wat::parse_str("(component)").unwrap()).unwrap();
+        cache.keep_code(DIGEST, &code);
+        assert_eq!(cache.code(DIGEST).unwrap().bytes(), code.bytes());
         cache
     }
 
@@ -59,7 +59,7 @@ fn directory_key_and_entries_are_private() {
 fn entries_survive_a_restart() {
     let fixture = Fixture::new();
     drop(fixture.filled());
-    assert!(fixture.open().unwrap().component(&fixture.engine, DIGEST).is_some());
+    assert!(fixture.open().unwrap().code(DIGEST).is_some());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn entries_with_a_flipped_bit_are_refused() {
         let mut damaged = intact.clone();
         damaged[position] ^= 1;
         fs::write(&path, damaged).unwrap();
-        assert!(cache.component(&fixture.engine, DIGEST).is_none(), "byte {position}");
+        assert!(cache.code(DIGEST).is_none(), "byte {position}");
     }
 }
 
@@ -84,7 +84,7 @@ fn truncated_and_empty_entries_are_refused() {
     let intact = fs::read(&path).unwrap();
     for length in [0, 1, 32, 33, intact.len() - 1] {
         fs::write(&path, &intact[..length]).unwrap();
-        assert!(cache.component(&fixture.engine, DIGEST).is_none(), "{length} bytes");
+        assert!(cache.code(DIGEST).is_none(), "{length} bytes");
     }
 }
 
@@ -94,9 +94,9 @@ fn an_entry_is_refused_under_another_name_or_key() {
     let cache = fixture.filled();
     let path = fixture.entry(&cache);
     fs::copy(&path, path.with_file_name(cache.code_name("11ff"))).unwrap();
-    assert!(cache.component(&fixture.engine, "11ff").is_none());
+    assert!(cache.code("11ff").is_none());
     fs::remove_file(path.with_file_name("key")).unwrap();
-    assert!(fixture.open().unwrap().component(&fixture.engine, DIGEST).is_none());
+    assert!(fixture.open().unwrap().code(DIGEST).is_none());
 }
 
 #[test]
@@ -105,12 +105,12 @@ fn entries_behind_links_or_open_to_others_are_not_read() {
     let cache = fixture.filled();
     let path = fixture.entry(&cache);
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-    assert!(cache.component(&fixture.engine, DIGEST).is_none());
+    assert!(cache.code(DIGEST).is_none());
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     let elsewhere = fixture.directory.path().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
-    assert!(cache.component(&fixture.engine, DIGEST).is_none());
+    assert!(cache.code(DIGEST).is_none());
 }
 
 #[test]

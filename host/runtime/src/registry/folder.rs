@@ -98,8 +98,14 @@ fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadE
     check_name(&manifest, &name).map_err(blame)?;
     let file = dir.join(&manifest.component);
     let component = read_bounded(&file, COMPONENT_BYTES_MAX)?;
-    let source =
-        PluginSource { manifest: text, component: component.into(), name, origin, is_built_in: false };
+    let source = PluginSource {
+        manifest: text,
+        component: component.into(),
+        digest: None,
+        name,
+        origin,
+        is_built_in: false,
+    };
     Ok((source, file))
 }
 

@@ -12,6 +12,9 @@ pub struct PluginSource {
     pub manifest: String,
     /// The component's bytes.
     pub component: Cow<'static, [u8]>,
+    /// SHA-256 of the component in hexadecimal, if it was computed when the program was built.
+    /// Then the bytes of a component that is already in the compile cache are never read.
+    pub digest: Option<&'static str>,
     /// The name of the manifest's file without `.toml`. It must be the name in the manifest.
     pub name: String,
     /// Names the manifest in messages: its path, or `embedded`.

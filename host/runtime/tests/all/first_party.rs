@@ -19,6 +19,7 @@ fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
         name: name.into(),
         manifest: std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap(),
         component: std::fs::read(folder.join(format!("{name}.wasm"))).unwrap().into(),
+        digest: None,
         origin: format!("{name}.toml"),
         is_built_in: false,
     };

@@ -49,6 +49,7 @@ pub(crate) fn source(name: &str, manifest: &str, component: Vec<u8>) -> PluginSo
         name: name.into(),
         manifest: manifest.into(),
         component: component.into(),
+        digest: None,
         origin: format!("{name}.toml"),
         is_built_in: false,
     }

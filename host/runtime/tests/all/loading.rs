@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
-use cofferdam_runtime::{CallErrorKind, OperatorGrant, PluginSource, PluginState, Services, read_plugin_dir};
+use cofferdam_runtime::{
+    CallErrorKind, OperatorGrant, Plugin, PluginSource, PluginState, Services, read_plugin_dir,
+};
 use tempfile::TempDir;
 
 use crate::kit::{
@@ -203,6 +207,34 @@ async fn compiled_plugins_come_from_the_cache_and_tampered_ones_do_not() {
     }
     assert!(matches!(state().await, PluginState::Compiled { from_cache: false, .. }));
     assert!(matches!(state().await, PluginState::Compiled { from_cache: true, .. }));
+}
+
+#[tokio::test]
+async fn plugin_compiled_ahead_is_loaded_by_its_first_call() {
+    let folder = TempDir::new().unwrap();
+    let runtime = runtime_in(folder.path());
+    let call = async |router: &Arc<Plugin>| {
+        assert!(router.route(&context(), &summary(""), &candidates(1), 0).await.unwrap().is_ok());
+    };
+    for _start in 0..2 {
+        let router = router(&runtime);
+        router.compile_ahead().await.unwrap();
+        assert_eq!(router.state(), PluginState::Cached);
+        call(&router).await;
+        assert!(matches!(router.state(), PluginState::Compiled { from_cache: true, .. }));
+    }
+    let router = router(&runtime);
+    router.compile_ahead().await.unwrap();
+    fs::remove_dir_all(folder.path()).unwrap();
+    call(&router).await;
+    assert!(matches!(router.state(), PluginState::Compiled { from_cache: false, .. }), "the cache was lost");
+}
+
+#[tokio::test]
+async fn plugin_compiled_ahead_without_a_cache_stays_in_memory() {
+    let router = router(&runtime_in(Path::new("/dev/null/cache")));
+    router.compile_ahead().await.unwrap();
+    assert!(matches!(router.state(), PluginState::Compiled { from_cache: false, .. }));
 }
 
 #[tokio::test]

@@ -28,9 +28,9 @@ pub(crate) async fn required(live: &LiveConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compiles every other usable plugin, one at a time, when the host is ready and again after each
-/// reload, until stopped. A call that needs a plugin earlier compiles it itself, or waits for the
-/// compilation under way.
+/// Compiles every other usable plugin into the cache, one at a time, when the host is ready and again
+/// after each reload, until stopped. A call that needs a plugin earlier compiles it itself, or waits
+/// for the compilation under way.
 pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -46,7 +46,7 @@ pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
             tokio::select! {
                 () = stop.cancelled() => return,
                 // A failure is logged and kept in the plugin's state.
-                _ = plugin.compile() => {}
+                _ = plugin.compile_ahead() => {}
             }
         }
     }

@@ -9,8 +9,8 @@ use cofferdam_runtime::{LoadError, Plugin, PluginSource, Plugins, Runtime, read_
 
 use crate::config::Config;
 
-/// Name, manifest and component of a plugin in the program.
-type Embedded = (&'static str, &'static str, &'static [u8]);
+/// Name, manifest, component of a plugin in the program, and the component's SHA-256.
+type Embedded = (&'static str, &'static str, &'static [u8], &'static str);
 
 const EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/plugins.rs"));
 
@@ -40,11 +40,12 @@ fn own_entry(plugin: &Plugin) -> Option<&str> {
     plugin.manifest().entry_id().filter(|id| is_own_entry(id))
 }
 
-fn embedded((name, manifest, component): &Embedded) -> PluginSource {
+fn embedded((name, manifest, component, digest): &Embedded) -> PluginSource {
     PluginSource {
         name: (*name).to_owned(),
         manifest: (*manifest).to_owned(),
         component: Cow::Borrowed(component),
+        digest: Some(digest),
         origin: "embedded".to_owned(),
         is_built_in: true,
     }
