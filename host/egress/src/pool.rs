@@ -22,6 +22,8 @@ const IDLE: Duration = Duration::from_secs(50);
 const IDLE_MAX: usize = 1000;
 /// Number of origins with idle connections. Bounded because guests may contact very many.
 const ORIGINS_MAX: usize = 1000;
+/// Requests on a shared connection with which it is still lent to other threads.
+const LENT_MAX: usize = 4;
 /// Time between two sweeps for connections that have been idle for too long.
 const ROUND: Duration = Duration::from_secs(10);
 
@@ -42,8 +44,7 @@ struct KeptConnections {
 struct OriginConnections {
     /// Ordered by idle time, the longest idle first.
     own: VecDeque<IdleWire>,
-    /// The first one with room is used. A new one is made only when all are full.
-    shared: Vec<(Instant, SharedSender)>,
+    shared: Vec<SharedConnection>,
 }
 
 struct IdleWire {
@@ -51,6 +52,13 @@ struct IdleWire {
     /// The scheduler that used it last.
     user: Option<runtime::Id>,
     wire: Box<Wire>,
+}
+
+struct SharedConnection {
+    used: Instant,
+    /// The scheduler that dialled it and runs its task.
+    runner: Option<runtime::Id>,
+    sender: SharedSender,
 }
 
 impl ConnectionPool {
@@ -83,12 +91,13 @@ impl ConnectionPool {
         self.sweep_from_now_on(&mut kept);
     }
 
-    /// Lets other requests use a new connection, unless another shared connection has room.
+    /// Lets other requests use a new connection, unless this thread has another one with room.
     pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &SharedSender) {
         let mut kept = self.kept();
         let Some(lines) = kept.lines(origin) else { return };
-        if lines.roomy().is_none() {
-            lines.shared.push((Instant::now(), shared.clone()));
+        let runner = current_scheduler();
+        if !lines.shared.iter().any(|kept| kept.runner == runner && !kept.sender.is_full()) {
+            lines.shared.push(SharedConnection { used: Instant::now(), runner, sender: shared.clone() });
         }
         self.sweep_from_now_on(&mut kept);
     }
@@ -109,9 +118,9 @@ impl ConnectionPool {
 
 impl OriginConnections {
     fn take(&mut self) -> Option<UpstreamConnection> {
-        if let Some((used, shared)) = self.roomy() {
-            *used = Instant::now();
-            return Some(UpstreamConnection::Shared(shared.clone()));
+        if let Some(shared) = self.roomy() {
+            shared.used = Instant::now();
+            return Some(UpstreamConnection::Shared(shared.sender.clone()));
         }
         if self.own.back()?.since.elapsed() > IDLE {
             // This was the last used one, so all others are older.
@@ -125,10 +134,16 @@ impl OriginConnections {
         Some(UpstreamConnection::Own(idle.wire))
     }
 
-    /// A shared connection that can start one more request at once.
-    fn roomy(&mut self) -> Option<&mut (Instant, SharedSender)> {
-        self.shared.retain(|(_, shared)| !shared.is_closed());
-        self.shared.iter_mut().find(|(_, shared)| !shared.is_full())
+    /// A shared connection that can start one more request at once: one of this thread, else one of
+    /// another thread that has little to do. Each piece of an answer on such a connection wakes
+    /// both threads, so a busy thread dials its own.
+    fn roomy(&mut self) -> Option<&mut SharedConnection> {
+        self.shared.retain(|kept| !kept.sender.is_closed());
+        let runner = current_scheduler();
+        let own = self.shared.iter().position(|kept| kept.runner == runner && !kept.sender.is_full());
+        let lent = || self.shared.iter().position(|kept| kept.sender.requests() < LENT_MAX);
+        let position = own.or_else(lent)?;
+        self.shared.get_mut(position)
     }
 }
 
@@ -149,7 +164,7 @@ impl KeptConnections {
             }
             // Dropping the pool's clone does not end running requests: each holds a clone of its
             // own.
-            lines.shared.retain(|(used, shared)| used.elapsed() <= IDLE && !shared.is_closed());
+            lines.shared.retain(|kept| kept.used.elapsed() <= IDLE && !kept.sender.is_closed());
             !lines.own.is_empty() || !lines.shared.is_empty()
         });
         self.is_swept = !self.origins.is_empty();

@@ -160,7 +160,12 @@ impl SharedSender {
     /// Returns whether one more request could have to wait for another one to end. The count is
     /// right only when called on the pool's own clone.
     pub(crate) fn is_full(&self) -> bool {
-        Arc::strong_count(&self.holders) > SHARED_MAX
+        self.requests() >= SHARED_MAX
+    }
+
+    /// Number of requests that run, when called on the pool's own clone.
+    pub(crate) fn requests(&self) -> usize {
+        Arc::strong_count(&self.holders) - 1
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -310,17 +310,19 @@ impl Plugin {
         let Some(cache) = self.host.cache.as_ref().filter(|_| self.compiled.get().is_none()) else {
             return false;
         };
-        let is_cached = cache.has_code(&self.digest)
-            || self.make().is_ok_and(|made| {
-                self.log_compiled(&made);
-                cache.has_code(&self.digest)
-            });
+        let started = Instant::now();
+        let mut is_cached = cache.has_code(&self.digest);
+        if is_cached {
+            self.log_compiled(true, millis_since(started));
+        } else if let Ok(compiled) = self.make() {
+            self.log_compiled(compiled.from_cache, compiled.ms);
+            is_cached = cache.has_code(&self.digest);
+        }
         self.is_cached.store(is_cached, Ordering::Relaxed);
         is_cached
     }
 
-    fn log_compiled(&self, compiled: &Compiled) {
-        let Compiled { from_cache, ms: duration_ms, .. } = *compiled;
+    fn log_compiled(&self, from_cache: bool, duration_ms: u64) {
         tracing::info!(plugin = self.name(), from_cache, duration_ms, "plugin compiled");
     }
 
@@ -353,7 +355,7 @@ impl Plugin {
         }
         let made = self.make();
         match &made {
-            Ok(compiled) => self.log_compiled(compiled),
+            Ok(compiled) => self.log_compiled(compiled.from_cache, compiled.ms),
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
         // Cannot fail: the lock above makes this the only writer.
@@ -370,7 +372,7 @@ impl Plugin {
         let pre = linker.instantiate_pre(&component).map_err(unusable)?;
         let mut compiled = self.look_up(pre).map_err(unusable)?;
         compiled.from_cache = from_cache;
-        compiled.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        compiled.ms = millis_since(started);
         Ok(compiled)
     }
 
@@ -438,6 +440,10 @@ impl Drop for Plugin {
     fn drop(&mut self) {
         self.host.warm.forget(self.number);
     }
+}
+
+fn millis_since(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn unusable(error: wasmtime::Error) -> CompileFailed {
