@@ -51,6 +51,8 @@ mod installing;
 mod sandbox;
 
 #[cfg(test)]
+mod command_line;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod grants;

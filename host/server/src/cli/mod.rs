@@ -1,10 +1,14 @@
 //! The definition of the command line. `prepare` reads what only this process can read; `run`
 //! starts the host or runs a command.
 
+mod generate;
 mod prepare;
 mod run;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
+use clap_complete::aot::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
@@ -30,7 +34,7 @@ impl Cli {
     pub fn log_level(&self) -> LevelFilter {
         match self.action {
             None | Some(Action::Serve(_)) => LevelFilter::INFO,
-            Some(Action::Command(_)) => LevelFilter::WARN,
+            Some(_) => LevelFilter::WARN,
         }
     }
 }
@@ -43,6 +47,16 @@ pub enum Action {
     /// What is done to a store, by this process or by the one that serves.
     #[command(flatten)]
     Command(Command),
+    /// Print the script that completes commands and options in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write a manual page for each command into a directory
+    Man {
+        /// The directory; it is created if it does not exist
+        directory: PathBuf,
+    },
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
+use super::generate::{completions, manual};
 use super::prepare::prepare;
 use super::{Action, Cli};
 use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
@@ -25,6 +26,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match action {
         None => serve::run(&options, &Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),
+        Some(Action::Completions { shell }) => completions(&options, shell),
+        Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {
             prepare(&mut command)?;
             match &command {
