@@ -85,6 +85,8 @@ mod gateway_faults;
 mod docs;
 #[cfg(test)]
 mod story;
+#[cfg(test)]
+mod tour;
 
 #[cfg(test)]
 mod faults;

@@ -4,6 +4,7 @@
 mod generate;
 mod prepare;
 mod run;
+mod tour;
 
 use std::path::PathBuf;
 
@@ -47,6 +48,8 @@ pub enum Action {
     /// What is done to a store, by this process or by the one that serves.
     #[command(flatten)]
     Command(Command),
+    /// Show in two seconds, offline, how a model uses a secret that it cannot see
+    Tour,
     /// Print the script that completes commands and options in a shell
     Completions {
         /// The shell

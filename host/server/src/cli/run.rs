@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::generate::{completions, manual};
 use super::prepare::prepare;
+use super::tour::tour;
 use super::{Action, Cli};
 use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
 use crate::config::Config;
@@ -26,6 +27,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match action {
         None => serve::run(&options, &Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),
+        Some(Action::Tour) => tour(&options),
         Some(Action::Completions { shell }) => completions(&options, shell),
         Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {
