@@ -345,7 +345,7 @@ impl Plugin {
 
     fn component(&self) -> Result<(Component, bool), CompileFailed> {
         let engine = &self.host.engine;
-        let cache = self.host.cache.as_ref();
+        let cache = self.host.cache.as_ref().ok();
         if let Some(component) = cache.and_then(|cache| cache.component(engine, &self.digest)) {
             return Ok((component, true));
         }
