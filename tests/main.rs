@@ -55,6 +55,8 @@ mod command_line;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod grants;
 #[cfg(test)]
 mod keys;

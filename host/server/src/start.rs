@@ -80,7 +80,7 @@ pub(crate) fn pause() {
 
 /// Waits for a future in a process without worker threads.
 pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
-    let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(waiting.map_err(Failure::system("a thread to wait on"))?.block_on(future))
 }
 

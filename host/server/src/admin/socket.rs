@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::app::App;
 use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
+use crate::doctor;
 use crate::failure::Failure;
 
 const FILE_NAME: &str = "admin.sock";
@@ -271,6 +272,7 @@ fn execute(
         Command::Plugin(PluginCommand::Grant(grant)) => {
             app.desk.carry_out(grant).map_err(Failure::into_reply)
         }
+        Command::Doctor(arguments) => Ok(Handle::current().block_on(doctor::serving(app, arguments))),
         command => {
             let facts = app.facts();
             Handle::current().block_on(carry_out(command, Some(&app.store), &facts, &mut progress))

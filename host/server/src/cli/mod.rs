@@ -35,6 +35,8 @@ impl Cli {
     pub fn log_level(&self) -> LevelFilter {
         match self.action {
             None | Some(Action::Serve(_)) => LevelFilter::INFO,
+            // What would be a warning is a finding.
+            Some(Action::Command(Command::Doctor(_))) => LevelFilter::ERROR,
             Some(_) => LevelFilter::WARN,
         }
     }

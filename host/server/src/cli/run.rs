@@ -9,9 +9,9 @@ use super::generate::{completions, manual};
 use super::prepare::prepare;
 use super::tour::tour;
 use super::{Action, Cli};
-use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
+use crate::command::{AuditFilter, Command, CommandOutcome, DoctorArguments, VaultCommand, restored};
 use crate::config::Config;
-use crate::execute::{execute, teller};
+use crate::execute::{examine, execute, teller};
 use crate::failure::Failure;
 use crate::options::{Options, Serve};
 use crate::serve;
@@ -35,6 +35,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             match &command {
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
+                Command::Doctor(arguments) => doctor(&options, arguments),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -47,6 +48,16 @@ fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
     } else {
         write_out(&outcome.text)
+    }
+}
+
+/// Prints what the checks found. The command fails if something is bad.
+fn doctor(options: &Options, arguments: &DoctorArguments) -> Result<(), Failure> {
+    let outcome = examine(options, arguments)?;
+    print(options, &outcome)?;
+    match outcome.document.get("bad").and_then(serde_json::Value::as_u64) {
+        Some(0) => Ok(()),
+        bad => Err(Failure::Bad(bad.unwrap_or_default())),
     }
 }
 

@@ -61,6 +61,9 @@ fn every_command_of_the_contract_is_accepted() {
         "plugin list",
         "completions bash",
         "man pages",
+        "tour",
+        "doctor",
+        "doctor --offline --plugins p",
     ] {
         assert!(parse(line).is_ok(), "{line}");
     }

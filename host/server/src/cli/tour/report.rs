@@ -99,6 +99,7 @@ impl TourReport {
         out += &self.audit_lines();
         out += &head(7, "Where to go from here");
         out += "   cofferdam serve            starts a host of your own, with its data in ./data\n";
+        out += "   cofferdam doctor           says what is wrong with it and what to do\n";
         out += "   cofferdam --help           lists all commands; README.md has the next steps\n";
         out += &format!("\nIt took {} ms. The directory is deleted.\n", self.took_ms);
         out
