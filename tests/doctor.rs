@@ -109,6 +109,13 @@ fn a_directory_without_a_store_has_nothing_bad() {
 }
 
 #[test]
+fn a_store_without_its_lock_file_is_opened() {
+    let setup = with_store();
+    std::fs::remove_file(setup.data().join("lock")).unwrap();
+    doctor(&setup, &[]).assert("store", "ok", &["is open"]);
+}
+
+#[test]
 fn a_running_host_reports_its_own_state() {
     let host = Setup::new().start();
     let found = doctor_of(&host, &[]);

@@ -27,7 +27,7 @@ use crate::start::{block_on, open, runtime};
 use crate::wiring;
 
 pub(crate) use files::mode;
-pub(crate) use finding::Finding;
+pub(crate) use finding::{CheckFinding, outcome};
 
 /// What is looked at.
 struct Installation<'i> {
@@ -63,7 +63,7 @@ pub(crate) fn alone(
 ) -> Result<CommandOutcome, Failure> {
     let config = match Config::load(options.config.as_deref(), &options.data) {
         Ok(config) => config,
-        Err(error) => return Ok(finding::outcome(&configuration::refused(&error.into()))),
+        Err(error) => return Ok(outcome(&configuration::refused(&error.into()))),
     };
     let environment = Environment::incomplete();
     environment.take(&config);
@@ -80,7 +80,7 @@ pub(crate) fn alone(
     if let Some(lock) = lock.filter(|_| has_store) {
         match open(&config, lock, None) {
             Ok(opened) => store = Some(opened),
-            Err(error) => findings.push(Finding::bad(
+            Err(error) => findings.push(CheckFinding::bad(
                 "store",
                 "store",
                 format!("it does not open: {error}"),
@@ -104,15 +104,15 @@ pub(crate) fn alone(
         plugins: services.as_ref().map(|services| &services.plugins),
         providers: services.as_ref().map(|services| services.providers.as_slice()).unwrap_or_default(),
     };
-    let outcome = block_on(examine(&installation, parts, findings));
+    let findings = block_on(examine(&installation, parts, findings));
     if let Some(store) = store {
         store.close();
     }
-    outcome
+    Ok(outcome(&findings?))
 }
 
 /// Checks the installation of the running host.
-pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> CommandOutcome {
+pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<CheckFinding> {
     let live = app.live_config();
     let options = app.desk.options();
     let findings = match app.desk.check_file() {
@@ -141,8 +141,8 @@ pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> CommandOu
 async fn examine(
     installation: &Installation<'_>,
     parts: Parts<'_>,
-    mut findings: Vec<Finding>,
-) -> CommandOutcome {
+    mut findings: Vec<CheckFinding>,
+) -> Vec<CheckFinding> {
     let is_refused = findings.iter().any(|finding| finding.id == "configuration");
     let mut warnings = configuration::check(installation).await;
     // A configuration that is refused is not good for its lack of warnings.
@@ -150,7 +150,7 @@ async fn examine(
     findings.extend(warnings);
     findings.extend(files::check(installation));
     if !installation.has_store {
-        findings.push(Finding::ok("store", "store", "there is none yet; `serve` makes it"));
+        findings.push(CheckFinding::ok("store", "store", "there is none yet; `serve` makes it"));
     }
     if let Some(store) = installation.store {
         findings.extend(store::check(store, installation).await);
@@ -165,5 +165,5 @@ async fn examine(
         findings.extend(plugins::check(plugins, installation));
     }
     findings.extend(Box::pin(providers::check(parts.providers, installation)).await);
-    finding::outcome(&findings)
+    findings
 }

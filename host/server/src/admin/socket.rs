@@ -272,7 +272,10 @@ fn execute(
         Command::Plugin(PluginCommand::Grant(grant)) => {
             app.desk.carry_out(grant).map_err(Failure::into_reply)
         }
-        Command::Doctor(arguments) => Ok(Handle::current().block_on(doctor::serving(app, arguments))),
+        Command::Doctor(arguments) => {
+            let findings = Handle::current().block_on(doctor::serving(app, arguments));
+            Ok(doctor::outcome(&findings))
+        }
         command => {
             let facts = app.facts();
             Handle::current().block_on(carry_out(command, Some(&app.store), &facts, &mut progress))

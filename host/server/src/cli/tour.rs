@@ -42,7 +42,7 @@ const TOOL: &str = "service:http_request";
 const SEARCHED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// What the tour does at the moment, for its error.
-type Step<'s> = Cell<&'s str>;
+type TourStep<'s> = Cell<&'s str>;
 
 /// Runs the tour and prints its report.
 ///
@@ -60,7 +60,7 @@ pub(super) fn tour(options: &Options) -> Result<(), Failure> {
     if options.json { write_out(&format!("{}\n", report.document())) } else { write_out(&report.text()) }
 }
 
-async fn within_its_time(options: &Options, step: &Step<'_>) -> Result<TourReport, String> {
+async fn within_its_time(options: &Options, step: &TourStep<'_>) -> Result<TourReport, String> {
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     tokio::select! {
@@ -71,7 +71,7 @@ async fn within_its_time(options: &Options, step: &Step<'_>) -> Result<TourRepor
     }
 }
 
-async fn run(options: &Options, step: &Step<'_>) -> Result<TourReport, String> {
+async fn run(options: &Options, step: &TourStep<'_>) -> Result<TourReport, String> {
     let begun = Instant::now();
     let directory = TempDir::with_prefix("cofferdam-tour-").map_err(|error| error.to_string())?;
     step.set("starting an HTTPS server");
@@ -88,7 +88,7 @@ async fn run(options: &Options, step: &Step<'_>) -> Result<TourReport, String> {
 
 async fn with_server(
     options: &Options,
-    step: &Step<'_>,
+    step: &TourStep<'_>,
     directory: &Path,
     server: &EchoServer,
 ) -> Result<TourReport, String> {

@@ -31,7 +31,7 @@ fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &ConfigSpan)> {
 
 /// What happens to credentials whose variable is not set.
 #[derive(Default, PartialEq, Eq)]
-enum Absent {
+enum MissingVariables {
     #[default]
     Refused,
     /// They are left out.
@@ -44,7 +44,7 @@ enum Absent {
 #[derive(Default)]
 pub struct Environment {
     taken: Mutex<BTreeMap<String, Secret>>,
-    absent: Absent,
+    absent: MissingVariables,
 }
 
 impl Environment {
@@ -52,13 +52,13 @@ impl Environment {
     /// missing.
     #[must_use]
     pub fn offline() -> Self {
-        Self { absent: Absent::NotRead, ..Self::default() }
+        Self { absent: MissingVariables::NotRead, ..Self::default() }
     }
 
     /// An environment in which credentials may be missing; [`Self::missing`] names them.
     #[must_use]
     pub fn incomplete() -> Self {
-        Self { absent: Absent::LeftOut, ..Self::default() }
+        Self { absent: MissingVariables::LeftOut, ..Self::default() }
     }
 
     /// Removes every variable that the configuration names from the process environment and keeps
@@ -79,11 +79,11 @@ impl Environment {
     ///
     /// Every variable that is missing or empty, with its position in the file.
     pub fn credentials(&self, config: &Config) -> Result<EnvironmentCredentials, ConfigError> {
-        if self.absent == Absent::NotRead {
+        if self.absent == MissingVariables::NotRead {
             return Ok(EnvironmentCredentials::new());
         }
         let (credentials, problems) = self.read(config);
-        if problems.is_empty() || self.absent == Absent::LeftOut {
+        if problems.is_empty() || self.absent == MissingVariables::LeftOut {
             Ok(credentials)
         } else {
             Err(ConfigError::Invalid(problems))

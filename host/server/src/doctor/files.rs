@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_store::{LastBackup, RootKeySource};
 use rustix::fs::statvfs;
 
-use super::{Finding, Installation};
+use super::{CheckFinding, Installation};
 use crate::config::Config;
 use crate::timestamp::timestamp;
 
@@ -15,7 +15,7 @@ use crate::timestamp::timestamp;
 const BACKUP_AGE_DAYS_MAX: u64 = 7;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-pub(super) fn check(installation: &Installation<'_>) -> Vec<Finding> {
+pub(super) fn check(installation: &Installation<'_>) -> Vec<CheckFinding> {
     let mut findings = vec![data_directory(installation), configuration_file(installation)];
     findings.extend(root_key(installation));
     findings.extend(backup(installation));
@@ -28,48 +28,48 @@ pub(crate) fn mode(path: &Path) -> Option<u32> {
     Some(std::fs::metadata(path).ok()?.permissions().mode() & 0o7777)
 }
 
-fn data_directory(installation: &Installation<'_>) -> Finding {
+fn data_directory(installation: &Installation<'_>) -> CheckFinding {
     const ID: &str = "data-directory";
     let data = installation.options.data.display();
     let Some(mode) = installation.data_mode else {
-        return Finding::ok(ID, "data directory", format!("{data} does not exist; `serve` makes it"));
+        return CheckFinding::ok(ID, "data directory", format!("{data} does not exist; `serve` makes it"));
     };
     let remedy = format!("chmod 700 {data}");
     match mode {
-        open if open & 0o022 != 0 => Finding::bad(
+        open if open & 0o022 != 0 => CheckFinding::bad(
             ID,
             "data directory",
             format!("{data} has mode {open:04o}: other users can change what is in it"),
             remedy,
         ),
-        open if open & 0o077 != 0 => Finding::warn(
+        open if open & 0o077 != 0 => CheckFinding::warn(
             ID,
             "data directory",
             format!("{data} has mode {open:04o}: other users can look into it"),
             remedy,
         ),
-        closed => Finding::ok(ID, "data directory", format!("{data} has mode {closed:04o}")),
+        closed => CheckFinding::ok(ID, "data directory", format!("{data} has mode {closed:04o}")),
     }
 }
 
-fn configuration_file(installation: &Installation<'_>) -> Finding {
+fn configuration_file(installation: &Installation<'_>) -> CheckFinding {
     const ID: &str = "configuration-file";
     let options = installation.options;
     let file = Config::path(options.config.as_deref(), &options.data);
     match mode(&file) {
-        None => Finding::ok(
+        None => CheckFinding::ok(
             ID,
             "configuration file",
             format!("there is no {}: all keys have their defaults", file.display()),
         ),
-        Some(open) if open & 0o022 != 0 => Finding::bad(
+        Some(open) if open & 0o022 != 0 => CheckFinding::bad(
             ID,
             "configuration file",
             format!("{} has mode {open:04o}: other users can change grants and addresses", file.display()),
             format!("chmod go-w {}", file.display()),
         ),
         Some(mode) => {
-            Finding::ok(ID, "configuration file", format!("{} has mode {mode:04o}", file.display()))
+            CheckFinding::ok(ID, "configuration file", format!("{} has mode {mode:04o}", file.display()))
         }
     }
 }
@@ -82,37 +82,37 @@ fn root_key_file(config: &Config) -> Option<&PathBuf> {
     }
 }
 
-fn root_key(installation: &Installation<'_>) -> Vec<Finding> {
+fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
     const ID: &str = "root-key";
     let Some(path) = root_key_file(installation.config) else {
         let source = &installation.config.vault.root_key;
-        return vec![Finding::ok(ID, "root key", format!("it comes from {source}"))];
+        return vec![CheckFinding::ok(ID, "root key", format!("it comes from {source}"))];
     };
     let shown = path.display();
     let mut findings = Vec::new();
     match mode(path) {
-        None if installation.has_store => findings.push(Finding::bad(
+        None if installation.has_store => findings.push(CheckFinding::bad(
             ID,
             "root key",
             format!("{shown} cannot be read; without it the store does not open"),
             "put the file back, or open the store with the recovery key, see docs/vault.md",
         )),
-        None => findings.push(Finding::ok(
+        None => findings.push(CheckFinding::ok(
             ID,
             "root key",
             format!("{shown} does not exist; the first start makes it"),
         )),
-        Some(open) if open & 0o7177 != 0 => findings.push(Finding::bad(
+        Some(open) if open & 0o7177 != 0 => findings.push(CheckFinding::bad(
             ID,
             "root key",
             format!("{shown} has mode {open:04o}; the store opens with mode 0600 or 0400 only"),
             format!("chmod 600 {shown}"),
         )),
-        Some(mode) => findings.push(Finding::ok(ID, "root key", format!("{shown} has mode {mode:04o}"))),
+        Some(mode) => findings.push(CheckFinding::ok(ID, "root key", format!("{shown} has mode {mode:04o}"))),
     }
     let beside = path.exists() && is_within(path, &installation.options.data);
     if beside {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             ID,
             "root key",
             format!("{shown} is beside the store that it opens: a copy of the directory has both"),
@@ -130,7 +130,7 @@ fn is_within(path: &Path, directory: &Path) -> bool {
     }
 }
 
-fn backup(installation: &Installation<'_>) -> Vec<Finding> {
+fn backup(installation: &Installation<'_>) -> Vec<CheckFinding> {
     const ID: &str = "backup";
     let data = &installation.options.data;
     if !installation.has_store {
@@ -139,9 +139,9 @@ fn backup(installation: &Installation<'_>) -> Vec<Finding> {
     let remedy = "cofferdam vault backup FILE, with FILE on another machine's disk";
     let last = match LastBackup::read(data) {
         Ok(Some(last)) => last,
-        Ok(None) => return vec![Finding::warn(ID, "backup", "none was made by this version", remedy)],
+        Ok(None) => return vec![CheckFinding::warn(ID, "backup", "none was made by this version", remedy)],
         Err(error) => {
-            return vec![Finding::warn(
+            return vec![CheckFinding::warn(
                 ID,
                 "backup",
                 format!("the note about the last one: {error}"),
@@ -152,14 +152,14 @@ fn backup(installation: &Installation<'_>) -> Vec<Finding> {
     let (file, at) = (last.path.display(), timestamp(last.made_at_ms));
     let days = installation.now_ms.saturating_sub(last.made_at_ms) / DAY_MS;
     let mut findings = vec![if days >= BACKUP_AGE_DAYS_MAX {
-        Finding::warn(ID, "backup", format!("the last one is of {at}, {days} days old"), remedy)
+        CheckFinding::warn(ID, "backup", format!("the last one is of {at}, {days} days old"), remedy)
     } else {
-        Finding::ok(ID, "backup", format!("the last one is of {at}, in {file}"))
+        CheckFinding::ok(ID, "backup", format!("the last one is of {at}, in {file}"))
     }];
     let folder = last.path.parent().and_then(|folder| folder.canonicalize().ok());
     let key = root_key_file(installation.config).and_then(|key| key.parent()?.canonicalize().ok());
     if last.path.exists() && key.is_some() && folder == key {
-        findings.push(Finding::bad(
+        findings.push(CheckFinding::bad(
             ID,
             "backup",
             format!("{file} is beside the root key that opens it"),
@@ -168,7 +168,7 @@ fn backup(installation: &Installation<'_>) -> Vec<Finding> {
     } else if let (Ok(backup), Ok(store)) = (std::fs::metadata(&last.path), std::fs::metadata(data))
         && backup.dev() == store.dev()
     {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             ID,
             "backup",
             format!("{file} is on the disk of the store: both are lost together"),
@@ -178,25 +178,30 @@ fn backup(installation: &Installation<'_>) -> Vec<Finding> {
     findings
 }
 
-fn disk_space(installation: &Installation<'_>) -> Finding {
+fn disk_space(installation: &Installation<'_>) -> CheckFinding {
     const ID: &str = "disk-space";
     let min = installation.config.store.free_bytes_min;
     let free = match free_bytes(&installation.options.data) {
         Ok(free) => free,
         Err(error) => {
             let remedy = "look at the disk of the data directory";
-            return Finding::warn(ID, "disk space", format!("the system does not tell it: {error}"), remedy);
+            return CheckFinding::warn(
+                ID,
+                "disk space",
+                format!("the system does not tell it: {error}"),
+                remedy,
+            );
         }
     };
     let found = format!("{} MiB free, store.free_bytes_min is {} MiB", free >> 20, min >> 20);
     let remedy = "make room on the disk of the data directory";
     if free < min {
         let found = format!("{found}: changes by tenants and prepaid requests are refused");
-        Finding::bad(ID, "disk space", found, remedy)
+        CheckFinding::bad(ID, "disk space", found, remedy)
     } else if free < min.saturating_mul(2) {
-        Finding::warn(ID, "disk space", found, remedy)
+        CheckFinding::warn(ID, "disk space", found, remedy)
     } else {
-        Finding::ok(ID, "disk space", found)
+        CheckFinding::ok(ID, "disk space", found)
     }
 }
 

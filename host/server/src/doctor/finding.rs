@@ -29,7 +29,7 @@ impl Severity {
 
 /// The result of one check.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct CheckFinding {
     /// The check. Programs can rely on it.
     pub(crate) id: &'static str,
     pub(crate) severity: Severity,
@@ -41,7 +41,7 @@ pub(crate) struct Finding {
     pub(crate) remedy: Option<String>,
 }
 
-impl Finding {
+impl CheckFinding {
     pub(super) fn ok(id: &'static str, subject: impl Into<String>, text: impl Into<String>) -> Self {
         Self { id, severity: Severity::Ok, subject: subject.into(), text: text.into(), remedy: None }
     }
@@ -67,11 +67,11 @@ impl Finding {
 }
 
 /// All findings: a document with their numbers by severity, and lines for people.
-pub(super) fn outcome(findings: &[Finding]) -> CommandOutcome {
+pub(crate) fn outcome(findings: &[CheckFinding]) -> CommandOutcome {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let [ok, warn, bad] = [Severity::Ok, Severity::Warn, Severity::Bad].map(count);
     let mut text = String::new();
-    for Finding { severity, subject, text: found, remedy, .. } in findings {
+    for CheckFinding { severity, subject, text: found, remedy, .. } in findings {
         text.push_str(&format!("{:4}  {subject}: {found}\n", severity.as_str()));
         if let Some(remedy) = remedy {
             text.push_str(&format!("      -> {remedy}\n"));

@@ -9,7 +9,7 @@ use cofferdam_runtime::Runtime;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpStream;
 
-use super::{Finding, Installation};
+use super::{CheckFinding, Installation};
 use crate::app::Addresses;
 
 /// How long a connection to the host's own listener may take.
@@ -17,7 +17,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// The limit of open files against the limits of the configuration: each connection is an open
 /// file, and its request to a provider may be another.
-pub(super) fn open_files(installation: &Installation<'_>) -> Finding {
+pub(super) fn open_files(installation: &Installation<'_>) -> CheckFinding {
     const ID: &str = "open-files";
     let limits = &installation.config.limits;
     let wanted = (limits.connections + limits.streams) as u64;
@@ -27,13 +27,13 @@ pub(super) fn open_files(installation: &Installation<'_>) -> Finding {
     if allowed < wanted {
         let remedy =
             "raise the hard limit (`LimitNOFILE` of systemd, `ulimit -Hn`), or lower limits.connections";
-        return Finding::bad(ID, "open files", found, remedy);
+        return CheckFinding::bad(ID, "open files", found, remedy);
     }
     let found = if allowed == u64::MAX { format!("no limit, {wanted} wanted") } else { found };
-    Finding::ok(ID, "open files", found)
+    CheckFinding::ok(ID, "open files", found)
 }
 
-pub(super) fn address_space(runtime: &Runtime) -> Finding {
+pub(super) fn address_space(runtime: &Runtime) -> CheckFinding {
     const ID: &str = "address-space";
     let gauges = runtime.gauges();
     let (max, wanted) = (gauges.instances_max, gauges.instances_wanted);
@@ -41,21 +41,21 @@ pub(super) fn address_space(runtime: &Runtime) -> Finding {
         "remove the limit of address space (`ulimit -v`, `LimitAS` of systemd), or lower limits.streams";
     if !gauges.pooled {
         let found = "too small for a pool of sandboxes: each one is made anew, which is slow";
-        Finding::bad(ID, "address space", found, remedy)
+        CheckFinding::bad(ID, "address space", found, remedy)
     } else if max < wanted {
-        Finding::bad(ID, "address space", format!("room for {max} sandboxes of {wanted}"), remedy)
+        CheckFinding::bad(ID, "address space", format!("room for {max} sandboxes of {wanted}"), remedy)
     } else {
-        Finding::ok(ID, "address space", format!("room for {max} sandboxes"))
+        CheckFinding::ok(ID, "address space", format!("room for {max} sandboxes"))
     }
 }
 
-pub(super) fn compile_cache(runtime: &Runtime, installation: &Installation<'_>) -> Finding {
+pub(super) fn compile_cache(runtime: &Runtime, installation: &Installation<'_>) -> CheckFinding {
     const ID: &str = "compile-cache";
     let directory = crate::start::cache_directory(&installation.options.data);
     let shown = directory.display();
     match runtime.cache_problem() {
-        None => Finding::ok(ID, "compile cache", format!("{shown} is used")),
-        Some(problem) => Finding::warn(
+        None => CheckFinding::ok(ID, "compile cache", format!("{shown} is used")),
+        Some(problem) => CheckFinding::warn(
             ID,
             "compile cache",
             format!("{shown} is not used, so every start compiles all plugins: {problem}"),
@@ -65,7 +65,7 @@ pub(super) fn compile_cache(runtime: &Runtime, installation: &Installation<'_>) 
 }
 
 /// The addresses of the configuration, or those of the running host.
-pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<Finding> {
+pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<CheckFinding> {
     let server = &installation.config.server;
     let findings = match installation.at {
         None => [free("server.listen", server.listen), free("server.admin", server.admin)],
@@ -77,7 +77,7 @@ pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<Finding> {
     let Addresses { listen, admin } =
         installation.at.unwrap_or(Addresses { listen: server.listen, admin: server.admin });
     if !listen.ip().is_loopback() && server.trusted_proxies.is_empty() {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             "listener",
             "server.listen",
             format!("keys and content travel unencrypted to {listen}"),
@@ -85,7 +85,7 @@ pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<Finding> {
         ));
     }
     if !admin.ip().is_loopback() {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             "listener",
             "server.admin",
             format!("health and metrics are open to all that reach {admin}"),
@@ -96,11 +96,12 @@ pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<Finding> {
 }
 
 /// Whether a host could listen there now.
-fn free(key: &'static str, address: SocketAddr) -> Finding {
+fn free(key: &'static str, address: SocketAddr) -> CheckFinding {
     const ID: &str = "listener";
-    let failed = |found: &str, remedy: String| Finding::bad(ID, key, format!("{address}: {found}"), remedy);
+    let failed =
+        |found: &str, remedy: String| CheckFinding::bad(ID, key, format!("{address}: {found}"), remedy);
     match TcpListener::bind(address) {
-        Ok(_) => Finding::ok(ID, key, format!("{address} is free")),
+        Ok(_) => CheckFinding::ok(ID, key, format!("{address} is free")),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             failed("another program listens there", format!("end that program, or set {key} to another port"))
         }
@@ -109,17 +110,22 @@ fn free(key: &'static str, address: SocketAddr) -> Finding {
 }
 
 /// Whether the running host can be reached there.
-async fn answers(key: &'static str, address: SocketAddr) -> Finding {
+async fn answers(key: &'static str, address: SocketAddr) -> CheckFinding {
     const ID: &str = "listener";
     match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(Addresses::reachable(address))).await {
-        Ok(Ok(_)) => Finding::ok(ID, key, format!("this host listens on {address}")),
+        Ok(Ok(_)) => CheckFinding::ok(ID, key, format!("this host listens on {address}")),
         Ok(Err(error)) => {
             let remedy = "look at the firewall of this machine, then start the host again";
-            Finding::bad(ID, key, format!("{address} cannot be reached from this machine: {error}"), remedy)
+            CheckFinding::bad(
+                ID,
+                key,
+                format!("{address} cannot be reached from this machine: {error}"),
+                remedy,
+            )
         }
         Err(_) => {
             let remedy = "all of limits.connections may be taken: look at the log, or start the host again";
-            Finding::bad(ID, key, format!("{address} does not take a connection"), remedy)
+            CheckFinding::bad(ID, key, format!("{address} does not take a connection"), remedy)
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use cofferdam_runtime::{Plugin, PluginState, Plugins};
 
-use super::{Finding, Installation};
+use super::{CheckFinding, Installation};
 
 const ID: &str = "plugin";
 
-pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
+pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<CheckFinding> {
+    let mut findings: Vec<CheckFinding> =
         plugins.iter().flat_map(|plugin| of_plugin(plugin, installation)).collect();
     if findings.is_empty() {
         let count = plugins.iter().count();
-        findings.push(Finding::ok(
+        findings.push(CheckFinding::ok(
             ID,
             "plugins",
             format!("{count} installed, none is held back, no grant without use"),
@@ -20,7 +20,7 @@ pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<F
     findings
 }
 
-fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<Finding> {
+fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<CheckFinding> {
     let name = plugin.name();
     let subject = format!("plugin {name}");
     let mut findings = Vec::new();
@@ -29,7 +29,7 @@ fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<Finding> {
     let missing = plugin.missing_grants();
     if is_meant && !missing.is_empty() {
         let lines: Vec<&str> = missing.iter().map(|denial| denial.line.as_str()).collect();
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             ID,
             subject.clone(),
             "it is held back: it asks for more than it was granted",
@@ -38,10 +38,15 @@ fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<Finding> {
     }
     if let PluginState::Failed(reason) = plugin.state() {
         let remedy = "install a component that fits its manifest, or take it out of the folder of plugins";
-        findings.push(Finding::bad(ID, subject.clone(), format!("it does not compile: {reason}"), remedy));
+        findings.push(CheckFinding::bad(
+            ID,
+            subject.clone(),
+            format!("it does not compile: {reason}"),
+            remedy,
+        ));
     }
     if !plugin.idle_grants().is_empty() {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             "grant",
             subject,
             format!("it was granted what its manifest does not ask for: {}", plugin.idle_grants().join("; ")),

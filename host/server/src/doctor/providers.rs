@@ -13,7 +13,7 @@ use cofferdam_store::{Actor, Purpose, ReleaseRequest, ReleaseScope};
 use futures_util::StreamExt;
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::{Finding, Installation};
+use super::{CheckFinding, Installation};
 use crate::config::{KeySource, ProviderConfig};
 
 const ID: &str = "provider";
@@ -24,7 +24,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// The answer's body is not read.
 const BODY_BYTES_MAX: u64 = 64 * 1024;
 
-pub(super) async fn check(providers: &[Arc<Provider>], installation: &Installation<'_>) -> Vec<Finding> {
+pub(super) async fn check(providers: &[Arc<Provider>], installation: &Installation<'_>) -> Vec<CheckFinding> {
     if installation.offline {
         return Vec::new();
     }
@@ -32,16 +32,16 @@ pub(super) async fn check(providers: &[Arc<Provider>], installation: &Installati
         Ok(egress) => egress,
         Err(error) => {
             let remedy = "correct [egress] in the configuration";
-            return vec![Finding::bad(ID, "providers", error.to_string(), remedy)];
+            return vec![CheckFinding::bad(ID, "providers", error.to_string(), remedy)];
         }
     };
     let tried = providers.iter().filter_map(|provider| {
         let origin = provider.origin.as_ref()?;
         let written = installation.config.providers.iter().find(|written| written.name == provider.name)?;
-        Some(Trial { provider, origin, written, installation, egress: &egress })
+        Some(ProviderCheck { provider, origin, written, installation, egress: &egress })
     });
     futures_util::stream::iter(tried)
-        .map(|trial| async move { trial.run().await })
+        .map(|check| async move { check.run().await })
         .buffered(AT_ONCE)
         .collect()
         .await
@@ -57,7 +57,7 @@ enum Carried {
 }
 
 /// One provider that is tried.
-struct Trial<'t> {
+struct ProviderCheck<'t> {
     provider: &'t Provider,
     origin: &'t Origin,
     written: &'t ProviderConfig,
@@ -65,8 +65,8 @@ struct Trial<'t> {
     egress: &'t Egress,
 }
 
-impl Trial<'_> {
-    async fn run(&self) -> Finding {
+impl ProviderCheck<'_> {
+    async fn run(&self) -> CheckFinding {
         if let Err(error) = self.egress.connect_to(self.origin).await {
             return self.unreached(error);
         }
@@ -74,7 +74,7 @@ impl Trial<'_> {
             Carried::Nothing => None,
             Carried::Own(credential) => Some(credential),
             Carried::Missing(why) => {
-                return Finding::bad(
+                return CheckFinding::bad(
                     ID,
                     self.subject(),
                     format!("its credential cannot be used: {why}"),
@@ -86,7 +86,7 @@ impl Trial<'_> {
         let Some(route) = table.and_then(|table| table.models.as_ref()) else {
             let found =
                 format!("{} is reached; its adapter names no way to try the credential", self.place());
-            return Finding::ok(ID, self.subject(), found);
+            return CheckFinding::ok(ID, self.subject(), found);
         };
         match self.ask(route, carried.as_ref()).await {
             Ok(status) => self.judge(status, route, carried.is_some()),
@@ -139,29 +139,31 @@ impl Trial<'_> {
         }
     }
 
-    fn judge(&self, status: StatusCode, route: &ModelsRoute, with_credential: bool) -> Finding {
+    fn judge(&self, status: StatusCode, route: &ModelsRoute, with_credential: bool) -> CheckFinding {
         let asked = format!("{} answers GET {} with {}", self.place(), route.path, status.as_u16());
         let subject = self.subject();
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if with_credential => {
-                Finding::bad(ID, subject, format!("{asked}: it refuses the credential"), self.give())
+                CheckFinding::bad(ID, subject, format!("{asked}: it refuses the credential"), self.give())
             }
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.written.byok.is_some() => Finding::ok(
-                ID,
-                subject,
-                format!("{asked}: it wants the key of each caller, which is configured"),
-            ),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Finding::bad(
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.written.byok.is_some() => {
+                CheckFinding::ok(
+                    ID,
+                    subject,
+                    format!("{asked}: it wants the key of each caller, which is configured"),
+                )
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CheckFinding::bad(
                 ID,
                 subject,
                 format!("{asked}: it wants a credential and none is configured"),
                 self.give(),
             ),
-            status if status.is_success() => Finding::ok(ID, subject, asked),
+            status if status.is_success() => CheckFinding::ok(ID, subject, asked),
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                Finding::warn(ID, subject, asked, "try again later; look at the provider's own status")
+                CheckFinding::warn(ID, subject, asked, "try again later; look at the provider's own status")
             }
-            _ => Finding::warn(
+            _ => CheckFinding::warn(
                 ID,
                 subject,
                 format!("{asked}, so the credential was not tried"),
@@ -173,7 +175,7 @@ impl Trial<'_> {
         }
     }
 
-    fn unreached(&self, error: Error) -> Finding {
+    fn unreached(&self, error: Error) -> CheckFinding {
         let remedy = match error {
             Error::Unreachable(Unreached::UnknownName) => {
                 format!("correct the host of base_url at {}, or add the name to the DNS", self.line())
@@ -187,7 +189,7 @@ impl Trial<'_> {
             Error::Untrusted(Untrusted::NotYetValid) => "set the clock of this machine".to_owned(),
             _ => format!("see whether the server runs and base_url at {} is right", self.line()),
         };
-        Finding::bad(ID, self.subject(), format!("{}: {error}", self.place()), remedy)
+        CheckFinding::bad(ID, self.subject(), format!("{}: {error}", self.place()), remedy)
     }
 
     /// What gives the provider a credential that works.

@@ -3,7 +3,7 @@
 
 use cofferdam_store::{OwnedKey, Page, Store};
 
-use super::{Finding, Installation};
+use super::{CheckFinding, Installation};
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -14,7 +14,7 @@ const CLOCK_SLACK_MS: u64 = 60_000;
 /// Keys that are named one by one.
 const KEYS_NAMED_MAX: usize = 20;
 
-pub(super) async fn check(store: &Store, installation: &Installation<'_>) -> Vec<Finding> {
+pub(super) async fn check(store: &Store, installation: &Installation<'_>) -> Vec<CheckFinding> {
     let mut findings = vec![state(store)];
     findings.push(recovery_key(store));
     findings.push(clock(store, installation.now_ms).await);
@@ -22,11 +22,11 @@ pub(super) async fn check(store: &Store, installation: &Installation<'_>) -> Vec
     findings
 }
 
-fn state(store: &Store) -> Finding {
+fn state(store: &Store) -> CheckFinding {
     const ID: &str = "store";
     let status = store.status();
     if !status.writable || status.stalled_for_ms.is_some() {
-        return Finding::bad(
+        return CheckFinding::bad(
             ID,
             "store",
             "it takes no changes",
@@ -35,10 +35,10 @@ fn state(store: &Store) -> Finding {
     }
     if status.damaged_rows_met > 0 {
         let found = format!("{} damaged rows were read", status.damaged_rows_met);
-        return Finding::bad(ID, "store", found, "cofferdam vault verify; then restore a backup");
+        return CheckFinding::bad(ID, "store", found, "cofferdam vault verify; then restore a backup");
     }
     if status.next_root_key_id.is_some() {
-        return Finding::warn(
+        return CheckFinding::warn(
             ID,
             "store",
             "a change of the root key is not over",
@@ -46,22 +46,22 @@ fn state(store: &Store) -> Finding {
         );
     }
     if status.key_rotation_unfinished {
-        return Finding::warn(
+        return CheckFinding::warn(
             ID,
             "store",
             "a change of the vault keys is not over",
             "run `vault rotate-keys` again",
         );
     }
-    Finding::ok(ID, "store", format!("{} is open, commit {}", status.store_id, status.seq))
+    CheckFinding::ok(ID, "store", format!("{} is open, commit {}", status.store_id, status.seq))
 }
 
-fn recovery_key(store: &Store) -> Finding {
+fn recovery_key(store: &Store) -> CheckFinding {
     const ID: &str = "recovery-key";
     let status = store.status();
     if status.opened_with_recovery_key {
         let found = "it opened the store, which has no root key";
-        return Finding::warn(
+        return CheckFinding::warn(
             ID,
             "recovery key",
             found,
@@ -69,21 +69,26 @@ fn recovery_key(store: &Store) -> Finding {
         );
     }
     if status.has_recovery_key {
-        return Finding::ok(ID, "recovery key", "the store has one");
+        return CheckFinding::ok(ID, "recovery key", "the store has one");
     }
     let found = "the store has none: with a lost root key all secrets are lost";
-    Finding::warn(ID, "recovery key", found, "cofferdam vault recovery new; keep it away from this machine")
+    CheckFinding::warn(
+        ID,
+        "recovery key",
+        found,
+        "cofferdam vault recovery new; keep it away from this machine",
+    )
 }
 
 /// The newest commit of the store must not be later than now.
-async fn clock(store: &Store, now_ms: u64) -> Finding {
+async fn clock(store: &Store, now_ms: u64) -> CheckFinding {
     const ID: &str = "clock";
     let last = store.audit_records(store.status().seq.saturating_sub(1), 1).await;
     let newest = match last.as_ref().map(|records| records.last()) {
         Ok(Some(record)) => record.at_ms,
-        Ok(None) => return Finding::ok(ID, "clock", format!("it is {}", timestamp(now_ms))),
+        Ok(None) => return CheckFinding::ok(ID, "clock", format!("it is {}", timestamp(now_ms))),
         Err(error) => {
-            return Finding::bad(
+            return CheckFinding::bad(
                 "store",
                 "store",
                 format!("the audit log: {error}"),
@@ -96,9 +101,9 @@ async fn clock(store: &Store, now_ms: u64) -> Finding {
             format!("it says {}, and the store has a change of {}", timestamp(now_ms), timestamp(newest));
         let remedy =
             "set the clock of this machine (`timedatectl set-ntp true`): keys end and limits begin by it";
-        return Finding::bad(ID, "clock", found, remedy);
+        return CheckFinding::bad(ID, "clock", found, remedy);
     }
-    Finding::ok(
+    CheckFinding::ok(
         ID,
         "clock",
         format!("it says {}, later than the newest change of the store", timestamp(now_ms)),
@@ -106,7 +111,7 @@ async fn clock(store: &Store, now_ms: u64) -> Finding {
 }
 
 /// Keys that work now and end soon.
-async fn keys(store: &Store, now_ms: u64) -> Vec<Finding> {
+async fn keys(store: &Store, now_ms: u64) -> Vec<CheckFinding> {
     const ID: &str = "key-expiry";
     let mut ending: Vec<(u64, OwnedKey)> = Vec::new();
     let mut last: Option<OwnedKey> = None;
@@ -115,7 +120,7 @@ async fn keys(store: &Store, now_ms: u64) -> Vec<Finding> {
             Ok(page) => page,
             Err(error) => {
                 let found = format!("the keys cannot be listed: {error}");
-                return vec![Finding::bad("store", "store", found, "cofferdam vault verify")];
+                return vec![CheckFinding::bad("store", "store", found, "cofferdam vault verify")];
             }
         };
         last = entries.last().cloned();
@@ -126,23 +131,23 @@ async fn keys(store: &Store, now_ms: u64) -> Vec<Finding> {
     }
     ending.sort_by_key(|(at_ms, _)| *at_ms);
     if ending.is_empty() {
-        return vec![Finding::ok(ID, "keys", "none ends within 7 days")];
+        return vec![CheckFinding::ok(ID, "keys", "none ends within 7 days")];
     }
     let more = ending.len().saturating_sub(KEYS_NAMED_MAX);
     let remedy = "make its successor with `cofferdam key create`, and give it to the client in time";
     let finding = |(at_ms, owned): &(u64, OwnedKey)| {
         let key = owned.key();
         let name = key.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        Finding::warn(
+        CheckFinding::warn(
             ID,
             format!("key {}{name}", key.id),
             format!("it ends at {}", timestamp(*at_ms)),
             remedy,
         )
     };
-    let mut findings: Vec<Finding> = ending.iter().take(KEYS_NAMED_MAX).map(finding).collect();
+    let mut findings: Vec<CheckFinding> = ending.iter().take(KEYS_NAMED_MAX).map(finding).collect();
     if more > 0 {
-        findings.push(Finding::warn(
+        findings.push(CheckFinding::warn(
             ID,
             "keys",
             format!("{more} more end within 7 days"),
