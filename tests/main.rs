@@ -51,7 +51,11 @@ mod installing;
 mod sandbox;
 
 #[cfg(test)]
+mod command_line;
+#[cfg(test)]
 mod commands;
+#[cfg(test)]
+mod doctor;
 #[cfg(test)]
 mod grants;
 #[cfg(test)]
@@ -83,6 +87,8 @@ mod gateway_faults;
 mod docs;
 #[cfg(test)]
 mod story;
+#[cfg(test)]
+mod tour;
 
 #[cfg(test)]
 mod faults;

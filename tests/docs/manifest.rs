@@ -5,13 +5,14 @@ use cofferdam_runtime::Manifest;
 
 /// A manifest of each kind with an unknown key `?` in one table, which the reader refuses with a list of the
 /// keys that it knows there. By the heading of the table on the page.
-const TABLES: [(&str, &str); 11] = [
+const TABLES: [(&str, &str); 12] = [
     ("The top of the file", "? = 1\n"),
     ("`[limits]`", "[limits]\n? = 1\n"),
     ("`[[injections]]`", "[[injections]]\n? = 1\n"),
     ("`[router]`", "[router]\n? = 1\n"),
     ("`[provider]`", "[provider]\n? = 1\n"),
     ("`[provider.credential]`", "[provider.credential]\n? = 1\n"),
+    ("`[provider.models]`", "[provider.models]\n? = 1\n"),
     ("`[hook]`", "[hook]\n? = 1\n"),
     ("`[tool]`", "[tool]\n? = 1\n"),
     ("`[[tool.items]]`", "[[tool.items]]\n? = 1\n"),

@@ -51,7 +51,8 @@ pub(crate) struct Client {
     pool: Arc<ConnectionPool>,
 }
 
-/// One request to a provider. It is always a POST with a JSON body.
+/// One request to a provider. [`Egress::send`] makes a POST with a JSON body of it, [`Egress::get`]
+/// a GET.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     /// The destination that the operator configured.
@@ -145,17 +146,54 @@ impl Egress {
     ///
     /// Same as [`Self::send`].
     pub async fn send_marked(&self, outgoing: Outgoing<'_>, is_sent: &AtomicBool) -> Result<Reply, Error> {
-        let Outgoing { origin, path, headers, body, streamed, credential, limits } = outgoing;
-        let client = match origin.reach() {
+        self.send_by(Method::POST, outgoing, is_sent).await
+    }
+
+    /// Same as [`Self::send`], as a GET.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Self::send`].
+    pub async fn get(&self, outgoing: Outgoing<'_>) -> Result<Reply, Error> {
+        self.send_by(Method::GET, outgoing, &AtomicBool::new(false)).await
+    }
+
+    /// Makes sure that there is a connection to an origin: resolves the name, connects, and makes
+    /// the TLS handshake. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`], [`Error::Unreachable`] and [`Error::Untrusted`].
+    pub async fn connect_to(&self, origin: &Origin) -> Result<(), Error> {
+        // Only its scheme and authority count for a connection.
+        let uri = origin.join("models").map_err(Reason::Path)?;
+        self.provider_client(origin).connect(origin.key(), uri).await
+    }
+
+    /// The client for the addresses that the origin may lead to.
+    fn provider_client(&self, origin: &Origin) -> &Client {
+        match origin.reach() {
             AllowedAddresses::Anywhere => &self.clients.anywhere,
             AllowedAddresses::Loopback => &self.clients.loopback,
-            // The origin was checked as one without a credential, so it may lead to a private
-            // address over plain http.
-            AllowedAddresses::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
             AllowedAddresses::Local => &self.clients.local,
-        };
+        }
+    }
+
+    async fn send_by(
+        &self,
+        method: Method,
+        outgoing: Outgoing<'_>,
+        is_sent: &AtomicBool,
+    ) -> Result<Reply, Error> {
+        let Outgoing { origin, path, headers, body, streamed, credential, limits } = outgoing;
+        // The origin was checked as one without a credential, so it may lead to a private address
+        // over plain http.
+        if origin.reach() == AllowedAddresses::Local && credential.is_some() {
+            return Err(Reason::Plaintext.into());
+        }
+        let client = self.provider_client(origin);
         let mut request = Request::new(body);
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = method;
         *request.uri_mut() = origin.join(path).map_err(Reason::Path)?;
         *request.headers_mut() = headers::assemble(headers, streamed, credential)?;
         if let Some(credential) = credential {

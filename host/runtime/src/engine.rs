@@ -34,6 +34,8 @@ pub(crate) struct Sandbox {
     pub(crate) engine: Engine,
     /// Number of instances that can exist at the same time.
     pub(crate) instances: u32,
+    /// Number of instances that the settings ask for.
+    pub(crate) wanted: u32,
     /// Whether instances come from a pool.
     pub(crate) pooled: bool,
 }
@@ -48,7 +50,7 @@ impl Sandbox {
             match Engine::new(&settings(Some(instances))) {
                 Ok(engine) => {
                     warn_if_small(wanted, instances);
-                    return Ok(Self { engine, instances, pooled: true });
+                    return Ok(Self { engine, instances, wanted, pooled: true });
                 }
                 Err(error) => tracing::debug!(instances, %error, "no pool of this size"),
             }
@@ -56,7 +58,7 @@ impl Sandbox {
         }
         tracing::warn!(wanted, "address space is small: no pool, instances are made one by one");
         let engine = Engine::new(&settings(None)).map_err(|error| StartError::Engine(error.to_string()))?;
-        Ok(Self { engine, instances: wanted, pooled: false })
+        Ok(Self { engine, instances: wanted, wanted, pooled: false })
     }
 }
 

@@ -25,7 +25,8 @@ const SHARES: usize = 8;
 /// Shared by the runtime and its plugins. The epoch thread stops when the last one is dropped.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
-    pub(crate) cache: Option<Cache>,
+    /// Or the reason why there is none, for the operator.
+    pub(crate) cache: Result<Cache, String>,
     pub(crate) turns: Arc<Turns>,
     /// Idle instances that wait for their owner's next call.
     pub(crate) warm: Arc<Warm<Box<LiveInstance>>>,
@@ -39,6 +40,7 @@ pub(crate) struct Host {
     lines: Arc<ToolQueues>,
     tools_at_once: usize,
     instances_max: u32,
+    instances_wanted: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
     saturated: AtomicU64,
@@ -56,6 +58,9 @@ pub struct Gauges {
     pub idle: usize,
     /// Number of instances that can exist at the same time.
     pub instances_max: usize,
+    /// The number that the settings ask for. It is larger than `instances_max` where the address
+    /// space is too small.
+    pub instances_wanted: usize,
     /// Whether instances come from a pool.
     pub pooled: bool,
     /// How often no instance was free since the start.
@@ -66,7 +71,7 @@ impl Host {
     pub(crate) fn new(
         sandbox: Sandbox,
         streams: usize,
-        cache: Option<Cache>,
+        cache: Result<Cache, String>,
         warm: Arc<Warm<Box<LiveInstance>>>,
         ticker: Ticker,
     ) -> Self {
@@ -81,6 +86,7 @@ impl Host {
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
             claims: Arc::new(Semaphore::new(sandbox.instances as usize)),
             instances_max: sandbox.instances,
+            instances_wanted: sandbox.wanted,
             pooled: sandbox.pooled,
             engine: sandbox.engine,
             live: Arc::new(AtomicUsize::new(0)),
@@ -144,6 +150,7 @@ impl Host {
             instances: self.live.load(Ordering::Relaxed).saturating_sub(idle),
             idle,
             instances_max: self.instances_max as usize,
+            instances_wanted: self.instances_wanted as usize,
             pooled: self.pooled,
             saturated: self.saturated.load(Ordering::Relaxed),
         }

@@ -45,6 +45,18 @@ pub struct CredentialSlot {
     pub format: String,
 }
 
+/// The `[provider.models]` table: a GET that lists the models of a provider. It costs nothing, so a
+/// credential can be tried with it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelsRoute {
+    /// The path below `base_url`.
+    pub path: String,
+    /// Headers that the provider asks for, besides the one of the credential.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+}
+
 /// The `[provider]` table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +66,8 @@ pub struct ProviderTable {
     pub framing: Framing,
     /// The place of the credential. Absent for dialects without one.
     pub credential: Option<CredentialSlot>,
+    /// Where providers of this dialect list their models. Absent for dialects without such a list.
+    pub models: Option<ModelsRoute>,
     /// Names of the answer's headers that the guest may read, in lower case.
     #[serde(default)]
     pub response_headers: Vec<String>,

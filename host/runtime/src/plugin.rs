@@ -307,7 +307,7 @@ impl Plugin {
     /// Compiles the plugin into the cache, if it is not there. False if it is not there afterwards.
     fn fill_cache(&self) -> bool {
         let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(cache) = self.host.cache.as_ref().filter(|_| self.compiled.get().is_none()) else {
+        let Some(cache) = self.host.cache.as_ref().ok().filter(|_| self.compiled.get().is_none()) else {
             return false;
         };
         let started = Instant::now();
@@ -386,7 +386,7 @@ impl Plugin {
 
     fn component(&self) -> Result<(Component, bool), CompileFailed> {
         let engine = &self.host.engine;
-        let cache = self.host.cache.as_ref();
+        let cache = self.host.cache.as_ref().ok();
         let cached = cache.and_then(|cache| cache.code(&self.digest)).map(|code| code.load(engine));
         match cached {
             Some(Ok(component)) => return Ok((component, true)),

@@ -64,11 +64,11 @@ impl Runtime {
     pub fn start(config: RuntimeConfig) -> Result<Self, StartError> {
         let sandbox = Sandbox::start(config.streams)?;
         let cache = match Cache::open(&config.cache_dir, &sandbox.engine) {
-            Ok(cache) => Some(cache),
+            Ok(cache) => Ok(cache),
             Err(error) => {
                 let directory = config.cache_dir.display();
                 tracing::warn!(%directory, %error, "no compile cache: every start compiles all plugins");
-                None
+                Err(error.to_string())
             }
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
@@ -106,6 +106,12 @@ impl Runtime {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.host.gauges()
+    }
+
+    /// Why the compile cache cannot be used, if it cannot.
+    #[must_use]
+    pub fn cache_problem(&self) -> Option<&str> {
+        self.host.cache.as_ref().err().map(String::as_str)
     }
 
     /// How many permits for instances are taken, in total and by the owner with this id.
@@ -154,7 +160,7 @@ impl Runtime {
 
     /// The result of the contract check, from the cache if the same bytes were checked before.
     fn finding(&self, digest: &str, component: &[u8]) -> Result<Finding, crate::error::ContractError> {
-        let cache = self.host.cache.as_ref();
+        let cache = self.host.cache.as_ref().ok();
         let known = cache.and_then(|cache| cache.finding(digest));
         if let Some(finding) = known.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
             return Ok(finding);

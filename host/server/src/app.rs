@@ -1,7 +1,7 @@
 //! The state of a running host: what lives as long as the process, and the [`LiveConfig`] that a
 //! reload replaces as a whole. Running requests keep the [`LiveConfig`] they started with.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -45,6 +45,17 @@ pub(crate) struct App {
 pub(crate) struct Addresses {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
+}
+
+impl Addresses {
+    /// The address to use from this machine: loopback instead of an unspecified address.
+    pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
+        let loopback = match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        if address.ip().is_unspecified() { SocketAddr::new(loopback, address.port()) } else { address }
+    }
 }
 
 /// Whether the host can serve requests: the parts that `/readyz` reports.
@@ -95,6 +106,15 @@ impl App {
     /// The current configuration and everything built from it.
     pub(crate) fn live(&self) -> Guard<Arc<LiveConfig>> {
         self.live.load()
+    }
+
+    /// Like [`Self::live`], for longer than a moment.
+    pub(crate) fn live_config(&self) -> Arc<LiveConfig> {
+        self.live.load_full()
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.at
     }
 
     /// Replaces the current configuration by a new one.

@@ -11,8 +11,11 @@ use cofferdam_engine::Memory;
 use cofferdam_store::{DirectoryLock, LockError, Store};
 
 use crate::admin::socket::{self, SendError};
-use crate::command::{Command, CommandOutcome, PluginCommand, Progress, StoreAccess, carry_out};
+use crate::command::{
+    Command, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
+};
 use crate::config::{Config, Environment};
+use crate::doctor;
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
 use crate::grants::GrantEditor;
@@ -54,6 +57,20 @@ pub(crate) fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> Control
     }
 }
 
+/// Checks an installation in this process or in the running host.
+pub(crate) fn examine(options: &Options, arguments: &DoctorArguments) -> Result<CommandOutcome, Failure> {
+    let arguments = &DoctorArguments { data_mode: doctor::mode(&options.data), ..arguments.clone() };
+    // Without a lock file no host runs. Taking the lock would create the data directory.
+    if !options.data.join("lock").exists() && matches!(Store::exists(&options.data), Ok(false)) {
+        return doctor::alone(options, arguments, None);
+    }
+    let command = Command::Doctor(arguments.clone());
+    match lock_or_send(options, &command, &mut teller(options))? {
+        LockOrSent::Locked(lock) => doctor::alone(options, arguments, Some(lock)),
+        LockOrSent::Sent(outcome) => Ok(outcome),
+    }
+}
+
 /// Carries out a command in this process or in the running host.
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let access = command.access();
@@ -67,16 +84,36 @@ pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOut
         }
     }
     let progress = &mut teller(options);
+    match lock_or_send(options, command, progress)? {
+        LockOrSent::Sent(outcome) => Ok(outcome),
+        LockOrSent::Locked(_) if access == StoreAccess::Nothing => describe(options, command),
+        LockOrSent::Locked(lock) => in_process(options, command, lock, progress),
+    }
+}
+
+/// Who carries out a command.
+enum LockOrSent {
+    /// This process, which holds the lock of the store.
+    Locked(DirectoryLock),
+    /// The running host has done it.
+    Sent(CommandOutcome),
+}
+
+/// Takes the lock of the store, or sends the command to the host that holds it.
+fn lock_or_send(
+    options: &Options,
+    command: &Command,
+    progress: &mut Progress<'_>,
+) -> Result<LockOrSent, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
         let held = match DirectoryLock::acquire(&options.data) {
-            Ok(_) if access == StoreAccess::Nothing => return describe(options, command),
-            Ok(lock) => return in_process(options, command, lock, progress),
+            Ok(lock) => return Ok(LockOrSent::Locked(lock)),
             Err(error @ LockError::Held { .. }) => error,
             Err(error) => return Err(error.into()),
         };
         match socket::send(&options.data, command, progress) {
-            Ok(outcome) => return Ok(outcome?),
+            Ok(outcome) => return Ok(LockOrSent::Sent(outcome?)),
             Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
             Err(SendError::NotListening) if Instant::now() < end => pause(),
             Err(SendError::NotListening) => return Err(held.into()),

@@ -66,6 +66,16 @@ pub enum Failure {
     },
     #[error("plugin {0} does not compile; the log has the reason")]
     Plugin(String),
+    /// `doctor` found what is bad.
+    #[error("{0} findings are bad")]
+    Bad(u64),
+    /// `tour` did not come to its end.
+    #[error("the tour failed while {step}: {cause}")]
+    Tour {
+        /// What it was doing, as in `asking the model`.
+        step: String,
+        cause: String,
+    },
 }
 
 impl Failure {

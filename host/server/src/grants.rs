@@ -58,13 +58,7 @@ impl GrantEditor {
     /// before or after the change.
     pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<CommandOutcome, Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = Config::path(self.options.config.as_deref(), &self.options.data);
-        let text = match std::fs::read_to_string(&file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.options.config.is_none() => {
-                String::new()
-            }
-            read => read.map_err(|cause| ConfigError::Unreadable { path: file.clone(), cause })?,
-        };
+        let (file, text) = self.read_file()?;
         let plugins = self.check(&text, &file)?;
         let Some(plugin) = plugins.get(&command.name) else {
             let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
@@ -95,6 +89,32 @@ impl GrantEditor {
             }
         };
         Ok(granted(&command.name, &file.display().to_string(), &edited.lines, became))
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Checks whether a reload would take the configuration file and the plugins.
+    ///
+    /// # Errors
+    ///
+    /// What a reload would refuse them for.
+    pub(crate) fn check_file(&self) -> Result<(), Failure> {
+        let (file, text) = self.read_file()?;
+        self.check(&text, &file).map(drop)
+    }
+
+    /// The path of the configuration file and its text, which is empty if there is no file.
+    fn read_file(&self) -> Result<(PathBuf, String), ConfigError> {
+        let file = Config::path(self.options.config.as_deref(), &self.options.data);
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Ok((file, text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.options.config.is_none() => {
+                Ok((file, String::new()))
+            }
+            Err(cause) => Err(ConfigError::Unreadable { path: file, cause }),
+        }
     }
 
     /// Checks a configuration like `serve --check` and returns its plugins.

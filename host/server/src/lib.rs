@@ -26,6 +26,9 @@ mod auth;
 mod call;
 mod forwarded;
 
+// Checks of an installation.
+mod doctor;
+
 mod access;
 mod app;
 mod body;

@@ -13,6 +13,8 @@ use cofferdam_store::{Clock, DirectoryLock, LockError, OpenError, OpenOptions, S
 use crate::config::Config;
 use crate::failure::Failure;
 
+pub(crate) use cache::directory as cache_directory;
+
 /// For how long a directory lock that is held, or a socket that does not exist yet, is tried again.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two such tries.
@@ -65,7 +67,7 @@ pub(crate) fn acquire(data: &Path) -> Result<DirectoryLock, Failure> {
 pub(crate) fn runtime(config: &Config, data: &Path) -> Result<Runtime, Failure> {
     let settings = RuntimeConfig {
         streams: config.limits.streams,
-        cache_dir: cache::directory(data),
+        cache_dir: cache_directory(data),
         tick: Duration::from_millis(2),
     };
     Ok(Runtime::start(settings)?)
@@ -78,7 +80,7 @@ pub(crate) fn pause() {
 
 /// Waits for a future in a process without worker threads.
 pub(crate) fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
-    let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(waiting.map_err(Failure::system("a thread to wait on"))?.block_on(future))
 }
 

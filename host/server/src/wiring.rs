@@ -3,7 +3,7 @@
 
 pub(crate) mod advice;
 mod broadcast;
-mod defaults;
+pub(crate) mod defaults;
 mod hosted;
 pub(crate) mod operator_secrets;
 mod plugins;

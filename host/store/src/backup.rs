@@ -5,6 +5,7 @@
 //! put in place. So a store that could not be restored is found when the backup is made.
 
 pub(crate) mod format;
+mod last;
 
 use std::fs::{File, OpenOptions as FileOptions};
 use std::io::{BufReader, BufWriter};
@@ -31,6 +32,8 @@ use crate::root_key::{RootKeyId, WrapKey};
 use crate::rows::{self, Marker};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 use crate::vault::VaultSnapshot;
+
+pub use last::LastBackup;
 
 /// Indexes of keyspaces in [`crate::database::KEYSPACES`].
 const IN_KEYS: usize = 0;

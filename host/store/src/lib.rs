@@ -94,7 +94,7 @@ pub use audit::{
     ReleaseRefusal, RequestRefusal, VaultFinding, VaultPart,
 };
 pub use authentication::{AuthenticationError, Principal};
-pub use backup::{BackupSummary, RestoreSummary};
+pub use backup::{BackupSummary, LastBackup, RestoreSummary};
 pub use changes::{
     KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
     WorkspaceDeleted,

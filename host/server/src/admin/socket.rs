@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::app::App;
 use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
+use crate::doctor;
 use crate::failure::Failure;
 
 const FILE_NAME: &str = "admin.sock";
@@ -270,6 +271,10 @@ fn execute(
     let outcome = match command {
         Command::Plugin(PluginCommand::Grant(grant)) => {
             app.desk.carry_out(grant).map_err(Failure::into_reply)
+        }
+        Command::Doctor(arguments) => {
+            let findings = Handle::current().block_on(doctor::serving(app, arguments));
+            Ok(doctor::outcome(&findings))
         }
         command => {
             let facts = app.facts();

@@ -1,10 +1,15 @@
 //! The definition of the command line. `prepare` reads what only this process can read; `run`
 //! starts the host or runs a command.
 
+mod generate;
 mod prepare;
 mod run;
+mod tour;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use clap_complete::aot::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
@@ -30,7 +35,9 @@ impl Cli {
     pub fn log_level(&self) -> LevelFilter {
         match self.action {
             None | Some(Action::Serve(_)) => LevelFilter::INFO,
-            Some(Action::Command(_)) => LevelFilter::WARN,
+            // What would be a warning is a finding.
+            Some(Action::Command(Command::Doctor(_))) => LevelFilter::ERROR,
+            Some(_) => LevelFilter::WARN,
         }
     }
 }
@@ -43,6 +50,18 @@ pub enum Action {
     /// What is done to a store, by this process or by the one that serves.
     #[command(flatten)]
     Command(Command),
+    /// Show in two seconds, offline, how a model uses a secret that it cannot see
+    Tour,
+    /// Print the script that completes commands and options in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write a manual page for each command into a directory
+    Man {
+        /// The directory; it is created if it does not exist
+        directory: PathBuf,
+    },
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@ use std::path::Path;
 use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
+use super::generate::{completions, manual};
 use super::prepare::prepare;
+use super::tour::tour;
 use super::{Action, Cli};
-use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
+use crate::command::{AuditFilter, Command, CommandOutcome, DoctorArguments, VaultCommand, restored};
 use crate::config::Config;
-use crate::execute::{execute, teller};
+use crate::execute::{examine, execute, teller};
 use crate::failure::Failure;
 use crate::options::{Options, Serve};
 use crate::serve;
@@ -25,11 +27,15 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match action {
         None => serve::run(&options, &Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),
+        Some(Action::Tour) => tour(&options),
+        Some(Action::Completions { shell }) => completions(&options, shell),
+        Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {
             prepare(&mut command)?;
             match &command {
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
+                Command::Doctor(arguments) => doctor(&options, arguments),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -42,6 +48,16 @@ fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
     } else {
         write_out(&outcome.text)
+    }
+}
+
+/// Prints what the checks found. The command fails if something is bad.
+fn doctor(options: &Options, arguments: &DoctorArguments) -> Result<(), Failure> {
+    let outcome = examine(options, arguments)?;
+    print(options, &outcome)?;
+    match outcome.document.get("bad").and_then(serde_json::Value::as_u64) {
+        Some(0) => Ok(()),
+        bad => Err(Failure::Bad(bad.unwrap_or_default())),
     }
 }
 

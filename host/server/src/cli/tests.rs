@@ -59,6 +59,11 @@ fn every_command_of_the_contract_is_accepted() {
         "status",
         "models",
         "plugin list",
+        "completions bash",
+        "man pages",
+        "tour",
+        "doctor",
+        "doctor --offline --plugins p",
     ] {
         assert!(parse(line).is_ok(), "{line}");
     }
@@ -97,6 +102,9 @@ fn invalid_command_lines_are_usage_errors() {
         "credits add w -1",
         "usage --by w",
         "key create --workspace w --limit-day x",
+        "completions",
+        "completions csh",
+        "man",
     ] {
         let error = parse(line).expect_err(line);
         assert_eq!(error.exit_code(), 2, "{line}");

@@ -79,6 +79,8 @@ pub enum Command {
     /// Look at plugins, and grant them what they ask for
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Look for what is wrong with an installation, and say what to do
+    Doctor(DoctorArguments),
 }
 
 impl Command {
@@ -87,7 +89,7 @@ impl Command {
     #[must_use]
     pub fn access(&self) -> StoreAccess {
         let writes = match self {
-            Self::Models(_) | Self::Plugin(_) => return StoreAccess::Nothing,
+            Self::Models(_) | Self::Plugin(_) | Self::Doctor(_) => return StoreAccess::Nothing,
             Self::Status | Self::Usage(_) => false,
             Self::Workspace(command) => !matches!(command, WorkspaceCommand::List),
             Self::Member(command) => !matches!(command, MemberCommand::List),
@@ -110,6 +112,22 @@ impl Command {
         };
         folder.plugins.as_deref()
     }
+}
+
+/// What `doctor` looks at.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+pub struct DoctorArguments {
+    /// Send nothing to providers: do not try their names, certificates and credentials
+    #[arg(long)]
+    pub offline: bool,
+    /// The permissions of the data directory, read before this process tried to lock it, which
+    /// removes those of other users. `None` if it does not exist.
+    #[arg(skip)]
+    pub data_mode: Option<u32>,
+    /// Where plugins are.
+    #[command(flatten)]
+    #[serde(skip)]
+    pub folder: Folder,
 }
 
 /// What a command needs of the store.
@@ -217,6 +235,9 @@ pub async fn carry_out(
         (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),
         (Command::Plugin(PluginCommand::Grant(_)), _) => {
             Err(CommandError::new("grants are changed where the configuration is"))
+        }
+        (Command::Doctor(_), _) => {
+            Err(CommandError::new("an installation is checked where its configuration is"))
         }
         (Command::Status, store) => status::status(store, facts).await,
         (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store).await,

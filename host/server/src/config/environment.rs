@@ -29,11 +29,22 @@ fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &ConfigSpan)> {
     })
 }
 
+/// What happens to credentials whose variable is not set.
+#[derive(Default, PartialEq, Eq)]
+enum MissingVariables {
+    #[default]
+    Refused,
+    /// They are left out.
+    LeftOut,
+    /// No credential is read at all.
+    NotRead,
+}
+
 /// The values that were read so far.
 #[derive(Default)]
 pub struct Environment {
     taken: Mutex<BTreeMap<String, Secret>>,
-    offline: bool,
+    absent: MissingVariables,
 }
 
 impl Environment {
@@ -41,7 +52,13 @@ impl Environment {
     /// missing.
     #[must_use]
     pub fn offline() -> Self {
-        Self { offline: true, ..Self::default() }
+        Self { absent: MissingVariables::NotRead, ..Self::default() }
+    }
+
+    /// An environment in which credentials may be missing; [`Self::missing`] names them.
+    #[must_use]
+    pub fn incomplete() -> Self {
+        Self { absent: MissingVariables::LeftOut, ..Self::default() }
     }
 
     /// Removes every variable that the configuration names from the process environment and keeps
@@ -62,10 +79,24 @@ impl Environment {
     ///
     /// Every variable that is missing or empty, with its position in the file.
     pub fn credentials(&self, config: &Config) -> Result<EnvironmentCredentials, ConfigError> {
-        let mut credentials = EnvironmentCredentials::new();
-        if self.offline {
-            return Ok(credentials);
+        if self.absent == MissingVariables::NotRead {
+            return Ok(EnvironmentCredentials::new());
         }
+        let (credentials, problems) = self.read(config);
+        if problems.is_empty() || self.absent == MissingVariables::LeftOut {
+            Ok(credentials)
+        } else {
+            Err(ConfigError::Invalid(problems))
+        }
+    }
+
+    /// Every variable that is missing or empty, with its position in the file.
+    pub fn missing(&self, config: &Config) -> Vec<Problem> {
+        self.read(config).1
+    }
+
+    fn read(&self, config: &Config) -> (EnvironmentCredentials, Vec<Problem>) {
+        let mut credentials = EnvironmentCredentials::new();
         let taken = self.lock();
         let mut problems = Vec::new();
         for (of, name, place) in variables(config) {
@@ -84,7 +115,7 @@ impl Environment {
                 }),
             }
         }
-        if problems.is_empty() { Ok(credentials) } else { Err(ConfigError::Invalid(problems)) }
+        (credentials, problems)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Secret>> {

@@ -2,8 +2,6 @@
 //! command that streams a response. Because of the key it goes only to standard output, never to
 //! the log.
 
-use std::net::SocketAddr;
-
 use cofferdam_engine::catalog::ModelKind;
 use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store};
 use serde_json::json;
@@ -40,7 +38,7 @@ impl Greeting {
         let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
         let curl = format!(
             "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
-            reachable(at.listen),
+            Addresses::reachable(at.listen),
             key.as_deref().unwrap_or("YOUR_KEY"),
             json!({"model": model, "input": "Hello!", "stream": true}),
         );
@@ -68,13 +66,4 @@ impl Greeting {
         text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
         text
     }
-}
-
-/// The address to use from this machine: loopback instead of an unspecified address.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let loopback = match listen {
-        SocketAddr::V4(_) => std::net::IpAddr::from([127, 0, 0, 1]),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    };
-    if listen.ip().is_unspecified() { SocketAddr::new(loopback, listen.port()) } else { listen }
 }

@@ -3,20 +3,30 @@
 
 use std::collections::BTreeMap;
 
+use cofferdam_egress::Origin;
 use cofferdam_engine::catalog::ModelKind;
 
-use crate::config::{self, Config, ModelConfig, Problem};
+use crate::config::{self, Config, ModelConfig, Problem, ProviderConfig};
 
 /// The adapter of the built-in models.
 const DEMO_ADAPTER: &str = "demo";
 
+/// Base URLs that are probably a mistake, each with its provider.
+pub(crate) fn doubtful_origins(config: &Config) -> Vec<(&ProviderConfig, Problem)> {
+    let doubts = config.providers.iter().flat_map(|provider| {
+        let doubts = provider.origin.iter().flat_map(Origin::doubts);
+        doubts.map(move |doubt| {
+            let message = format!("base_url: {doubt}");
+            (provider, Problem { place: provider.place.clone(), message })
+        })
+    });
+    doubts.collect()
+}
+
 /// Warns of base URLs that are probably a mistake.
 pub(crate) fn warn_of_origins(config: &Config) {
-    for provider in &config.providers {
-        for doubt in provider.origin.iter().flat_map(|origin| origin.doubts()) {
-            let problem = Problem { place: provider.place.clone(), message: format!("base_url: {doubt}") };
-            tracing::warn!(provider = %provider.name, "{problem}");
-        }
+    for (provider, problem) in doubtful_origins(config) {
+        tracing::warn!(provider = %provider.name, "{problem}");
     }
 }
 

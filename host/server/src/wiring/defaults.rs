@@ -42,15 +42,24 @@ pub(crate) fn read(
     PluginDefaults::new(everyone, named)
 }
 
-/// Warns of names that match no workspace. This is not an error, because the workspace may be
-/// created later.
-pub(crate) async fn warn_of_unknown(workspaces: &[WorkspaceConfig], store: &Store) {
+/// The names that match no workspace. This is not an error, because the workspace may be created
+/// later.
+pub(crate) async fn unknown<'w>(workspaces: &'w [WorkspaceConfig], store: &Store) -> Vec<&'w str> {
+    let mut unknown = Vec::new();
     for workspace in workspaces {
         if let WorkspaceName::One(name) = &workspace.name
             && matches!(store.find_workspace(name).await, Err(Error::Lookup(_)))
         {
-            tracing::warn!(workspace = %name, "the configuration names a workspace that does not exist");
+            unknown.push(name.as_str());
         }
+    }
+    unknown
+}
+
+/// Warns of names that match no workspace.
+pub(crate) async fn warn_of_unknown(workspaces: &[WorkspaceConfig], store: &Store) {
+    for name in unknown(workspaces, store).await {
+        tracing::warn!(workspace = %name, "the configuration names a workspace that does not exist");
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
 use crate::anchor::{Anchor, AnchorContent};
-use crate::backup::{self, BackupSummary, RestoreSummary};
+use crate::backup::{self, BackupSummary, LastBackup, RestoreSummary};
 use crate::check::{Verification, check, check_sums};
 use crate::lock::DirectoryLock;
 use crate::open;
@@ -13,7 +13,7 @@ use crate::operation::{Progress, VaultError};
 
 /// Entries that a directory may have before a restore, besides the key file and files named after
 /// it.
-const ALLOWED: [&str; 4] = ["lock", "cofferdam.toml", "cache", "reserve"];
+const ALLOWED: [&str; 5] = ["lock", "cofferdam.toml", "cache", "reserve", LastBackup::FILE_NAME];
 
 impl Store {
     /// Checks every secret, the head of every vault, all other rows, the audit chain with its usage
@@ -52,7 +52,11 @@ impl Store {
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
         // One backup at a time: each one reads the whole store.
         let _alone = only_one(&self.0.backup)?;
-        backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)
+        let made = backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)?;
+        if let Some(dir) = self.0.anchor.parent() {
+            LastBackup::note(dir, path, &made);
+        }
+        Ok(made)
     }
 
     /// Restores a backup into a directory that holds the root key and nothing else. Either the

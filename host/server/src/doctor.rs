@@ -1,0 +1,169 @@
+//! `doctor`: looks for what is wrong with an installation and says what to do. The process that
+//! holds the store does the checks, so that a running host reports its own limits, credentials and
+//! plugins. Nothing is changed, apart from a compile cache that does not exist yet and audit records
+//! of credentials that are tried.
+
+mod configuration;
+mod files;
+mod finding;
+mod machine;
+mod plugins;
+mod providers;
+mod store;
+
+use std::sync::Arc;
+
+use cofferdam_engine::Memory;
+use cofferdam_engine::catalog::Provider;
+use cofferdam_runtime::{Plugins, Runtime};
+use cofferdam_store::{Clock, DirectoryLock, Store};
+
+use crate::app::{Addresses, App};
+use crate::command::{CommandOutcome, DoctorArguments};
+use crate::config::{Config, Environment};
+use crate::failure::Failure;
+use crate::options::Options;
+use crate::start::{block_on, open, runtime};
+use crate::wiring;
+
+pub(crate) use files::mode;
+pub(crate) use finding::{CheckFinding, outcome};
+
+/// What is looked at.
+struct Installation<'i> {
+    options: &'i Options,
+    config: &'i Config,
+    /// See [`DoctorArguments::data_mode`].
+    data_mode: Option<u32>,
+    has_store: bool,
+    store: Option<&'i Store>,
+    /// The addresses of the running host.
+    at: Option<Addresses>,
+    now_ms: u64,
+    /// Nothing is sent.
+    offline: bool,
+}
+
+/// The parts that answer requests, as far as they could be built.
+struct Parts<'p> {
+    runtime: Option<&'p Runtime>,
+    plugins: Option<&'p Plugins>,
+    providers: &'p [Arc<Provider>],
+}
+
+/// Checks an installation without a running host.
+///
+/// # Errors
+///
+/// There is no thread to wait on. All else is a finding.
+pub(crate) fn alone(
+    options: &Options,
+    arguments: &DoctorArguments,
+    lock: Option<DirectoryLock>,
+) -> Result<CommandOutcome, Failure> {
+    let config = match Config::load(options.config.as_deref(), &options.data) {
+        Ok(config) => config,
+        Err(error) => return Ok(outcome(&configuration::refused(&error.into()))),
+    };
+    let environment = Environment::incomplete();
+    environment.take(&config);
+    let mut findings = Vec::new();
+    let mut failed = |failure: Failure| findings.extend(configuration::refused(&failure));
+    let runtime = runtime(&config, &options.data).map_err(&mut failed).ok();
+    let services = runtime.as_ref().and_then(|runtime| {
+        let folder = arguments.folder.plugins.as_deref();
+        let built = wiring::services(&config, folder, runtime, &environment, &Memory::default(), 0);
+        built.map_err(|error| failed(error.into())).ok()
+    });
+    let has_store = Store::exists(&options.data).unwrap_or(true);
+    let mut store = None;
+    if let Some(lock) = lock.filter(|_| has_store) {
+        match open(&config, lock, None) {
+            Ok(opened) => store = Some(opened),
+            Err(error) => findings.push(CheckFinding::bad(
+                "store",
+                "store",
+                format!("it does not open: {error}"),
+                "see \"When something refuses to start\" in docs/operate.md",
+            )),
+        }
+    }
+    let installation = Installation {
+        options,
+        config: &config,
+        data_mode: arguments.data_mode,
+        has_store,
+        store: store.as_ref(),
+        at: None,
+        now_ms: Clock::system().now_ms(),
+        offline: arguments.offline,
+    };
+    findings.extend(configuration::variables(&installation, &environment));
+    let parts = Parts {
+        runtime: runtime.as_ref(),
+        plugins: services.as_ref().map(|services| &services.plugins),
+        providers: services.as_ref().map(|services| services.providers.as_slice()).unwrap_or_default(),
+    };
+    let findings = block_on(examine(&installation, parts, findings));
+    if let Some(store) = store {
+        store.close();
+    }
+    Ok(outcome(&findings?))
+}
+
+/// Checks the installation of the running host.
+pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<CheckFinding> {
+    let live = app.live_config();
+    let options = app.desk.options();
+    let findings = match app.desk.check_file() {
+        Ok(()) => Vec::new(),
+        Err(failure) => configuration::refused(&failure),
+    };
+    let installation = Installation {
+        options,
+        config: &live.config,
+        data_mode: arguments.data_mode,
+        has_store: true,
+        store: Some(&app.store),
+        at: Some(app.addresses()),
+        now_ms: app.clock.now_ms(),
+        offline: arguments.offline,
+    };
+    let parts = Parts {
+        runtime: Some(&app.runtime),
+        plugins: Some(live.engine.plugins()),
+        providers: &live.providers,
+    };
+    examine(&installation, parts, findings).await
+}
+
+/// All checks. `findings` are those that were made while the parts were built.
+async fn examine(
+    installation: &Installation<'_>,
+    parts: Parts<'_>,
+    mut findings: Vec<CheckFinding>,
+) -> Vec<CheckFinding> {
+    let is_refused = findings.iter().any(|finding| finding.id == "configuration");
+    let mut warnings = configuration::check(installation).await;
+    // A configuration that is refused is not good for its lack of warnings.
+    warnings.retain(|finding| !is_refused || finding.remedy.is_some());
+    findings.extend(warnings);
+    findings.extend(files::check(installation));
+    if !installation.has_store {
+        findings.push(CheckFinding::ok("store", "store", "there is none yet; `serve` makes it"));
+    }
+    if let Some(store) = installation.store {
+        findings.extend(store::check(store, installation).await);
+    }
+    findings.push(machine::open_files(installation));
+    if let Some(runtime) = parts.runtime {
+        findings.push(machine::address_space(runtime));
+        findings.push(machine::compile_cache(runtime, installation));
+    }
+    findings.extend(machine::listeners(installation).await);
+    if let Some(plugins) = parts.plugins {
+        findings.extend(plugins::check(plugins, installation));
+    }
+    findings.extend(Box::pin(providers::check(parts.providers, installation)).await);
+    findings
+}
