@@ -65,6 +65,10 @@ bench-growth *arguments:
 soak *arguments:
     cargo run --release --locked --package cofferdam-bench -- soak {{arguments}}
 
+# Single functions: the search of answers for secrets, the parser. `just microbench parse` runs one file.
+microbench file="*":
+    cargo bench --locked --package cofferdam-egress --package cofferdam-engine --bench '{{file}}'
+
 # Drive an instrumented build for half a minute, so that it writes a profile for the compiler.
 train program *arguments:
     cargo run --release --locked --package cofferdam-bench -- train --program {{program}} {{arguments}}

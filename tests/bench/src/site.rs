@@ -18,7 +18,7 @@ use crate::process::{Processes, in_path};
 
 /// How long a server may take to start, to compile its plugins or to end.
 const PATIENCE: Duration = Duration::from_secs(180);
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(100);
 /// The name under which a program reaches the TLS listener of the scripted provider.
 pub(crate) const API: &str = "api.test";
 
