@@ -90,7 +90,7 @@ struct Servers {
 
 impl Servers {
     async fn start(site: &Site, builds: &[Build]) -> anyhow::Result<Self> {
-        let scripts = ["whole", "stream", "embedding", "embedding-base64", "datetime-tool"];
+        let scripts = ["whole", "stream", PACED, "embedding", "embedding-base64", "datetime-tool"];
         let config = site.config("", &scripts.map(ModelScript::new));
         let nginx = site.nginx().await?;
         let mut programs: Vec<Program> = Vec::new();
@@ -214,6 +214,8 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<Scene>> {
 
 const OUTPUT: &[u8] = b"lorem";
 const VECTOR: &[u8] = b"embedding";
+/// A stream whose second event comes 4 ms after the first one, so that nothing else arrives with that.
+const PACED: &str = "paced-3-4";
 /// The last event of a stream.
 pub(crate) const END: &[u8] = b"event: response.completed";
 
@@ -257,7 +259,11 @@ fn all_scenes() -> Vec<Scene> {
         embeddings("embedding-base64", "embedding-base64", base64.to_string(), "1,536 floats as base64"),
         stream("stream", 16, stream_figures()),
         responses_scene("latency", 1, latency_figures()),
-        stream("first-event", 1, vec![first_event()]),
+        Scene {
+            script: PACED,
+            body: streamed(PACED, prompt()).to_string(),
+            ..stream("first-event", 1, vec![first_event()])
+        },
         Scene {
             script: "datetime-tool",
             body: with_datetime(responses("datetime-tool", "What time is it in Berlin?")).to_string(),
