@@ -49,6 +49,30 @@ linear count="1000":
     cargo build --package cofferdam-engine --example linear --locked
     host/engine/examples/linear.sh "${CARGO_TARGET_DIR:-target}/debug/examples/linear" {{count}}
 
+# Processor time, latency, start and memory of target/dist/cofferdam beside nginx. docs/performance.md explains it.
+bench *arguments:
+    cargo run --release --locked --package cofferdam-bench -- compare {{arguments}}
+
+# 5,000 paced streams at once: failures, memory, delays.
+bench-density *arguments:
+    cargo run --release --locked --package cofferdam-bench -- density {{arguments}}
+
+# How the cost of a request grows with prompts, endpoints, tools, hooks, streams, secrets and keys.
+bench-growth *arguments:
+    cargo run --release --locked --package cofferdam-bench -- growth {{arguments}}
+
+# An hour of mixed load; fails if memory grows or something is not given back.
+soak *arguments:
+    cargo run --release --locked --package cofferdam-bench -- soak {{arguments}}
+
+# Single functions: the search of answers for secrets, the parser. `just microbench parse` runs one file.
+microbench file="*":
+    cargo bench --locked --package cofferdam-egress --package cofferdam-engine --bench '{{file}}'
+
+# Drive an instrumented build for half a minute, so that it writes a profile for the compiler.
+train program *arguments:
+    cargo run --release --locked --package cofferdam-bench -- train --program {{program}} {{arguments}}
+
 # Format everything.
 fmt:
     cargo fmt --all

@@ -1,27 +1,32 @@
-//! Prints how long a request body takes to parse, check and write for guests.
-//!
-//! Run it with `cargo run --release -p cofferdam-engine --example parse_timing`. Nothing is
-//! asserted: the numbers are for a person who compares two revisions on one machine.
-#![expect(clippy::print_stdout, reason = "printing is all this example does")]
+//! How long a request body takes to parse and check.
 
 use cofferdam_engine::request::ResponsesRequest;
-use std::hint::black_box;
-use std::time::Instant;
+use divan::Bencher;
+use divan::counter::BytesCount;
 
 const SHORT: &str = r#"{"model":"openai/gpt-4.1-mini","input":"Say hello.","stream":true,"store":false}"#;
 
 fn main() {
-    println!("{:<24}{:>10}{:>14}{:>12}", "body", "bytes", "microseconds", "MB/s");
-    for (name, body) in [("short", SHORT.to_owned()), ("one KB", turns(4)), ("agent, 100 KB", agent())] {
-        let rounds = 20_000_000 / (body.len() + 400);
-        let start = Instant::now();
-        for _ in 0..rounds {
-            let request = ResponsesRequest::parse(black_box(body.as_bytes()), &[]);
-            black_box(request.is_ok());
-        }
-        let micros = start.elapsed().as_secs_f64() * 1e6 / rounds as f64;
-        println!("{name:<24}{:>10}{micros:>14.2}{:>12.0}", body.len(), body.len() as f64 / micros);
-    }
+    divan::main();
+}
+
+#[divan::bench]
+fn short(bencher: Bencher<'_, '_>) {
+    parse(bencher, SHORT);
+}
+
+#[divan::bench]
+fn one_kilobyte(bencher: Bencher<'_, '_>) {
+    parse(bencher, &turns(4));
+}
+
+#[divan::bench]
+fn agent_of_100_kilobytes(bencher: Bencher<'_, '_>) {
+    parse(bencher, &agent());
+}
+
+fn parse(bencher: Bencher<'_, '_>, body: &str) {
+    bencher.counter(BytesCount::of_str(body)).bench(|| ResponsesRequest::parse(body.as_bytes(), &[]).is_ok());
 }
 
 /// A conversation with a tool, as the official clients send it.
