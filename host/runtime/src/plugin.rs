@@ -10,12 +10,15 @@ use crate::bindings::exports::cofferdam::plugin as exports;
 use crate::contract::{Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
-use crate::grant::{Denial, Grant, Joined};
+use crate::grant::{Compile, Denial, Grant, Joined};
 use crate::guest::GuestState;
 use crate::host::Host;
 use crate::imports;
 use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
+
+/// Compiling for at least this long is worth a hint, in milliseconds.
+const SLOW_COMPILE_MS: u64 = 2_000;
 
 /// One installed plugin.
 pub struct Plugin {
@@ -237,6 +240,13 @@ impl Plugin {
         }
     }
 
+    /// Size of its compiled code in bytes, once it is compiled.
+    #[must_use]
+    pub fn code_bytes(&self) -> Option<usize> {
+        let image = self.compiled_now()?.pre.component().image_range();
+        Some(image.end.addr().saturating_sub(image.start.addr()))
+    }
+
     pub(crate) fn profile(&self) -> &Arc<Profile> {
         &self.profile
     }
@@ -309,16 +319,25 @@ impl Plugin {
         }
         let made = self.make();
         match &made {
-            Ok(compiled) => tracing::info!(
-                plugin = self.name(),
-                from_cache = compiled.from_cache,
-                duration_ms = compiled.ms,
-                "plugin compiled"
-            ),
+            Ok(compiled) => self.report_compiled(compiled),
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
         // Cannot fail: the lock above makes this the only writer.
         drop(self.compiled.set(made));
+    }
+
+    fn report_compiled(&self, compiled: &Compiled) {
+        let (plugin, duration_ms) = (self.name(), compiled.ms);
+        tracing::info!(plugin, from_cache = compiled.from_cache, duration_ms, "plugin compiled");
+        let in_background = self.grant().compile == Compile::Background;
+        if in_background && !compiled.from_cache && duration_ms >= SLOW_COMPILE_MS {
+            tracing::info!(
+                plugin,
+                duration_ms,
+                "calls that came while it was compiled have waited; to be ready only after that: \
+                 [plugins.{plugin}] compile = \"start\""
+            );
+        }
     }
 
     fn make(&self) -> Result<Compiled, CompileFailed> {
