@@ -7,11 +7,14 @@ use zeroize::Zeroizing;
 
 use super::prepare::prepare;
 use super::{Action, Cli};
-use crate::command::{AuditFilter, Command, CommandOutcome, VaultCommand, restored};
+use crate::command::{
+    AuditFilter, Command, CommandError, CommandOutcome, KitCommand, PluginCommand, VaultCommand, restored,
+};
 use crate::config::Config;
 use crate::execute::{execute, teller};
 use crate::failure::Failure;
 use crate::options::{Options, Serve};
+use crate::plugin_kit::{self, Checked};
 use crate::serve;
 use crate::start::{acquire, open_options, write_out};
 
@@ -30,6 +33,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             match &command {
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
+                Command::Plugin(PluginCommand::Kit(kit)) => for_authors(&options, kit),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -42,6 +46,17 @@ fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
     } else {
         write_out(&outcome.text)
+    }
+}
+
+/// Carries out a command for authors of plugins. What a check found wrong is printed before the error.
+fn for_authors(options: &Options, command: &KitCommand) -> Result<(), Failure> {
+    let Checked { outcome, wrong } = plugin_kit::carry_out(options, command)?;
+    print(options, &outcome)?;
+    match wrong {
+        0 => Ok(()),
+        1 => Err(CommandError::new("one check failed").into()),
+        wrong => Err(CommandError::new(format!("{wrong} checks failed")).into()),
     }
 }
 
