@@ -42,6 +42,8 @@ async fn a_new_tool_answers(language: &str) {
     let workshop = Workshop::new();
     let name = format!("backwards-{language}");
     made(&workshop, "tool", &name, language);
+    let tested = workshop.document(&["plugin", "test", &name]);
+    assert_eq!((&tested["passed"], &tested["failed"]), (&json!(2), &json!(0)), "{tested}");
     let upstream = Upstream::start().await;
     let config =
         format!("{}\n[plugins.{name}]\ncompile = \"start\"\n", single("openai-chat", &upstream.base));

@@ -51,12 +51,12 @@ fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
 
 /// Carries out a command for authors of plugins. What a check found wrong is printed before the error.
 fn for_authors(options: &Options, command: &KitCommand) -> Result<(), Failure> {
-    let Checked { outcome, wrong } = plugin_kit::carry_out(options, command)?;
+    let Checked { outcome, wrong, what } = plugin_kit::carry_out(options, command)?;
     print(options, &outcome)?;
     match wrong {
         0 => Ok(()),
-        1 => Err(CommandError::new("one check failed").into()),
-        wrong => Err(CommandError::new(format!("{wrong} checks failed")).into()),
+        1 => Err(CommandError::new(format!("one {what} failed")).into()),
+        wrong => Err(CommandError::new(format!("{wrong} {what}s failed")).into()),
     }
 }
 

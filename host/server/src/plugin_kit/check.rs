@@ -13,7 +13,7 @@ use super::Checked;
 use super::declared::sandbox;
 use super::examine::{CPU_SECONDS_MAX, Examination, ExaminedCall, MEMORY_BYTES_MAX, Problem};
 use super::process::{self, Ended};
-use super::project::{Project, read_component, read_text, wrong};
+use super::project::{Project, read_component, read_text};
 use super::recipe::Recipe;
 use crate::command::CommandOutcome;
 use crate::config::Config;
@@ -68,15 +68,7 @@ impl Line {
 
 pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
     let project = Project::open(dir)?;
-    let file = project.component();
-    if !file.exists() {
-        return Err(wrong(format!(
-            "{} is not there: run `cofferdam plugin build {}`",
-            file.display(),
-            dir.display()
-        )));
-    }
-    let inspection = Inspection::of(&read_component(&file)?);
+    let inspection = Inspection::of(&read_component(&project.require_component()?)?);
     let mut lines = vec![package(&project), contract(&project, &inspection)];
     if inspection.verdict.is_ok() {
         lines.push(imports(&project, &inspection));
@@ -192,8 +184,17 @@ fn needs(inspection: &Inspection) -> Line {
     Line::new("sandbox", sandbox(inspection.sandbox), verdict)
 }
 
-/// Compiles and calls the component in a process of its own.
+/// What compiling and calling the component shows.
 fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
+    Ok(match examination(project)? {
+        Ok(examination) => examination_lines(project, &examination),
+        Err(problem) => vec![Line::new("compile", problem, Verdict::Wrong)],
+    })
+}
+
+/// Compiles and calls the component in a process of its own. The inner error says why that process
+/// came to no report.
+pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
     command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
@@ -205,23 +206,20 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
     let title = format!("compiling and calling {}", project.manifest.name);
     let (ended, output) = process::read(&mut command, EXAMINE_TIME_MAX, &title)
         .map_err(Failure::system("a process for the check"))?;
-    let limits = format!(
-        "it may take {} GiB of memory and {} s of processor time",
-        MEMORY_BYTES_MAX >> 30,
-        CPU_SECONDS_MAX
-    );
     let status = match ended {
         Ended::Exited(status) if status.success() => None,
         Ended::Exited(status) => Some(status.to_string()),
         Ended::OutOfTime => Some(format!("no end after {} s", EXAMINE_TIME_MAX.as_secs())),
     };
     if let Some(status) = status {
-        let text = format!("the process that compiles and calls it ended: {status}");
-        return Ok(vec![Line::new("compile", text, Verdict::Wrong).with(limits)]);
+        return Ok(Err(format!(
+            "the process that compiles and calls it ended: {status}; it may take {} GiB of memory and \
+             {CPU_SECONDS_MAX} s of processor time",
+            MEMORY_BYTES_MAX >> 30
+        )));
     }
-    let examination: Examination = serde_json::from_slice(&output)
-        .map_err(|_| wrong("the process that compiles and calls the component wrote no report"))?;
-    Ok(examination_lines(project, &examination))
+    let report = serde_json::from_slice(&output);
+    Ok(report.map_err(|_| "the process that compiles and calls it wrote no report".to_owned()))
 }
 
 fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> {
@@ -332,7 +330,7 @@ fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked
         "name": manifest.name, "version": manifest.version, "kind": manifest.kind.as_str(),
         "bytes": inspection.bytes, "sha256": inspection.digest, "checks": documents, "wrong": wrong,
     });
-    Checked { outcome: CommandOutcome { document, text }, wrong }
+    Checked { outcome: CommandOutcome { document, text }, wrong, what: "check" }
 }
 
 /// A size in KiB or MiB.

@@ -12,8 +12,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::cases;
 use super::project::{read_component, read_text, wrong};
-use super::samples::{self, Trouble};
+use super::samples::{self, Answers, Trouble};
 use crate::command::{CommandOutcome, ExamineArguments};
 use crate::failure::Failure;
 use crate::start::block_on;
@@ -29,6 +30,8 @@ pub(super) struct Examination {
     pub(super) compile_ms: u64,
     pub(super) code_bytes: usize,
     pub(super) calls: Vec<ExaminedCall>,
+    /// What a tool answered to its cases.
+    pub(super) answers: Answers,
     /// What is wrong, if anything.
     pub(super) problem: Option<Problem>,
 }
@@ -56,14 +59,15 @@ pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Fa
     limit_this_process()?;
     let manifest = read_text(&arguments.manifest)?;
     let component = read_component(&arguments.component)?;
-    let calls = samples::tool_calls(&arguments.cases)?;
+    let cases = cases::read(&arguments.cases)?;
+    let mut answers = Vec::new();
     let runtime = Runtime::start_metered(Duration::from_millis(2))?;
     let plugin = load(&runtime, manifest, component)?;
     let started = Instant::now();
     let outcome = block_on(async {
         plugin.compile().await?;
         let compile_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok((compile_ms, samples::call(&plugin, &calls).await))
+        Ok((compile_ms, samples::call(&plugin, &cases, &mut answers).await))
     })?;
     let (compile_ms, problem) = match outcome {
         Ok((compile_ms, called)) => (compile_ms, called.err().map(problem)),
@@ -73,6 +77,7 @@ pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Fa
         compile_ms,
         code_bytes: plugin.code_bytes().unwrap_or_default(),
         calls: most(&runtime),
+        answers,
         problem,
     };
     let document = json!(examination);

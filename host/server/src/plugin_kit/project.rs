@@ -56,6 +56,16 @@ impl Project {
         self.plugins().join(&self.manifest.component)
     }
 
+    /// The built component, which has to be there.
+    pub(super) fn require_component(&self) -> Result<PathBuf, Failure> {
+        let file = self.component();
+        if file.exists() {
+            return Ok(file);
+        }
+        let (file, dir) = (file.display(), self.dir.display());
+        Err(wrong(format!("{file} is not there: run `cofferdam plugin build {dir}`")))
+    }
+
     /// The copy of the manifest beside the component.
     pub(super) fn installed_manifest(&self) -> PathBuf {
         self.plugins().join(format!("{}.toml", self.manifest.name))

@@ -1,76 +1,20 @@
 //! The calls that `plugin check` makes: for each kind of plugin the least that a host would send.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cofferdam_runtime::manifest::{HookPhase, PluginKind};
 use cofferdam_runtime::wire::{
-    Candidate, Percentiles, Price, Purpose, RequestSummary, ResponseHead, Statistics, Target, ToolError,
+    Candidate, Output, Percentiles, Price, Purpose, RequestSummary, ResponseHead, Statistics, Target,
+    ToolError,
 };
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::project::{read_text, wrong};
-use crate::failure::Failure;
+use super::cases::Case;
 
-/// Number of cases that are called.
-const CASES_MAX: usize = 64;
 const REQUEST: &[u8] = br#"{"model":"sample/model","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#;
 const RESPONSE: &[u8] = br#"{"id":"resp_sample","object":"response","status":"completed","model":"sample/model","output":[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}]}"#;
 const NOTHING: &[u8] = b"{}";
-
-/// One call of a tool, from a file of cases.
-pub(super) struct ToolCall {
-    pub(super) name: String,
-    function: String,
-    arguments: Vec<u8>,
-    settings: Vec<u8>,
-}
-
-#[derive(Deserialize)]
-struct CaseFile {
-    #[serde(default)]
-    case: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    name: String,
-    call: Option<CaseCall>,
-    settings: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct CaseCall {
-    function: String,
-    #[serde(default)]
-    arguments: Value,
-}
-
-/// The calls of these files. Cases without a call are for other kinds of plugins.
-pub(super) fn tool_calls(files: &[PathBuf]) -> Result<Vec<ToolCall>, Failure> {
-    let mut calls = Vec::new();
-    for file in files {
-        let text = read_text(file)?;
-        let cases: CaseFile = toml::from_str(&text).map_err(|error| {
-            wrong(format!("{}: {}", file.display(), error.message().lines().next().unwrap_or_default()))
-        })?;
-        for Case { name, call, settings } in cases.case {
-            let Some(CaseCall { function, arguments }) = call else { continue };
-            let arguments = if arguments.is_null() { "{}".to_owned() } else { arguments.to_string() };
-            let settings = settings.map_or_else(|| "{}".to_owned(), |settings| settings.to_string());
-            calls.push(ToolCall {
-                name,
-                function,
-                arguments: arguments.into_bytes(),
-                settings: settings.into_bytes(),
-            });
-        }
-    }
-    calls.truncate(CASES_MAX);
-    Ok(calls)
-}
 
 /// What is wrong with a plugin that was called.
 #[derive(Debug)]
@@ -85,10 +29,13 @@ impl From<CallError> for Trouble {
     }
 }
 
-/// Calls a plugin as a host would.
-pub(super) async fn call(plugin: &Arc<Plugin>, calls: &[ToolCall]) -> Result<(), Trouble> {
+/// What a tool answered to a case, by the case's name.
+pub(super) type Answers = Vec<(String, Value)>;
+
+/// Calls a plugin as a host would. Answers to cases are added to `answers`.
+pub(super) async fn call(plugin: &Arc<Plugin>, cases: &[Case], answers: &mut Answers) -> Result<(), Trouble> {
     match plugin.kind() {
-        PluginKind::Tool => call_tool(plugin, calls).await,
+        PluginKind::Tool => call_tool(plugin, cases, answers).await,
         PluginKind::Hook => call_hook(plugin).await,
         PluginKind::Router => call_router(plugin).await,
         PluginKind::Provider => call_provider(plugin).await,
@@ -104,7 +51,7 @@ fn context() -> CallContext {
     }
 }
 
-async fn call_tool(plugin: &Arc<Plugin>, calls: &[ToolCall]) -> Result<(), Trouble> {
+async fn call_tool(plugin: &Arc<Plugin>, cases: &[Case], answers: &mut Answers) -> Result<(), Trouble> {
     let context = context();
     let first = plugin.functions(&context, Services::default(), NOTHING).await?;
     let second = plugin.functions(&context, Services::default(), NOTHING).await?;
@@ -124,20 +71,39 @@ async fn call_tool(plugin: &Arc<Plugin>, calls: &[ToolCall]) -> Result<(), Troub
     if !same {
         return Err(Trouble::Rule("`functions` gives other bytes when it is called again".to_owned()));
     }
-    if let Some(function) = functions.first().filter(|_| calls.is_empty()) {
+    if let Some(function) = functions.first().filter(|_| cases.is_empty()) {
         // Missing arguments are the model's fault: the tool says so, whatever it needs.
         let answer = plugin.invoke(&context, Services::default(), &function.name, NOTHING, NOTHING).await?;
         drop(answer);
     }
-    for ToolCall { name, function, arguments, settings } in calls {
-        if !functions.is_empty() && functions.iter().all(|known| known.name != *function) {
-            return Err(Trouble::Rule(format!(
-                "the case `{name}` calls {function}, which the tool does not offer"
-            )));
+    let mut first_trouble = None;
+    for Case { name, call, settings, .. } in cases {
+        if !functions.is_empty() && functions.iter().all(|known| known.name != call.function) {
+            let function = &call.function;
+            let problem = format!("the case `{name}` calls {function}, which the tool does not offer");
+            return Err(Trouble::Rule(problem));
         }
-        drop(plugin.invoke(&context, Services::default(), function, arguments, settings).await?);
+        let (arguments, settings) = (call.arguments.to_string(), settings.to_string());
+        let (arguments, settings) = (arguments.as_bytes(), settings.as_bytes());
+        let called = plugin.invoke(&context, Services::default(), &call.function, arguments, settings).await;
+        answers.push((name.clone(), shown(&called)));
+        first_trouble = first_trouble.or_else(|| called.err());
     }
-    Ok(())
+    first_trouble.map_or(Ok(()), |error| Err(Trouble::Call(error)))
+}
+
+/// An answer as JSON: an item and the text for the model, or one error.
+fn shown(called: &Result<Result<Output, ToolError>, CallError>) -> Value {
+    match called {
+        Ok(Ok(output)) => {
+            let item: Value = serde_json::from_slice(&output.item).unwrap_or_default();
+            json!({"item": item, "for_model": output.for_model})
+        }
+        Ok(Err(ToolError::InvalidSettings(message))) => json!({"invalid_settings": message}),
+        Ok(Err(ToolError::InvalidArguments(message))) => json!({"invalid_arguments": message}),
+        Ok(Err(ToolError::Failed(message))) => json!({"failed": message}),
+        Err(error) => json!({"broke": error.to_string()}),
+    }
 }
 
 async fn call_hook(plugin: &Arc<Plugin>) -> Result<(), Trouble> {

@@ -15,6 +15,8 @@ pub enum KitCommand {
     Build(ProjectFolder),
     /// Check a built plugin, and call it in a sandbox that counts
     Check(ProjectFolder),
+    /// Call a built tool with the cases of its project, and compare the answers
+    Test(ProjectFolder),
     /// Show what a component declares, and whether this host accepts it
     Inspect {
         /// The component
