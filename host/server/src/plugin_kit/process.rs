@@ -30,6 +30,10 @@ pub(super) fn read(command: &mut Command, limit: Duration, title: &str) -> io::R
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let reader = child.stdout.take().map(reader);
     let ended = wait(&mut child, limit, title)?;
+    if matches!(ended, Ended::OutOfTime) {
+        // A process that it started may hold the pipe open.
+        return Ok((ended, Vec::new()));
+    }
     let output = reader.and_then(|reader| reader.join().ok()).transpose()?;
     Ok((ended, output.unwrap_or_default()))
 }
