@@ -36,6 +36,10 @@ clients-all:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" all
 
+# The templates of `plugin new` in all languages: built, checked and called. Downloads their toolchains' packages.
+plugins-all:
+    COFFERDAM_LANGUAGES=all cargo test --package cofferdam --test all --locked plugin_kit::examples
+
 # One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
 fuzz target seconds="600":
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}
@@ -97,9 +101,11 @@ clippy:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
-# Rewrite the parts of docs/ that are made from the code: configuration keys, commands, metrics, errors.
+# Rewrite the parts of docs/ that are made from the code: configuration keys, commands, metrics, errors. Then the
+# examples in guests/examples, which `plugin new` makes.
 docs:
     COFFERDAM_DOCS=write cargo test --package cofferdam --lib --test all --locked the_generated_page
+    COFFERDAM_DOCS=write cargo test --package cofferdam --test all --locked the_examples_are_what_new_writes
 
 # Rebuild the components in plugins/ from guests/.
 guests:

@@ -48,6 +48,8 @@ mod sizes;
 #[cfg(test)]
 mod installing;
 #[cfg(test)]
+mod plugin_kit;
+#[cfg(test)]
 mod sandbox;
 
 #[cfg(test)]

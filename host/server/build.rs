@@ -1,6 +1,7 @@
-//! Embeds the manifests and components of `plugins/` in the program, so that a copied binary needs
-//! no other files. Nothing is compiled here; the components are in git. Their digests are computed
-//! here, so that a start does not read 20 MB of components that are in the compile cache.
+//! Embeds the manifests and components of `plugins/` and the templates of `plugin new` in the
+//! program, so that a copied binary needs no other files. Nothing is compiled here; the components
+//! are in git. Their digests are computed here, so that a start does not read 20 MB of components
+//! that are in the compile cache.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -28,8 +29,31 @@ fn main() -> io::Result<()> {
         ));
     }
     list.push_str("]\n");
-    let target = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("plugins.rs");
-    fs::write(target, list)
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    fs::write(out.join("plugins.rs"), list)?;
+    let templates = root.join("plugin-templates");
+    println!("cargo::rerun-if-changed={}", templates.display());
+    let mut list = String::from("&[\n");
+    embed_texts(&templates, &templates, &mut list)?;
+    list.push_str("]\n");
+    fs::write(out.join("plugin_templates.rs"), list)
+}
+
+/// Lists all files below a folder, each by its path in `root` and its text, in order.
+fn embed_texts(root: &Path, folder: &Path, list: &mut String) -> io::Result<()> {
+    let entries: io::Result<Vec<PathBuf>> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut entries = entries?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            embed_texts(root, &path, list)?;
+            continue;
+        }
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        list.push_str(&format!("    ({name:?}, include_str!({:?})),\n", path.canonicalize()?));
+    }
+    Ok(())
 }
 
 fn manifests(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -19,7 +19,8 @@ fn the_generated_page_of_commands_is_current() {
 
 /// Adds the commands within a command, without the options of every command.
 fn add_commands(text: &mut String, command: &mut Command) {
-    for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+    let is_shown = |command: &&mut Command| command.get_name() != "help" && !command.is_hide_set();
+    for command in command.get_subcommands_mut().filter(is_shown) {
         let help = help(command);
         let own = help.split(OF_EVERY_COMMAND).next().unwrap().trim();
         let name = command.get_bin_name().unwrap();

@@ -12,13 +12,13 @@ pub(crate) struct Code(Vec<u8>);
 impl Code {
     /// Compiles a component, with an engine and threads that end afterwards. An engine keeps the
     /// memory of its largest compilations, and the allocator keeps for each thread what that thread
-    /// used: together 60 MiB after the plugins of the program.
+    /// used: together 60 MiB after the plugins of the program. Metered code counts its fuel.
     ///
     /// # Errors
     ///
     /// The component is not valid, or the machine cannot run the sandbox.
-    pub(crate) fn compile(component: &[u8]) -> wasmtime::Result<Self> {
-        let engine = Engine::new(&settings(None))?;
+    pub(crate) fn compile(component: &[u8], metered: bool) -> wasmtime::Result<Self> {
+        let engine = Engine::new(settings(None).consume_fuel(metered))?;
         let threads = rayon::ThreadPoolBuilder::new().num_threads(processors());
         let code = match threads.thread_name(|_| "compile".to_owned()).build() {
             Ok(threads) => threads.install(|| engine.precompile_component(component)),

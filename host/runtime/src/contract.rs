@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use wit_component::DecodedWasm;
 use wit_parser::{InterfaceId, Resolve, WorldId, WorldItem, WorldKey};
 
-use crate::error::ContractError;
+use crate::error::{ContractError, OTHER_VERSION};
 use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
 pub(crate) use bounds::COMPONENT_BYTES_MAX;
+pub use own::{contract_files, package_name as contract_package};
 
 /// An interface that a guest may export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,7 +86,13 @@ impl Finding {
         Import::ALL.into_iter().filter(is_used).collect()
     }
 
-    /// Checks that the component exports what its manifest declares.
+    /// The kind of plugin that its exports make it.
+    pub(crate) fn kind(&self) -> Option<PluginKind> {
+        self.exports.first().map(|export| export.kind())
+    }
+
+    /// Checks that the component exports what its manifest declares, and imports no more than it
+    /// asks for.
     pub(crate) fn suits(&self, manifest: &Manifest) -> Result<(), ContractError> {
         if let Some(other) = self.exports.iter().find(|export| export.kind() != manifest.kind) {
             return Err(ContractError(format!(
@@ -110,8 +117,34 @@ impl Finding {
                 manifest.kind,
                 export.as_str()
             ))),
-            None => Ok(()),
+            None => self.asks_for_all_imports(manifest),
         }
+    }
+
+    /// Toolchains of interpreted languages import whatever the world names, used or not. No grant
+    /// can give what the manifest does not ask for, so only the author can mend this.
+    fn asks_for_all_imports(&self, manifest: &Manifest) -> Result<(), ContractError> {
+        let Some((interface, import)) = self.unasked(manifest) else { return Ok(()) };
+        let remove = format!(
+            "remove `import {};` from the world in wit/ and build again",
+            own::interface_name(interface)
+        );
+        let mend = if manifest.kind.optional_imports().contains(&import) {
+            let asked: Vec<_> =
+                manifest.imports.iter().chain([&import]).map(|name| format!("\"{name}\"")).collect();
+            format!("set `imports = [{}]` in the manifest, or {remove}", asked.join(", "))
+        } else {
+            format!("a {} cannot have it: {remove}", manifest.kind)
+        };
+        Err(ContractError(format!("imports {interface}, which its manifest does not ask for: {mend}")))
+    }
+
+    /// The first imported interface that the manifest does not ask for.
+    pub(crate) fn unasked(&self, manifest: &Manifest) -> Option<(&str, Import)> {
+        self.imports.iter().find_map(|interface| {
+            let import = Import::ALL.into_iter().find(|import| import.brings(interface))?;
+            (!manifest.imports.contains(&import)).then_some((interface.as_str(), import))
+        })
     }
 
     fn missing(&self, required: &[Export]) -> Option<Export> {
@@ -250,11 +283,7 @@ impl Interface {
             Some(difference) => format!("first difference: {difference}"),
             None => "rebuild it with this host's wit/".to_owned(),
         };
-        let verdict = if compatible {
-            "does not match the contract"
-        } else {
-            "is built for another version of the contract"
-        };
+        let verdict = if compatible { "does not match the contract" } else { OTHER_VERSION };
         let theirs = match self.version {
             Some((major, minor, patch)) => format!("{} {major}.{minor}.{patch}", self.package),
             None => format!("{} without a version", self.package),

@@ -17,8 +17,16 @@ use crate::warm::Warm;
 
 /// Instances in addition to one per stream, for the routers, hooks and tools of the same requests.
 const INSTANCES_BESIDE_STREAMS: u32 = 64;
-/// Limit of wasmtime's metadata for one core instance or component instance, in bytes.
-const INSTANCE_BYTES_MAX: usize = 1024 * 1024;
+/// Interpreters that fit into the pool beside instances of ordinary components. They have more core
+/// instances, memories and tables.
+const INTERPRETERS: u32 = 64;
+/// Core instances of one ordinary component: main module, adapters and shims.
+const CORE_INSTANCES_ORDINARY: u32 = 4;
+/// Memories and tables of an interpreter beyond those of an ordinary component.
+const MEMORIES_OF_INTERPRETER: u32 = 3;
+/// Limit of wasmtime's metadata for one core instance or component instance, in bytes. An
+/// interpreter has a thousand times the functions of an ordinary component.
+const INSTANCE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Stack of a guest. It is a part of the native stack, which leaves 1.5 MiB for host functions.
 const WASM_STACK_BYTES: usize = 512 * 1024;
 const NATIVE_STACK_BYTES: usize = 2 * 1024 * 1024;
@@ -38,6 +46,8 @@ pub(crate) struct Sandbox {
     pub(crate) wanted: u32,
     /// Whether instances come from a pool.
     pub(crate) pooled: bool,
+    /// Whether the fuel of guests is counted.
+    pub(crate) metered: bool,
 }
 
 impl Sandbox {
@@ -50,7 +60,7 @@ impl Sandbox {
             match Engine::new(&settings(Some(instances))) {
                 Ok(engine) => {
                     warn_if_small(wanted, instances);
-                    return Ok(Self { engine, instances, wanted, pooled: true });
+                    return Ok(Self { engine, instances, wanted, pooled: true, metered: false });
                 }
                 Err(error) => tracing::debug!(instances, %error, "no pool of this size"),
             }
@@ -58,7 +68,15 @@ impl Sandbox {
         }
         tracing::warn!(wanted, "address space is small: no pool, instances are made one by one");
         let engine = Engine::new(&settings(None)).map_err(|error| StartError::Engine(error.to_string()))?;
-        Ok(Self { engine, instances: wanted, wanted, pooled: false })
+        Ok(Self { engine, instances: wanted, wanted, pooled: false, metered: false })
+    }
+
+    /// Creates an engine with the smallest pool and the limits of any other, which counts fuel.
+    pub(crate) fn start_metered() -> Result<Self, StartError> {
+        let mut config = settings(Some(POOL_MIN));
+        config.consume_fuel(true);
+        let engine = Engine::new(&config).map_err(|error| StartError::Engine(error.to_string()))?;
+        Ok(Self { engine, instances: POOL_MIN, wanted: POOL_MIN, pooled: true, metered: true })
     }
 }
 
@@ -107,9 +125,11 @@ fn refuse_features(config: &mut Config) {
 fn pool_of(instances: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances);
-    pool.total_core_instances(instances.saturating_mul(4));
-    pool.total_tables(instances.saturating_mul(2));
-    pool.total_memories(instances);
+    let more = INTERPRETERS * MEMORIES_OF_INTERPRETER;
+    let ordinary = instances.saturating_mul(CORE_INSTANCES_ORDINARY);
+    pool.total_core_instances(ordinary.saturating_add(INTERPRETERS * CORE_INSTANCES_MAX));
+    pool.total_tables(instances.saturating_mul(2).saturating_add(more));
+    pool.total_memories(instances.saturating_add(more));
     pool.total_stacks(instances);
     pool.max_core_instances_per_component(CORE_INSTANCES_MAX);
     pool.max_memories_per_component(MEMORIES_MAX);
@@ -169,6 +189,9 @@ impl Drop for Ticker {
 
 #[cfg(test)]
 mod tests {
+    use wasmtime::Store;
+    use wasmtime::component::{Component, Linker};
+
     use super::*;
 
     #[test]
@@ -176,6 +199,30 @@ mod tests {
         let sandbox = Sandbox::start(8).unwrap();
         assert_eq!(sandbox.instances, 72);
         assert!(sandbox.pooled);
+    }
+
+    #[test]
+    fn a_pool_holds_interpreters_beside_ordinary_components() {
+        let engine = Sandbox::start(8).unwrap().engine;
+        let empty = "(core instance (instantiate $empty))".repeat(CORE_INSTANCES_MAX as usize - 4);
+        let full = "(core instance (instantiate $full))".repeat(4);
+        let text = format!(
+            "(component (core module $empty) (core module $full (memory 1) (table 1 funcref)) {empty} {full})"
+        );
+        let interpreter = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let text =
+            "(component (core module $m (memory 1) (table 1 funcref)) (core instance (instantiate $m)))";
+        let ordinary = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let linker = Linker::<()>::new(&engine);
+        let start = |component: &Component| {
+            let mut store = Store::new(&engine, ());
+            store.set_epoch_deadline(1);
+            linker.instantiate(&mut store, component).map(|_| store)
+        };
+        let held: Vec<_> = (0..INTERPRETERS).map(|_| start(&interpreter).unwrap()).collect();
+        let beside: Vec<_> = (0..8).map(|_| start(&ordinary).unwrap()).collect();
+        assert!(start(&ordinary).is_err(), "the pool is used up");
+        drop((held, beside));
     }
 
     #[test]
@@ -199,7 +246,7 @@ mod tests {
         ];
         for text in refused {
             let bytes = wat::parse_str(text).unwrap();
-            assert!(wasmtime::component::Component::new(&engine, bytes).is_err(), "{text}");
+            assert!(Component::new(&engine, bytes).is_err(), "{text}");
         }
     }
 

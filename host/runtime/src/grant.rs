@@ -168,6 +168,13 @@ impl Grant {
     }
 }
 
+/// What the manifest asks for and the operator does not grant, each with the line that would grant
+/// it.
+#[must_use]
+pub fn missing_grants(manifest: &Manifest, operator: &OperatorGrant) -> Vec<Denial> {
+    Grant::join(manifest, operator, &manifest.imports).denials
+}
+
 /// The operator's injections, and those of the manifest that do not conflict with them: the
 /// operator decides where a secret is sent. Limited to granted secrets and to hosts that are
 /// granted by name.

@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::engine::{Sandbox, Ticker};
 use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
 use crate::guest::live::LiveInstance;
+use crate::meter::Meter;
 use crate::owner::Owner;
 use crate::permits::{Claim, InstancePermits, InstanceSlot};
 use crate::schedule::processors;
@@ -45,6 +46,8 @@ pub(crate) struct Host {
     live: Arc<AtomicUsize>,
     saturated: AtomicU64,
     plugins: AtomicU64,
+    /// Present only where the fuel of guests is counted.
+    pub(crate) meter: Option<Meter>,
     _ticker: Ticker,
 }
 
@@ -92,6 +95,7 @@ impl Host {
             live: Arc::new(AtomicUsize::new(0)),
             saturated: AtomicU64::new(0),
             plugins: AtomicU64::new(0),
+            meter: sandbox.metered.then(Meter::default),
             _ticker: ticker,
         }
     }

@@ -18,6 +18,7 @@ use crate::guest::live::LiveInstance;
 use crate::guest::{self, HOST_CALLS_MAX};
 use crate::logs::GuestLog;
 use crate::manifest::Import;
+use crate::meter::Meter;
 use crate::owner::Owner;
 use crate::permits::Claim;
 use crate::plugin::{Compiled, Plugin};
@@ -129,7 +130,13 @@ impl Instance {
         let mut store = guest::store(&plugin.host.engine, plugin.profile(), context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
+        if plugin.host.meter.is_some() {
+            Meter::fill(&mut store);
+        }
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
+        if let Some(meter) = &plugin.host.meter {
+            meter.note("start", &store, account.spent_ns());
+        }
         let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
         Ok(Box::new(LiveInstance::new(store, handle, account, slot)))
     }
@@ -160,9 +167,15 @@ impl Instance {
         store.set_epoch_deadline(1);
         store.data_mut().host_calls_left = HOST_CALLS_MAX;
         store.data().log.renew();
+        if self.plugin.host.meter.is_some() {
+            Meter::fill(store);
+        }
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
         self.live.store.data().log.end();
+        if let Some(meter) = &self.plugin.host.meter {
+            meter.note(function, &self.live.store, account.spent_ns());
+        }
         let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
         Ok((self, answer))
     }

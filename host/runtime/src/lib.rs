@@ -14,6 +14,10 @@
 
 mod registry;
 
+// For authors of plugins.
+mod encoding;
+mod inspection;
+
 mod calls;
 mod instance;
 
@@ -29,6 +33,8 @@ mod code;
 
 mod engine;
 mod warm;
+
+mod meter;
 
 mod guest;
 
@@ -69,17 +75,22 @@ mod schedule;
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
 pub use context::CallContext;
+pub use contract::{contract_files, contract_package};
 pub use counters::{CounterValues, Counters};
+pub use encoding::{EncodingError, component_of, is_core_module};
 pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
 };
 pub use fairness::{Fairness, Holders};
 pub use grant::{
     Compile, Denial, Grant, HostGrant, OnReflection, OperatorGrant, SecretPlan, SecretSource, UnsentRequest,
+    missing_grants,
 };
 pub use host::Gauges;
 pub use injection::{InjectionError, InjectionRule, WrittenInjection, is_injectable_header};
+pub use inspection::{Fit, Inspection, SandboxNeeds};
 pub use manifest::{Asked, Manifest, PluginKind};
+pub use meter::MeteredCall;
 pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};

@@ -12,12 +12,15 @@ use crate::code::Code;
 use crate::contract::{Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
-use crate::grant::{Denial, Grant, Joined};
+use crate::grant::{Compile, Denial, Grant, Joined};
 use crate::guest::GuestState;
 use crate::host::Host;
 use crate::imports;
 use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
+
+/// Compiling for at least this long is worth a hint, in milliseconds.
+const SLOW_COMPILE_MS: u64 = 2_000;
 
 /// One installed plugin.
 pub struct Plugin {
@@ -245,6 +248,13 @@ impl Plugin {
         }
     }
 
+    /// Size of its compiled code in bytes, once it is compiled.
+    #[must_use]
+    pub fn code_bytes(&self) -> Option<usize> {
+        let image = self.compiled_now()?.pre.component().image_range();
+        Some(image.end.addr().saturating_sub(image.start.addr()))
+    }
+
     pub(crate) fn profile(&self) -> &Arc<Profile> {
         &self.profile
     }
@@ -313,17 +323,13 @@ impl Plugin {
         let started = Instant::now();
         let mut is_cached = cache.has_code(&self.digest);
         if is_cached {
-            self.log_compiled(true, millis_since(started));
+            self.report_compiled(true, millis_since(started));
         } else if let Ok(compiled) = self.make() {
-            self.log_compiled(compiled.from_cache, compiled.ms);
+            self.report_compiled(compiled.from_cache, compiled.ms);
             is_cached = cache.has_code(&self.digest);
         }
         self.is_cached.store(is_cached, Ordering::Relaxed);
         is_cached
-    }
-
-    fn log_compiled(&self, from_cache: bool, duration_ms: u64) {
-        tracing::info!(plugin = self.name(), from_cache, duration_ms, "plugin compiled");
     }
 
     pub(crate) async fn compiled(self: &Arc<Self>) -> Result<&Compiled, CallError> {
@@ -355,11 +361,25 @@ impl Plugin {
         }
         let made = self.make();
         match &made {
-            Ok(compiled) => self.log_compiled(compiled.from_cache, compiled.ms),
+            Ok(compiled) => self.report_compiled(compiled.from_cache, compiled.ms),
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
         // Cannot fail: the lock above makes this the only writer.
         drop(self.compiled.set(made));
+    }
+
+    fn report_compiled(&self, from_cache: bool, duration_ms: u64) {
+        let plugin = self.name();
+        tracing::info!(plugin, from_cache, duration_ms, "plugin compiled");
+        let in_background = self.grant().compile == Compile::Background;
+        if in_background && !from_cache && duration_ms >= SLOW_COMPILE_MS {
+            tracing::info!(
+                plugin,
+                duration_ms,
+                "calls that came while it was compiled have waited; to be ready only after that: \
+                 [plugins.{plugin}] compile = \"start\""
+            );
+        }
     }
 
     fn make(&self) -> Result<Compiled, CompileFailed> {
@@ -393,7 +413,7 @@ impl Plugin {
             Some(Err(error)) => tracing::debug!(%error, "a cached component does not load"),
             None => {}
         }
-        let code = Code::compile(&self.component).map_err(unusable)?;
+        let code = Code::compile(&self.component, self.host.meter.is_some()).map_err(unusable)?;
         if let Some(cache) = cache {
             cache.keep_code(&self.digest, &code);
         }

@@ -20,6 +20,7 @@ use crate::error::{LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
 use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
+use crate::meter::{Meter, MeteredCall};
 use crate::permits::InstancePermits;
 use crate::plugin::{Plugin, PluginParts};
 use crate::schedule::processors;
@@ -74,6 +75,33 @@ impl Runtime {
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
         Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
+    }
+
+    /// Starts a sandbox that counts fuel and memory of every call, with the limits of any other. For
+    /// checks of one plugin: compiled code is not kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] if the machine cannot run the sandbox.
+    pub fn start_metered(tick: Duration) -> Result<Self, StartError> {
+        let sandbox = Sandbox::start_metered()?;
+        let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
+        let ticker = Ticker::start(&sandbox.engine, tick, Arc::clone(&warm))?;
+        Ok(Self {
+            host: Arc::new(Host::new(
+                sandbox,
+                1,
+                Err("commands for authors use none".to_owned()),
+                warm,
+                ticker,
+            )),
+        })
+    }
+
+    /// What calls used since the last look. Empty unless the sandbox counts it.
+    #[must_use]
+    pub fn take_calls(&self) -> Vec<MeteredCall> {
+        self.host.meter.as_ref().map(Meter::take).unwrap_or_default()
     }
 
     /// Checks manifests and components and combines them with the operator's grants. A plugin

@@ -11,6 +11,7 @@ pub mod fuzzing;
 // The command line, the running host, and where a command runs.
 pub mod cli;
 
+mod plugin_kit;
 mod serve;
 
 mod execute;

@@ -28,7 +28,7 @@ impl Fixture {
 
     fn filled(&self) -> Cache {
         let cache = self.open().unwrap();
-        let code = Code::compile(&wat::parse_str("(component)").unwrap()).unwrap();
+        let code = Code::compile(&wat::parse_str("(component)").unwrap(), false).unwrap();
         cache.keep_code(DIGEST, &code);
         assert_eq!(cache.code(DIGEST).unwrap().bytes(), code.bytes());
         cache

@@ -30,6 +30,12 @@ const FILES: [(&str, &str); 19] = [
     ("worlds.wit", include_str!("../../../../wit/worlds.wit")),
 ];
 
+/// The files of the contract, each with its text.
+#[must_use]
+pub fn contract_files() -> &'static [(&'static str, &'static str)] {
+    &FILES
+}
+
 struct Own {
     resolve: Resolve,
     package: PackageId,
@@ -72,9 +78,16 @@ pub(super) fn version() -> (u64, u64, u64) {
 }
 
 /// The name of the contract's package with its version.
-pub(super) fn package_name() -> String {
+#[must_use]
+pub fn package_name() -> String {
     let (major, minor, patch) = version();
     format!("{NAMESPACE}:{NAME}@{major}.{minor}.{patch}")
+}
+
+/// The name of one of the contract's interfaces, as a world imports it.
+pub(super) fn interface_name(interface: &str) -> String {
+    let (major, minor, patch) = version();
+    format!("{NAMESPACE}:{NAME}/{interface}@{major}.{minor}.{patch}")
 }
 
 #[cfg(test)]

@@ -195,13 +195,15 @@ async fn idle_instances_make_room_for_memories() {
         greedy.route(&owner, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
     }
     assert_eq!(runtime.gauges().idle, 4);
-    // The pool has as many memories as instances, and each of these instances takes one.
-    let provider = provider(&runtime);
+    // The pool has room for 68 instances, and memories for 65 that take four each.
+    let many =
+        Rogue::of("provider").memory("(memory (export \"memory\") 1) (memory 1) (memory 1) (memory 1)");
+    let many = plugin(&runtime, "provider", PROVIDER, many.build(), OperatorGrant::default());
     let mut attempts = Vec::new();
-    for _ in 0..runtime.gauges().instances_max - 8 {
-        attempts.push(provider.open_provider(&context()).await.unwrap());
+    for _ in 0..64 {
+        attempts.push(many.open_provider(&context()).await.unwrap());
     }
-    assert!(runtime.gauges().idle < 4, "{:?}", runtime.gauges());
+    assert_eq!(runtime.gauges().idle, 1, "{:?}", runtime.gauges());
 }
 
 #[tokio::test]

@@ -9,11 +9,15 @@ use super::generate::{completions, manual};
 use super::prepare::prepare;
 use super::tour::tour;
 use super::{Action, Cli};
-use crate::command::{AuditFilter, Command, CommandOutcome, DoctorArguments, VaultCommand, restored};
+use crate::command::{
+    AuditFilter, Command, CommandError, CommandOutcome, DoctorArguments, KitCommand, PluginCommand,
+    VaultCommand, restored,
+};
 use crate::config::Config;
 use crate::execute::{examine, execute, teller};
 use crate::failure::Failure;
 use crate::options::{Options, Serve};
+use crate::plugin_kit::{self, Checked};
 use crate::serve;
 use crate::start::{acquire, open_options, write_out};
 
@@ -36,6 +40,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Doctor(arguments) => doctor(&options, arguments),
+                Command::Plugin(PluginCommand::Kit(kit)) => for_authors(&options, kit),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -58,6 +63,17 @@ fn doctor(options: &Options, arguments: &DoctorArguments) -> Result<(), Failure>
     match outcome.document.get("bad").and_then(serde_json::Value::as_u64) {
         Some(0) => Ok(()),
         bad => Err(Failure::Bad(bad.unwrap_or_default())),
+    }
+}
+
+/// Carries out a command for authors of plugins. What a check found wrong is printed before the error.
+fn for_authors(options: &Options, command: &KitCommand) -> Result<(), Failure> {
+    let Checked { outcome, wrong, what } = plugin_kit::carry_out(options, command)?;
+    print(options, &outcome)?;
+    match wrong {
+        0 => Ok(()),
+        1 => Err(CommandError::new(format!("one {what} failed")).into()),
+        wrong => Err(CommandError::new(format!("{wrong} {what}s failed")).into()),
     }
 }
 

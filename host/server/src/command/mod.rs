@@ -35,6 +35,7 @@ pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
 pub(crate) use plugin::{Became, granted, shown};
+pub use plugin::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
 pub use plugin::{GrantCommand, PluginCommand};
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
@@ -76,7 +77,7 @@ pub enum Command {
     Status,
     /// List the models this host serves
     Models(Folder),
-    /// Look at plugins, and grant them what they ask for
+    /// Look at plugins, grant them what they ask for, and write new ones
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Look for what is wrong with an installation, and say what to do
@@ -238,6 +239,9 @@ pub async fn carry_out(
         }
         (Command::Doctor(_), _) => {
             Err(CommandError::new("an installation is checked where its configuration is"))
+        }
+        (Command::Plugin(PluginCommand::Kit(_)), _) => {
+            Err(CommandError::new("this command works on a folder of the author"))
         }
         (Command::Status, store) => status::status(store, facts).await,
         (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store).await,

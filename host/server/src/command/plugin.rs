@@ -1,5 +1,7 @@
 //! `plugin list` and `plugin grant`: their arguments and output. The configuration file is changed
-//! in `grants`.
+//! in `grants`. The commands for authors are in `kit`.
+
+mod kit;
 
 use clap::{Args, Subcommand};
 use cofferdam_store::{HostName, SecretName};
@@ -10,6 +12,8 @@ use super::table::{pairs, table};
 use super::{CommandOutcome, Folder};
 use crate::facts::{Facts, PluginFacts, PluginReach};
 
+pub use kit::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
+
 /// What can be done with plugins.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,6 +22,10 @@ pub enum PluginCommand {
     List(Folder),
     /// Show what a plugin asks for, or add to what it is granted in the configuration
     Grant(GrantCommand),
+    /// What authors of plugins do; it is never sent to another process.
+    #[command(flatten)]
+    #[serde(skip)]
+    Kit(KitCommand),
 }
 
 /// What to grant; nothing shows what there is.

@@ -1,0 +1,109 @@
+//! The commands for authors of plugins: their arguments. They are carried out in `plugin_kit`, in
+//! this process and without a store.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cofferdam_runtime::manifest::Import;
+
+/// What authors of plugins do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum KitCommand {
+    /// Begin a plugin: write a project that builds and passes `plugin check` as it is
+    New(NewArguments),
+    /// Build a plugin's project into its folder `plugins`, which `serve --plugins` reads
+    Build(ProjectFolder),
+    /// Check a built plugin, and call it in a sandbox that counts
+    Check(ProjectFolder),
+    /// Call a built tool with the cases of its project, and compare the answers
+    Test(ProjectFolder),
+    /// Show what a component declares, and whether this host accepts it
+    Inspect {
+        /// The component
+        file: PathBuf,
+    },
+    /// Write the contract between host and plugins, for toolchains
+    Wit {
+        /// Where to
+        #[arg(default_value = "wit/deps/cofferdam-plugin")]
+        dir: PathBuf,
+    },
+    /// Compiles and calls a plugin, for `plugin check`, which runs this in a process of its own.
+    #[command(hide = true)]
+    Examine(ExamineArguments),
+}
+
+/// What to begin with.
+#[derive(Debug, Clone, Args)]
+pub struct NewArguments {
+    /// What the plugin is
+    #[arg(value_enum)]
+    pub kind: NewKind,
+    /// Its name, and that of the folder: lower-case letters, digits and hyphens
+    #[arg(value_parser = plugin_name)]
+    pub name: String,
+    /// The language of the code
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    pub lang: Language,
+    /// What it asks for beyond `log` and `config`, such as `http,clock`
+    #[arg(long, value_name = "IMPORTS", value_delimiter = ',', value_parser = import)]
+    pub imports: Vec<Import>,
+}
+
+/// A kind of plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NewKind {
+    Tool,
+    Hook,
+    Router,
+    Provider,
+}
+
+/// A language for which there are projects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    Rust,
+    Js,
+    Python,
+    C,
+}
+
+/// Where a project is.
+#[derive(Debug, Clone, Args)]
+pub struct ProjectFolder {
+    /// The project's folder
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+}
+
+/// What `plugin check` gives to its process.
+#[derive(Debug, Clone, Args)]
+pub struct ExamineArguments {
+    /// The manifest
+    #[arg(long)]
+    pub manifest: PathBuf,
+    /// The component
+    #[arg(long)]
+    pub component: PathBuf,
+    /// A file of cases
+    #[arg(long = "cases")]
+    pub cases: Vec<PathBuf>,
+}
+
+/// Parses a name that is also a name for a package of every language.
+fn plugin_name(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if begins && text.len() <= 40 && text.bytes().all(is_plain) && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("expected a lower-case letter, then lower-case letters, digits and hyphens, at most 40".to_owned())
+}
+
+fn import(text: &str) -> Result<Import, String> {
+    let known = || Import::ALL.map(Import::as_str).join(", ");
+    Import::ALL
+        .into_iter()
+        .find(|import| import.as_str() == text)
+        .ok_or_else(|| format!("there is no such import; there are {}", known()))
+}

@@ -1,0 +1,159 @@
+//! `plugin build`: runs the commands of `build.toml` and puts component and manifest into the
+//! project's folder `plugins`.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cofferdam_runtime::{Inspection, component_of, is_core_module};
+use serde_json::json;
+
+use super::process::{self, Ended};
+use super::project::{Project, make_folder, read_component, read_text, write_file, wrong};
+use super::recipe::Recipe;
+use crate::command::CommandOutcome;
+use crate::failure::Failure;
+use crate::start::ask;
+
+/// The world in `wit/` that a project builds.
+const WORLD: &str = "plugin";
+/// For how long one command may run.
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// Files of the project's folder itself whose change runs `setup` again.
+const SETUP_FILES_MAX: usize = 64;
+
+/// Builds the project in this folder.
+pub(super) fn build(dir: &Path) -> Result<CommandOutcome, Failure> {
+    let started = Instant::now();
+    let project = Project::open(dir)?;
+    let recipe = Recipe::read(dir)?;
+    recipe.check_needs()?;
+    set_up(&project, &recipe)?;
+    let output = dir.join(&recipe.output);
+    if let Some(folder) = output.parent() {
+        make_folder(folder)?;
+    }
+    for command in recipe.command.each() {
+        run(dir, command)?;
+    }
+    if !output.exists() {
+        return Err(wrong(format!(
+            "{}: the command did not make `output`, {}",
+            dir.join("build.toml").display(),
+            output.display()
+        )));
+    }
+    let component = component(&project, read_component(&output)?)?;
+    make_folder(&project.plugins())?;
+    write_file(&project.component(), &component)?;
+    write_file(&project.installed_manifest(), project.manifest_text.as_bytes())?;
+    let inspection = Inspection::of(&component);
+    let (file, seconds) = (project.component(), started.elapsed().as_secs_f64());
+    Ok(CommandOutcome {
+        text: format!(
+            "{}, {} bytes, sha256:{}, built in {seconds:.1} s\n",
+            file.display(),
+            inspection.bytes,
+            inspection.digest
+        ),
+        document: json!({
+            "component": file, "bytes": inspection.bytes, "sha256": inspection.digest, "seconds": seconds,
+        }),
+    })
+}
+
+/// The component of what was built, which may be a core module.
+fn component(project: &Project, built: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    if !is_core_module(&built) {
+        return Ok(built);
+    }
+    component_of(&built, &project.dir.join("wit"), WORLD)
+        .map_err(|error| wrong(format!("{}: {error}", project.dir.join("wit/world.wit").display())))
+}
+
+/// Runs `setup`, unless it ran with the same files before.
+fn set_up(project: &Project, recipe: &Recipe) -> Result<(), Failure> {
+    if recipe.setup.each().next().is_none() {
+        return Ok(());
+    }
+    let stamp = project.dir.join(".cofferdam/setup");
+    if read_text(&stamp).is_ok_and(|before| before == setup_files(project)) {
+        return Ok(());
+    }
+    for command in recipe.setup.each() {
+        run(&project.dir, command)?;
+    }
+    make_folder(&project.dir.join(".cofferdam"))?;
+    // A setup may write files itself, such as a lock file: they are part of what it ran with.
+    write_file(&stamp, setup_files(project).as_bytes())
+}
+
+/// Names and digests of the files beside `build.toml`, without those of sub-folders.
+fn setup_files(project: &Project) -> String {
+    let entries = fs::read_dir(&project.dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    files.truncate(SETUP_FILES_MAX);
+    let line = |path: &PathBuf| {
+        let digest = read_component(path).map(|bytes| Inspection::digest_of(&bytes)).unwrap_or_default();
+        format!("{} {digest}\n", path.file_name().unwrap_or_default().display())
+    };
+    files.iter().map(line).collect()
+}
+
+/// Runs one command in the project's folder. Its output goes to standard error, where this program
+/// says which command it is.
+fn run(dir: &Path, command: &[String]) -> Result<(), Failure> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let line = command.join(" ");
+    ask(&format!("{line}\n"));
+    // A program within the project is named from the project's folder.
+    let path = if program.contains('/') { dir.join(program) } else { PathBuf::from(program) };
+    let path = if program.contains('/') { std::path::absolute(&path).unwrap_or(path) } else { path };
+    let mut process = Command::new(path);
+    process.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(io::stderr());
+    if program == "cargo" {
+        process.env("CARGO_ENCODED_RUSTFLAGS", remapped(dir));
+    }
+    match process::run(&mut process, COMMAND_TIME_MAX, "") {
+        Ok(Ended::Exited(status)) if status.success() => Ok(()),
+        Ok(Ended::Exited(status)) => Err(wrong(format!("`{line}` ended with {status}"))),
+        Ok(Ended::OutOfTime) => {
+            Err(wrong(format!("`{line}` was ended after {} min", COMMAND_TIME_MAX.as_secs() / 60)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(wrong(format!(
+            "`{program}` of {} is not there: install it, or add it to `needs` or `setup`",
+            dir.join("build.toml").display()
+        ))),
+        Err(error) => Err(Failure::system(line)(error)),
+    }
+}
+
+/// Flags of the Rust compiler that keep paths of this machine out of the component, so that its
+/// bytes do not depend on the folders. The compiler uses the last mapping that fits.
+fn remapped(dir: &Path) -> OsString {
+    let cargo = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let mut maps = vec![(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()), "/plugin")];
+    if let Some(cargo) = cargo {
+        let sources = fs::read_dir(cargo.join("registry/src")).into_iter().flatten().flatten();
+        let sources: Vec<PathBuf> = sources.map(|entry| entry.path()).collect();
+        maps.push((cargo, "/cargo"));
+        maps.extend(sources.into_iter().map(|source| (source, "/cargo/registry")));
+    }
+    let mut flags = OsString::new();
+    for (from, to) in maps {
+        if !flags.is_empty() {
+            flags.push("\u{1f}");
+        }
+        flags.push("--remap-path-prefix=");
+        flags.push(from);
+        flags.push("=");
+        flags.push(to);
+    }
+    flags
+}

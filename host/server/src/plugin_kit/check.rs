@@ -1,0 +1,351 @@
+//! `plugin check`: what is wrong with a built plugin, and what it costs to compile and call it.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use cofferdam_runtime::{Inspection, contract_package, missing_grants};
+use serde_json::{Value, json};
+
+use super::Checked;
+use super::declared::sandbox;
+use super::examine::{CPU_SECONDS_MAX, Examination, ExaminedCall, MEMORY_BYTES_MAX, Problem};
+use super::process::{self, Ended};
+use super::project::{Project, read_component, read_text};
+use super::recipe::Recipe;
+use crate::command::CommandOutcome;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::options::Options;
+
+/// For how long the process that compiles and calls may run.
+const EXAMINE_TIME_MAX: Duration = Duration::from_secs(900);
+/// Files that are compared with the component's age.
+const WATCHED_MAX: usize = 2_000;
+/// Width of the first column, and of the second where a verdict follows.
+const TITLE_WIDTH: usize = 10;
+const TEXT_WIDTH: usize = 68;
+
+/// One line of the report.
+struct Line {
+    title: &'static str,
+    text: String,
+    verdict: Verdict,
+    /// What mends it, or what belongs to it; one line each.
+    more: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Wrong,
+    /// Nothing that the author can mend.
+    Missing,
+}
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Wrong => "wrong",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+impl Line {
+    fn new(title: &'static str, text: impl Into<String>, verdict: Verdict) -> Self {
+        Self { title, text: text.into(), verdict, more: Vec::new() }
+    }
+
+    fn with(mut self, more: impl Into<String>) -> Self {
+        self.more.push(more.into());
+        self
+    }
+}
+
+pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
+    let project = Project::open(dir)?;
+    let inspection = Inspection::of(&read_component(&project.require_component()?)?);
+    let mut lines = vec![package(&project), contract(&project, &inspection)];
+    if inspection.verdict.is_ok() {
+        lines.push(imports(&project, &inspection));
+        lines.push(needs(&inspection));
+    }
+    // What loading refuses cannot be called.
+    if lines.iter().all(|line| line.title == "package" || line.verdict == Verdict::Ok) {
+        lines.extend(examined(&project)?);
+    }
+    lines.extend(grants(options, &project)?);
+    Ok(report(&project, &inspection, &lines))
+}
+
+/// Whether the component is that of the sources as they are now.
+fn package(project: &Project) -> Line {
+    let installed = project.installed_manifest();
+    let again = format!("cofferdam plugin build {}", project.dir.display());
+    if read_text(&installed).is_ok_and(|text| text != project.manifest_text) {
+        let text = format!("{} differs from plugin.toml", installed.display());
+        return Line::new("package", text, Verdict::Wrong).with(again);
+    }
+    let built = fs::metadata(project.component()).and_then(|metadata| metadata.modified());
+    let recipe = Recipe::read(&project.dir).ok();
+    let newer = built.ok().zip(recipe).and_then(|(built, recipe)| newer_than(project, &recipe, built));
+    match newer {
+        Some(path) => {
+            let text = format!("{} is newer than the component", path.display());
+            Line::new("package", text, Verdict::Wrong).with(again)
+        }
+        None => Line::new("package", format!("{} is current", project.plugins().display()), Verdict::Ok),
+    }
+}
+
+/// A watched file that was changed after the build.
+fn newer_than(project: &Project, recipe: &Recipe, built: SystemTime) -> Option<PathBuf> {
+    let mut waiting: Vec<PathBuf> = recipe.watch.iter().map(|path| project.dir.join(path)).collect();
+    let mut seen = 0;
+    while let Some(path) = waiting.pop() {
+        seen += 1;
+        if seen > WATCHED_MAX {
+            return None;
+        }
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            waiting.extend(entries.map(|entry| entry.path()));
+        } else if metadata.modified().is_ok_and(|changed| changed > built) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+fn contract(project: &Project, inspection: &Inspection) -> Line {
+    match &inspection.verdict {
+        Ok(fit) if fit.kind == Some(project.manifest.kind) => {
+            Line::new("contract", format!("{}, served here", contract_package()), Verdict::Ok)
+        }
+        Ok(_) => {
+            let message = inspection.suits(&project.manifest).err().map(|error| error.to_string());
+            Line::new("contract", message.unwrap_or_default(), Verdict::Wrong)
+                .with("make `kind` in plugin.toml and the exports in wit/world.wit agree")
+        }
+        Err(error) => {
+            let line = Line::new("contract", format!("the component {error}"), Verdict::Wrong);
+            match error.is_about_version() {
+                true => line.with("cofferdam plugin wit wit/deps/cofferdam-plugin, then build again"),
+                false => line,
+            }
+        }
+    }
+}
+
+fn imports(project: &Project, inspection: &Inspection) -> Line {
+    let manifest = &project.manifest;
+    let asked: Vec<&str> = manifest.imports.iter().map(|import| import.as_str()).collect();
+    let asks = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
+    if let Some(interface) = inspection.unasked(manifest) {
+        let package = contract_package();
+        let (name, version) = package.split_once('@').unwrap_or((&package, ""));
+        let import = format!("import {name}/{interface}@{version};");
+        let text = format!("{interface}; plugin.toml asks for {asks}");
+        let line = Line::new("imports", text, Verdict::Wrong);
+        let line = match project.line_of("wit/world.wit", &import) {
+            Some(number) => line.with(format!("wit/world.wit:{number}: remove `{import}` and build again")),
+            None => line.with(format!("remove `{import}` from the world in wit/ and build again")),
+        };
+        let Some(import) = cofferdam_runtime::manifest::Import::ALL
+            .into_iter()
+            .find(|import| import.brings(interface) && manifest.kind.optional_imports().contains(import))
+        else {
+            return line;
+        };
+        let number = project.line_of("plugin.toml", "imports").unwrap_or(1);
+        let all: Vec<String> =
+            manifest.imports.iter().chain([&import]).map(|name| format!("\"{name}\"")).collect();
+        return line.with(format!("or plugin.toml:{number}: `imports = [{}]`", all.join(", ")));
+    }
+    if let Err(error) = inspection.suits(manifest) {
+        return Line::new("imports", error.to_string(), Verdict::Wrong);
+    }
+    let prefix = contract_package();
+    let prefix = prefix.split('@').next().unwrap_or_default();
+    let used = inspection.imports.iter().filter_map(|name| name.strip_prefix(prefix)?.strip_prefix('/'));
+    let used = used.filter_map(|name| name.split('@').next()).filter(|name| *name != "types");
+    let used: Vec<&str> = used.collect();
+    let used = if used.is_empty() { "none".to_owned() } else { used.join(", ") };
+    Line::new("imports", format!("{used}; plugin.toml asks for {asks}"), Verdict::Ok)
+}
+
+fn needs(inspection: &Inspection) -> Line {
+    let verdict = if inspection.sandbox.fits() { Verdict::Ok } else { Verdict::Wrong };
+    Line::new("sandbox", sandbox(inspection.sandbox), verdict)
+}
+
+/// What compiling and calling the component shows.
+fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
+    Ok(match examination(project)? {
+        Ok(examination) => examination_lines(project, &examination),
+        Err(problem) => vec![Line::new("compile", problem, Verdict::Wrong)],
+    })
+}
+
+/// Compiles and calls the component in a process of its own. The inner error says why that process
+/// came to no report.
+pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
+    let program = env::current_exe().map_err(Failure::system("this program"))?;
+    let mut command = Command::new(program);
+    command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
+    command.arg("--component").arg(project.component());
+    for case in project.cases() {
+        command.arg("--cases").arg(case);
+    }
+    command.stdin(Stdio::null());
+    let title = format!("compiling and calling {}", project.manifest.name);
+    let (ended, output) = process::read(&mut command, EXAMINE_TIME_MAX, &title)
+        .map_err(Failure::system("a process for the check"))?;
+    let status = match ended {
+        Ended::Exited(status) if status.success() => None,
+        Ended::Exited(status) => Some(status.to_string()),
+        Ended::OutOfTime => Some(format!("no end after {} s", EXAMINE_TIME_MAX.as_secs())),
+    };
+    if let Some(status) = status {
+        return Ok(Err(format!(
+            "the process that compiles and calls it ended: {status}; it may take {} GiB of memory and \
+             {CPU_SECONDS_MAX} s of processor time",
+            MEMORY_BYTES_MAX >> 30
+        )));
+    }
+    let report = serde_json::from_slice(&output);
+    Ok(report.map_err(|_| "the process that compiles and calls it wrote no report".to_owned()))
+}
+
+fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> {
+    let problem = examination.problem.as_ref();
+    if let Some(problem) = problem.filter(|problem| problem.in_compile) {
+        return vec![Line::new("compile", problem.message.clone(), Verdict::Wrong)];
+    }
+    let time = match examination.compile_ms {
+        ms @ ..1_000 => format!("{ms} ms"),
+        ms => format!("{:.1} s", ms as f64 / 1_000.0),
+    };
+    let text = format!("{time}, {} of code", size(examination.code_bytes));
+    let mut compile = Line::new("compile", text, Verdict::Ok);
+    if examination.compile_ms >= 2_000 {
+        let name = &project.manifest.name;
+        compile = compile
+            .with(format!("a host is ready before that, unless: [plugins.{name}] compile = \"start\""));
+    }
+    let mut lines = vec![compile];
+    lines.extend(examination.calls.iter().map(|call| call_line(project, call)));
+    if let Some(problem) = problem {
+        lines.push(called_wrong(project, problem));
+    }
+    lines
+}
+
+fn call_line(project: &Project, call: &ExaminedCall) -> Line {
+    let manifest = &project.manifest;
+    let text = format!(
+        "{} {:.1} ms of {}, {} fuel, {} of {} MiB",
+        call.function,
+        call.busy_us as f64 / 1_000.0,
+        manifest.deadline().as_millis(),
+        short(call.fuel),
+        size(call.memory_bytes),
+        manifest.memory_mib()
+    );
+    Line::new("calls", text, Verdict::Ok)
+}
+
+fn called_wrong(project: &Project, problem: &Problem) -> Line {
+    let mut line = Line::new("calls", problem.message.clone(), Verdict::Wrong);
+    if problem.is_trap {
+        let recipe = read_text(&project.dir.join("build.toml")).unwrap_or_default();
+        if recipe.contains("componentize-qjs") {
+            line = line.with("JavaScript: return u64 as numbers, not BigInt; throw only {tag, val}");
+        } else if recipe.contains("componentize-py") {
+            line =
+                line.with("Python: raise only componentize_py_types.Err(...), catch every other exception");
+        }
+    }
+    line
+}
+
+/// What the configuration in use does not grant. It is the operator's to grant.
+fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
+    let config = Config::load(options.config.as_deref(), &options.data)?;
+    let manifest = &project.manifest;
+    let nothing = cofferdam_runtime::OperatorGrant::default();
+    let granted = config.plugins.get(&manifest.name).unwrap_or(&nothing);
+    let denials = missing_grants(manifest, granted);
+    if denials.is_empty() {
+        return Ok(vec![Line::new("grants", "all that plugin.toml asks for", Verdict::Ok)]);
+    }
+    let mut command =
+        format!("cofferdam plugin grant {} --plugins {}", manifest.name, project.plugins().display());
+    for host in manifest.hosts.named().filter(|host| !granted.hosts.contains(*host)) {
+        command.push_str(&format!(" --host {host}"));
+    }
+    for secret in manifest.secrets.named().filter(|secret| !granted.secrets.contains(*secret)) {
+        command.push_str(&format!(" --secret {secret}"));
+    }
+    let by_name = manifest.imports.iter().filter(|import| import.is_granted_by_name());
+    for import in by_name.filter(|import| granted.imports.iter().all(|name| name != import.as_str())) {
+        command.push_str(&format!(" --import {import}"));
+    }
+    let wanted: Vec<&str> = denials.iter().map(|denial| denial.wanted.as_str()).collect();
+    Ok(vec![Line::new("grants", wanted.join("; "), Verdict::Missing).with(command)])
+}
+
+fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked {
+    let manifest = &project.manifest;
+    let mut text = format!(
+        "{} {} ({})  {}, {} bytes, sha256:{}\n",
+        manifest.name,
+        manifest.version,
+        manifest.kind,
+        manifest.component,
+        inspection.bytes,
+        inspection.digest
+    );
+    let mut title = "";
+    for line in lines {
+        let shown = if line.title == title { "" } else { line.title };
+        title = line.title;
+        let verdict = line.verdict.as_str();
+        text.push_str(&format!("{shown:TITLE_WIDTH$}{:TEXT_WIDTH$}  {verdict}\n", line.text));
+        text.extend(line.more.iter().map(|more| format!("{:TITLE_WIDTH$}{more}\n", "")));
+    }
+    let documents: Vec<Value> = lines
+        .iter()
+        .map(|line| {
+            json!({"check": line.title, "text": line.text, "verdict": line.verdict.as_str(), "more": line.more})
+        })
+        .collect();
+    let wrong = lines.iter().filter(|line| line.verdict == Verdict::Wrong).count();
+    let document = json!({
+        "name": manifest.name, "version": manifest.version, "kind": manifest.kind.as_str(),
+        "bytes": inspection.bytes, "sha256": inspection.digest, "checks": documents, "wrong": wrong,
+    });
+    Checked { outcome: CommandOutcome { document, text }, wrong, what: "check" }
+}
+
+/// A size in KiB or MiB.
+fn size(bytes: usize) -> String {
+    match bytes {
+        ..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+/// A count in thousands or millions.
+fn short(count: u64) -> String {
+    match count {
+        ..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{} k", count / 1_000),
+        _ => format!("{:.1} M", count as f64 / 1_000_000.0),
+    }
+}

@@ -1,0 +1,56 @@
+//! `plugin inspect`: what a component declares.
+
+use std::path::Path;
+
+use cofferdam_runtime::{Inspection, SandboxNeeds};
+use serde_json::{Value, json};
+
+use super::project::read_component;
+use crate::command::CommandOutcome;
+use crate::failure::Failure;
+
+pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
+    let inspection = Inspection::of(&read_component(file)?);
+    let accepted = match &inspection.verdict {
+        Ok(fit) => {
+            let kind = fit.kind.map_or("of no kind", |kind| kind.as_str());
+            let imports: Vec<&str> = fit.imports.iter().map(|import| import.as_str()).collect();
+            match imports.as_slice() {
+                [] => format!("yes: a {kind} whose manifest has nothing to ask for"),
+                imports => format!("yes: a {kind} whose manifest asks for {}", imports.join(", ")),
+            }
+        }
+        Err(error) => format!("no: it {error}"),
+    };
+    let needs = inspection.sandbox;
+    let mut text = format!(
+        "{}, {} bytes\nsha256    {}\naccepted  {accepted}\nsandbox   {}\n",
+        file.display(),
+        inspection.bytes,
+        inspection.digest,
+        sandbox(needs)
+    );
+    for (title, names) in [("exports", &inspection.exports), ("imports", &inspection.imports)] {
+        text.push_str(&format!("{title}\n"));
+        text.extend(names.iter().map(|name| format!("  {name}\n")));
+    }
+    let refusal: Value = inspection.verdict.as_ref().err().map(ToString::to_string).into();
+    Ok(CommandOutcome {
+        text,
+        document: json!({
+            "file": file, "bytes": inspection.bytes, "sha256": inspection.digest,
+            "kind": inspection.verdict.as_ref().ok().and_then(|fit| fit.kind).map(|kind| kind.as_str()),
+            "refusal": refusal, "exports": inspection.exports, "imports": inspection.imports,
+            "core_instances": needs.core_instances, "memories": needs.memories, "tables": needs.tables,
+        }),
+    })
+}
+
+/// What one instance takes, each with the limit.
+pub(super) fn sandbox(needs: SandboxNeeds) -> String {
+    let most = SandboxNeeds::LIMITS;
+    format!(
+        "{} of {} core instances, {} of {} memories, {} of {} tables",
+        needs.core_instances, most.core_instances, needs.memories, most.memories, needs.tables, most.tables
+    )
+}

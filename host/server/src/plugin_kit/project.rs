@@ -1,0 +1,135 @@
+//! The folder of a plugin's project: its manifest, and what is built from it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cofferdam_runtime::Manifest;
+
+use crate::command::CommandError;
+use crate::failure::Failure;
+
+/// Length limit of a text file of a project, in bytes.
+const TEXT_BYTES_MAX: u64 = 1024 * 1024;
+/// Length limit of a component, in bytes, as for loading.
+const COMPONENT_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// A plugin's project.
+pub(super) struct Project {
+    pub(super) dir: PathBuf,
+    pub(super) manifest: Manifest,
+    pub(super) manifest_text: String,
+}
+
+impl Project {
+    /// Reads the manifest of the project in this folder.
+    ///
+    /// # Errors
+    ///
+    /// There is no manifest, or it has a mistake.
+    pub(super) fn open(dir: &Path) -> Result<Self, Failure> {
+        let file = dir.join("plugin.toml");
+        if !file.exists() {
+            return Err(wrong(format!(
+                "{} is not there; `cofferdam plugin new` writes a project",
+                file.display()
+            )));
+        }
+        let manifest_text = read_text(&file)?;
+        let manifest = Manifest::parse(&manifest_text)
+            .map_err(|error| wrong(format!("{}:{}: {}", file.display(), error.line, error.message)))?;
+        Ok(Self { dir: dir.to_owned(), manifest, manifest_text })
+    }
+
+    /// The folder that `serve --plugins` reads.
+    pub(super) fn plugins(&self) -> PathBuf {
+        // Without the `.` that stands for no argument, the path is shorter and the same.
+        match self.dir.strip_prefix(".") {
+            Ok(rest) => rest.join("plugins"),
+            Err(_) => self.dir.join("plugins"),
+        }
+    }
+
+    /// The built component.
+    pub(super) fn component(&self) -> PathBuf {
+        self.plugins().join(&self.manifest.component)
+    }
+
+    /// The built component, which has to be there.
+    pub(super) fn require_component(&self) -> Result<PathBuf, Failure> {
+        let file = self.component();
+        if file.exists() {
+            return Ok(file);
+        }
+        let (file, dir) = (file.display(), self.dir.display());
+        Err(wrong(format!("{file} is not there: run `cofferdam plugin build {dir}`")))
+    }
+
+    /// The copy of the manifest beside the component.
+    pub(super) fn installed_manifest(&self) -> PathBuf {
+        self.plugins().join(format!("{}.toml", self.manifest.name))
+    }
+
+    /// Files of cases, sorted by name.
+    pub(super) fn cases(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.dir.join("cases")).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        files.sort();
+        files
+    }
+
+    /// The line of a file of the project that contains a text, counted from 1.
+    pub(super) fn line_of(&self, file: &str, text: &str) -> Option<usize> {
+        let content = read_text(&self.dir.join(file)).ok()?;
+        content.lines().position(|line| line.contains(text)).map(|index| index + 1)
+    }
+}
+
+/// An error of the author, who can mend it.
+pub(super) fn wrong(message: impl Into<String>) -> Failure {
+    CommandError::new(message).into()
+}
+
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let bytes = read_bounded(path, TEXT_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|_| wrong(format!("{} is not UTF-8 text", path.display())))
+}
+
+pub(super) fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
+    read_bounded(path, COMPONENT_BYTES_MAX)
+}
+
+fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let failed = |error| Failure::system(path.display().to_string())(error);
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(failed(io::Error::other(format!("has more than {bytes_max} bytes (the limit)"))));
+    }
+    Ok(bytes)
+}
+
+/// Makes a folder that only this user can change: a host refuses plugins that others can change.
+pub(super) fn make_folder(dir: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(dir)
+        .map_err(Failure::system(dir.display().to_string()))
+}
+
+/// Replaces a file at once, so that a host that reads it meanwhile sees the old or the new one.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |error| Failure::system(path.display().to_string())(error);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let draft = path.with_file_name(name);
+    let mut options = fs::OpenOptions::new();
+    let mut file =
+        options.write(true).create(true).truncate(true).mode(0o644).open(&draft).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    fs::rename(&draft, path).map_err(failed)
+}
