@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval};
 use tokio_rustls::TlsAcceptor;
 
 use crate::script::{DELTAS, Texts, delta};
@@ -117,10 +117,7 @@ async fn answer(request: Request<Incoming>, texts: Arc<Texts>) -> Result<Respons
         "refused" => reply(400, "application/json", ScriptedBody::whole(texts.failure.clone())),
         "cut" => stream(ScriptedBody { breaks: true, ..ScriptedBody::stream(&texts, DELTAS / 2) }),
         script => match paced(script) {
-            Some((count, every)) => stream(ScriptedBody {
-                every: Some(tokio::time::interval(every)),
-                ..ScriptedBody::stream(&texts, count)
-            }),
+            Some((count, every)) => stream(ScriptedBody::paced(&texts, count, every)),
             None => whole(&texts.whole),
         },
     })
@@ -163,6 +160,17 @@ impl ScriptedBody {
     fn stream(texts: &Texts, count: usize) -> Self {
         let [before, delta, after] = texts.stream.clone();
         Self { before: Some(before), delta, left: count, after: Some(after), every: None, breaks: false }
+    }
+}
+
+impl ScriptedBody {
+    /// The first delta goes out at once with what is before it: the timer counts in whole milliseconds.
+    fn paced(texts: &Texts, count: usize, every: Duration) -> Self {
+        let stream = Self::stream(texts, count.saturating_sub(1));
+        let first = delta(&microseconds().to_string());
+        let before = [texts.stream[0].as_ref(), first.as_ref()].concat();
+        let every = tokio::time::interval_at(Instant::now() + every, every);
+        Self { before: Some(before.into()), every: Some(every), ..stream }
     }
 }
 
