@@ -1,4 +1,5 @@
-//! The resource `decoder` of the contract around a dialect's own reader of answers.
+//! The resource `decoder` of the contract, for every dialect: it hands each frame as text to the
+//! dialect's own reader of answers and collects the events.
 
 use std::cell::RefCell;
 
@@ -34,7 +35,7 @@ pub trait ReadAnswer: 'static {
         Ok(())
     }
 
-    /// Takes the frames of one network read.
+    /// Takes the frames that have been completed since the last call, and returns their events.
     fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
         for frame in frames {
             if self.events().ended {
