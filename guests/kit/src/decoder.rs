@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use crate::bindings::dialect::ResponseHead;
 use crate::bindings::generation::{Event, Frame, GuestDecoder};
 use crate::bindings::types::{ErrorKind, Failure};
+use crate::json::{self, JsonError};
 
 /// One answer while it is read.
 pub trait ReadAnswer: 'static {
@@ -42,10 +43,8 @@ pub trait ReadAnswer: 'static {
                 break;
             }
             // Checked once here: as text, the JSON is read without another check of each of its strings.
-            let read = match std::str::from_utf8(frame.data.trim_ascii()) {
-                Ok(data) => self.frame(&frame.name, data),
-                Err(_) => Err(Malformed),
-            };
+            let text = json::utf8(frame.data.trim_ascii()).map_err(Malformed::from);
+            let read = text.and_then(|data| self.frame(&frame.name, data));
             self.fail_if_malformed(read);
         }
         std::mem::take(&mut self.events().waiting)
@@ -72,8 +71,8 @@ pub trait ReadAnswer: 'static {
 #[derive(Debug)]
 pub struct Malformed;
 
-impl From<serde_json::Error> for Malformed {
-    fn from(_: serde_json::Error) -> Self {
+impl From<JsonError> for Malformed {
+    fn from(_: JsonError) -> Self {
         Self
     }
 }

@@ -5,6 +5,7 @@
 
 use cofferdam_dialect_openai::{Fields, failure};
 use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_guest_kit::json;
 use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
@@ -149,8 +150,7 @@ fn write_parts(
         out.extend_from_slice(b"\"\"");
         return Ok(());
     };
-    let parts =
-        content.get().starts_with('[').then(|| serde_json::from_str::<Vec<Fields<'_>>>(content.get()));
+    let parts = content.get().starts_with('[').then(|| json::from_str::<Vec<Fields<'_>>>(content.get()));
     let Some(Ok(parts)) = parts else {
         out.extend_from_slice(content.get().as_bytes());
         return Ok(());
