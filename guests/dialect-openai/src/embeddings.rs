@@ -7,7 +7,9 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::embedding::{EmbeddingFailure, Embeddings};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, add_options};
+use cofferdam_guest_kit::{
+    Count, EmbeddingInput, EmbeddingPart, EmbeddingRequest, MaybeText, add_options, json,
+};
 use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
@@ -118,7 +120,7 @@ struct Usage {
 /// When the answer reports an error, cannot be read, or does not hold exactly one vector for each
 /// input, all of the same length.
 pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
-    let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| malformed())?;
+    let reply: Reply<'_> = json::utf8(body).and_then(json::from_str).map_err(|_| malformed())?;
     if let Some(error) = reply.error {
         return Err(map_reported(error.get()));
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use cofferdam_guest_kit::MaybeText;
+use cofferdam_guest_kit::json::{self, JsonError};
 use cofferdam_protocol::ObjectWriter;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -19,8 +20,8 @@ impl<'a> Fields<'a> {
     /// # Errors
     ///
     /// When it is not an object.
-    pub fn read(json: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json)
+    pub fn read(json: &'a str) -> Result<Self, JsonError> {
+        json::from_str(json)
     }
 
     /// Reads `json` and, in the same pass, the objects in the field `list`, which is then not among
@@ -29,11 +30,8 @@ impl<'a> Fields<'a> {
     /// # Errors
     ///
     /// When it is not an object, or the field `list` is not a list of objects.
-    pub fn read_with_list(json: &'a str, list: &str) -> Result<(Self, Vec<Self>), serde_json::Error> {
-        let mut deserializer = serde_json::Deserializer::from_str(json);
-        let read = WithList(list).deserialize(&mut deserializer)?;
-        deserializer.end()?;
-        Ok(read)
+    pub fn read_with_list(json: &'a str, list: &str) -> Result<(Self, Vec<Self>), JsonError> {
+        json::read_seed(json, WithList(list))
     }
 
     /// The value of a field, unless it is absent or null.
@@ -52,7 +50,7 @@ impl<'a> Fields<'a> {
         if let Some(plain) = quoted.strip_suffix('"').filter(|text| !text.contains('\\')) {
             return Some(Cow::Borrowed(plain));
         }
-        let value: MaybeText<'a> = serde_json::from_str(raw).ok()?;
+        let value: MaybeText<'a> = json::from_str(raw).ok()?;
         value.0
     }
 

@@ -1,10 +1,12 @@
-//! The resource `decoder` of the contract around a dialect's own reader of answers.
+//! The resource `decoder` of the contract, for every dialect: it hands each frame as text to the
+//! dialect's own reader of answers and collects the events.
 
 use std::cell::RefCell;
 
 use crate::bindings::dialect::ResponseHead;
 use crate::bindings::generation::{Event, Frame, GuestDecoder};
 use crate::bindings::types::{ErrorKind, Failure};
+use crate::json::{self, JsonError};
 
 /// One answer while it is read.
 pub trait ReadAnswer: 'static {
@@ -34,17 +36,15 @@ pub trait ReadAnswer: 'static {
         Ok(())
     }
 
-    /// Takes the frames of one network read.
+    /// Takes the frames that have been completed since the last call, and returns their events.
     fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
         for frame in frames {
             if self.events().ended {
                 break;
             }
             // Checked once here: as text, the JSON is read without another check of each of its strings.
-            let read = match std::str::from_utf8(frame.data.trim_ascii()) {
-                Ok(data) => self.frame(&frame.name, data),
-                Err(_) => Err(Malformed),
-            };
+            let text = json::utf8(frame.data.trim_ascii()).map_err(Malformed::from);
+            let read = text.and_then(|data| self.frame(&frame.name, data));
             self.fail_if_malformed(read);
         }
         std::mem::take(&mut self.events().waiting)
@@ -71,8 +71,8 @@ pub trait ReadAnswer: 'static {
 #[derive(Debug)]
 pub struct Malformed;
 
-impl From<serde_json::Error> for Malformed {
-    fn from(_: serde_json::Error) -> Self {
+impl From<JsonError> for Malformed {
+    fn from(_: JsonError) -> Self {
         Self
     }
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
+use crate::json::{self, JsonError};
 use crate::lenient::{Text, maybe_text, text};
 
 /// An embeddings request as the host hands it over.
@@ -31,8 +32,8 @@ impl<'a> EmbeddingRequest<'a> {
     /// # Errors
     ///
     /// When the bytes do not have the form described above, which would be an error of the host.
-    pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json)
+    pub fn parse(json: &'a [u8]) -> Result<Self, JsonError> {
+        json::from_str(json::utf8(json)?)
     }
 }
 
@@ -72,9 +73,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingInput<'a> {
 
         let raw = <&'a RawValue>::deserialize(deserializer)?.get();
         let input = match raw.as_bytes().first() {
-            Some(b'"') => serde_json::from_str(raw).map(|Whole(text)| EmbeddingInput::Text(text)),
-            Some(b'[') => serde_json::from_str(raw).map(EmbeddingInput::Tokens),
-            _ => serde_json::from_str(raw).map(|joint: Joint<'a>| EmbeddingInput::Content(joint.content)),
+            Some(b'"') => json::from_str(raw).map(|Whole(text)| EmbeddingInput::Text(text)),
+            Some(b'[') => json::from_str(raw).map(EmbeddingInput::Tokens),
+            _ => json::from_str(raw).map(|joint: Joint<'a>| EmbeddingInput::Content(joint.content)),
         };
         input.map_err(D::Error::custom)
     }
@@ -99,7 +100,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingPart<'a> {
         }
 
         let raw = <&'a RawValue>::deserialize(deserializer)?;
-        let fields: Fields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let fields: Fields<'a> = json::from_str(raw.get()).map_err(D::Error::custom)?;
         Ok(match (&*fields.kind, fields.text, fields.image_url) {
             ("text", Some(text), _) => EmbeddingPart::Text(text),
             ("image_url", _, Some(image)) => EmbeddingPart::Image { url: image.url },

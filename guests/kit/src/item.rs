@@ -4,6 +4,7 @@ use cofferdam_protocol::{ItemRole, ToolKind};
 use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::json;
 use crate::lenient::{MaybeText, Text};
 use crate::part::{Content, Marks, Part};
 
@@ -179,7 +180,7 @@ impl<'a> Fields<'a> {
 
 /// The result of a function: text or parts.
 fn content(output: Option<&RawValue>) -> Content<'_> {
-    output.and_then(|output| serde_json::from_str(output.get()).ok()).unwrap_or_default()
+    output.and_then(|output| json::from_str(output.get()).ok()).unwrap_or_default()
 }
 
 /// The result of a client's tool: text, a screenshot, or JSON of the tool's own form, which becomes text.
@@ -192,7 +193,7 @@ fn client_output(output: Option<&RawValue>) -> Content<'_> {
     let Some(output) = output else { return Content::Empty };
     match output.get().as_bytes().first() {
         Some(b'"') => content(Some(output)),
-        _ => match serde_json::from_str::<Screenshot<'_>>(output.get()) {
+        _ => match json::from_str::<Screenshot<'_>>(output.get()) {
             Ok(shot) => {
                 let (url, marks) = (Some(shot.image_url), Marks::default());
                 Content::Parts(vec![Part::Image { url, file_id: None, detail: None, marks }])

@@ -98,7 +98,11 @@ impl<'de, R: Reader<'de>> Visitor<'de> for Lenient<R> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(self.0.text(Cow::Owned(text.to_owned())))
+        self.visit_string(text.to_owned())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
+        Ok(self.0.text(Cow::Owned(text)))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {

@@ -14,6 +14,7 @@ mod embedding;
 mod fields;
 mod hash;
 mod item;
+pub mod json;
 mod lenient;
 mod options;
 mod part;

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use crate::item::Item;
+use crate::json::{self, JsonError};
 use crate::lenient::{MaybeText, Text, maybe_text, text};
 use crate::tools::{Tool, ToolChoice};
 
@@ -69,8 +70,8 @@ impl<'a> Request<'a> {
     ///
     /// When the bytes do not have the form described above. This would be an error of the host,
     /// which validates requests before guests get them.
-    pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json)
+    pub fn parse(json: &'a [u8]) -> Result<Self, JsonError> {
+        json::from_str(json::utf8(json)?)
     }
 }
 
@@ -80,8 +81,8 @@ impl<'a> Request<'a, Vec<&'a RawValue>> {
     /// # Errors
     ///
     /// As for [`Request::parse`].
-    pub fn parse_with_raw_items(json: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json)
+    pub fn parse_with_raw_items(json: &'a [u8]) -> Result<Self, JsonError> {
+        json::from_str(json::utf8(json)?)
     }
 }
 
@@ -133,7 +134,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for TextFormat<'a> {
         if raw.get() == "null" {
             return Ok(TextFormat::Text);
         }
-        let fields: FormatFields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let fields: FormatFields<'a> = json::from_str(raw.get()).map_err(D::Error::custom)?;
         let kind = fields.kind.0.unwrap_or_default();
         Ok(match (&*kind, fields.schema) {
             ("text", _) => TextFormat::Text,

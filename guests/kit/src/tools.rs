@@ -3,6 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::value::RawValue;
 
+use crate::json;
 use crate::lenient::{MaybeText, Text, text};
 
 /// A tool that the client offers.
@@ -41,7 +42,7 @@ struct Fields<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for Tool<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'a RawValue>::deserialize(deserializer)?;
-        let fields: Fields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let fields: Fields<'a> = json::from_str(raw.get()).map_err(D::Error::custom)?;
         let kind = fields.kind.0.unwrap_or_default();
         let name = fields.name.0.unwrap_or_default();
         let description = fields.description.0;
@@ -50,13 +51,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Tool<'a> {
                 name,
                 description,
                 parameters: fields.parameters,
-                strict: fields.strict.and_then(|raw| serde_json::from_str(raw.get()).ok()),
+                strict: fields.strict.and_then(|raw| json::from_str(raw.get()).ok()),
                 cache_control: fields.cache_control,
             },
             "custom" => Tool::Custom { name, description, format: fields.format },
             "namespace" => {
                 let tools = fields.tools.map_or("[]", RawValue::get);
-                let tools = serde_json::from_str(tools).map_err(D::Error::custom)?;
+                let tools = json::from_str(tools).map_err(D::Error::custom)?;
                 Tool::Namespace { name, description, tools }
             }
             _ => Tool::Other { kind, raw },
@@ -130,7 +131,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for ToolChoice<'a> {
             "\"required\"" => return Ok(ToolChoice::Required),
             _ => {}
         }
-        let fields: ChoiceFields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let fields: ChoiceFields<'a> = json::from_str(raw.get()).map_err(D::Error::custom)?;
         let name = fields.name.0.unwrap_or_default();
         Ok(match &*fields.kind {
             "function" => ToolChoice::Function { name },

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::{Events, Malformed, ReadAnswer};
+use cofferdam_guest_kit::{Events, Malformed, ReadAnswer, json};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -100,7 +100,7 @@ impl Answer {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event: StreamEvent<'_> = serde_json::from_str(data)?;
+        let event: StreamEvent<'_> = json::from_str(data)?;
         let kind = if event.kind.is_empty() { name } else { &event.kind };
         match kind {
             "content_block_delta" => {
@@ -137,7 +137,7 @@ impl Answer {
     }
 
     fn body(&mut self, body: &str) -> Result<(), Malformed> {
-        let message: Message<'_> = serde_json::from_str(body)?;
+        let message: Message<'_> = json::from_str(body)?;
         if message.kind.as_ref().is_some_and(|kind| kind.0 == "error") {
             self.events.fail(error::from_event(&message.error.unwrap_or_default()));
             return Ok(());
@@ -249,7 +249,7 @@ impl Answer {
                 self.events.push(Event::CallEnd(index));
             }
             Open::Search { id, input } => {
-                let query = serde_json::from_str(&input).map(|search: Search| search.query);
+                let query = json::from_str(&input).map(|search: Search| search.query);
                 self.searches.push((id, query.unwrap_or_default()));
             }
             Open::Ignored => {}
@@ -281,8 +281,7 @@ impl Answer {
         self.message_chars = 0;
         let id = block.tool_use_id.as_ref().map_or("", |id| &id.0);
         let query = self.searches.iter().find(|(of, _)| of == id).map_or("", |(_, query)| query);
-        let found: Option<Vec<Found>> =
-            block.content.and_then(|content| serde_json::from_str(content.get()).ok());
+        let found: Option<Vec<Found>> = block.content.and_then(|content| json::from_str(content.get()).ok());
         let status = if found.is_some() { "completed" } else { "failed" };
         let sources = found.unwrap_or_default().into_iter().filter_map(|found| found.url);
         let sources: Vec<_> = sources.map(|url| json!({ "type": "url", "url": url })).collect();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{Event, Finish, FinishReason, Image, TextDelta};
 use cofferdam_guest_kit::bindings::types::{ErrorKind, Failure, Usage};
-use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer};
+use cofferdam_guest_kit::{DataUrl, Events, Malformed, MaybeText, ReadAnswer, json};
 use cofferdam_protocol::ObjectWriter;
 use serde_json::value::RawValue;
 
@@ -73,7 +73,7 @@ impl Answer {
             // Some servers never send a finish reason. Without any content there is no answer.
             return if self.reason.is_some() || self.begun { self.complete() } else { Ok(()) };
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data)?;
+        let chunk: Chunk<'_> = json::from_str(data)?;
         let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
         if let Some(error) = error.filter(|error| !matches!(error.get(), "\"\"" | "false")) {
             self.events.fail(map_reported(error.get()));
@@ -159,7 +159,7 @@ impl Answer {
         if text.is_empty() {
             return;
         }
-        let logprobs = logprobs.and_then(|json| serde_json::from_str::<Logprobs<'_>>(json.get()).ok());
+        let logprobs = logprobs.and_then(|json| json::from_str::<Logprobs<'_>>(json.get()).ok());
         let logprobs = log_probabilities(logprobs.and_then(|logprobs| logprobs.content));
         self.push(Event::TextDelta(TextDelta { text: text.to_owned(), logprobs }));
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use cofferdam_dialect_openai::failure;
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role, Text};
+use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role, Text, json};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -160,7 +160,7 @@ pub(crate) fn messages<'a>(
         conversation.system(text);
     }
     for (index, raw) in input.iter().enumerate() {
-        let item = serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
+        let item = json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
         conversation.take(item, index)?;
     }
     // A server that requires reasoning back requires it with every call, also with calls that other

@@ -8,7 +8,7 @@ use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
-use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer};
+use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer, json};
 use cofferdam_protocol::{ItemRole, ToolClass, ToolKind};
 use serde_json::value::RawValue;
 
@@ -51,7 +51,7 @@ impl Answer {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let event: StreamEvent<'_> = serde_json::from_str(data)?;
+        let event: StreamEvent<'_> = json::from_str(data)?;
         let kind = event.kind.0.as_deref().unwrap_or(name);
         match kind {
             "response.output_text.delta" => {
@@ -72,7 +72,7 @@ impl Answer {
             "response.output_item.added" => self.added(&event)?,
             "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, ItemRef::of(&event))?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
+                let response: Response<'_> = json::from_str(event.response.ok_or(Malformed)?.get())?;
                 self.end(&response, kind.trim_start_matches("response."))?;
             }
             "error" => self.events.fail(map_reported(data)),
@@ -103,7 +103,7 @@ impl Answer {
             "response.function_call_arguments.done" => self.whole(event, Piece::Input, &event.arguments),
             "response.custom_tool_call_input.done" => self.whole(event, Piece::Input, &event.input),
             "response.content_part.done" => {
-                let part: PartBody<'_> = serde_json::from_str(event.part.ok_or(Malformed)?.get())?;
+                let part: PartBody<'_> = json::from_str(event.part.ok_or(Malformed)?.get())?;
                 let index = event.content_index.0.unwrap_or_default();
                 // Reasoning parts are passed on by their own events.
                 if part.owner() == Kind::Message
@@ -209,7 +209,7 @@ impl Answer {
     }
 
     fn added(&mut self, event: &StreamEvent<'_>) -> Result<(), Malformed> {
-        let head: ItemHead<'_> = serde_json::from_str(event.item.ok_or(Malformed)?.get())?;
+        let head: ItemHead<'_> = json::from_str(event.item.ok_or(Malformed)?.get())?;
         let kind = Kind::of(head.kind.as_str());
         let item = ItemRef::of(event).or_id(head.id.as_str());
         let nameless = matches!(kind, Kind::Function | Kind::Custom)
@@ -224,10 +224,10 @@ impl Answer {
     fn done(&mut self, raw: &RawValue, item: ItemRef<'_>) -> Result<(), Malformed> {
         // Usually one pass is enough. An opaque item may have fields of other types than the translated
         // items; then only its head is read.
-        let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
+        let mut whole = json::from_str::<WholeItem<'_>>(raw.get());
         let head = match &mut whole {
             Ok(whole) => whole.take_head(),
-            Err(_) => serde_json::from_str(raw.get())?,
+            Err(_) => json::from_str(raw.get())?,
         };
         let kind = Kind::of(head.kind.as_str());
         let item = item.or_id(head.id.as_str());
@@ -361,7 +361,7 @@ impl Answer {
     }
 
     fn on_body(&mut self, body: &str) -> Result<(), Malformed> {
-        let response: Response<'_> = serde_json::from_str(body)?;
+        let response: Response<'_> = json::from_str(body)?;
         if response.object.as_str() == "error" {
             self.events.fail(map_reported(body));
             return Ok(());

@@ -1,9 +1,11 @@
-//! Reduces the items of `input` to what the upstream server accepts. Ids that this service gave out
-//! are unknown upstream and are dropped. Reasoning is sent only if the upstream server sealed it.
-//! Unknown items are left out, because a history must never make a request fail.
+//! Reduces the items of `input` to what the upstream server accepts. Most ids are dropped: this
+//! service gave them out, so they are unknown upstream. Some types of items keep theirs or need one.
+//! Reasoning is sent only if the upstream server sealed it. An item of an unknown type is left out,
+//! because it may come from another provider's answer. A content part of an unknown type is refused.
 
 use cofferdam_dialect_openai::{Fields, failure};
 use cofferdam_guest_kit::bindings::types::Failure;
+use cofferdam_guest_kit::json;
 use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
@@ -148,8 +150,7 @@ fn write_parts(
         out.extend_from_slice(b"\"\"");
         return Ok(());
     };
-    let parts =
-        content.get().starts_with('[').then(|| serde_json::from_str::<Vec<Fields<'_>>>(content.get()));
+    let parts = content.get().starts_with('[').then(|| json::from_str::<Vec<Fields<'_>>>(content.get()));
     let Some(Ok(parts)) = parts else {
         out.extend_from_slice(content.get().as_bytes());
         return Ok(());

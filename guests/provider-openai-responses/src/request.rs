@@ -3,7 +3,7 @@
 use cofferdam_dialect_openai::{Fields, failure, picked, requested_tier};
 use cofferdam_guest_kit::bindings::dialect::{Target, UpstreamRequest};
 use cofferdam_guest_kit::bindings::types::Failure;
-use cofferdam_guest_kit::{ReasoningSettings, add_options};
+use cofferdam_guest_kit::{ReasoningSettings, add_options, json};
 use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
@@ -34,7 +34,7 @@ const REASONING: &[&str] = &["summary", "context", "mode"];
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
-    let text = std::str::from_utf8(request).map_err(|_| failure::unreadable_request())?;
+    let text = json::utf8(request).map_err(|_| failure::unreadable_request())?;
     let (fields, input) = Fields::read_with_list(text, "input").map_err(|_| failure::unreadable_request())?;
     let streamed = fields.get("stream").is_some_and(|value| value.get() == "true");
     let mut body = Vec::with_capacity(request.len());
@@ -81,8 +81,7 @@ fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
 }
 
 fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
-    let tools: Vec<&RawValue> =
-        serde_json::from_str(tools.get()).map_err(|_| failure::unreadable_request())?;
+    let tools: Vec<&RawValue> = json::from_str(tools.get()).map_err(|_| failure::unreadable_request())?;
     tools
         .into_iter()
         .map(|tool| Fields::read(tool.get()).map_err(|_| failure::unreadable_request()))
@@ -157,7 +156,7 @@ fn write_reasoning(
     let Some(raw) = fields.get("reasoning") else { return Ok(()) };
     let reasoning = Fields::read(raw.get()).map_err(|_| failure::unreadable_request())?;
     let asked: ReasoningSettings<'_> =
-        serde_json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
+        json::from_str(raw.get()).map_err(|_| failure::unreadable_request())?;
     let limit = fields.get("max_output_tokens").and_then(|limit| limit.get().parse().ok());
     let effort = asked.effort_word(limit.or(Some(u64::from(endpoint_limit))));
     if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {

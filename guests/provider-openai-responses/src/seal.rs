@@ -1,6 +1,7 @@
-//! Seals reasoning that only OpenAI can read. The ciphertext is bound to the id of its original item,
-//! but clients get ids of this service. The seal therefore contains the original id. It also
-//! contains the name of the dialect, so that seals of other dialects are never sent to OpenAI.
+//! Wraps reasoning that the upstream server has encrypted. The ciphertext is bound to the id of its
+//! original item, but clients get ids of this service. The seal therefore contains the original id.
+//! It also contains the name of the dialect, so that seals of other dialects are never sent to an
+//! upstream server of this one. The seal itself encrypts nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! Recorded answers, split into network reads in all possible ways.
+//! Recorded answers: whole, cut once at any byte, one byte at a time, and cut off; and any other input.
 //!
 //! Next to each `fixtures/NAME.sse` or `.json` is a file `NAME.SUFFIX.events` with the expected
 //! events, one per line.
