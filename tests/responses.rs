@@ -2,6 +2,7 @@
 
 mod dialects;
 mod metadata;
+mod texts;
 mod usage;
 
 use crate::kit::client::{Client, last_response, text_of};

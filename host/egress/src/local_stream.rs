@@ -110,7 +110,7 @@ mod tests {
     fn a_stream_is_read_on_another_thread_after_its_first_scheduler_has_ended() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (moved, taken) = mpsc::channel();
+        let (moved, taken) = mpsc::sync_channel(1);
         let dialled = thread::spawn(move || {
             let scheduler = Builder::new_current_thread().enable_all().build().unwrap();
             scheduler.block_on(async {

@@ -245,24 +245,29 @@ impl<'de> Scanner<'de> {
     fn skip_list_or_object(&mut self) -> Result<(), JsonError> {
         let mut open = Brackets::default();
         loop {
-            match self.peek() {
-                Some(bracket @ (b'{' | b'[')) => {
-                    self.at += 1;
-                    let is_object = bracket == b'{';
-                    open.push(is_object);
-                    if self.peek() != Some(if is_object { b'}' } else { b']' }) {
-                        if is_object {
-                            self.skip_name()?;
-                        }
-                        continue;
-                    }
-                }
-                _ => self.skip_scalar()?,
-            }
-            if self.leave(&mut open)? {
+            let is_inside = match self.peek() {
+                Some(bracket @ (b'{' | b'[')) => self.enter(bracket, &mut open)?,
+                _ => self.skip_scalar().map(|()| false)?,
+            };
+            if !is_inside && self.leave(&mut open)? {
                 return Ok(());
             }
         }
+    }
+
+    /// Moves behind an opening bracket, to the first value in it. False if there is none.
+    #[inline]
+    fn enter(&mut self, bracket: u8, open: &mut Brackets) -> Result<bool, JsonError> {
+        self.at += 1;
+        let is_object = bracket == b'{';
+        open.push(is_object);
+        if self.peek() == Some(if is_object { b'}' } else { b']' }) {
+            return Ok(false);
+        }
+        if is_object {
+            self.skip_name()?;
+        }
+        Ok(true)
     }
 
     /// After a value: moves to the next one and leaves the brackets that close before it. Returns whether all are
