@@ -392,6 +392,18 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 }
 
 #[test]
+fn thousands_of_legacy_secrets_are_imported() {
+    in_both_ways(|place| {
+        let file = place.beside("many.jsonl");
+        let lines: String =
+            (0..3000).map(|i| format!("{{\"name\":\"old_{i}\",\"value\":\"v\"}}\n")).collect();
+        std::fs::write(&file, lines).unwrap();
+        let done = place.done(&format!("vault import-legacy {} --workspace default", file.display()));
+        assert_eq!((&done["imported"], &done["kept"]), (&3000.into(), &0.into()));
+    });
+}
+
+#[test]
 fn text_output_is_readable() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::unconstrained;
 
 use crate::error::Error;
 use crate::published::PublishedState;
@@ -100,7 +101,9 @@ pub(crate) fn wait<F: Future>(future: F, patience: Duration) -> Option<F::Output
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    // A task of tokio has a budget of polls. A wait inside of a task would use it up, and further
+    // polls would then be pending and wake at once until the task yields, which it cannot do here.
+    let mut future = pin!(unconstrained(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
@@ -126,5 +129,28 @@ impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.rings.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::runtime::Builder;
+    use tokio::sync::Semaphore;
+
+    use super::wait;
+
+    #[test]
+    fn a_task_may_wait_any_number_of_times() {
+        let scheduler = Builder::new_current_thread().build().unwrap();
+        scheduler.block_on(async {
+            let places = Arc::new(Semaphore::new(1));
+            for _ in 0..1000 {
+                let place = wait(Arc::clone(&places).acquire_owned(), Duration::from_secs(60));
+                assert!(place.is_some_and(|place| place.is_ok()));
+            }
+        });
     }
 }
