@@ -69,10 +69,11 @@ fn generated_text_does_not_name_the_directory_of_this_machine() {
     }
 }
 
-/// The names of the pages that a command and its subcommands need.
+/// The names of the pages that a command and its subcommands need. Commands that the program gives to itself have none.
 fn pages(command: &Definition, name: &str, all: &mut Vec<String>) {
     all.push(format!("{name}.1"));
-    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+    let is_shown = |command: &&Definition| command.get_name() != "help" && !command.is_hide_set();
+    for command in command.get_subcommands().filter(is_shown) {
         pages(command, &format!("{name}-{}", command.get_name()), all);
     }
 }
