@@ -15,6 +15,7 @@ use serde_json::json;
 use super::process::{self, Ended};
 use super::project::{Project, make_folder, read_component, read_text, write_file, wrong};
 use super::recipe::Recipe;
+use super::wit;
 use crate::command::CommandOutcome;
 use crate::failure::Failure;
 use crate::start::ask;
@@ -32,6 +33,7 @@ pub(super) fn build(dir: &Path) -> Result<CommandOutcome, Failure> {
     let project = Project::open(dir)?;
     let recipe = Recipe::read(dir)?;
     recipe.check_needs()?;
+    add_contract(dir)?;
     set_up(&project, &recipe)?;
     let output = dir.join(&recipe.output);
     if let Some(folder) = output.parent() {
@@ -64,6 +66,16 @@ pub(super) fn build(dir: &Path) -> Result<CommandOutcome, Failure> {
             "component": file, "bytes": inspection.bytes, "sha256": inspection.digest, "seconds": seconds,
         }),
     })
+}
+
+/// Writes the contract that this host serves into a project that has a world and no contract, as one
+/// that was copied from a repository.
+fn add_contract(dir: &Path) -> Result<(), Failure> {
+    let contract = dir.join(wit::CONTRACT);
+    if contract.exists() || !dir.join("wit/world.wit").exists() {
+        return Ok(());
+    }
+    wit::write_to(&contract)
 }
 
 /// The component of what was built, which may be a core module.

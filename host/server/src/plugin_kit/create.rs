@@ -36,7 +36,7 @@ pub(super) fn create(arguments: &NewArguments) -> Result<CommandOutcome, Failure
             write_file(&path, filled(text, &values).as_bytes())?;
         }
     }
-    wit::write_to(&dir.join("wit/deps/cofferdam-plugin"))?;
+    wit::write_to(&dir.join(wit::CONTRACT))?;
     Ok(CommandOutcome {
         text: format!(
             "{name}: a {kind} in {lang}\n\n  cd {name}\n  cofferdam plugin build\n  cofferdam plugin check\n  \

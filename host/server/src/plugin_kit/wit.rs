@@ -9,6 +9,9 @@ use super::project::{make_folder, write_file};
 use crate::command::CommandOutcome;
 use crate::failure::Failure;
 
+/// Where a project has the contract.
+pub(super) const CONTRACT: &str = "wit/deps/cofferdam-plugin";
+
 /// Writes the files of the contract. Files of the same names are replaced, others are left alone.
 pub(super) fn write_to(dir: &Path) -> Result<(), Failure> {
     make_folder(dir)?;
