@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 mod examples;
 mod mistakes;
+mod third_party;
 
 /// A folder in which projects are begun.
 pub struct Workshop(TempDir);

@@ -15,7 +15,7 @@ use std::path::Path;
 const LANGUAGES: [&str; 4] = ["rust", "js", "python", "c"];
 
 /// Whether to go on: the language is wanted here, and its programs are installed.
-fn is_tried(language: &str, programs: &[&str]) -> bool {
+pub fn is_tried(language: &str, programs: &[&str]) -> bool {
     let named = std::env::var("COFFERDAM_LANGUAGES").unwrap_or_default();
     let downloads = language != "c";
     if downloads && !named.split(',').any(|word| word == language || word == "all") {
@@ -127,7 +127,7 @@ fn the_examples_are_what_new_writes() {
 }
 
 /// Path and text of each file below a folder, without what builds and checks leave there.
-fn files(folder: &Path) -> Vec<(String, String)> {
+pub fn files(folder: &Path) -> Vec<(String, String)> {
     let made = ["build", "plugins", "node_modules", "target", ".venv", ".cofferdam", "deps", "__pycache__"];
     let generated = ["Cargo.lock", "package-lock.json"];
     let mut files = Vec::new();

@@ -12,23 +12,37 @@ pub use tool::cofferdam::plugin::*;
 pub use tool::exports::cofferdam::plugin::tools;
 
 /// Makes the crate a component of a world, with this type as its guest: `export!(tool: DateTime)`.
+///
+/// | world | exports | needs the crate's own world |
+/// |---|---|---|
+/// | `tool` | `tools` | no |
+/// | `hook` | `on_request`, `on_response` | no |
+/// | `request_hook` | `on_request` | yes |
+/// | `response_hook` | `on_response` | yes |
+/// | `provider` | `dialect`, `generation`, `embedding` | no |
+/// | `generation_provider` | `dialect`, `generation` | yes |
+/// | `router` | `routing` | yes |
+/// | `model_router` | `routing`, `model_choice` | no |
+///
+/// A crate outside of this workspace says where its own world is, as a folder beside its `Cargo.toml` and the name of
+/// the world: `export!(router: Budget, "wit", "plugin")`. Without them, the crate has to lie beside the kit.
 #[macro_export]
 macro_rules! export {
-    (router: $guest:ident) => {
-        $crate::export_part!($guest, "router", model_router:
+    (router: $guest:ident $(, $path:literal, $name:literal)?) => {
+        $crate::export_part!($guest, [$($path, $name)?] "router", model_router:
             routing __export_cofferdam_plugin_routing_0_1_0_cabi);
     };
-    (generation_provider: $guest:ident) => {
-        $crate::export_part!($guest, "generation-provider", provider:
+    (generation_provider: $guest:ident $(, $path:literal, $name:literal)?) => {
+        $crate::export_part!($guest, [$($path, $name)?] "generation-provider", provider:
             dialect __export_cofferdam_plugin_dialect_0_1_0_cabi,
             generation __export_cofferdam_plugin_generation_0_1_0_cabi);
     };
-    (request_hook: $guest:ident) => {
-        $crate::export_part!($guest, "request-hook", hook:
+    (request_hook: $guest:ident $(, $path:literal, $name:literal)?) => {
+        $crate::export_part!($guest, [$($path, $name)?] "request-hook", hook:
             on_request __export_cofferdam_plugin_on_request_0_1_0_cabi);
     };
-    (response_hook: $guest:ident) => {
-        $crate::export_part!($guest, "response-hook", hook:
+    (response_hook: $guest:ident $(, $path:literal, $name:literal)?) => {
+        $crate::export_part!($guest, [$($path, $name)?] "response-hook", hook:
             on_response __export_cofferdam_plugin_on_response_0_1_0_cabi);
     };
     ($world:ident: $guest:ident) => {
@@ -40,19 +54,26 @@ macro_rules! export {
     };
 }
 
-/// Exports some interfaces of a world as the world `$name`. wit-bindgen makes one macro for each exported
+/// Exports some interfaces of a world as a smaller world. wit-bindgen makes one macro for each exported
 /// interface, with the same name in every world, so this crate cannot have bindings of two worlds that
 /// export the same interface. The guest therefore generates the smaller world for its description alone and
 /// exports the functions of the larger one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! export_part {
-    ($guest:ident, $name:literal, $world:ident: $($interface:ident $export:ident),+) => {
+    ($guest:ident, [] $name:literal, $($rest:tt)+) => {
+        $crate::export_part!($guest, ["../../wit", $name] "", $($rest)+);
+    };
+    (
+        $guest:ident, [$path:literal, $name:literal] $unused:literal, $world:ident:
+        $($interface:ident $export:ident),+
+    ) => {
         #[allow(unsafe_code, dead_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
         mod world {
             $crate::wit_bindgen::generate!({
-                path: "../../wit",
+                path: $path,
                 world: $name,
+                generate_all,
                 runtime_path: "cofferdam_guest_kit::wit_bindgen::rt",
             });
         }

@@ -14,14 +14,18 @@ pub struct EmbeddingRequest<'a> {
     /// The catalog id of the model. The name to send upstream is in the target.
     #[serde(default, deserialize_with = "text")]
     pub model: Text<'a>,
+    /// What to embed, in order.
     #[serde(default)]
     pub input: Vec<EmbeddingInput<'a>>,
+    /// The length of a vector that the client asks for.
     pub dimensions: Option<u32>,
     /// `float` or `base64`, as the client asked. It does not change the form of the guest's answer.
     #[serde(default, deserialize_with = "maybe_text")]
     pub encoding_format: Option<Text<'a>>,
+    /// What the vectors are for, in the words of the provider.
     #[serde(default, deserialize_with = "maybe_text")]
     pub input_type: Option<Text<'a>>,
+    /// Stands for the person behind the request, for the provider.
     #[serde(default, deserialize_with = "maybe_text")]
     pub user: Option<Text<'a>>,
 }
@@ -40,7 +44,9 @@ impl<'a> EmbeddingRequest<'a> {
 /// One input. Each input gives one vector.
 #[derive(Debug)]
 pub enum EmbeddingInput<'a> {
+    /// A text.
     Text(Text<'a>),
+    /// The ids of tokens.
     Tokens(Vec<u64>),
     /// Parts that together give one vector.
     Content(Vec<EmbeddingPart<'a>>),
@@ -49,16 +55,12 @@ pub enum EmbeddingInput<'a> {
 /// One part of an input.
 #[derive(Debug)]
 pub enum EmbeddingPart<'a> {
+    /// A text.
     Text(Text<'a>),
     /// `image_url`: a URL, often a data URL.
-    Image {
-        url: Text<'a>,
-    },
+    Image { url: Text<'a> },
     /// Audio, video, files and unknown parts; `raw` is the part as the client wrote it.
-    Other {
-        kind: Text<'a>,
-        raw: &'a RawValue,
-    },
+    Other { kind: Text<'a>, raw: &'a RawValue },
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingInput<'a> {

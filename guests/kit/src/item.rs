@@ -11,31 +11,41 @@ use crate::part::{Content, Marks, Part};
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// A person.
     User,
+    /// The model.
     Assistant,
+    /// The operator of the application.
     System,
+    /// The same in newer requests.
     Developer,
 }
 
 /// A message item.
 #[derive(Debug)]
 pub struct Message<'a> {
+    /// Its author.
     pub role: Role,
+    /// Its parts in order.
     pub content: Vec<Part<'a>>,
     /// `commentary` or `final_answer`, if the client sent the phase back.
     pub phase: Option<Text<'a>>,
+    /// Its id, if the client sent it back.
     pub id: Option<Text<'a>>,
 }
 
 /// Reasoning of an earlier answer, sent back by the client.
 #[derive(Debug)]
 pub struct Reasoning<'a> {
+    /// Its id, if the client sent it back.
     pub id: Option<Text<'a>>,
     /// The texts of `summary`.
     pub summary: Vec<Text<'a>>,
     /// The texts of `content`.
     pub content: Vec<Text<'a>>,
+    /// The reasoning in a form that only the provider reads.
     pub encrypted_content: Option<Text<'a>>,
+    /// The provider's signature over the plain reasoning.
     pub signature: Option<Text<'a>>,
     /// The name of the dialect that sealed it.
     pub format: Option<Text<'a>>,
@@ -46,33 +56,52 @@ pub struct Reasoning<'a> {
 /// itself reads them differently.
 #[derive(Debug)]
 pub enum Item<'a> {
+    /// A message.
     Message(Message<'a>),
+    /// A call of a function.
     FunctionCall {
+        /// The id of the item.
         id: Option<Text<'a>>,
+        /// What the output names the call by.
         call_id: Text<'a>,
+        /// The name of the function.
         name: Text<'a>,
         /// JSON text as the model wrote it. It may be invalid JSON.
         arguments: Text<'a>,
+        /// The namespace of the function, if it has one.
         namespace: Option<Text<'a>>,
     },
+    /// The output of a function.
     FunctionCallOutput {
+        /// The call that it answers.
         call_id: Text<'a>,
+        /// What the function gave.
         output: Content<'a>,
     },
+    /// A call of a custom tool.
     CustomToolCall {
+        /// The id of the item.
         id: Option<Text<'a>>,
+        /// What the output names the call by.
         call_id: Text<'a>,
+        /// The name of the tool.
         name: Text<'a>,
+        /// Plain text.
         input: Text<'a>,
     },
+    /// The output of a custom tool.
     CustomToolCallOutput {
+        /// The call that it answers.
         call_id: Text<'a>,
+        /// What the tool gave.
         output: Content<'a>,
     },
+    /// Reasoning of an earlier answer.
     Reasoning(Reasoning<'a>),
     /// Any other item; `kind` is its `type`. To get the whole item, read the input as
     /// `Vec<&RawValue>` instead.
     Other {
+        /// Its `type`.
         kind: Text<'a>,
     },
 }

@@ -37,7 +37,9 @@ pub struct JsonText<'a>(pub Option<Text<'a>>);
 /// A text or a list of parts. The elements of the list are read strictly.
 #[derive(Debug, Clone)]
 pub struct TextOrList<'a, T> {
+    /// The text, where it is one.
     pub text: Option<Text<'a>>,
+    /// The elements, where it is a list; otherwise empty.
     pub list: Vec<T>,
 }
 

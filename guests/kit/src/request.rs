@@ -21,45 +21,71 @@ pub struct Request<'a, I = Vec<Item<'a>>> {
     /// The catalog id of the model. The name to send upstream is in the target.
     #[serde(default, deserialize_with = "text")]
     pub model: Text<'a>,
+    /// Whether the client wants a stream of events.
     #[serde(default)]
     pub stream: bool,
+    /// The conversation.
     #[serde(default)]
     pub input: I,
+    /// The system message of this request.
     #[serde(default, deserialize_with = "maybe_text")]
     pub instructions: Option<Text<'a>>,
+    /// The largest output in tokens, reasoning included.
     pub max_output_tokens: Option<u64>,
+    /// From 0 to 2.
     pub temperature: Option<Number>,
+    /// From 0 to 1.
     pub top_p: Option<Number>,
+    /// How many of the likeliest tokens are considered.
     pub top_k: Option<Number>,
+    /// From -2 to 2.
     pub frequency_penalty: Option<Number>,
+    /// From -2 to 2.
     pub presence_penalty: Option<Number>,
+    /// How many alternatives each token of the answer comes with, from 0 to 20.
     pub top_logprobs: Option<u64>,
     /// One text or a list of texts.
     pub stop: Option<&'a RawValue>,
+    /// Whether one answer may call several tools.
     pub parallel_tool_calls: Option<bool>,
+    /// The tools that the model may call.
     #[serde(default = "Vec::new")]
     pub tools: Vec<Tool<'a>>,
+    /// Which of them it must or may call.
     pub tool_choice: Option<ToolChoice<'a>>,
+    /// The form of the answer.
     #[serde(default)]
     pub text: TextSettings<'a>,
+    /// How much the model should reason.
     pub reasoning: Option<ReasoningSettings<'a>>,
+    /// What the answer should also contain, such as `reasoning.encrypted_content`.
     #[serde(default)]
     pub include: Vec<String>,
+    /// The service tier that the client asked for.
     #[serde(default, deserialize_with = "maybe_text")]
     pub service_tier: Option<Text<'a>>,
+    /// Groups requests that share a prefix, for the cache of the provider.
     #[serde(default, deserialize_with = "maybe_text")]
     pub prompt_cache_key: Option<Text<'a>>,
+    /// An object: how the provider should cache the prompt.
     pub prompt_cache_options: Option<&'a RawValue>,
+    /// An object: the cache hint for the whole prompt.
     pub cache_control: Option<&'a RawValue>,
+    /// Stands for the person behind the request, for the provider.
     #[serde(default, deserialize_with = "maybe_text")]
     pub safety_identifier: Option<Text<'a>>,
+    /// The older name of `safety_identifier`.
     #[serde(default, deserialize_with = "maybe_text")]
     pub user: Option<Text<'a>>,
+    /// An object of texts that the client gets back.
     pub metadata: Option<&'a RawValue>,
+    /// `auto` or `disabled`.
     #[serde(default, deserialize_with = "maybe_text")]
     pub truncation: Option<Text<'a>>,
+    /// The kinds of output that the client takes: `text`, `image`.
     #[serde(default)]
     pub modalities: Vec<String>,
+    /// Settings for generated images.
     pub image_config: Option<Map<String, Value>>,
 }
 
@@ -90,8 +116,10 @@ impl<'a> Request<'a, Vec<&'a RawValue>> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub struct TextSettings<'a> {
+    /// `text.format`.
     #[serde(default)]
     pub format: TextFormat<'a>,
+    /// `low`, `medium` or `high`.
     #[serde(default, deserialize_with = "maybe_text")]
     pub verbosity: Option<Text<'a>>,
 }
@@ -99,18 +127,27 @@ pub struct TextSettings<'a> {
 /// `text.format`.
 #[derive(Debug, Default)]
 pub enum TextFormat<'a> {
+    /// Plain text.
     #[default]
     Text,
+    /// Any JSON object.
     JsonObject,
+    /// JSON that fits a schema.
     JsonSchema {
+        /// A name for the schema.
         name: Text<'a>,
+        /// What the JSON is for.
         description: Option<Text<'a>>,
+        /// The JSON Schema.
         schema: &'a RawValue,
+        /// Whether the answer has to fit exactly.
         strict: Option<bool>,
     },
     /// A format that the API does not define.
     Other {
+        /// Its `type`.
         kind: Text<'a>,
+        /// The whole format.
         raw: &'a RawValue,
     },
 }
@@ -154,11 +191,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for TextFormat<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub struct ReasoningSettings<'a> {
+    /// A word such as `low` or `high`.
     #[serde(default, deserialize_with = "maybe_text")]
     pub effort: Option<Text<'a>>,
+    /// The kind of summary: `auto`, `concise` or `detailed`.
     #[serde(default, deserialize_with = "maybe_text")]
     pub summary: Option<Text<'a>>,
+    /// A budget in tokens.
     pub max_tokens: Option<u64>,
+    /// Whether the model reasons at all.
     pub enabled: Option<bool>,
 }
 

@@ -11,10 +11,15 @@ use crate::lenient::{MaybeText, Text, text};
 pub enum Tool<'a> {
     /// A function; `parameters` is its JSON Schema.
     Function {
+        /// The name that the model calls it by.
         name: Text<'a>,
+        /// What it does, for the model.
         description: Option<Text<'a>>,
+        /// The JSON Schema of its arguments.
         parameters: Option<&'a RawValue>,
+        /// Whether arguments have to fit the schema exactly.
         strict: Option<bool>,
+        /// A cache hint of the client.
         cache_control: Option<&'a RawValue>,
     },
     /// A tool whose input is free text; `format` is `text` or a grammar.
@@ -77,25 +82,34 @@ pub struct AllowedTool<'a> {
 /// Which tools the model must or may call.
 #[derive(Debug)]
 pub enum ToolChoice<'a> {
+    /// The model decides.
     Auto,
+    /// It must call none.
     None,
+    /// It must call at least one.
     Required,
     /// This function.
     Function {
+        /// Its name.
         name: Text<'a>,
     },
     /// This custom tool.
     Custom {
+        /// Its name.
         name: Text<'a>,
     },
     /// One of these tools. When `required`, the model must call at least one.
     Allowed {
+        /// Whether the model must call at least one.
         required: bool,
+        /// The tools that it may call.
         tools: Vec<AllowedTool<'a>>,
     },
     /// Another tool; `raw` is the whole choice.
     Other {
+        /// Its `type`.
         kind: Text<'a>,
+        /// The whole choice.
         raw: &'a RawValue,
     },
 }

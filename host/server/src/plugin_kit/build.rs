@@ -129,7 +129,7 @@ fn run(dir: &Path, command: &[String]) -> Result<(), Failure> {
     let mut process = Command::new(path);
     process.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(io::stderr());
     if program == "cargo" {
-        process.env("CARGO_ENCODED_RUSTFLAGS", remapped(dir));
+        process.env("CARGO_ENCODED_RUSTFLAGS", rust_flags(dir));
     }
     match process::run(&mut process, COMMAND_TIME_MAX, "") {
         Ok(Ended::Exited(status)) if status.success() => Ok(()),
@@ -145,24 +145,27 @@ fn run(dir: &Path, command: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Flags of the Rust compiler that keep paths of this machine out of the component, so that its
-/// bytes do not depend on the folders. The compiler uses the last mapping that fits.
-fn remapped(dir: &Path) -> OsString {
+/// Flags of the Rust compiler. It may use instructions for 16 bytes at once, which every host has. Paths
+/// of this machine are kept out of the component, so that its bytes do not depend on the folders: the
+/// compiler uses the last mapping that fits.
+fn rust_flags(dir: &Path) -> OsString {
     let cargo = env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo = cargo.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    let mut maps = vec![(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()), "/plugin")];
+    let project = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    // A dependency beside the project is named by the way to it: `/plugin/../kit`.
+    let above = project.ancestors().filter(|path| path.parent().is_some()).enumerate();
+    let mut maps: Vec<(PathBuf, String)> =
+        above.map(|(levels, path)| (path.to_owned(), format!("/plugin{}", "/..".repeat(levels)))).collect();
+    maps.reverse();
     if let Some(cargo) = cargo {
         let sources = fs::read_dir(cargo.join("registry/src")).into_iter().flatten().flatten();
         let sources: Vec<PathBuf> = sources.map(|entry| entry.path()).collect();
-        maps.push((cargo, "/cargo"));
-        maps.extend(sources.into_iter().map(|source| (source, "/cargo/registry")));
+        maps.push((cargo, "/cargo".to_owned()));
+        maps.extend(sources.into_iter().map(|source| (source, "/cargo/registry".to_owned())));
     }
-    let mut flags = OsString::new();
+    let mut flags = OsString::from("-Ctarget-feature=+simd128");
     for (from, to) in maps {
-        if !flags.is_empty() {
-            flags.push("\u{1f}");
-        }
-        flags.push("--remap-path-prefix=");
+        flags.push("\u{1f}--remap-path-prefix=");
         flags.push(from);
         flags.push("=");
         flags.push(to);
