@@ -6,8 +6,9 @@
 
 use crate::caller::Caller;
 use crate::request::ResponsesRequest;
+use bytes::Bytes;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a conversation may pause, in milliseconds.
@@ -47,6 +48,21 @@ pub(crate) struct Session {
     is_named: bool,
 }
 
+/// Length of the part of an opening that identifies a conversation, in bytes. Prompts of documents are
+/// megabytes long, and hashing one would cost as much as parsing it.
+const OPENING_BYTES: usize = 64 * 1024;
+
+/// What identifies a conversation without a name: the head and the length of each of its first messages.
+struct Opening<'a>(&'a [Bytes]);
+
+impl Hash for Opening<'_> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        for part in self.0 {
+            (part.get(..OPENING_BYTES).unwrap_or(part), part.len()).hash(hasher);
+        }
+    }
+}
+
 impl Default for Sessions {
     fn default() -> Self {
         Self { hasher: RandomState::new(), half_max: HALF_MAX, halves: Mutex::default() }
@@ -78,7 +94,7 @@ impl Sessions {
         let hash = match &request.prompt_cache_key {
             Some(key) => self.hasher.hash_one((account, 1, key)),
             None if request.opening.is_empty() => return None,
-            None => self.hasher.hash_one((account, 2, &request.opening)),
+            None => self.hasher.hash_one((account, 2, Opening(&request.opening))),
         };
         Some(Session { hash, is_named: false })
     }
@@ -185,6 +201,17 @@ mod tests {
         assert_eq!(first, second);
         assert_ne!(first, find(&[turn("system", "be long"), turn("user", "hello")]));
         assert_ne!(first, find(&[turn("system", "be brief"), turn("user", "hi")]));
+    }
+
+    #[test]
+    fn a_long_opening_is_identified_by_its_head_and_length() {
+        let sessions = Sessions::default();
+        let find = |text: &str| session(&sessions, None, &json!({"input": text})).unwrap();
+        let long = "a".repeat(OPENING_BYTES);
+        let first = find(&format!("{long}b"));
+        assert_eq!(first, find(&format!("{long}c")));
+        assert_ne!(first, find(&format!("{long}bb")));
+        assert_ne!(first, find(&format!("b{long}")));
     }
 
     #[test]
