@@ -2,11 +2,13 @@
 //! of long-running guests, and the cache.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 use wasmtime::Engine;
+use wasmtime::component::Component;
 
 use crate::account::Turns;
 use crate::cache::Cache;
@@ -28,6 +30,9 @@ pub(crate) struct Host {
     pub(crate) engine: Engine,
     /// Or the reason why there is none, for the operator.
     pub(crate) cache: Result<Cache, String>,
+    /// Native code in memory, by the digest of its component. A reload takes what it still needs from
+    /// here, so that unchanged plugins are neither read again nor twice in memory.
+    loaded: Mutex<BTreeMap<String, Component>>,
     pub(crate) turns: Arc<Turns>,
     /// Idle instances that wait for their owner's next call.
     pub(crate) warm: Arc<Warm<Box<LiveInstance>>>,
@@ -80,6 +85,7 @@ impl Host {
     ) -> Self {
         Self {
             cache,
+            loaded: Mutex::default(),
             turns: Arc::new(Turns::new(processors())),
             holders: Arc::default(),
             fairness: Fairness::new(sandbox.instances as usize, (streams / SHARES).max(1)),
@@ -98,6 +104,24 @@ impl Host {
             meter: sandbox.metered.then(Meter::default),
             _ticker: ticker,
         }
+    }
+
+    /// The native code of the component with this digest, if it is in memory.
+    pub(crate) fn loaded(&self, digest: &str) -> Option<Component> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+    }
+
+    /// Keeps native code for the plugins of later reloads.
+    pub(crate) fn keep_loaded(&self, digest: &str, component: &Component) {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.insert(digest.to_owned(), component.clone());
+    }
+
+    /// Drops the code of components that are not installed any more. It stays in memory while an earlier
+    /// plugin uses it.
+    pub(crate) fn retain_loaded(&self, is_installed: impl Fn(&str) -> bool) {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.retain(|digest, _| is_installed(digest));
     }
 
     /// Takes a permit if one is free. Never waits: that is the caller's decision.

@@ -361,7 +361,10 @@ impl Plugin {
         }
         let made = self.make();
         match &made {
-            Ok(compiled) => self.report_compiled(compiled.from_cache, compiled.ms),
+            Ok(compiled) => {
+                self.host.keep_loaded(&self.digest, compiled.pre.component());
+                self.report_compiled(compiled.from_cache, compiled.ms);
+            }
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
         // Cannot fail: the lock above makes this the only writer.
@@ -405,6 +408,9 @@ impl Plugin {
     }
 
     fn component(&self) -> Result<(Component, bool), CompileFailed> {
+        if let Some(component) = self.host.loaded(&self.digest) {
+            return Ok((component, true));
+        }
         let engine = &self.host.engine;
         let cache = self.host.cache.as_ref().ok();
         let cached = cache.and_then(|cache| cache.code(&self.digest)).map(|code| code.load(engine));

@@ -127,6 +127,8 @@ impl Runtime {
             let plugin = self.load_one(manifest, source, grants.get(&name))?;
             by_name.insert(name, Arc::new(plugin));
         }
+        let installed: BTreeSet<&str> = by_name.values().map(|plugin| plugin.digest()).collect();
+        self.host.retain_loaded(|digest| installed.contains(digest));
         Ok(Plugins { by_name: Arc::new(by_name) })
     }
 

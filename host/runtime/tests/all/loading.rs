@@ -221,11 +221,29 @@ async fn plugin_compiled_ahead_is_loaded_by_its_first_call() {
         call(&router).await;
         assert!(matches!(router.state(), PluginState::Compiled { from_cache: true, .. }));
     }
+    let runtime = runtime_in(folder.path());
     let router = router(&runtime);
     router.compile_ahead().await.unwrap();
     fs::remove_dir_all(folder.path()).unwrap();
     call(&router).await;
     assert!(matches!(router.state(), PluginState::Compiled { from_cache: false, .. }), "the cache was lost");
+}
+
+#[tokio::test]
+async fn a_reload_shares_the_code_of_unchanged_components() {
+    let folder = TempDir::new().unwrap();
+    let runtime = runtime_in(folder.path());
+    router(&runtime).compile().await.unwrap();
+    fs::remove_dir_all(folder.path()).unwrap();
+    let again = router(&runtime);
+    again.compile().await.unwrap();
+    assert!(matches!(again.state(), PluginState::Compiled { from_cache: true, .. }), "it was in memory");
+    assert!(again.route(&context(), &summary(""), &candidates(1), 0).await.unwrap().is_ok());
+    // A reload without it lets it go.
+    plugin(&runtime, "tool", TOOL, fixture("tool"), everything());
+    let later = router(&runtime);
+    later.compile().await.unwrap();
+    assert!(matches!(later.state(), PluginState::Compiled { from_cache: false, .. }));
 }
 
 #[tokio::test]
