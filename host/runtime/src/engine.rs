@@ -34,6 +34,9 @@ const NATIVE_STACK_BYTES: usize = 2 * 1024 * 1024;
 /// for it. Needs the kernel to report dirty pages; otherwise slots keep nothing.
 const KEEP_MEMORY_BYTES: usize = 512 * 1024;
 const KEEP_TABLE_BYTES: usize = 16 * 1024;
+/// Free slots that stay prepared for a component. Beyond them, another component takes the slot that was
+/// unused for longest, so that the pool does not come to hold memory in each of its slots.
+const PREPARED_SLOTS: u32 = 32;
 /// The smallest size of a pool. If not even this fits, memory is allocated per instance.
 const POOL_MIN: u32 = 16;
 
@@ -136,6 +139,7 @@ fn pool_of(instances: u32) -> PoolingAllocationConfig {
     pool.max_tables_per_component(TABLES_MAX);
     pool.max_memories_per_module(MEMORIES_MAX);
     pool.max_tables_per_module(TABLES_MAX);
+    pool.max_unused_warm_slots(PREPARED_SLOTS);
     pool.table_elements(TABLE_ELEMENTS_MAX);
     pool.max_memory_size(MEMORY_MIB_MAX as usize * 1024 * 1024);
     pool.max_component_instance_size(INSTANCE_BYTES_MAX);

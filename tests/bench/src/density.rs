@@ -84,7 +84,8 @@ async fn hold_open(
     request: Rc<LoadRequest>,
     hold: Duration,
 ) -> anyhow::Result<()> {
-    let before = program.processes.resident()?;
+    let memory = || anyhow::Ok([program.processes.resident()?, program.processes.without_repeated()?]);
+    let before = memory()?;
     let is_measuring = Rc::new(Cell::new(false));
     let mut tasks = JoinSet::new();
     let mut beat = tokio::time::interval(Duration::from_secs_f64(1.0 / f64::from(options.rate)));
@@ -102,7 +103,7 @@ async fn hold_open(
         / begun.elapsed().as_nanos() as f64
         / processors() as f64;
     let ([busy, all], [busy_before, all_before]) = (machine_ticks()?, ticks);
-    let resident = program.processes.resident()?;
+    let held = memory()?;
 
     let (mut failed, mut delays) = (0_u32, Delays::default());
     while let Some(ended) = tasks.join_next().await {
@@ -121,13 +122,15 @@ async fn hold_open(
     }
     delays.underway.sort_unstable();
     delays.gaps.sort_unstable();
-    let kib = resident.saturating_sub(before) as f64 / f64::from(options.streams);
+    let kib = |now: u64, then: u64| now.saturating_sub(then) as f64 / f64::from(options.streams);
+    let ([resident, once], [resident_before, once_before]) = (held, before);
     let machine = (busy - busy_before) as f64 / (all - all_before).max(1) as f64;
     let millis = |sorted: &[Duration]| percentile(sorted, 0.99).as_secs_f64() * 1e3;
     let figures = [
         ("streams open at once", "streams", None, open),
         ("streams that failed", "streams", Some(0.0), f64::from(failed)),
-        ("resident memory for a stream", "KiB", Some(64.0), kib),
+        ("resident memory for a stream", "KiB", Some(64.0), kib(resident, resident_before)),
+        ("the same, repeated pages counted once", "KiB", None, kib(once, once_before)),
         ("added to the gap between two events, p99", "ms", Some(10.0), millis(&delays.gaps)),
         ("from the provider to the client, p99", "ms", None, millis(&delays.underway)),
         ("processor time of the program", "% of all processors", None, share * 100.0),

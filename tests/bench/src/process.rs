@@ -49,6 +49,12 @@ impl Processes {
         self.status("VmRSS:")
     }
 
+    /// KiB in memory now, where a page that a process maps many times counts once: the images of the
+    /// plugins' memories are such pages.
+    pub(crate) fn without_repeated(&self) -> anyhow::Result<u64> {
+        self.figure("smaps_rollup", "Pss:")
+    }
+
     /// The most KiB in memory since [`Processes::forget_peak`].
     pub(crate) fn peak(&self) -> anyhow::Result<u64> {
         self.status("VmHWM:")
@@ -71,9 +77,14 @@ impl Processes {
     }
 
     fn status(&self, name: &str) -> anyhow::Result<u64> {
+        self.figure("status", name)
+    }
+
+    /// The sum of a figure in a file of each process.
+    fn figure(&self, file: &str, name: &str) -> anyhow::Result<u64> {
         let mut sum = 0;
         for pid in &self.0 {
-            let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let text = fs::read_to_string(format!("/proc/{pid}/{file}"))?;
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             let figure = line.and_then(|line| line.split_whitespace().next());
             sum += figure.ok_or_else(|| anyhow!("no {name} of process {pid}"))?.parse::<u64>()?;

@@ -3,8 +3,10 @@
 use super::JsonError;
 
 /// Powers of ten for numbers with this many digits after the point.
-const POWERS_OF_TEN: [f64; 19] =
-    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
+const POWERS_OF_TEN: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
 /// So many digits fit into 64 bits whatever they are.
 const DIGITS_MAX: usize = 19;
 /// Bytes that are searched at once.
@@ -159,15 +161,22 @@ impl<'de> Scanner<'de> {
         if whole == 0 || (leading_zero && whole > 1) {
             return Err(JsonError);
         }
-        let mut fraction = 0;
+        let (mut fraction, mut significant) = (0, whole);
         if let [b'.', decimals @ ..] = rest {
             (fraction, digits, rest) = read_digits(decimals, digits);
             if fraction == 0 {
                 return Err(JsonError);
             }
+            significant += fraction;
+            if leading_zero && significant > DIGITS_MAX {
+                // Most numbers of an embedding begin with zeros.
+                let zeros = decimals.iter().take_while(|digit| **digit == b'0').count();
+                significant = fraction - zeros.min(fraction);
+            }
         }
         self.at = self.text.len() - rest.len();
-        if whole + fraction > DIGITS_MAX || matches!(rest.first(), Some(b'e' | b'E')) {
+        let is_exact = significant <= DIGITS_MAX && fraction < POWERS_OF_TEN.len();
+        if !is_exact || matches!(rest.first(), Some(b'e' | b'E')) {
             self.skip_exponent()?;
             return self.since(start).map(Number::Other);
         }

@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn short_fractions_have_the_same_bits(text in "-?(0|[1-9][0-9]{0,6})\\.[0-9]{1,18}") {
+    fn fractions_have_the_same_bits(text in "-?(0\\.0{0,6}|[1-9][0-9]{0,6}\\.)[0-9]{1,20}") {
         let bits = |number: f64| number.to_bits();
         prop_assert_eq!(from_str(&text).map(bits).unwrap(), serde_json::from_str(&text).map(bits).unwrap());
     }
