@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_runtime::wire::Embeddings;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ struct EmbeddingsDocument<'a> {
     object: &'static str,
     id: &'a str,
     model: &'a str,
-    data: Vec<Entity>,
+    data: Vec<Entity<'a>>,
     usage: BodyUsage,
     /// Routing metadata under the name that the client asked for.
     #[serde(flatten)]
@@ -24,18 +24,28 @@ struct EmbeddingsDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct Entity {
+struct Entity<'a> {
     object: &'static str,
     index: usize,
-    embedding: Embedding,
+    embedding: Embedding<'a>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Embedding {
-    Base64(String),
-    Floats(Vec<f32>),
+/// A vector as the guest returned it, and how it is written.
+struct Embedding<'a>(&'a [u8], EncodingFormat);
+
+impl Serialize for Embedding<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.1 {
+            EncodingFormat::Base64 => serializer.serialize_str(&STANDARD.encode(self.0)),
+            EncodingFormat::Float => serializer.collect_seq(floats(self.0)),
+        }
+    }
 }
+
+/// About as many bytes of JSON stand for a number of a vector.
+const FLOAT_BYTES: usize = 12;
+/// About as many bytes has a body without vectors.
+const FRAME_BYTES: usize = 1024;
 
 #[derive(Serialize)]
 struct BodyUsage {
@@ -73,15 +83,16 @@ impl EmbeddingsAnswer<'_> {
     /// The JSON body.
     pub(super) fn body(self, format: EncodingFormat) -> Result<Bytes, serde_json::Error> {
         let Self { id, model, vectors: embeddings, cost, is_byok, metadata } = self;
-        let embedding = |vector: &Vec<u8>| match format {
-            EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
-            EncodingFormat::Float => Embedding::Floats(floats(vector).collect()),
-        };
+        let length: usize = embeddings.vectors.iter().map(Vec::len).sum();
         let data = embeddings
             .vectors
             .iter()
             .enumerate()
-            .map(|(index, vector)| Entity { object: "embedding", index, embedding: embedding(vector) })
+            .map(|(index, vector)| Entity {
+                object: "embedding",
+                index,
+                embedding: Embedding(vector, format),
+            })
             .collect();
         let details = String::from_utf8(embeddings.prompt_tokens_details.clone()).unwrap_or_default();
         let usage = BodyUsage {
@@ -98,7 +109,14 @@ impl EmbeddingsAnswer<'_> {
         };
         let metadata = metadata.into_iter().collect();
         let body = EmbeddingsDocument { object: "list", id, model, data, usage, metadata };
-        serde_json::to_vec(&body).map(Bytes::from)
+        // Grown in steps, a body of many floats would be copied several times.
+        let vectors = match format {
+            EncodingFormat::Base64 => length.div_ceil(3) * 4,
+            EncodingFormat::Float => length / size_of::<f32>() * FLOAT_BYTES,
+        };
+        let mut json = Vec::with_capacity(FRAME_BYTES + vectors);
+        serde_json::to_writer(&mut json, &body)?;
+        Ok(Bytes::from(json))
     }
 }
 
