@@ -157,6 +157,9 @@ fn rust_flags(dir: &Path) -> OsString {
     let mut maps: Vec<(PathBuf, String)> =
         above.map(|(levels, path)| (path.to_owned(), format!("/plugin{}", "/..".repeat(levels)))).collect();
     maps.reverse();
+    if let Some(sources) = library_sources(dir) {
+        maps.push((sources, "/rust".to_owned()));
+    }
     if let Some(cargo) = cargo {
         let sources = fs::read_dir(cargo.join("registry/src")).into_iter().flatten().flatten();
         let sources: Vec<PathBuf> = sources.map(|entry| entry.path()).collect();
@@ -171,4 +174,12 @@ fn rust_flags(dir: &Path) -> OsString {
         flags.push(to);
     }
     flags
+}
+
+/// The sources of the standard library, which the compiler names where they are installed.
+fn library_sources(dir: &Path) -> Option<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    let output = rustc.args(["--print", "sysroot"]).current_dir(dir).stdin(Stdio::null()).output().ok()?;
+    let sysroot = String::from_utf8(output.stdout).ok()?;
+    Some(Path::new(sysroot.trim()).join("lib/rustlib/src/rust")).filter(|_| output.status.success())
 }
