@@ -105,7 +105,7 @@ impl Functions {
     /// A component of an earlier or later patch of the line is found under the same names.
     fn of(component: &Component, line: &ContractLine) -> Self {
         let find = |export: Export, function: &str| {
-            let interface = component.get_export_index(None, &line.interface_name(export.as_str()))?;
+            let interface = component.get_export_index(None, line.interface_name(export.as_str()))?;
             component.get_export_index(Some(&interface), function)
         };
         Self {

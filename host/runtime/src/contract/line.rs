@@ -131,7 +131,7 @@ impl ContractLine {
         self.parsed.get_or_init(|| {
             let mut sources = SourceMap::new();
             for (name, text) in self.files {
-                sources.push_str(*name, *text);
+                sources.push_str(name, *text);
             }
             let group = sources.parse().map_err(|(_, error)| error).expect("the contract parses");
             let mut resolve = Resolve::default();
