@@ -11,6 +11,7 @@ mod commands;
 mod configuration;
 mod expect;
 mod generated;
+mod lines;
 mod manifest;
 mod markdown;
 mod metrics;

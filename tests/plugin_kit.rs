@@ -85,7 +85,7 @@ fn bad(report: &Value) -> Vec<String> {
 fn the_contract_is_written_as_it_is_in_the_source_tree() {
     let workshop = Workshop::new();
     let written = workshop.document(&["plugin", "wit", "contract"]);
-    assert_eq!(written["package"], "cofferdam:plugin@0.1.0");
+    assert_eq!((&written["package"], &written["line"]), (&"cofferdam:plugin@0.1.0".into(), &"0.1".into()));
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
     for entry in std::fs::read_dir(own).unwrap() {
         let entry = entry.unwrap();
@@ -147,6 +147,9 @@ fn a_built_plugin_is_inspected_and_checked() {
     assert!(calls.iter().any(|call| call.starts_with("functions") && call.contains(" fuel, ")), "{calls:?}");
     let inspected = workshop.document(&["plugin", "inspect", "tool-time/plugins/tool-time.wasm"]);
     assert_eq!((&inspected["kind"], &inspected["refusal"]), (&Value::from("tool"), &Value::Null));
+    assert_eq!((&inspected["line"], &inspected["version"]), (&Value::from("0.1"), &Value::from("0.1.0")));
+    assert_eq!(report["line"], "0.1");
+    assert_eq!(report["checks"][1]["text"], "cofferdam:plugin@0.1.0, line 0.1, served here");
     assert!(inspected["imports"].to_string().contains("cofferdam:plugin/clock@0.1.0"), "{inspected}");
     assert_eq!(inspected["sha256"], built["sha256"]);
 }

@@ -359,7 +359,7 @@ fn an_incompatible_component_is_refused_at_start_with_one_line() {
         ("cut short", fits[..fits.len() / 2].to_vec(), "router.wasm"),
         ("core module", b"\0asm\x01\0\0\0".to_vec(), "is a core module"),
         ("other world", std::fs::read(built("provider-own.wasm")).unwrap(), "the component is a provider"),
-        ("another version", skewed, "another version of the contract"),
+        ("another line", skewed, "is built for line 0.9 of cofferdam:plugin, this host serves 0.1: "),
     ];
     for (what, component, says) in table {
         let guests = folder(&["router"]);

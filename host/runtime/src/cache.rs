@@ -36,7 +36,7 @@ const SEAL_BYTES: usize = 32;
 const BLOCK_BYTES: usize = 64;
 /// Part of every seal. Must change when the format of entries or the contract checks change; the
 /// host's version is part of it.
-const FORM: &str = concat!("cofferdam cache 1 ", env!("CARGO_PKG_VERSION"));
+const FORM: &str = concat!("cofferdam cache 2 ", env!("CARGO_PKG_VERSION"));
 
 /// Limits of the cache. Entries that were not used for the longest time are removed first.
 #[derive(Clone, Copy)]

@@ -12,9 +12,9 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower,
 use crate::guest::exports::Exports;
 use crate::guest::live::LiveInstance;
 use crate::instance::Instance;
-use crate::plugin::{Compiled, Functions};
+use crate::plugin::Functions;
 
-/// Looks up a function with borrowed parameters, see [`Functions`].
+/// Looks up a function, to be called with borrowed parameters.
 fn borrowing<P, R>(
     instance: &mut Instance,
     pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
@@ -23,7 +23,7 @@ where
     P: ComponentNamedList + Lower,
     R: ComponentNamedList + Lift,
 {
-    let index = indices(instance, |compiled| pick(&compiled.functions))?;
+    let index = index(instance, pick)?;
     let LiveInstance { store, handle, .. } = &mut *instance.live;
     handle.get_typed_func(store, index)
 }
@@ -45,8 +45,11 @@ where
     Ok(*slot(&mut instance.live.exports).insert(found))
 }
 
-/// Export indices that were looked up when the plugin was compiled.
-fn indices<T>(instance: &Instance, pick: impl FnOnce(&Compiled) -> Option<T>) -> wasmtime::Result<T> {
-    let found = instance.compiled().and_then(pick);
-    found.ok_or_else(|| wasmtime::Error::msg("an interface that was checked for is gone"))
+/// The index of an exported function, looked up when the plugin was compiled.
+fn index(
+    instance: &Instance,
+    pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
+) -> wasmtime::Result<ComponentExportIndex> {
+    let found = instance.compiled().and_then(|compiled| pick(&compiled.functions));
+    found.ok_or_else(|| wasmtime::Error::msg("a function that was checked for is gone"))
 }

@@ -1,24 +1,28 @@
-//! Checks whether a component fits the contract. Runs before anything is compiled and compares the
-//! component's declarations with the text of `wit/` that this host was built with. A refusal is one
-//! line with the world, the version and the first difference; wasmtime would only say that some
-//! export has the wrong type.
+//! Checks whether a component fits the contract. Runs before anything is compiled. The version in the
+//! names of its imports and exports says for which line of the contract the component is built. Its
+//! declarations are compared with the text of that line. A refusal is one line of text with the
+//! world, the version and the first difference; wasmtime would only say that some export has the
+//! wrong type.
 
 mod bounds;
 mod compare;
-mod own;
+mod line;
+mod recognise;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 use wit_component::DecodedWasm;
-use wit_parser::{InterfaceId, Resolve, WorldId, WorldItem, WorldKey};
+use wit_parser::{InterfaceId, Resolve, World, WorldItem, WorldKey};
 
-use crate::error::{ContractError, OTHER_VERSION};
+use crate::error::ContractError;
 use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
+use compare::Difference;
+
 pub(crate) use bounds::COMPONENT_BYTES_MAX;
-pub use own::{contract_files, package_name as contract_package};
+pub use line::ContractLine;
 
 /// An interface that a guest may export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,12 +78,20 @@ impl Export {
 /// The exports and imports of a component that fits the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finding {
+    /// The version of the contract that the component is built for.
+    pub(crate) version: String,
     pub(crate) exports: BTreeSet<Export>,
     /// Names of imported interfaces beyond `log` and `config`.
     pub(crate) imports: BTreeSet<String>,
 }
 
 impl Finding {
+    /// The line that the component is built for, if it is one of these.
+    pub(crate) fn line(&self, lines: &[&'static ContractLine]) -> Option<&'static ContractLine> {
+        let name = line::line_of(&self.version);
+        lines.iter().copied().find(|line| line.name() == name)
+    }
+
     /// The optional imports that the component uses.
     pub(crate) fn used(&self) -> BTreeSet<Import> {
         let is_used = |import: &Import| self.imports.iter().any(|interface| import.brings(interface));
@@ -126,8 +138,9 @@ impl Finding {
     fn asks_for_all_imports(&self, manifest: &Manifest) -> Result<(), ContractError> {
         let Some((interface, import)) = self.unasked(manifest) else { return Ok(()) };
         let remove = format!(
-            "remove `import {};` from the world in wit/ and build again",
-            own::interface_name(interface)
+            "remove `import {}/{interface}@{};` from the world in wit/ and build again",
+            ContractLine::PACKAGE,
+            self.version
         );
         let mend = if manifest.kind.optional_imports().contains(&import) {
             let asked: Vec<_> =
@@ -163,49 +176,57 @@ impl Finding {
     }
 }
 
-/// Checks a component against this host's contract.
+/// Checks a component against these lines of the contract, the newest first. Returns the line that
+/// it is built for.
 ///
 /// # Errors
 ///
 /// The first mistake, as one line that says what to do.
-pub(crate) fn check(component: &[u8]) -> Result<Finding, ContractError> {
+pub(crate) fn check(
+    component: &[u8],
+    lines: &[&'static ContractLine],
+) -> Result<(&'static ContractLine, Finding), ContractError> {
     bounds::check(component)?;
+    // Before the types are decoded: the decoder does not end for two versions of one package that
+    // use types of each other.
+    let recognised = recognise::recognise(component, lines)?;
     // The decoder is written for well-formed files. A hostile file may make it panic.
     let decoded = catch_unwind(AssertUnwindSafe(|| wit_component::decode(component)))
         .map_err(|_| ContractError("is damaged: its types cannot be decoded".to_owned()))?
         .map_err(|error| ContractError(format!("is damaged: {}", one_line(&error.to_string()))))?;
-    match decoded {
-        DecodedWasm::Component(guest, world) => inspect(&guest, world),
+    let (guest, world) = match decoded {
+        DecodedWasm::Component(guest, world) => (guest, world),
         DecodedWasm::WitPackage(..) => {
-            Err(ContractError("holds only WIT, no code: give the component built from it".to_owned()))
+            return Err(ContractError(
+                "holds only WIT, no code: give the component built from it".to_owned(),
+            ));
         }
-    }
-}
-
-fn inspect(guest: &Resolve, world: WorldId) -> Result<Finding, ContractError> {
+    };
     let world = guest
         .worlds
         .get(world)
         .ok_or_else(|| ContractError("is damaged: it declares no world".to_owned()))?;
-    let mut finding = Finding { exports: BTreeSet::new(), imports: BTreeSet::new() };
+    let Some((line, version)) = recognised else { return Err(is_of_another_world(&guest, world)) };
+    let (mut exports, mut imports) = (BTreeSet::new(), BTreeSet::new());
     for (key, item) in &world.exports {
-        if let Some(export) = inspect_export(guest, key, item)? {
-            finding.exports.insert(export);
-        }
+        exports.extend(inspect_export(&guest, key, item, line)?);
     }
-    if finding.exports.is_empty() {
-        let exported =
-            world.exports.keys().map(|key| guest.name_world_key(key)).collect::<Vec<_>>().join(", ");
-        return Err(ContractError(format!(
-            "is a component of another world: it exports nothing of {} (it exports: {})",
-            own::package_name(),
-            if exported.is_empty() { "nothing at all" } else { &exported }
-        )));
+    if exports.is_empty() {
+        return Err(is_of_another_world(&guest, world));
     }
     for (key, item) in &world.imports {
-        finding.imports.extend(inspect_import(guest, key, item)?);
+        imports.extend(inspect_import(&guest, key, item, line)?);
     }
-    Ok(finding)
+    Ok((line, Finding { version, exports, imports }))
+}
+
+fn is_of_another_world(guest: &Resolve, world: &World) -> ContractError {
+    let exported = world.exports.keys().map(|key| guest.name_world_key(key)).collect::<Vec<_>>().join(", ");
+    ContractError(format!(
+        "is a component of another world: it exports nothing of {} (it exports: {})",
+        ContractLine::PACKAGE,
+        if exported.is_empty() { "nothing at all" } else { &exported }
+    ))
 }
 
 /// Checks an export. One of the contract's interfaces must match exactly. Other exports are
@@ -214,6 +235,7 @@ fn inspect_export(
     guest: &Resolve,
     key: &WorldKey,
     item: &WorldItem,
+    line: &ContractLine,
 ) -> Result<Option<Export>, ContractError> {
     let Some(interface) = Interface::of(guest, key, item) else { return Ok(None) };
     if !interface.is_ours {
@@ -222,10 +244,10 @@ fn inspect_export(
     let known = Export::ALL.into_iter().find(|export| export.as_str() == interface.name);
     let world = known.map_or("unknown", |export| export.kind().as_str());
     let difference = match known {
-        Some(_) => compare::exported(guest, interface.id, &interface.name),
+        Some(_) => compare::exported(guest, interface.id, &interface.name, line),
         None => Some(format!("interface {} is not exported by any world of this host", interface.name)),
     };
-    interface.verdict(world, difference)?;
+    interface.verdict(world, difference, line)?;
     Ok(known)
 }
 
@@ -233,6 +255,7 @@ fn inspect_import(
     guest: &Resolve,
     key: &WorldKey,
     item: &WorldItem,
+    line: &ContractLine,
 ) -> Result<Option<String>, ContractError> {
     let Some(interface) = Interface::of(guest, key, item) else {
         let name = guest.name_world_key(key);
@@ -241,8 +264,8 @@ fn inspect_import(
     if !interface.is_ours {
         return interface.check_foreign().map(|()| None);
     }
-    let difference = compare::imported(guest, interface.id, &interface.name);
-    interface.verdict("any", difference)?;
+    let difference = compare::imported(guest, interface.id, &interface.name, line);
+    interface.verdict("any", difference, line)?;
     Ok(Import::ALL.iter().any(|import| import.brings(&interface.name)).then_some(interface.name))
 }
 
@@ -251,7 +274,7 @@ struct Interface {
     id: InterfaceId,
     name: String,
     package: String,
-    version: Option<(u64, u64, u64)>,
+    version: Option<String>,
     is_ours: bool,
 }
 
@@ -260,37 +283,33 @@ impl Interface {
         let (WorldKey::Interface(_), WorldItem::Interface { id, .. }) = (key, item) else { return None };
         let interface = guest.interfaces.get(*id)?;
         let package = &guest.packages.get(interface.package?)?.name;
+        let name = format!("{}:{}", package.namespace, package.name);
         Some(Self {
             id: *id,
             name: interface.name.clone()?,
-            package: format!("{}:{}", package.namespace, package.name),
-            version: package.version.as_ref().map(|version| (version.major, version.minor, version.patch)),
-            is_ours: package.namespace == own::NAMESPACE && package.name == own::NAME,
+            is_ours: name == ContractLine::PACKAGE,
+            package: name,
+            version: package.version.as_ref().map(ToString::to_string),
         })
     }
 
-    /// Compatible means the same major version, and below 1.0 also the same minor version.
-    fn is_compatible(&self) -> bool {
-        let (major, minor, _) = own::version();
-        self.version.is_some_and(|version| version.0 == major && (major > 0 || version.1 == minor))
-    }
-
-    fn verdict(&self, world: &str, difference: Option<String>) -> Result<(), ContractError> {
-        let compatible = self.is_compatible();
-        let reason = match difference {
-            None if compatible => return Ok(()),
-            Some(difference) if compatible => difference,
-            Some(difference) => format!("first difference: {difference}"),
-            None => "rebuild it with this host's wit/".to_owned(),
+    fn verdict(&self, world: &str, difference: Difference, line: &ContractLine) -> Result<(), ContractError> {
+        let Some(difference) = difference else { return Ok(()) };
+        let (package, ours) = (&self.package, line.version());
+        let theirs = self.version.as_deref().unwrap_or_default();
+        let mend = if line::is_newer(theirs, ours) {
+            format!(
+                "; run a host that has {theirs}, or do without it: cofferdam plugin wit --line {} {}, then build \
+                 again",
+                line.name(),
+                ContractLine::FOLDER
+            )
+        } else {
+            String::new()
         };
-        let verdict = if compatible { "does not match the contract" } else { OTHER_VERSION };
-        let theirs = match self.version {
-            Some((major, minor, patch)) => format!("{} {major}.{minor}.{patch}", self.package),
-            None => format!("{} without a version", self.package),
-        };
-        let (major, minor, patch) = own::version();
         Err(ContractError(format!(
-            "{verdict} (world {world}, {theirs}, this host supports {major}.{minor}.{patch}): {reason}"
+            "does not match the contract (world {world}, {package} {theirs}, this host supports {ours}): \
+             {difference}{mend}"
         )))
     }
 
@@ -299,7 +318,7 @@ impl Interface {
     fn check_foreign(&self) -> Result<(), ContractError> {
         let linked = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
         let is_wasi = self.package.strip_prefix("wasi:").is_some_and(|name| linked.contains(&name));
-        if is_wasi && self.version.is_some_and(|(major, minor, _)| (major, minor) == (0, 2)) {
+        if is_wasi && self.version.as_deref().map(line::line_of) == Some("0.2") {
             return Ok(());
         }
         Err(ContractError(format!(

@@ -135,17 +135,6 @@ pub struct ManifestError {
 #[error("{0}")]
 pub struct ContractError(pub(crate) String);
 
-impl ContractError {
-    /// Whether the component was built against another version of the contract.
-    #[must_use]
-    pub fn is_about_version(&self) -> bool {
-        self.0.starts_with(OTHER_VERSION)
-    }
-}
-
-/// How an error about another version begins.
-pub(crate) const OTHER_VERSION: &str = "is built for another version of the contract";
-
 /// A call into a plugin failed for another reason than a [`crate::wire::Failure`], which is a
 /// guest's own answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The host's implementation of the guests' imports: one file per interface of `wit/`, and the
-//! linker with the granted interfaces. The files convert types and count calls. Rules about hosts,
+//! linker with the granted interfaces under the names of the guest's line. The generated functions
+//! that fill a linker know the names of the newest line only. The files convert types and count calls. Rules about hosts,
 //! models and tools are in the capabilities' implementations.
 
 mod catalog;
@@ -17,52 +18,54 @@ mod scratch;
 mod tool_call;
 
 use wasmtime::Engine;
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::{Linker, LinkerInstance};
 
 use crate::bindings::cofferdam::plugin;
+use crate::contract::ContractLine;
 use crate::grant::Grant;
 use crate::guest::GuestState;
 use crate::manifest::Import;
 
-/// The linker of one plugin: WASI without any access, log, config, the granted imports, and the
-/// optional ones, which answer "denied" if they are not granted.
-pub(crate) fn linker(engine: &Engine, grant: &Grant) -> wasmtime::Result<Linker<GuestState>> {
+/// One interface of a linker. Each file gives its functions under their names in `wit/`.
+type Interface<'a> = LinkerInstance<'a, GuestState>;
+
+/// The linker of one plugin, with the names of its line: WASI without any access, log, config, the
+/// granted imports, and the optional ones, which answer "denied" if they are not granted.
+pub(crate) fn linker(
+    engine: &Engine,
+    grant: &Grant,
+    line: &ContractLine,
+) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    plugin::types::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
-    plugin::hooks::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
-    plugin::log::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
-    plugin::config::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
+    let mut add = |interface: &str, link: fn(&mut Interface<'_>) -> wasmtime::Result<()>| {
+        link(&mut linker.instance(&line.interface_name(interface))?)
+    };
+    // These two have types only.
+    add("types", |_| Ok(()))?;
+    add("hooks", |_| Ok(()))?;
+    add("log", log::link)?;
+    add("config", config::link)?;
     for import in grant.linked_imports() {
-        add(&mut linker, import)?;
+        match import {
+            Import::Clock => add("clock", clock::link)?,
+            Import::Random => add("random", random::link)?,
+            Import::Http => {
+                add("http", http::link)?;
+                add("http-stream", http_stream::link)?;
+            }
+            Import::Model => {
+                add("model", model::link)?;
+                add("model-panel", model_panel::link)?;
+            }
+            Import::Catalog => add("catalog", catalog::link)?,
+            Import::Scratch => add("scratch", scratch::link)?,
+            Import::Request => add("request", request::link)?,
+            Import::DeferredTools => add("deferred-tools", deferred_tools::link)?,
+            Import::ToolCall => add("tool-call", tool_call::link)?,
+        }
     }
     Ok(linker)
-}
-
-fn add(linker: &mut Linker<GuestState>, import: Import) -> wasmtime::Result<()> {
-    match import {
-        Import::Clock => plugin::clock::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Random => plugin::random::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Http => {
-            plugin::http::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)?;
-            plugin::http_stream::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
-        }
-        Import::Model => {
-            plugin::model::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)?;
-            plugin::model_panel::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
-        }
-        Import::Catalog => plugin::catalog::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Scratch => plugin::scratch::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Request => plugin::request::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::DeferredTools => {
-            plugin::deferred_tools::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
-        }
-        Import::ToolCall => plugin::tool_call::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-    }
-}
-
-fn own(state: &mut GuestState) -> &mut GuestState {
-    state
 }
 
 /// These interfaces have types only.

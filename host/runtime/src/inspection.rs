@@ -5,7 +5,7 @@ use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 use wasmparser::{Instance, Parser, Payload};
 
-use crate::contract;
+use crate::contract::{self, ContractLine};
 use crate::error::ContractError;
 use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLES_MAX};
 use crate::manifest::{Import, Manifest, PluginKind};
@@ -33,8 +33,12 @@ pub struct Inspection {
 }
 
 /// What a component that fits the contract is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Fit {
+    /// The line of the contract that it is built for.
+    pub line: &'static ContractLine,
+    /// The version of the contract that it is built for: one of that line.
+    pub version: String,
     /// The kind of plugin that its exports make it.
     pub kind: Option<PluginKind>,
     /// What a manifest has to ask for.
@@ -76,20 +80,24 @@ impl Inspection {
     /// Reads a component. What cannot be read is left out; the verdict then says why.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
-        let checked = contract::check(component);
+        let checked = contract::check(component, ContractLine::SERVED);
         let mut declared = Declared::default();
         if Parser::is_component(component) {
             declared.read(component);
         }
-        let finding = checked.as_ref().ok().cloned();
+        let finding = checked.as_ref().ok().map(|(_, finding)| finding.clone());
         Self {
             digest: Self::digest_of(component),
             bytes: component.len(),
             imports: declared.imports,
             exports: declared.exports,
             sandbox: declared.needs,
-            verdict: checked
-                .map(|finding| Fit { kind: finding.kind(), imports: finding.used().into_iter().collect() }),
+            verdict: checked.map(|(line, finding)| Fit {
+                line,
+                kind: finding.kind(),
+                imports: finding.used().into_iter().collect(),
+                version: finding.version,
+            }),
             finding,
         }
     }

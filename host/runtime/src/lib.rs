@@ -36,6 +36,8 @@ mod warm;
 
 mod meter;
 
+mod contract;
+
 mod guest;
 
 mod logs;
@@ -56,7 +58,6 @@ mod owner;
 
 pub mod services;
 
-mod contract;
 mod grant;
 
 pub mod manifest;
@@ -75,7 +76,7 @@ mod schedule;
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
 pub use context::CallContext;
-pub use contract::{contract_files, contract_package};
+pub use contract::ContractLine;
 pub use counters::{CounterValues, Counters};
 pub use encoding::{EncodingError, component_of, is_core_module};
 pub use error::{

@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
-use crate::bindings::exports::cofferdam::plugin as exports;
 use crate::code::Code;
-use crate::contract::{Export, Finding};
+use crate::contract::{ContractLine, Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
 use crate::grant::{Compile, Denial, Grant, Joined};
@@ -33,6 +32,7 @@ pub struct Plugin {
     origin: String,
     is_built_in: bool,
     component: Cow<'static, [u8]>,
+    line: &'static ContractLine,
     finding: Finding,
     denials: Vec<Denial>,
     idle: Vec<String>,
@@ -51,6 +51,7 @@ pub(crate) struct PluginParts {
     pub(crate) origin: String,
     pub(crate) is_built_in: bool,
     pub(crate) component: Cow<'static, [u8]>,
+    pub(crate) line: &'static ContractLine,
     pub(crate) finding: Finding,
     pub(crate) joined: Joined,
 }
@@ -76,22 +77,21 @@ pub enum PluginState {
 /// The compiled form, with its exports looked up.
 pub(crate) struct Compiled {
     pub(crate) pre: InstancePre<GuestState>,
-    pub(crate) routing: Option<exports::routing::GuestIndices>,
-    pub(crate) model_choice: Option<exports::model_choice::GuestIndices>,
-    pub(crate) dialect: Option<exports::dialect::GuestIndices>,
-    pub(crate) generation: Option<exports::generation::GuestIndices>,
-    pub(crate) on_request: Option<exports::on_request::GuestIndices>,
-    pub(crate) on_response: Option<exports::on_response::GuestIndices>,
-    pub(crate) tools: Option<exports::tools::GuestIndices>,
     pub(crate) functions: Functions,
     from_cache: bool,
     ms: u64,
 }
 
-/// Functions that are called without the generated bindings. Those take owned bytes; these calls
-/// copy a borrowed body directly into the guest.
+/// The functions that a component exports, looked up by the names of its line. They are called
+/// without the generated functions, which take owned bytes and have the names of one line only.
 pub(crate) struct Functions {
+    pub(crate) route: Option<ComponentExportIndex>,
+    pub(crate) slugs: Option<ComponentExportIndex>,
+    pub(crate) choose: Option<ComponentExportIndex>,
     pub(crate) prepare: Option<ComponentExportIndex>,
+    pub(crate) new_decoder: Option<ComponentExportIndex>,
+    pub(crate) feed: Option<ComponentExportIndex>,
+    pub(crate) finish: Option<ComponentExportIndex>,
     pub(crate) map_error: Option<ComponentExportIndex>,
     pub(crate) prepare_embeddings: Option<ComponentExportIndex>,
     pub(crate) decode_embeddings: Option<ComponentExportIndex>,
@@ -102,25 +102,27 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Version in the names of the contract's interfaces. Components that were built against
-    /// another compatible version are found under it too.
-    const VERSION: &str = "0.1.0";
-
-    fn of(component: &Component) -> Self {
-        let find = |interface: &str, function: &str| {
-            let name = format!("cofferdam:plugin/{interface}@{}", Self::VERSION);
-            let interface = component.get_export_index(None, &name)?;
+    /// A component of an earlier or later patch of the line is found under the same names.
+    fn of(component: &Component, line: &ContractLine) -> Self {
+        let find = |export: Export, function: &str| {
+            let interface = component.get_export_index(None, line.interface_name(export.as_str()))?;
             component.get_export_index(Some(&interface), function)
         };
         Self {
-            prepare: find("generation", "prepare"),
-            map_error: find("dialect", "map-error"),
-            prepare_embeddings: find("embedding", "prepare"),
-            decode_embeddings: find("embedding", "decode"),
-            on_request: find("on-request", "handle"),
-            on_response: find("on-response", "handle"),
-            tool_functions: find("tools", "functions"),
-            invoke_tool: find("tools", "invoke"),
+            route: find(Export::Routing, "route"),
+            slugs: find(Export::ModelChoice, "slugs"),
+            choose: find(Export::ModelChoice, "choose"),
+            prepare: find(Export::Generation, "prepare"),
+            new_decoder: find(Export::Generation, "[constructor]decoder"),
+            feed: find(Export::Generation, "[method]decoder.feed"),
+            finish: find(Export::Generation, "[method]decoder.finish"),
+            map_error: find(Export::Dialect, "map-error"),
+            prepare_embeddings: find(Export::Embedding, "prepare"),
+            decode_embeddings: find(Export::Embedding, "decode"),
+            on_request: find(Export::OnRequest, "handle"),
+            on_response: find(Export::OnResponse, "handle"),
+            tool_functions: find(Export::Tools, "functions"),
+            invoke_tool: find(Export::Tools, "invoke"),
         }
     }
 }
@@ -132,7 +134,8 @@ struct CompileFailed {
 
 impl Plugin {
     pub(crate) fn new(parts: PluginParts) -> Self {
-        let PluginParts { host, manifest, digest, origin, is_built_in, component, finding, joined } = parts;
+        let PluginParts { host, manifest, digest, origin, is_built_in, component, line, finding, joined } =
+            parts;
         let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
@@ -142,6 +145,7 @@ impl Plugin {
             origin,
             is_built_in,
             component,
+            line,
             finding,
             denials,
             idle,
@@ -179,6 +183,12 @@ impl Plugin {
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// The line of the contract that its component is built for.
+    #[must_use]
+    pub fn line(&self) -> &'static ContractLine {
+        self.line
     }
 
     /// Whether the plugin is part of the program.
@@ -391,12 +401,10 @@ impl Plugin {
         }
         let started = Instant::now();
         let (component, from_cache) = self.component()?;
-        let linker = imports::linker(&self.host.engine, &self.profile.grant).map_err(unusable)?;
+        let linker = imports::linker(&self.host.engine, &self.profile.grant, self.line).map_err(unusable)?;
         let pre = linker.instantiate_pre(&component).map_err(unusable)?;
-        let mut compiled = self.look_up(pre).map_err(unusable)?;
-        compiled.from_cache = from_cache;
-        compiled.ms = millis_since(started);
-        Ok(compiled)
+        let functions = Functions::of(&component, self.line);
+        Ok(Compiled { pre, functions, from_cache, ms: millis_since(started) })
     }
 
     fn ungranted_imports(&self) -> impl Iterator<Item = Import> {
@@ -424,31 +432,6 @@ impl Plugin {
             cache.keep_code(&self.digest, &code);
         }
         Ok((code.load(engine).map_err(unusable)?, false))
-    }
-
-    fn look_up(&self, pre: InstancePre<GuestState>) -> wasmtime::Result<Compiled> {
-        let has = |export| self.finding.exports.contains(&export);
-        Ok(Compiled {
-            routing: has(Export::Routing).then(|| exports::routing::GuestIndices::new(&pre)).transpose()?,
-            model_choice: has(Export::ModelChoice)
-                .then(|| exports::model_choice::GuestIndices::new(&pre))
-                .transpose()?,
-            dialect: has(Export::Dialect).then(|| exports::dialect::GuestIndices::new(&pre)).transpose()?,
-            generation: has(Export::Generation)
-                .then(|| exports::generation::GuestIndices::new(&pre))
-                .transpose()?,
-            on_request: has(Export::OnRequest)
-                .then(|| exports::on_request::GuestIndices::new(&pre))
-                .transpose()?,
-            on_response: has(Export::OnResponse)
-                .then(|| exports::on_response::GuestIndices::new(&pre))
-                .transpose()?,
-            tools: has(Export::Tools).then(|| exports::tools::GuestIndices::new(&pre)).transpose()?,
-            functions: Functions::of(pre.component()),
-            from_cache: false,
-            ms: 0,
-            pre,
-        })
     }
 
     pub(crate) fn missing(&self, export: &'static str) -> CallError {

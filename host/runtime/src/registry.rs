@@ -14,9 +14,9 @@ use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
-use crate::contract::{self, Finding};
+use crate::contract::{self, ContractLine, Finding};
 use crate::engine::{Sandbox, Ticker};
-use crate::error::{LoadError, StartError};
+use crate::error::{ContractError, LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
 use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
@@ -47,6 +47,8 @@ pub struct RuntimeConfig {
 #[derive(Clone)]
 pub struct Runtime {
     host: Arc<Host>,
+    /// The lines of the contract that it serves, the newest first.
+    lines: &'static [&'static ContractLine],
 }
 
 /// The installed plugins by name. Clones share them.
@@ -74,7 +76,15 @@ impl Runtime {
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
-        Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
+        let host = Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker));
+        Ok(Self { host, lines: ContractLine::SERVED })
+    }
+
+    /// The same sandbox for plugins of these lines of the contract, the newest first, in place of
+    /// [`ContractLine::SERVED`].
+    #[must_use]
+    pub fn serving(self, lines: &'static [&'static ContractLine]) -> Self {
+        Self { lines, ..self }
     }
 
     /// Starts a sandbox that counts fuel and memory of every call, with the limits of any other. For
@@ -87,15 +97,9 @@ impl Runtime {
         let sandbox = Sandbox::start_metered()?;
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, tick, Arc::clone(&warm))?;
-        Ok(Self {
-            host: Arc::new(Host::new(
-                sandbox,
-                1,
-                Err("commands for authors use none".to_owned()),
-                warm,
-                ticker,
-            )),
-        })
+        let cache = Err("commands for authors use none".to_owned());
+        let host = Arc::new(Host::new(sandbox, 1, cache, warm, ticker));
+        Ok(Self { host, lines: ContractLine::SERVED })
     }
 
     /// What calls used since the last look. Empty unless the sandbox counts it.
@@ -165,7 +169,7 @@ impl Runtime {
             let (name, pinned) = (manifest.name, pinned.clone());
             return Err(LoadError::Pinned { origin: source.origin, name, pinned, digest });
         }
-        let finding = self.finding(&digest, &source.component).map_err(blame)?;
+        let (line, finding) = self.finding(&digest, &source.component).map_err(blame)?;
         finding.suits(&manifest).map_err(blame)?;
         let nothing = OperatorGrant::default();
         let joined = Grant::join(&manifest, operator.unwrap_or(&nothing), &finding.used());
@@ -183,23 +187,32 @@ impl Runtime {
             origin,
             is_built_in,
             component,
+            line,
             finding,
             joined,
         }))
     }
 
-    /// The result of the contract check, from the cache if the same bytes were checked before.
-    fn finding(&self, digest: &str, component: &[u8]) -> Result<Finding, crate::error::ContractError> {
+    /// The result of the contract check, from the cache if the same bytes were checked before. An
+    /// entry for a line that is not served here is checked again, for the error.
+    fn finding(
+        &self,
+        digest: &str,
+        component: &[u8],
+    ) -> Result<(&'static ContractLine, Finding), ContractError> {
         let cache = self.host.cache.as_ref().ok();
         let known = cache.and_then(|cache| cache.finding(digest));
-        if let Some(finding) = known.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
-            return Ok(finding);
+        let known: Option<Finding> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(finding) = known
+            && let Some(line) = finding.line(self.lines)
+        {
+            return Ok((line, finding));
         }
-        let finding = contract::check(component)?;
+        let (line, finding) = contract::check(component, self.lines)?;
         if let (Some(cache), Ok(bytes)) = (cache, serde_json::to_vec(&finding)) {
             cache.keep_finding(digest, &bytes);
         }
-        Ok(finding)
+        Ok((line, finding))
     }
 }
 

@@ -49,6 +49,8 @@ pub struct PluginFacts {
     pub kind: String,
     /// From its manifest.
     pub version: String,
+    /// The line of the contract that its component is built for.
+    pub line: &'static str,
     /// Where its component was loaded from.
     pub origin: String,
     /// SHA-256 of the component, in hexadecimal.
@@ -134,6 +136,7 @@ pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
         name: plugin.name().to_owned(),
         kind: plugin.kind().as_str().to_owned(),
         version: plugin.manifest().version.clone(),
+        line: plugin.line().name(),
         origin: plugin.origin().to_owned(),
         digest: plugin.digest().to_owned(),
         state: state(plugin),

@@ -31,7 +31,7 @@ impl Plugin {
         request: &[u8],
         settings: &[u8],
     ) -> Result<Result<Action, Failure>, CallError> {
-        if self.compiled().await?.on_request.is_none() {
+        if self.compiled().await?.functions.on_request.is_none() {
             return Err(self.missing("on-request"));
         }
         let mut instance = Instance::open(self, context, services).await?;
@@ -61,7 +61,7 @@ impl Plugin {
         response: &[u8],
         settings: &[u8],
     ) -> Result<Result<Action, Failure>, CallError> {
-        if self.compiled().await?.on_response.is_none() {
+        if self.compiled().await?.functions.on_response.is_none() {
             return Err(self.missing("on-response"));
         }
         let mut instance = Instance::open(self, context, services).await?;

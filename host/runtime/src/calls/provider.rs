@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use wasmtime::component::{ResourceAny, TypedFunc};
 
-use crate::bindings::exports::cofferdam::plugin::generation;
 use crate::calls::answers::{
     Broken, check_events, check_prepared, check_upstream, check_vectors, event_bytes,
 };
-use crate::calls::{borrowing, cached, indices};
+use crate::calls::{borrowing, cached};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::guest::exports::{Decode, Prepare};
-use crate::guest::live::LiveInstance;
+use crate::guest::exports::{Decode, EventsAnswer, Prepare};
 use crate::instance::Instance;
 use crate::permits::Claim;
 use crate::plugin::Plugin;
@@ -61,7 +59,7 @@ impl Plugin {
         self: &Arc<Self>,
         context: &CallContext,
     ) -> Result<ProviderInstance, CallError> {
-        if self.compiled().await?.dialect.is_none() {
+        if self.compiled().await?.functions.map_error.is_none() {
             return Err(self.missing("dialect"));
         }
         let live = Instance::warm(self, context).await?;
@@ -143,12 +141,10 @@ impl ProviderInstance {
         self.require(self.plugin.exports_generation(), "generation")?;
         let earlier = self.decoder.take();
         let open = async |instance: &mut Instance| {
-            let guest = generation(instance)?;
-            let store = &mut instance.live.store;
             if let Some(earlier) = earlier {
-                earlier.resource_drop_async(&mut *store).await?;
+                earlier.resource_drop_async(&mut instance.live.store).await?;
             }
-            guest.decoder().call_constructor(store, head).await
+            new_decoder(instance, head).await
         };
         self.decoder = Some(self.call("decoder.new", OUTPUT_BYTES_FREE, open).await?);
         (self.fed_bytes, self.emitted_bytes) = (0, 0);
@@ -167,9 +163,7 @@ impl ProviderInstance {
         let decoder = self.opened()?;
         let bytes: usize = frames.iter().map(|frame| frame.name.len() + frame.data.len()).sum();
         self.fed_bytes = self.fed_bytes.saturating_add(bytes);
-        let feed = async |instance: &mut Instance| {
-            generation(instance)?.decoder().call_feed(&mut instance.live.store, decoder, frames).await
-        };
+        let feed = async |instance: &mut Instance| feed(instance, decoder, frames).await;
         let answer = self.call("decoder.feed", self.output_bytes_left(), feed).await?;
         self.take(answer, bytes)
     }
@@ -181,9 +175,7 @@ impl ProviderInstance {
     /// The guest trapped, its answer breaks a rule, or no decoder is open.
     pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
         let decoder = self.opened()?;
-        let finish = async |instance: &mut Instance| {
-            generation(instance)?.decoder().call_finish(&mut instance.live.store, decoder).await
-        };
+        let finish = async |instance: &mut Instance| finish(instance, decoder).await;
         let answer = self.call("decoder.finish", self.output_bytes_left(), finish).await?;
         self.take(answer, self.fed_bytes)
     }
@@ -356,30 +348,42 @@ async fn whole(
     head: &ResponseHead,
     frames: &[Frame],
 ) -> wasmtime::Result<Result<Vec<Event>, Failure>> {
-    let guest = generation(instance)?;
-    let (guest, store) = (guest.decoder(), &mut instance.live.store);
-    let decoder = guest.call_constructor(&mut *store, head).await?;
-    let mut answer = guest.call_feed(&mut *store, decoder, frames).await?;
+    let decoder = new_decoder(instance, head).await?;
+    let mut answer = feed(instance, decoder, frames).await?;
     let is_end = |event: &Event| matches!(event, Event::Finish(_) | Event::Error(_));
     // After a final event, `finish` has nothing to add and is not called.
     if let Ok(events) = &mut answer
         && !events.iter().any(is_end)
     {
-        let last = guest.call_finish(&mut *store, decoder).await?;
+        let last = finish(instance, decoder).await?;
         answer = last.map(|last| std::mem::take(events).into_iter().chain(last).collect());
     }
-    decoder.resource_drop_async(store).await?;
+    decoder.resource_drop_async(&mut instance.live.store).await?;
     Ok(answer)
 }
 
-/// The functions of the decoder, looked up once per instance.
-fn generation(instance: &mut Instance) -> wasmtime::Result<generation::Guest> {
-    if let Some(guest) = &instance.live.exports.generation {
-        return Ok(guest.clone());
-    }
-    let indices = indices(instance, |compiled| compiled.generation.clone())?;
-    let LiveInstance { store, handle, exports, .. } = &mut *instance.live;
-    Ok(exports.generation.insert(indices.load(store, handle)?).clone())
+async fn new_decoder(instance: &mut Instance, head: &ResponseHead) -> wasmtime::Result<ResourceAny> {
+    let function: TypedFunc<(&ResponseHead,), _> =
+        cached(instance, |exports| &mut exports.new_decoder, |functions| functions.new_decoder)?;
+    Ok(function.call_async(&mut instance.live.store, (head,)).await?.0)
+}
+
+async fn feed(
+    instance: &mut Instance,
+    decoder: ResourceAny,
+    frames: &[Frame],
+) -> wasmtime::Result<Result<Vec<Event>, Failure>> {
+    let function: TypedFunc<(ResourceAny, &[Frame]), EventsAnswer> =
+        cached(instance, |exports| &mut exports.feed, |functions| functions.feed)?;
+    Ok(function.call_async(&mut instance.live.store, (decoder, frames)).await?.0)
+}
+
+async fn finish(
+    instance: &mut Instance,
+    decoder: ResourceAny,
+) -> wasmtime::Result<Result<Vec<Event>, Failure>> {
+    let function = cached(instance, |exports| &mut exports.finish, |functions| functions.finish)?;
+    Ok(function.call_async(&mut instance.live.store, (decoder,)).await?.0)
 }
 
 fn output_bytes_max(input_bytes: usize) -> usize {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::bindings::exports::cofferdam::plugin::{model_choice, routing};
+use wasmtime::component::TypedFunc;
+
 use crate::calls::answers::check_decision;
-use crate::calls::indices;
+use crate::calls::{borrowing, cached};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::guest::live::LiveInstance;
+use crate::guest::exports::{Route, RouteAnswer};
 use crate::instance::Instance;
 use crate::plugin::Plugin;
 use crate::services::Services;
@@ -47,13 +48,14 @@ impl Plugin {
         candidates: &[Candidate],
         seed: u64,
     ) -> Result<Result<Decision, Failure>, CallError> {
-        if self.compiled().await?.routing.is_none() {
+        if self.compiled().await?.functions.route.is_none() {
             return Err(self.missing("routing"));
         }
         let instance = Instance::warm(self, context).await?;
         let route = async |instance: &mut Instance| {
-            let guest = routing(instance)?;
-            guest.call_route(&mut instance.live.store, summary, candidates, seed).await
+            let function: TypedFunc<Route<'_>, RouteAnswer> =
+                cached(instance, |exports| &mut exports.route, |functions| functions.route)?;
+            Ok(function.call_async(&mut instance.live.store, (summary, candidates, seed)).await?.0)
         };
         let (instance, answer) = instance.run("route", OUTPUT_BYTES_MAX, route).await?;
         if let Ok(decision) = &answer {
@@ -70,13 +72,13 @@ impl Plugin {
     ///
     /// The plugin is not a model router, or the guest trapped.
     pub async fn model_slugs(self: &Arc<Self>, context: &CallContext) -> Result<Vec<String>, CallError> {
-        if self.compiled().await?.model_choice.is_none() {
+        if self.compiled().await?.functions.slugs.is_none() {
             return Err(self.missing("model-choice"));
         }
         let instance = Instance::open(self, context, Services::default()).await?;
         let slugs = async |instance: &mut Instance| {
-            let guest = model_choice(instance)?;
-            guest.call_slugs(&mut instance.live.store).await
+            let function = borrowing::<(), (Vec<String>,)>(instance, |functions| functions.slugs)?;
+            Ok(function.call_async(&mut instance.live.store, ()).await?.0)
         };
         Ok(instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?.1)
     }
@@ -92,15 +94,17 @@ impl Plugin {
         context: &CallContext,
         question: ChoiceQuestion<'_>,
     ) -> Result<Result<Choice, Failure>, CallError> {
-        if self.compiled().await?.model_choice.is_none() {
+        if self.compiled().await?.functions.choose.is_none() {
             return Err(self.missing("model-choice"));
         }
         let instance = Instance::warm(self, context).await?;
-        let settings = question.settings.to_vec();
         let choose = async |instance: &mut Instance| {
-            let guest = model_choice(instance)?;
-            let ChoiceQuestion { slug, summary, facts, models, seed, .. } = question;
-            guest.call_choose(&mut instance.live.store, slug, summary, facts, models, &settings, seed).await
+            type Choose<'a> = (&'a str, &'a RequestSummary, &'a TextFacts, &'a [Model], &'a [u8], u64);
+            type Answer = (Result<Choice, Failure>,);
+            let function = borrowing::<Choose<'_>, Answer>(instance, |functions| functions.choose)?;
+            let ChoiceQuestion { slug, summary, facts, models, settings, seed } = question;
+            let parameters = (slug, summary, facts, models, settings, seed);
+            Ok(function.call_async(&mut instance.live.store, parameters).await?.0)
         };
         let (instance, answer) = instance.run("choose", OUTPUT_BYTES_MAX, choose).await?;
         if let Ok(choice) = &answer {
@@ -113,20 +117,4 @@ impl Plugin {
         }
         Ok(answer)
     }
-}
-
-/// The router's functions, looked up once per instance.
-fn routing(instance: &mut Instance) -> wasmtime::Result<routing::Guest> {
-    if let Some(guest) = &instance.live.exports.routing {
-        return Ok(guest.clone());
-    }
-    let indices = indices(instance, |compiled| compiled.routing.clone())?;
-    let LiveInstance { store, handle, exports, .. } = &mut *instance.live;
-    Ok(exports.routing.insert(indices.load(store, handle)?).clone())
-}
-
-fn model_choice(instance: &mut Instance) -> wasmtime::Result<model_choice::Guest> {
-    let indices = indices(instance, |compiled| compiled.model_choice.clone())?;
-    let LiveInstance { store, handle, .. } = &mut *instance.live;
-    indices.load(store, handle)
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::answers::{check_functions, check_output};
-use crate::calls::borrowing;
+use crate::calls::{borrowing, index};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
+use crate::guest::exports;
 use crate::instance::Instance;
 use crate::plugin::Plugin;
 use crate::services::Services;
@@ -30,7 +31,7 @@ impl Plugin {
         services: Services,
         settings: &[u8],
     ) -> Result<Result<Vec<Function>, ToolError>, CallError> {
-        if self.compiled().await?.tools.is_none() {
+        if self.compiled().await?.functions.tool_functions.is_none() {
             return Err(self.missing("tools"));
         }
         let instance = Instance::open(self, context, services).await?;
@@ -61,16 +62,18 @@ impl Plugin {
         arguments: &[u8],
         settings: &[u8],
     ) -> Result<Result<Output, ToolError>, CallError> {
-        if self.compiled().await?.tools.is_none() {
+        if self.compiled().await?.functions.invoke_tool.is_none() {
             return Err(self.missing("tools"));
         }
         let instance = Instance::open_in_turn(self, context, services).await?;
         let invoke = async |instance: &mut Instance| {
-            type Parameters<'a> = (&'a str, &'a [u8], &'a [u8], &'a GuestContext);
-            type Answer = (Result<Output, ToolError>,);
-            let typed = borrowing::<Parameters<'_>, Answer>(instance, |functions| functions.invoke_tool)?;
-            let parameters = (function, arguments, settings, &instance.context);
-            Ok(typed.call_async(&mut instance.live.store, parameters).await?.0)
+            let index = index(instance, |functions| functions.invoke_tool)?;
+            let Instance { live, context, plugin, .. } = instance;
+            let parameters = (function, arguments, settings, &*context);
+            match plugin.line().invoke_tool {
+                None => exports::invoke::<Output>(live, index, parameters).await,
+                Some(converted) => converted(live, index, parameters).await,
+            }
         };
         let (_, answer) = instance.run("invoke", OUTPUT_BYTES_MAX, invoke).await?;
         if let Ok(output) = &answer {

@@ -6,15 +6,15 @@ use std::collections::HashSet;
 
 use wit_parser::{Function, Handle, InterfaceId, Resolve, Type, TypeDef, TypeDefKind, TypeId};
 
-use super::own;
+use super::line::ContractLine;
 
 /// The first difference in an exported interface: something is missing or differs. Additional
 /// functions are allowed because the host never calls them.
-pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<String> {
-    let (Some(theirs), Some(ours)) = (guest.interfaces.get(id), own::interface(name)) else {
+pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str, line: &ContractLine) -> Difference {
+    let (Some(theirs), Some(ours)) = (guest.interfaces.get(id), line.interface(name)) else {
         return Some(format!("this host has no interface {name}"));
     };
-    let mut comparison = Comparison::new(guest, name);
+    let mut comparison = Comparison::new(guest, name, line);
     ours.functions.values().find_map(|function| match theirs.functions.get(&function.name) {
         Some(declared) => comparison.function(declared, function),
         None => Some(format!("interface {name}: function {} is missing", function.name)),
@@ -23,10 +23,10 @@ pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<S
 
 /// The first difference in an imported interface: the host lacks something that the guest imports,
 /// or has it differently.
-pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<String> {
+pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str, line: &ContractLine) -> Difference {
     let Some(theirs) = guest.interfaces.get(id) else { return Some("an interface is missing".to_owned()) };
-    let Some(ours) = own::interface(name) else { return Some(format!("this host has no interface {name}")) };
-    let mut comparison = Comparison::new(guest, name);
+    let Some(ours) = line.interface(name) else { return Some(format!("this host has no interface {name}")) };
+    let mut comparison = Comparison::new(guest, name, line);
     theirs.functions.values().find_map(|function| match ours.functions.get(&function.name) {
         Some(provided) => comparison.function(function, provided),
         None => Some(format!("interface {name}: this host has no function {}", function.name)),
@@ -35,17 +35,17 @@ pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<S
 
 struct Comparison<'a> {
     guest: &'a Resolve,
-    host: &'static Resolve,
+    host: &'a Resolve,
     /// Where the comparison is, for messages: `interface NAME`.
     path: String,
     seen: HashSet<(TypeId, TypeId)>,
 }
 
-type Difference = Option<String>;
+pub(super) type Difference = Option<String>;
 
 impl<'a> Comparison<'a> {
-    fn new(guest: &'a Resolve, interface: &str) -> Self {
-        Self { guest, host: own::resolve(), path: format!("interface {interface}"), seen: HashSet::new() }
+    fn new(guest: &'a Resolve, interface: &str, line: &'a ContractLine) -> Self {
+        Self { guest, host: line.resolve(), path: format!("interface {interface}"), seen: HashSet::new() }
     }
 
     fn function(&mut self, theirs: &Function, ours: &Function) -> Difference {

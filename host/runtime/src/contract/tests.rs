@@ -23,7 +23,7 @@ fn world_importing(import: &str) -> (Resolve, WorldId) {
 fn import(import: &str) -> Result<Option<String>, String> {
     let (resolve, world) = world_importing(import);
     let (key, item) = resolve.worlds[world].imports.first().unwrap();
-    inspect_import(&resolve, key, item).map_err(|error| error.to_string())
+    inspect_import(&resolve, key, item, ContractLine::newest()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -49,6 +49,7 @@ fn errors_name_imports_that_the_host_lacks() {
 #[test]
 fn findings_can_be_read_back() {
     let finding = Finding {
+        version: "0.1.0".to_owned(),
         exports: [Export::Dialect, Export::Generation].into(),
         imports: ["http".to_owned()].into(),
     };
@@ -60,7 +61,8 @@ fn findings_can_be_read_back() {
 #[test]
 fn an_interface_belongs_to_the_import_that_includes_it() {
     let used = |interface: &str| {
-        Finding { exports: [Export::Tools].into(), imports: [interface.to_owned()].into() }.used()
+        let (exports, imports) = ([Export::Tools].into(), [interface.to_owned()].into());
+        Finding { version: "0.1.0".to_owned(), exports, imports }.used()
     };
     assert_eq!(used("model-panel"), [Import::Model].into());
     assert_eq!(used("model"), [Import::Model].into());
@@ -73,9 +75,9 @@ fn an_interface_belongs_to_the_import_that_includes_it() {
 proptest::proptest! {
     #[test]
     fn checking_arbitrary_bytes_never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
-        assert!(check(&bytes).is_err());
+        assert!(check(&bytes, ContractLine::SERVED).is_err());
         let mut component = b"\0asm\x0d\0\x01\0".to_vec();
         component.extend(bytes);
-        drop(check(&component));
+        drop(check(&component, ContractLine::SERVED));
     }
 }

@@ -2,6 +2,11 @@
 
 use crate::bindings::cofferdam::plugin::catalog::Host;
 use crate::guest::GuestState;
+use crate::imports::Interface;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("models", |mut guest, (): ()| Ok((guest.data_mut().models()?,)))
+}
 
 impl Host for GuestState {
     fn models(&mut self) -> wasmtime::Result<Vec<u8>> {

@@ -2,6 +2,11 @@
 
 use crate::bindings::cofferdam::plugin::clock::Host;
 use crate::guest::GuestState;
+use crate::imports::Interface;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("now-ms", |mut guest, (): ()| Ok((guest.data_mut().now_ms()?,)))
+}
 
 impl Host for GuestState {
     fn now_ms(&mut self) -> wasmtime::Result<u64> {

@@ -2,6 +2,12 @@
 
 use crate::bindings::cofferdam::plugin::deferred_tools::Host;
 use crate::guest::GuestState;
+use crate::imports::Interface;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("all", |mut guest, (): ()| Ok((guest.data_mut().all()?,)))?;
+    interface.func_wrap("load", |mut guest, (names,)| guest.data_mut().load(names))
+}
 
 impl Host for GuestState {
     fn all(&mut self) -> wasmtime::Result<Vec<u8>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::bindings::cofferdam::plugin::http::{Host, HttpError, Request, Response};
 use crate::guest::GuestState;
+use crate::imports::Interface;
 use crate::services::HttpAccess;
 
 /// Requests within one instance's life, which is one call: only hooks and tools import this.
@@ -29,6 +30,12 @@ impl GuestState {
         }
         Ok(self.services.http.clone().ok_or(HttpError::Denied))
     }
+}
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap_async("send", |mut guest, (request,)| {
+        Box::new(async move { Ok((guest.data_mut().send(request).await?,)) })
+    })
 }
 
 impl Host for GuestState {

@@ -1,11 +1,31 @@
 //! `http-stream`: answers of a guest's own requests, read in chunks. The limits are those of
 //! `http`.
 
-use wasmtime::component::Resource;
+use wasmtime::component::{Resource, ResourceType};
 
 use crate::bindings::cofferdam::plugin::http_stream::{Host, HostExchange, HttpError, Request};
 use crate::guest::GuestState;
+use crate::imports::Interface;
 use crate::services::HttpExchange;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    let exchange = ResourceType::host::<HttpExchange>();
+    interface.resource("exchange", exchange, |mut guest, number| {
+        HostExchange::drop(guest.data_mut(), Resource::new_own(number))
+    })?;
+    interface.func_wrap("[method]exchange.status", |mut guest, (exchange,)| {
+        Ok((guest.data_mut().status(exchange)?,))
+    })?;
+    interface.func_wrap("[method]exchange.headers", |mut guest, (exchange,)| {
+        Ok((guest.data_mut().headers(exchange)?,))
+    })?;
+    interface.func_wrap_async("[method]exchange.read", |mut guest, (exchange,)| {
+        Box::new(async move { Ok((guest.data_mut().read(exchange).await?,)) })
+    })?;
+    interface.func_wrap_async("open", |mut guest, (request,)| {
+        Box::new(async move { Ok((guest.data_mut().open(request).await?,)) })
+    })
+}
 
 impl Host for GuestState {
     async fn open(

@@ -6,10 +6,17 @@ use std::sync::Arc;
 use crate::bindings::cofferdam::plugin::model::{Answer, Host};
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::guest::GuestState;
+use crate::imports::Interface;
 use crate::services::{Ask, QUESTION_DEPTH_MAX, Question};
 
 /// Questions within one instance's life, which is one call.
 const QUESTIONS_MAX: u32 = 16;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap_async("ask", |mut guest, (request,)| {
+        Box::new(async move { Ok((guest.data_mut().ask(request).await?,)) })
+    })
+}
 
 impl Host for GuestState {
     async fn ask(&mut self, request: Vec<u8>) -> wasmtime::Result<Result<Answer, Failure>> {

@@ -5,7 +5,14 @@ use crate::bindings::cofferdam::plugin::model::Answer;
 use crate::bindings::cofferdam::plugin::model_panel::Host;
 use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::guest::GuestState;
+use crate::imports::Interface;
 use futures_util::future::join_all;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap_async("ask-all", |mut guest, (requests,)| {
+        Box::new(async move { Ok((guest.data_mut().ask_all(requests).await?,)) })
+    })
+}
 
 impl Host for GuestState {
     async fn ask_all(&mut self, requests: Vec<Vec<u8>>) -> wasmtime::Result<Vec<Result<Answer, Failure>>> {

@@ -2,9 +2,14 @@
 
 use crate::bindings::cofferdam::plugin::random::Host;
 use crate::guest::GuestState;
+use crate::imports::Interface;
 
 /// Length limit of one call in bytes, as in `wit/random.wit`. More is a trap.
 const BYTES_MAX: u32 = 4_096;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("bytes", |mut guest, (count,)| Ok((guest.data_mut().bytes(count)?,)))
+}
 
 impl Host for GuestState {
     fn bytes(&mut self, count: u32) -> wasmtime::Result<Vec<u8>> {

@@ -2,6 +2,13 @@
 
 use crate::bindings::cofferdam::plugin::request::Host;
 use crate::guest::GuestState;
+use crate::imports::Interface;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("transcript", |mut guest, (): ()| Ok((guest.data_mut().transcript()?,)))?;
+    interface.func_wrap("deferred-tools", |mut guest, (): ()| Ok((guest.data_mut().deferred_tools()?,)))?;
+    interface.func_wrap("load-tools", |mut guest, (names,)| guest.data_mut().load_tools(names))
+}
 
 impl Host for GuestState {
     fn transcript(&mut self) -> wasmtime::Result<Vec<u8>> {

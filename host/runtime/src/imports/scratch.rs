@@ -2,6 +2,12 @@
 
 use crate::bindings::cofferdam::plugin::scratch::{Host, ScratchError};
 use crate::guest::GuestState;
+use crate::imports::Interface;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap("get", |mut guest, (key,)| Ok((guest.data_mut().get(key)?,)))?;
+    interface.func_wrap("set", |mut guest, (key, value)| Ok((guest.data_mut().set(key, value)?,)))
+}
 
 impl Host for GuestState {
     fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {

@@ -3,10 +3,17 @@
 
 use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
 use crate::guest::GuestState;
+use crate::imports::Interface;
 use crate::services::{QUESTION_DEPTH_MAX, ToolCall};
 
 /// Calls within one instance's life, which is one call of the hook.
 const CALLS_MAX: u32 = 32;
+
+pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
+    interface.func_wrap_async("call", |mut guest, (tool, settings, function, arguments)| {
+        Box::new(async move { Ok((guest.data_mut().call(tool, settings, function, arguments).await?,)) })
+    })
+}
 
 impl Host for GuestState {
     async fn call(

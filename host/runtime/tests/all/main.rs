@@ -15,6 +15,7 @@ mod hook;
 mod hostile;
 mod instances;
 mod kit;
+mod lines;
 mod loading;
 mod provider;
 mod rogue;

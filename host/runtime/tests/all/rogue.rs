@@ -4,8 +4,8 @@
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{
-    Function, LiftLowerAbi, ManglingAndAbi, Resolve, SourceMap, WasmExport, WasmExportKind, WorldId,
-    WorldItem, WorldKey,
+    Function, LiftLowerAbi, ManglingAndAbi, Resolve, SourceMap, WasmExport, WasmExportKind, WasmImport,
+    WorldId, WorldItem, WorldKey,
 };
 
 pub(crate) const TRAP: &str = "unreachable";
@@ -38,6 +38,13 @@ impl Wit {
         self
     }
 
+    /// The files, to make a line of the contract of them.
+    pub(crate) fn files(self) -> &'static [(&'static str, &'static str)] {
+        let leak = |text: String| -> &'static str { text.leak() };
+        let files: Vec<_> = self.0.into_iter().map(|(name, text)| (leak(name), leak(text))).collect();
+        files.leak()
+    }
+
     fn resolve(&self) -> (Resolve, Vec<WorldId>) {
         let mut sources = SourceMap::new();
         for (name, text) in &self.0 {
@@ -60,6 +67,7 @@ pub(crate) struct Rogue {
     imports: String,
     extra: String,
     memory: String,
+    imports_all: bool,
 }
 
 impl Rogue {
@@ -73,6 +81,7 @@ impl Rogue {
             imports: String::new(),
             extra: String::new(),
             memory: "(memory (export \"memory\") 32)".into(),
+            imports_all: false,
         }
     }
 
@@ -110,6 +119,12 @@ impl Rogue {
         self
     }
 
+    /// Imports all functions that the world imports.
+    pub(crate) fn importing_all(mut self) -> Self {
+        self.imports_all = true;
+        self
+    }
+
     pub(crate) fn memory(mut self, field: &str) -> Self {
         self.memory = field.into();
         self
@@ -118,7 +133,8 @@ impl Rogue {
     pub(crate) fn build(&self) -> Vec<u8> {
         let (resolve, worlds) = self.wit.resolve();
         let world = worlds.into_iter().find(|id| resolve.worlds[*id].name == self.world).unwrap();
-        let mut text = format!("(module {} {} {}", self.imports, self.memory, self.extra);
+        let all = if self.imports_all { Self::all_imports(&resolve, world) } else { String::new() };
+        let mut text = format!("(module {all} {} {} {}", self.imports, self.memory, self.extra);
         text.push_str(&format!(
             "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) {})",
             self.realloc
@@ -135,13 +151,31 @@ impl Rogue {
         ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
     }
 
+    /// Imports of all functions that the world imports.
+    fn all_imports(resolve: &Resolve, world: WorldId) -> String {
+        let mangling = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
+        let mut text = String::new();
+        for (key, item) in &resolve.worlds[world].imports {
+            let WorldItem::Interface { id, .. } = item else { continue };
+            for function in resolve.interfaces[*id].functions.values() {
+                let import = WasmImport::Func { interface: Some(key), func: function };
+                let (module, name) = resolve.wasm_import_name(mangling, import);
+                let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
+                let (params, results) = (types(&signature.params), types(&signature.results));
+                text.push_str(&format!(
+                    "(import {module:?} {name:?} (func (param {params}) (result {results})))"
+                ));
+            }
+        }
+        text
+    }
+
     fn function(&self, resolve: &Resolve, key: &WorldKey, function: &Function) -> String {
         let mangling = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
         let kind = WasmExportKind::Normal;
         let export = WasmExport::Func { interface: Some(key), func: function, kind };
         let name = resolve.wasm_export_name(mangling, export);
         let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
-        let types = |types: &[WasmType]| types.iter().map(|ty| wasm_type(*ty)).collect::<Vec<_>>().join(" ");
         let own = self.bodies.iter().find(|(suffix, _)| name.ends_with(suffix.as_str()));
         let body = own.map_or(&self.body, |(_, body)| body);
         format!(
@@ -150,6 +184,10 @@ impl Rogue {
             types(&signature.results)
         )
     }
+}
+
+fn types(types: &[WasmType]) -> String {
+    types.iter().map(|ty| wasm_type(*ty)).collect::<Vec<_>>().join(" ")
 }
 
 fn wasm_type(ty: WasmType) -> &'static str {

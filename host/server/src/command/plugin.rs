@@ -77,13 +77,14 @@ pub(super) fn list(facts: &Facts) -> CommandOutcome {
             plugin.name.clone(),
             plugin.kind.clone(),
             plugin.version.clone(),
+            plugin.line.to_owned(),
             plugin.state.clone(),
             plugin.digest.chars().take(12).collect(),
             plugin.origin.clone(),
         ]
     };
-    let rows: Vec<[String; 6]> = facts.plugins.iter().map(row).collect();
-    let mut text = table(["NAME", "KIND", "VERSION", "STATE", "DIGEST", "ORIGIN"], &rows);
+    let rows: Vec<[String; 7]> = facts.plugins.iter().map(row).collect();
+    let mut text = table(["NAME", "KIND", "VERSION", "LINE", "STATE", "DIGEST", "ORIGIN"], &rows);
     for plugin in &facts.plugins {
         let granted = lines(&plugin.granted, "every public host, without a secret");
         if !granted.is_empty() {

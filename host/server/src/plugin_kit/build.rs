@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_runtime::{Inspection, component_of, is_core_module};
+use cofferdam_runtime::{ContractLine, Inspection, component_of, is_core_module};
 use serde_json::json;
 
 use super::process::{self, Ended};
@@ -71,11 +71,11 @@ pub(super) fn build(dir: &Path) -> Result<CommandOutcome, Failure> {
 /// Writes the contract that this host serves into a project that has a world and no contract, as one
 /// that was copied from a repository.
 fn add_contract(dir: &Path) -> Result<(), Failure> {
-    let contract = dir.join(wit::CONTRACT);
+    let contract = dir.join(ContractLine::FOLDER);
     if contract.exists() || !dir.join("wit/world.wit").exists() {
         return Ok(());
     }
-    wit::write_to(&contract)
+    wit::write_to(&contract, ContractLine::newest())
 }
 
 /// The component of what was built, which may be a core module.

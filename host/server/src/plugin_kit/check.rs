@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_runtime::{Inspection, contract_package, missing_grants};
+use cofferdam_runtime::{ContractLine, Fit, Inspection, missing_grants};
 use serde_json::{Value, json};
 
 use super::Checked;
@@ -70,8 +70,8 @@ pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
     let project = Project::open(dir)?;
     let inspection = Inspection::of(&read_component(&project.require_component()?)?);
     let mut lines = vec![package(&project), contract(&project, &inspection)];
-    if inspection.verdict.is_ok() {
-        lines.push(imports(&project, &inspection));
+    if let Ok(fit) = &inspection.verdict {
+        lines.push(imports(&project, &inspection, fit));
         lines.push(needs(&inspection));
     }
     // What loading refuses cannot be called.
@@ -125,31 +125,25 @@ fn newer_than(project: &Project, recipe: &Recipe, built: SystemTime) -> Option<P
 fn contract(project: &Project, inspection: &Inspection) -> Line {
     match &inspection.verdict {
         Ok(fit) if fit.kind == Some(project.manifest.kind) => {
-            Line::new("contract", format!("{}, served here", contract_package()), Verdict::Ok)
+            let package = ContractLine::PACKAGE;
+            let text = format!("{package}@{}, line {}, served here", fit.version, fit.line.name());
+            Line::new("contract", text, Verdict::Ok)
         }
         Ok(_) => {
             let message = inspection.suits(&project.manifest).err().map(|error| error.to_string());
             Line::new("contract", message.unwrap_or_default(), Verdict::Wrong)
                 .with("make `kind` in plugin.toml and the exports in wit/world.wit agree")
         }
-        Err(error) => {
-            let line = Line::new("contract", format!("the component {error}"), Verdict::Wrong);
-            match error.is_about_version() {
-                true => line.with("cofferdam plugin wit wit/deps/cofferdam-plugin, then build again"),
-                false => line,
-            }
-        }
+        Err(error) => Line::new("contract", format!("the component {error}"), Verdict::Wrong),
     }
 }
 
-fn imports(project: &Project, inspection: &Inspection) -> Line {
+fn imports(project: &Project, inspection: &Inspection, fit: &Fit) -> Line {
     let manifest = &project.manifest;
     let asked: Vec<&str> = manifest.imports.iter().map(|import| import.as_str()).collect();
     let asks = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
     if let Some(interface) = inspection.unasked(manifest) {
-        let package = contract_package();
-        let (name, version) = package.split_once('@').unwrap_or((&package, ""));
-        let import = format!("import {name}/{interface}@{version};");
+        let import = format!("import {}/{interface}@{};", ContractLine::PACKAGE, fit.version);
         let text = format!("{interface}; plugin.toml asks for {asks}");
         let line = Line::new("imports", text, Verdict::Wrong);
         let line = match project.line_of("wit/world.wit", &import) {
@@ -170,9 +164,8 @@ fn imports(project: &Project, inspection: &Inspection) -> Line {
     if let Err(error) = inspection.suits(manifest) {
         return Line::new("imports", error.to_string(), Verdict::Wrong);
     }
-    let prefix = contract_package();
-    let prefix = prefix.split('@').next().unwrap_or_default();
-    let used = inspection.imports.iter().filter_map(|name| name.strip_prefix(prefix)?.strip_prefix('/'));
+    let names = inspection.imports.iter();
+    let used = names.filter_map(|name| name.strip_prefix(ContractLine::PACKAGE)?.strip_prefix('/'));
     let used = used.filter_map(|name| name.split('@').next()).filter(|name| *name != "types");
     let used: Vec<&str> = used.collect();
     let used = if used.is_empty() { "none".to_owned() } else { used.join(", ") };
@@ -328,7 +321,9 @@ fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked
     let wrong = lines.iter().filter(|line| line.verdict == Verdict::Wrong).count();
     let document = json!({
         "name": manifest.name, "version": manifest.version, "kind": manifest.kind.as_str(),
-        "bytes": inspection.bytes, "sha256": inspection.digest, "checks": documents, "wrong": wrong,
+        "bytes": inspection.bytes, "sha256": inspection.digest,
+        "line": inspection.verdict.as_ref().ok().map(|fit| fit.line.name()),
+        "checks": documents, "wrong": wrong,
     });
     Checked { outcome: CommandOutcome { document, text }, wrong, what: "check" }
 }

@@ -1,7 +1,7 @@
 //! `plugin new`: writes a project from the templates in `plugin-templates/`, which are part of the
 //! program.
 
-use cofferdam_runtime::contract_package;
+use cofferdam_runtime::ContractLine;
 use cofferdam_runtime::manifest::{Import, PluginKind};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(super) fn create(arguments: &NewArguments) -> Result<CommandOutcome, Failure
             write_file(&path, filled(text, &values).as_bytes())?;
         }
     }
-    wit::write_to(&dir.join(wit::CONTRACT))?;
+    wit::write_to(&dir.join(ContractLine::FOLDER), ContractLine::newest())?;
     Ok(CommandOutcome {
         text: format!(
             "{name}: a {kind} in {lang}\n\n  cd {name}\n  cofferdam plugin build\n  cofferdam plugin check\n  \
@@ -89,10 +89,9 @@ fn refuse_imports(kind: PluginKind, imports: &[Import]) -> Result<(), Failure> {
 
 /// What stands for the `{{...}}` of the templates.
 fn values(kind: PluginKind, name: &str, imports: &[Import]) -> Vec<(&'static str, String)> {
-    let package = contract_package();
-    let (contract, version) = package.split_once('@').unwrap_or((&package, ""));
+    let contract = ContractLine::newest();
     let lines = |verb: &str, interfaces: Vec<&str>| -> String {
-        let line = |interface: &str| format!("  {verb} {contract}/{interface}@{version};\n");
+        let line = |interface: &str| format!("  {verb} {};\n", contract.interface_name(interface));
         interfaces.into_iter().map(line).collect()
     };
     let exports = match kind {

@@ -15,14 +15,17 @@ pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
         Ok(fit) => {
             let kind = fit.kind.map_or("of no kind", |kind| kind.as_str());
             let imports: Vec<&str> = fit.imports.iter().map(|import| import.as_str()).collect();
-            match imports.as_slice() {
-                [] => format!("yes: a {kind} whose manifest has nothing to ask for"),
-                imports => format!("yes: a {kind} whose manifest asks for {}", imports.join(", ")),
-            }
+            let asks = match imports.as_slice() {
+                [] => "has nothing to ask for".to_owned(),
+                imports => format!("asks for {}", imports.join(", ")),
+            };
+            format!("yes: a {kind} of line {} whose manifest {asks}", fit.line.name())
         }
         Err(error) => format!("no: it {error}"),
     };
     let needs = inspection.sandbox;
+    let fit = inspection.verdict.as_ref().ok();
+    let line = fit.map(|fit| fit.line.name());
     let mut text = format!(
         "{}, {} bytes\nsha256    {}\naccepted  {accepted}\nsandbox   {}\n",
         file.display(),
@@ -39,7 +42,8 @@ pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
         text,
         document: json!({
             "file": file, "bytes": inspection.bytes, "sha256": inspection.digest,
-            "kind": inspection.verdict.as_ref().ok().and_then(|fit| fit.kind).map(|kind| kind.as_str()),
+            "kind": fit.and_then(|fit| fit.kind).map(|kind| kind.as_str()),
+            "line": line, "version": fit.map(|fit| &fit.version),
             "refusal": refusal, "exports": inspection.exports, "imports": inspection.imports,
             "core_instances": needs.core_instances, "memories": needs.memories, "tables": needs.tables,
         }),

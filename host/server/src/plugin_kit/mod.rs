@@ -13,6 +13,8 @@ mod recipe;
 mod samples;
 mod wit;
 
+use cofferdam_runtime::ContractLine;
+
 use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
@@ -25,7 +27,7 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::Check(project) => return check::check(options, &project.dir),
         KitCommand::Test(project) => return cases::test(&project.dir),
         KitCommand::Inspect { file } => declared::inspect(file),
-        KitCommand::Wit { dir } => wit::write_out_to(dir),
+        KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };
     done.map(|outcome| Checked { outcome, wrong: 0, what: "" })

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cofferdam_runtime::ContractLine;
 use cofferdam_runtime::manifest::Import;
 
 /// What authors of plugins do.
@@ -24,6 +25,9 @@ pub enum KitCommand {
     },
     /// Write the contract between host and plugins, for toolchains
     Wit {
+        /// The line of the contract, such as `0.1`; without it, the newest
+        #[arg(long, value_parser = contract_line)]
+        line: Option<&'static ContractLine>,
         /// Where to
         #[arg(default_value = "wit/deps/cofferdam-plugin")]
         dir: PathBuf,
@@ -106,4 +110,13 @@ fn import(text: &str) -> Result<Import, String> {
         .into_iter()
         .find(|import| import.as_str() == text)
         .ok_or_else(|| format!("there is no such import; there are {}", known()))
+}
+
+fn contract_line(name: &str) -> Result<&'static ContractLine, String> {
+    let served = || ContractLine::SERVED.iter().map(|line| line.name()).collect::<Vec<_>>().join(" and ");
+    ContractLine::SERVED
+        .iter()
+        .copied()
+        .find(|line| line.name() == name)
+        .ok_or_else(|| format!("this program serves {}", served()))
 }
