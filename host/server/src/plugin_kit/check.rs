@@ -197,6 +197,7 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
 pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
+    command.arg("--parent").arg(std::process::id().to_string());
     command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
     command.arg("--component").arg(project.component());
     for case in project.cases() {
