@@ -34,7 +34,7 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::Check(project) => return check::check(options, &project.dir),
         KitCommand::Test(project) => return cases::test(&project.dir),
         KitCommand::Dev(project) => dev::dev(options, &project.dir),
-        KitCommand::Inspect { file } => declared::inspect(file),
+        KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { dir } => wit::write_out_to(dir),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };
