@@ -196,6 +196,8 @@ fn a_build_that_writes_into_the_sources_is_not_repeated_without_end() {
     // The first change could be the author's.
     dev.next("live");
     assert_eq!(rounds(), 2);
+    let note = dev.next("note");
+    assert!(note["text"].as_str().unwrap().contains("src/rounds changed during two builds"), "{note}");
     std::fs::write(workshop.path("tool-time/src/other"), "a change").unwrap();
     dev.next("live");
     assert_eq!(rounds(), 3);

@@ -267,6 +267,9 @@ fn call_line(project: &Project, call: &ExaminedCall) -> Line {
 fn called_wrong(project: &Project, problem: &Problem) -> Line {
     let line = Line::new("calls", problem.message.clone(), Verdict::Wrong);
     let manifest = &project.manifest;
+    if problem.message.ends_with("broke (invalid_value)") {
+        return line.with("a value that it returned is not of the contract's type: a text must be UTF-8");
+    }
     if problem.is_trap {
         return line.with(match Interpreter::of(project) {
             Some(Interpreter::QuickJs) => {

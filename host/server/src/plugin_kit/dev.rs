@@ -24,6 +24,8 @@ use crate::start::{pause, write_out};
 const LOOK: Duration = Duration::from_millis(300);
 /// For how long the sources have to stay as they are before a round begins.
 const QUIET: Duration = Duration::from_millis(150);
+/// Number of notes of one run.
+const NOTES_MAX: usize = 100;
 /// When a round begins although the sources keep changing.
 const QUIET_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -57,8 +59,8 @@ struct DevLoop {
     own: BTreeSet<PathBuf>,
     /// The sources of the last build that went well.
     built: Option<Snapshot>,
-    /// Whether it was said that there are too many files.
-    told_of_cut: bool,
+    /// What was noted before, and is not noted again.
+    noted: BTreeSet<String>,
     as_json: bool,
     marks: Marks,
 }
@@ -81,7 +83,7 @@ impl DevLoop {
             during: BTreeSet::new(),
             own: BTreeSet::new(),
             built: None,
-            told_of_cut: false,
+            noted: BTreeSet::new(),
             as_json: options.json,
             marks: Marks::of_this_output(),
         })
@@ -95,23 +97,34 @@ impl DevLoop {
                 break;
             }
             match round {
-                Ok(is_new) => {
-                    done.push("live".to_owned());
-                    self.tell(&json!({"event": "live", "done": done}), &done.join(", "), self.marks.good)?;
-                    if is_new {
-                        self.greet()?;
-                    }
-                }
+                Ok(is_new) => self.tell_live(done, is_new)?,
                 Err(stumble) => self.tell_stumble(&stumble, &done)?,
             }
-            if self.seen.is_cut && !std::mem::replace(&mut self.told_of_cut, true) {
-                let text = format!(
-                    "more than {FILES_MAX} files are watched: changes of the others are not seen; name fewer in \
-                     `watch` of build.toml"
-                );
+            self.note()?;
+            self.until_changed()?;
+        }
+        Ok(())
+    }
+
+    /// Says once what the author should know about the watched files.
+    fn note(&mut self) -> Result<(), Failure> {
+        let mut notes = Vec::new();
+        if self.seen.is_cut {
+            notes.push(format!(
+                "more than {FILES_MAX} files are watched: changes of the others are not seen; name fewer in `watch` of \
+                 build.toml"
+            ));
+        }
+        notes.extend(self.own.iter().map(|path| {
+            format!(
+                "{} changed during two builds and is taken for an output: if you changed it, save it again",
+                path.display()
+            )
+        }));
+        for text in notes {
+            if self.noted.len() < NOTES_MAX && self.noted.insert(text.clone()) {
                 self.tell(&json!({"event": "note", "text": text}), &text, Style::new())?;
             }
-            self.until_changed()?;
         }
         Ok(())
     }
@@ -196,25 +209,28 @@ impl DevLoop {
                 let text = format!("{text}\nIt starts again after the next change.");
                 self.tell_stumble(&Stumble { step: "serve", text }, &[])?;
             }
-            let mut now = self.watch.snapshot();
-            if now == self.seen {
+            if self.watch.snapshot() == self.seen {
                 continue;
             }
-            let until = Instant::now() + QUIET_TIME_MAX;
-            loop {
-                wait(QUIET);
-                let later = self.watch.snapshot();
-                let is_quiet = later == now;
-                now = later;
-                if is_quiet || Instant::now() > until || is_stopped() {
-                    break;
-                }
-            }
             // An editor may have deleted a file and written it again.
-            if now != self.seen {
+            if self.quiet_snapshot() != self.seen {
                 return Ok(());
             }
         }
+    }
+
+    /// The sources when they have stayed as they are for a moment.
+    fn quiet_snapshot(&self) -> Snapshot {
+        let until = Instant::now() + QUIET_TIME_MAX;
+        let mut now = self.watch.snapshot();
+        while Instant::now() < until && !is_stopped() {
+            wait(QUIET);
+            let before = std::mem::replace(&mut now, self.watch.snapshot());
+            if before == now {
+                break;
+            }
+        }
+        now
     }
 
     /// Says where the plugin is served and how it is called.
@@ -239,6 +255,12 @@ impl DevLoop {
             self.folder.log.display(),
             self.watch.names()
         ))
+    }
+
+    fn tell_live(&self, mut done: Vec<String>, is_new: bool) -> Result<(), Failure> {
+        done.push("live".to_owned());
+        self.tell(&json!({"event": "live", "done": done}), &done.join(", "), self.marks.good)?;
+        if is_new { self.greet() } else { Ok(()) }
     }
 
     fn tell_stumble(&self, stumble: &Stumble, done: &[String]) -> Result<(), Failure> {

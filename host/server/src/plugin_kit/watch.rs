@@ -74,13 +74,14 @@ impl Watch {
             }
             if path.is_dir() {
                 waiting.extend(self.entries(&path));
-            } else if let Some(digest) = digest(&path) {
-                if snapshot.files.len() >= FILES_MAX {
-                    snapshot.is_cut = true;
-                    return snapshot;
-                }
-                snapshot.files.insert(path, digest);
+                continue;
             }
+            let Some(digest) = digest(&path) else { continue };
+            if snapshot.files.len() >= FILES_MAX {
+                snapshot.is_cut = true;
+                break;
+            }
+            snapshot.files.insert(path, digest);
         }
         snapshot
     }
