@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+mod dev;
 mod examples;
 mod mistakes;
 mod third_party;
@@ -53,11 +54,16 @@ impl Workshop {
 
     /// A tool's project with a component that was built before, and a recipe that copies it.
     pub fn prebuilt(&self, name: &str) {
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/tool-datetime.wasm");
+        self.prebuilt_of(name, &std::fs::read(built).unwrap());
+    }
+
+    /// Same as [`Self::prebuilt`], with this component or core module.
+    pub fn prebuilt_of(&self, name: &str, built: &[u8]) {
         let kind = name.split('-').next().unwrap();
         self.document(&["plugin", "new", kind, name, "--lang", "rust"]);
-        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/tool-datetime.wasm");
         std::fs::create_dir(self.path(&format!("{name}/build"))).unwrap();
-        std::fs::copy(built, self.path(&format!("{name}/build/built.wasm"))).unwrap();
+        std::fs::write(self.path(&format!("{name}/build/built.wasm")), built).unwrap();
         let recipe = "command = [\"true\"]\noutput = \"build/built.wasm\"\nwatch = [\"src\"]\n";
         std::fs::write(self.path(&format!("{name}/build.toml")), recipe).unwrap();
         if kind == "tool" {

@@ -2,6 +2,7 @@
 //! whether it succeeds, fails or is interrupted.
 
 use crate::kit::host::program;
+use crate::kit::processes::{children, runs};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -87,4 +88,21 @@ fn an_interrupted_tour_leaves_nothing() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().trim_end().ends_with("interrupted"));
     assert!(is_empty(&directory), "the directory of the tour is left");
+}
+
+#[test]
+fn a_killed_tour_leaves_no_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = tour(directory.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut host = children(child.id());
+    while host.is_empty() && child.try_wait().unwrap().is_none() {
+        host = children(child.id());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while host.iter().any(|pid| runs(pid)) {
+        assert!(std::time::Instant::now() < end, "{host:?} runs without the tour");
+        std::thread::yield_now();
+    }
 }

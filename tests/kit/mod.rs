@@ -9,6 +9,7 @@ pub mod disk;
 pub mod guests;
 pub mod host;
 pub mod names;
+pub mod processes;
 pub mod random;
 pub mod raw;
 pub mod record;

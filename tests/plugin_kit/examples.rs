@@ -15,7 +15,7 @@ use std::path::Path;
 const LANGUAGES: [&str; 4] = ["rust", "js", "python", "c"];
 
 /// Whether to go on: the language is wanted here, and its programs are installed.
-pub fn is_tried(language: &str, programs: &[&str]) -> bool {
+pub(super) fn is_tried(language: &str, programs: &[&str]) -> bool {
     let named = std::env::var("COFFERDAM_LANGUAGES").unwrap_or_default();
     let downloads = language != "c";
     if downloads && !named.split(',').any(|word| word == language || word == "all") {

@@ -1,16 +1,49 @@
-//! Mistakes of authors, each with the text that says what mends it.
+//! Mistakes of authors, each with the text that says what mends it. The texts stand in
+//! `docs/plugins/mistakes.md`.
 
 use super::Workshop;
+use super::examples::is_tried;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The texts of the page by their mistakes, in which `...` stands for any text.
+fn told_texts() -> Vec<(String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugins/mistakes.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let cells = rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
+    cells.map(|cells| (cells[0].to_owned(), cells[2].trim_matches('`').trim().to_owned())).collect()
+}
+
+/// Checks that a command tells a mistake as the page says.
+#[track_caller]
+fn told(mistake: &str, complaint: &str) {
+    let texts = told_texts();
+    let (_, text) =
+        texts.iter().find(|(name, _)| name == mistake).unwrap_or_else(|| panic!("no row {mistake}"));
+    let mut rest = complaint;
+    for part in text.split("...") {
+        let Some((_, after)) = rest.split_once(part) else { panic!("{mistake}: no {part:?} in {complaint}") };
+        rest = after;
+    }
+}
+
+#[test]
+fn every_row_of_the_page_is_tried() {
+    let tests = include_str!("mistakes.rs");
+    let rows = told_texts();
+    assert!(rows.len() >= 20, "{rows:?}");
+    for (mistake, _) in rows {
+        assert!(tests.contains(&format!("told(\"{mistake}\"")), "no test of the row {mistake}");
+    }
+}
 
 #[test]
 fn a_folder_without_a_project_is_told_how_to_get_one() {
     let workshop = Workshop::new();
     for command in ["build", "check"] {
         let complaint = workshop.complaint(&["plugin", command, "nothing"]);
-        assert!(
-            complaint.contains("nothing/plugin.toml is not there; `cofferdam plugin new`"),
-            "{complaint}"
-        );
+        told("no project", &complaint);
     }
 }
 
@@ -19,10 +52,7 @@ fn a_project_that_is_not_built_is_told_to_build() {
     let workshop = Workshop::new();
     workshop.document(&["plugin", "new", "tool", "t", "--lang", "c"]);
     let complaint = workshop.complaint(&["plugin", "check", "t"]);
-    assert!(
-        complaint.contains("t/plugins/t.wasm is not there: run `cofferdam plugin build t`"),
-        "{complaint}"
-    );
+    told("not built", &complaint);
 }
 
 #[test]
@@ -31,10 +61,10 @@ fn mistakes_in_both_files_are_told_with_their_line() {
     workshop.prebuilt("tool-time");
     workshop.edit("tool-time/build.toml", "output =", "outptu =");
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("tool-time/build.toml:2: unknown field `outptu`"), "{complaint}");
+    told("a typo in build.toml", &complaint);
     workshop.edit("tool-time/plugin.toml", "imports =", "import =");
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("tool-time/plugin.toml:5: unknown field `import`"), "{complaint}");
+    told("a typo in the manifest", &complaint);
 }
 
 #[test]
@@ -45,15 +75,14 @@ fn a_missing_program_is_told_with_its_packages() {
         "needs = [{ program = \"no-such-program\", at_least = \"18\", debian = \"some packages\" }]\n";
     workshop.edit("tool-time/build.toml", "command =", &format!("{needs}command ="));
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    let wanted = "no-such-program 18 or newer is not on the PATH; Debian: apt-get install some packages";
-    assert!(complaint.contains(wanted), "{complaint}");
+    told("a missing toolchain", &complaint);
     workshop.edit(
         "tool-time/build.toml",
         "no-such-program\", at_least = \"18\"",
         "cargo\", at_least = \"9999\"",
     );
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("cargo 9999 or newer is not on the PATH, this is 1."), "{complaint}");
+    told("an old toolchain", &complaint);
 }
 
 #[test]
@@ -66,11 +95,13 @@ fn a_command_that_fails_or_makes_nothing_is_named() {
         "command = [[\"true\"], [\"false\", \"x\"]]",
     );
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("`false x` ended with exit status: 1"), "{complaint}");
+    told("a command that fails", &complaint);
     workshop.edit("tool-time/build.toml", "[[\"true\"], [\"false\", \"x\"]]", "[\"true\"]");
     workshop.edit("tool-time/build.toml", "build/built.wasm", "build/other.wasm");
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("did not make `output`, tool-time/build/other.wasm"), "{complaint}");
+    told("no output", &complaint);
+    workshop.edit("tool-time/build.toml", "[\"true\"]", "[\"no-such-compiler\"]");
+    told("a missing compiler", &workshop.complaint(&["plugin", "build", "tool-time"]));
 }
 
 #[test]
@@ -85,9 +116,7 @@ fn an_import_that_the_manifest_does_not_ask_for_is_told_with_both_lines() {
     );
     workshop.document(&["plugin", "build", "tool-time"]);
     let complaint = workshop.complaint(&["plugin", "check", "tool-time"]);
-    let remove = "wit/world.wit:7: remove `import cofferdam:plugin/clock@0.1.0;` and build again";
-    assert!(complaint.contains(remove), "{complaint}");
-    assert!(complaint.contains("or plugin.toml:5: `imports = [\"clock\"]`"), "{complaint}");
+    told("an import that is not asked for", &complaint);
     assert!(complaint.contains("error: one check failed"), "{complaint}");
 }
 
@@ -97,11 +126,7 @@ fn a_component_of_another_kind_is_refused() {
     workshop.prebuilt("hook-time");
     workshop.document(&["plugin", "build", "hook-time"]);
     let complaint = workshop.complaint(&["plugin", "check", "hook-time"]);
-    assert!(complaint.contains("kind = \"hook\", but the component is a tool"), "{complaint}");
-    assert!(
-        complaint.contains("make `kind` in plugin.toml and the exports in wit/world.wit agree"),
-        "{complaint}"
-    );
+    told("the wrong world", &complaint);
 }
 
 #[test]
@@ -114,7 +139,7 @@ fn a_component_that_is_older_than_its_sources_is_told_to_be_built_again() {
     let source = std::fs::File::options().append(true).open(workshop.path("tool-time/src/lib.rs")).unwrap();
     source.set_modified(later).unwrap();
     let complaint = workshop.complaint(&["plugin", "check", "tool-time"]);
-    assert!(complaint.contains("tool-time/src/lib.rs is newer than the component"), "{complaint}");
+    told("a component older than its sources", &complaint);
     workshop.edit("tool-time/plugin.toml", "0.1.0", "0.1.1");
     let complaint = workshop.complaint(&["plugin", "check", "tool-time"]);
     assert!(complaint.contains("tool-time/plugins/tool-time.toml differs from plugin.toml"), "{complaint}");
@@ -127,8 +152,7 @@ fn a_core_module_without_the_exports_of_the_world_is_refused() {
     workshop.prebuilt("tool-time");
     std::fs::write(workshop.path("tool-time/build/built.wasm"), b"\0asm\x01\0\0\0").unwrap();
     let complaint = workshop.complaint(&["plugin", "build", "tool-time"]);
-    assert!(complaint.contains("tool-time/wit/world.wit: "), "{complaint}");
-    assert!(complaint.contains("failed to find export of interface"), "{complaint}");
+    told("a missing export", &complaint);
     assert!(!workshop.path("tool-time/plugins").exists());
 }
 
@@ -140,7 +164,7 @@ fn a_tool_that_breaks_is_told_with_the_kind_of_failure() {
     workshop.edit("tool-time/plugin.toml", "[tool]", "[limits]\nmemory_mib = 1\n[tool]");
     workshop.document(&["plugin", "build", "tool-time"]);
     let complaint = workshop.complaint(&["plugin", "check", "tool-time"]);
-    assert!(complaint.contains("ran out of memory"), "{complaint}");
+    told("too much memory", &complaint);
 }
 
 #[test]
@@ -150,7 +174,10 @@ fn a_case_that_is_not_met_is_told_with_the_difference() {
     workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
     workshop.document(&["plugin", "build", "tool-time"]);
     let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
-    assert!(complaint.contains("tool-time/cases has no cases"), "{complaint}");
+    told("no cases", &complaint);
+    std::fs::create_dir(workshop.path("tool-time/cases")).unwrap();
+    std::fs::write(workshop.path("tool-time/cases/a.toml"), "").unwrap();
+    told("no cases", &workshop.complaint(&["plugin", "test", "tool-time"]));
     let call = "call = { function = \"datetime\", arguments = { timezone = \"Asia/Tokyo\" } }";
     let bad = "call = { function = \"datetime\", arguments = { timezone = \"nowhere\" } }";
     let cases = [
@@ -159,16 +186,17 @@ fn a_case_that_is_not_met_is_told_with_the_difference() {
         format!("name = \"error\"\n{bad}\nexpect = {{ invalid_arguments = {{ contains = \"timezone\" }} }}"),
     ];
     let text: String = cases.iter().map(|case| format!("[[case]]\n{case}\n")).collect();
-    std::fs::create_dir(workshop.path("tool-time/cases")).unwrap();
     std::fs::write(workshop.path("tool-time/cases/a.toml"), &text).unwrap();
     let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
     assert!(complaint.contains("ok     met\n"), "{complaint}");
-    let difference = "wrong  other: item.timezone is \"Asia/Tokyo\", expected \"UTC\"\n";
-    assert!(complaint.contains(difference), "{complaint}");
+    told("a case that is not met", &complaint);
     assert!(complaint.contains("ok     error\n2 passed, 1 failed\n"), "{complaint}");
     std::fs::write(workshop.path("tool-time/cases/a.toml"), text.replace("expect", "expcet")).unwrap();
     let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
-    assert!(complaint.contains("tool-time/cases/a.toml:4: unknown field `expcet`"), "{complaint}");
+    told("a typo in a case", &complaint);
+    let other = text.replace("\"datetime\"", "\"date_time\"");
+    std::fs::write(workshop.path("tool-time/cases/a.toml"), other).unwrap();
+    told("a wrong function in a case", &workshop.complaint(&["plugin", "test", "tool-time"]));
 }
 
 #[test]
@@ -184,4 +212,187 @@ fn what_has_no_template_is_told_with_what_has_one() {
     std::fs::create_dir(workshop.path("there")).unwrap();
     let complaint = workshop.complaint(&["plugin", "new", "tool", "there", "--lang", "c"]);
     assert!(complaint.contains("there exists already"), "{complaint}");
+}
+
+/// What `plugin check` says of the test guest that misbehaves, when a case calls this function.
+fn misbehaves(function: &str) -> String {
+    let workshop = Workshop::new();
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rogue/built/tool-rogue.wasm");
+    workshop.prebuilt_of("tool-bad", &std::fs::read(guest).unwrap());
+    let limits = "[limits]\nmemory_mib = 128\ndeadline_ms = 500\n[tool]";
+    workshop.edit("tool-bad/plugin.toml", "[tool]", limits);
+    let imports = "imports = [\"scratch\", \"catalog\", \"request\"]";
+    workshop.edit("tool-bad/plugin.toml", "imports = []", imports);
+    workshop.document(&["plugin", "build", "tool-bad"]);
+    let case = format!("[[case]]\nname = \"a case\"\ncall = {{ function = \"{function}\" }}\n");
+    std::fs::create_dir(workshop.path("tool-bad/cases")).unwrap();
+    std::fs::write(workshop.path("tool-bad/cases/a.toml"), case).unwrap();
+    workshop.complaint(&["plugin", "check", "tool-bad"])
+}
+
+#[test]
+fn calls_that_break_or_exceed_a_limit_are_told_with_the_key_of_the_limit() {
+    told("a panic", &misbehaves("trap"));
+    told("an endless loop", &misbehaves("hang"));
+    told("a memory bomb", &misbehaves("allocate"));
+    told("too much output", &misbehaves("flood"));
+    told("an item that is no JSON object", &misbehaves("lie"));
+}
+
+/// A tool for the version of the contract, as a core module. Each call tells the model this text and has an empty
+/// item.
+fn tool_module(version: &str, for_model: &[u8]) -> Vec<u8> {
+    let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:02x}")).collect::<String>();
+    let words = |words: &[u32]| text(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
+    let functions = words(&[0, 1040, 1, 0, 2048, 1, 2048, 1, 2056, 2]);
+    let output = words(&[0, 0, 2064, u32::try_from(for_model.len()).unwrap(), 2056, 2, 0, 0, 0, 0]);
+    let tools = format!("cofferdam:plugin/tools@{version}");
+    let module = format!(
+        "(module
+           (memory (export \"memory\") 2)
+           (global $free (mut i32) (i32.const 65536))
+           (data (i32.const 1024) \"{functions}\")
+           (data (i32.const 1104) \"{output}\")
+           (data (i32.const 2048) \"f\") (data (i32.const 2056) \"{{}}\") (data (i32.const 2064) \"{}\")
+           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32)
+             global.get $free
+             (global.set $free (i32.and (i32.add (i32.add (global.get $free) (local.get 3)) (i32.const 7))
+               (i32.const -8))))
+           (func (export \"{tools}#functions\") (param i32 i32 i32 i32 i32 i32 i64) (result i32) (i32.const 1024))
+           (func (export \"{tools}#invoke\") (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i64) (result i32)
+             (i32.const 1104)))",
+        text(for_model)
+    );
+    wat::parse_str(module).unwrap()
+}
+
+#[test]
+fn a_text_that_is_not_utf_8_is_told() {
+    let workshop = Workshop::new();
+    workshop.prebuilt_of("tool-bytes", &tool_module("0.1.0", b"plain text"));
+    workshop.document(&["plugin", "build", "tool-bytes"]);
+    let report = workshop.document(&["plugin", "check", "tool-bytes"]);
+    assert_eq!(report["wrong"], 0, "{report}");
+    std::fs::write(workshop.path("tool-bytes/build/built.wasm"), tool_module("0.1.0", b"\xff\xfe")).unwrap();
+    workshop.document(&["plugin", "build", "tool-bytes"]);
+    told("a text that is not UTF-8", &workshop.complaint(&["plugin", "check", "tool-bytes"]));
+}
+
+#[test]
+fn a_component_of_another_contract_is_told_how_to_get_the_contract_of_this_host() {
+    let workshop = Workshop::new();
+    workshop.prebuilt_of("tool-new", &tool_module("0.9.0", b"text"));
+    for entry in std::fs::read_dir(workshop.path("tool-new/wit/deps/cofferdam-plugin")).unwrap() {
+        let file = entry.unwrap().path();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(file, text.replace("@0.1.0", "@0.9.0")).unwrap();
+    }
+    workshop.edit("tool-new/wit/world.wit", "@0.1.0", "@0.9.0");
+    workshop.document(&["plugin", "build", "tool-new"]);
+    told("another contract", &workshop.complaint(&["plugin", "check", "tool-new"]));
+}
+
+#[test]
+fn an_import_that_is_not_granted_is_told_with_the_command_that_grants_it() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\", \"model\"]");
+    workshop.document(&["plugin", "build", "tool-time"]);
+    let output = workshop.run(&["plugin", "check", "tool-time"]);
+    assert!(output.status.success());
+    told("an import that is not granted", &super::text(&output));
+}
+
+#[test]
+fn a_core_module_in_place_of_a_component_is_refused_by_inspect_too() {
+    let workshop = Workshop::new();
+    std::fs::write(workshop.path("core.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    told("a core module", &workshop.complaint(&["plugin", "inspect", "core.wasm"]));
+}
+
+#[test]
+fn the_name_of_a_built_in_plugin_is_told_by_check_and_refused_by_serve() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
+    workshop.edit("tool-time/plugin.toml", "\"tool-time\"", "\"tool-datetime\"");
+    workshop.document(&["plugin", "build", "tool-time"]);
+    let output = workshop.run(&["plugin", "check", "tool-time"]);
+    assert!(output.status.success());
+    told("the name of a built-in plugin", &super::text(&output));
+    let refused = workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]);
+    assert_eq!(refused.status.code(), Some(78));
+    told("the name of a built-in plugin, served", &super::text(&refused));
+}
+
+#[test]
+fn files_that_others_can_write_are_told_with_the_command_that_mends_them() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
+    workshop.document(&["plugin", "build", "tool-time"]);
+    let folder = workshop.path("tool-time/plugins");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]);
+    assert_eq!(refused.status.code(), Some(78));
+    told("a folder that others can write", &super::text(&refused));
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]).status.success());
+}
+
+/// A new project in this language whose source is wrong in one place.
+fn spoiled(language: &str, file: &str, from: &str, to: &str) -> Workshop {
+    let workshop = Workshop::new();
+    workshop.document(&["plugin", "new", "tool", "mine", "--lang", language]);
+    workshop.edit(&format!("mine/{file}"), from, to);
+    workshop
+}
+
+#[test]
+fn a_compile_error_in_c_is_told_whole() {
+    if is_tried("c", &["clang", "wasm-ld"]) {
+        let workshop = spoiled("c", "src/tool.c", "static cfd_bytes reversed", "static cfd_bites reversed");
+        told("a compile error in C", &workshop.complaint(&["plugin", "build", "mine"]));
+    }
+}
+
+#[test]
+fn a_compile_error_in_rust_is_told_whole() {
+    if is_tried("rust", &["cargo"]) {
+        let workshop = spoiled("rust", "src/lib.rs", "impl Guest for", "impl Ghost for");
+        told("a compile error in Rust", &workshop.complaint(&["plugin", "build", "mine"]));
+    }
+}
+
+#[test]
+fn mistakes_in_javascript_are_told() {
+    if !is_tried("js", &["node", "npm"]) {
+        return;
+    }
+    let workshop = spoiled("js", "src/tool.js", "costPico: 0", "costPico: 0n");
+    workshop.document(&["plugin", "build", "mine"]);
+    told("a BigInt in JavaScript", &workshop.complaint(&["plugin", "check", "mine"]));
+    workshop.edit("mine/src/tool.js", "costPico: 0n", "costPico: 0");
+    workshop.edit("mine/src/tool.js", "const text = ", "if (name) throw new Error('no');\n    const text = ");
+    workshop.document(&["plugin", "build", "mine"]);
+    told("another exception in JavaScript", &workshop.complaint(&["plugin", "check", "mine"]));
+    workshop.edit("mine/src/tool.js", "const text = ", "const text == ");
+    told("a compile error in JavaScript", &workshop.complaint(&["plugin", "build", "mine"]));
+}
+
+#[test]
+fn mistakes_in_python_are_told() {
+    if !is_tried("python", &["python3"]) {
+        return;
+    }
+    let workshop = spoiled(
+        "python",
+        "src/app.py",
+        "text = json.loads",
+        "raise RuntimeError\n            text = json.loads",
+    );
+    workshop.document(&["plugin", "build", "mine"]);
+    told("another exception in Python", &workshop.complaint(&["plugin", "check", "mine"]));
+    workshop.edit("mine/src/app.py", "text = json.loads", "text = = json.loads");
+    told("a compile error in Python", &workshop.complaint(&["plugin", "build", "mine"]));
 }

@@ -43,7 +43,12 @@ pub enum LoadError {
         error: ContractError,
     },
     /// A user other than root and the host's user can change the folder or a file.
-    #[error("{}: {reason}; plugins are code, so only root and the user of this host may change them", path.display())]
+    #[error(
+        "{}: {reason}; plugins are code, so only root and the user of this host may change them: {} {}",
+        path.display(),
+        reason.mend(),
+        path.display()
+    )]
     Untrusted {
         /// The folder, a manifest or a component.
         path: PathBuf,
@@ -118,6 +123,16 @@ pub enum Distrust {
         /// Permission bits of the file.
         mode: u32,
     },
+}
+
+impl Distrust {
+    /// The command that mends it, without the path.
+    fn mend(self) -> &'static str {
+        match self {
+            Self::Owner { .. } => "chown root",
+            Self::WritableForAll { .. } | Self::WritableForGroup { .. } => "chmod go-w",
+        }
+    }
 }
 
 /// A mistake in a manifest.

@@ -158,6 +158,8 @@ impl App {
             ready: self.readiness().is_ready(),
             uptime_s: self.started.elapsed().as_secs(),
             requests_running: self.metrics.requests_running.load(Ordering::Relaxed),
+            reloads: self.metrics.reloads.load(Ordering::Relaxed),
+            reloads_refused: self.metrics.reloads_refused.load(Ordering::Relaxed),
         };
         Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), live.engine.plugins()) }
     }

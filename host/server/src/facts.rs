@@ -29,6 +29,10 @@ pub struct Serving {
     pub uptime_s: u64,
     /// Requests whose response is not finished.
     pub requests_running: u64,
+    /// How often configuration and plugins were read again since the start.
+    pub reloads: u64,
+    /// How often they were not taken.
+    pub reloads_refused: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -1,7 +1,10 @@
 //! Protects the secrets of the process on its machine: no core files, no debugger of the same user,
 //! no credentials in the environment.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
 
 /// Forbids core files, and attaching to the process. Must be the first call in `main`.
 ///
@@ -13,6 +16,17 @@ pub fn seal_process() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
+}
+
+/// Makes the kernel kill this process when its parent ends, even if the parent is killed.
+///
+/// # Errors
+///
+/// The system refuses, or the parent has ended already.
+pub(crate) fn end_with(parent: u32) -> std::io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let is_there = getppid().map(Pid::as_raw_nonzero).is_some_and(|pid| pid.get().unsigned_abs() == parent);
+    if is_there { Ok(()) } else { Err(std::io::Error::other(format!("process {parent} is not the parent"))) }
 }
 
 /// Raises the limit of open files to the hard limit and returns it.

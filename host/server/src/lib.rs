@@ -15,6 +15,7 @@ mod plugin_kit;
 mod serve;
 
 mod execute;
+mod host_process;
 
 mod admin;
 

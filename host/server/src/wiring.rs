@@ -6,7 +6,7 @@ mod broadcast;
 pub(crate) mod defaults;
 mod hosted;
 pub(crate) mod operator_secrets;
-mod plugins;
+pub(crate) mod plugins;
 
 use std::collections::BTreeMap;
 use std::path::Path;

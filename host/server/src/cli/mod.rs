@@ -24,6 +24,10 @@ pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub options: Options,
+    /// The process that started this one and that it ends with; this program sets it for its own
+    /// children.
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    pub parent: Option<u32>,
     /// What to do; without one, `serve`.
     #[command(subcommand)]
     pub action: Option<Action>,

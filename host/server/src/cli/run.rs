@@ -16,6 +16,7 @@ use crate::command::{
 use crate::config::Config;
 use crate::execute::{examine, execute, teller};
 use crate::failure::Failure;
+use crate::hygiene::end_with;
 use crate::options::{Options, Serve};
 use crate::plugin_kit::{self, Checked};
 use crate::serve;
@@ -27,7 +28,10 @@ use crate::start::{acquire, open_options, write_out};
 ///
 /// The command failed.
 pub fn run(cli: Cli) -> Result<(), Failure> {
-    let Cli { options, action } = cli;
+    let Cli { options, parent, action } = cli;
+    if let Some(parent) = parent {
+        end_with(parent).map_err(Failure::system("--parent"))?;
+    }
     match action {
         None => serve::run(&options, &Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),

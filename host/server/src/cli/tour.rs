@@ -4,7 +4,6 @@
 
 mod client;
 mod echo;
-mod host;
 mod report;
 
 use std::cell::Cell;
@@ -22,12 +21,12 @@ use super::{Action, Cli};
 use crate::command::{Command, CommandOutcome, SecretCommand, Sensitive};
 use crate::execute::execute;
 use crate::failure::Failure;
+use crate::host_process::{HostProcess, HostSetup};
 use crate::options::Options;
 use crate::start::{cache_directory, write_out};
 
 use client::ask;
 use echo::EchoServer;
-use host::HostProcess;
 use report::{Searched, TourReport};
 
 /// The time for the whole tour.
@@ -98,9 +97,16 @@ async fn with_server(
     std::fs::write(&config, configuration(server.address.port())).map_err(|error| error.to_string())?;
 
     step.set("starting the host");
-    let mut host = HostProcess::start(directory, &data, &config, &cache_directory(&options.data))
-        .map_err(|error| error.to_string())?;
-    let listen = host.listen().await?;
+    let setup = HostSetup {
+        data: &data,
+        config: &config,
+        log: &directory.join("log.jsonl"),
+        cache: &cache_directory(&options.data),
+        arguments: &[],
+    };
+    let mut host = HostProcess::start(&setup).map_err(|error| error.to_string())?;
+    let greeting = host.greeting().await?;
+    let listen = greeting["listen"].as_str().ok_or("the host printed no address")?.to_owned();
     let there = Options { data: data.clone(), config: Some(config), json: false };
 
     step.set("making a workspace, a key and a secret");

@@ -32,7 +32,7 @@ use table::or_dash;
 
 pub use credits::CreditsCommand;
 pub use intern::InternCommand;
-pub use key::KeyCommand;
+pub use key::{CreateKey, KeyCommand};
 pub use member::MemberCommand;
 pub(crate) use plugin::{Became, granted, shown};
 pub use plugin::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};

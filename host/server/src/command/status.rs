@@ -17,6 +17,7 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
             ("ready", yes_no(serving.ready)),
             ("uptime", format!("{} s", serving.uptime_s)),
             ("requests running", serving.requests_running.to_string()),
+            ("reloads", format!("{}, {} refused", serving.reloads, serving.reloads_refused)),
         ]),
         None => rows.push(("serving", "no".to_owned())),
     }

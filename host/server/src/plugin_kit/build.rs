@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use cofferdam_runtime::{ContractLine, Inspection, component_of, is_core_module};
 use serde_json::json;
 
-use super::process::{self, Ended};
-use super::project::{Project, make_folder, read_component, read_text, write_file, wrong};
+use super::process::{self, Ended, OutputTo};
+use super::project::{
+    FOLDER, Project, make_folder, make_private_folder, read_component, read_text, write_file, wrong,
+};
 use super::recipe::Recipe;
 use super::wit;
 use crate::command::CommandOutcome;
@@ -27,29 +29,30 @@ const COMMAND_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 /// Files of the project's folder itself whose change runs `setup` again.
 const SETUP_FILES_MAX: usize = 64;
 
-/// Builds the project in this folder.
-pub(super) fn build(dir: &Path) -> Result<CommandOutcome, Failure> {
+/// Builds the project in this folder. With [`OutputTo::Text`] the output of the commands is shown only
+/// with the error of one that fails.
+pub(super) fn build(dir: &Path, output: OutputTo) -> Result<CommandOutcome, Failure> {
     let started = Instant::now();
     let project = Project::open(dir)?;
     let recipe = Recipe::read(dir)?;
     recipe.check_needs()?;
     add_contract(dir)?;
-    set_up(&project, &recipe)?;
-    let output = dir.join(&recipe.output);
-    if let Some(folder) = output.parent() {
+    set_up(&project, &recipe, output)?;
+    let made = dir.join(&recipe.output);
+    if let Some(folder) = made.parent() {
         make_folder(folder)?;
     }
     for command in recipe.command.each() {
-        run(dir, command)?;
+        run(dir, command, output)?;
     }
-    if !output.exists() {
+    if !made.exists() {
         return Err(wrong(format!(
-            "{}: the command did not make `output`, {}",
-            dir.join("build.toml").display(),
-            output.display()
+            "{}: `command` ended well and did not make `output`, {}; let both name the same file",
+            project.place_of("build.toml", "output"),
+            made.display()
         )));
     }
-    let component = component(&project, read_component(&output)?)?;
+    let component = component(&project, read_component(&made)?)?;
     make_folder(&project.plugins())?;
     write_file(&project.component(), &component)?;
     write_file(&project.installed_manifest(), project.manifest_text.as_bytes())?;
@@ -88,18 +91,18 @@ fn component(project: &Project, built: Vec<u8>) -> Result<Vec<u8>, Failure> {
 }
 
 /// Runs `setup`, unless it ran with the same files before.
-fn set_up(project: &Project, recipe: &Recipe) -> Result<(), Failure> {
+fn set_up(project: &Project, recipe: &Recipe, output: OutputTo) -> Result<(), Failure> {
     if recipe.setup.each().next().is_none() {
         return Ok(());
     }
-    let stamp = project.dir.join(".cofferdam/setup");
+    let stamp = project.dir.join(FOLDER).join("setup");
     if read_text(&stamp).is_ok_and(|before| before == setup_files(project)) {
         return Ok(());
     }
     for command in recipe.setup.each() {
-        run(&project.dir, command)?;
+        run(&project.dir, command, output)?;
     }
-    make_folder(&project.dir.join(".cofferdam"))?;
+    make_private_folder(&project.dir.join(FOLDER))?;
     // A setup may write files itself, such as a lock file: they are part of what it ran with.
     write_file(&stamp, setup_files(project).as_bytes())
 }
@@ -117,28 +120,36 @@ fn setup_files(project: &Project) -> String {
     files.iter().map(line).collect()
 }
 
-/// Runs one command in the project's folder. Its output goes to standard error, where this program
-/// says which command it is.
-fn run(dir: &Path, command: &[String]) -> Result<(), Failure> {
+/// Runs one command in the project's folder. If its output goes to the screen, the command itself is
+/// printed before.
+fn run(dir: &Path, command: &[String], output: OutputTo) -> Result<(), Failure> {
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let line = command.join(" ");
-    ask(&format!("{line}\n"));
+    if output == OutputTo::Screen {
+        ask(&format!("{line}\n"));
+    }
     // A program within the project is named from the project's folder.
     let path = if program.contains('/') { dir.join(program) } else { PathBuf::from(program) };
     let path = if program.contains('/') { std::path::absolute(&path).unwrap_or(path) } else { path };
     let mut process = Command::new(path);
-    process.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(io::stderr());
+    process.args(arguments).current_dir(dir).stdin(Stdio::null());
     if program == "cargo" {
         process.env("CARGO_ENCODED_RUSTFLAGS", rust_flags(dir));
     }
-    match process::run(&mut process, COMMAND_TIME_MAX, "") {
-        Ok(Ended::Exited(status)) if status.success() => Ok(()),
-        Ok(Ended::Exited(status)) => Err(wrong(format!("`{line}` ended with {status}"))),
-        Ok(Ended::OutOfTime) => {
-            Err(wrong(format!("`{line}` was ended after {} min", COMMAND_TIME_MAX.as_secs() / 60)))
+    match process::run(&mut process, COMMAND_TIME_MAX, program, output) {
+        Ok((Ended::Exited(status), _)) if status.success() => Ok(()),
+        Ok((Ended::Exited(status), text)) => {
+            let above = if output == OutputTo::Screen { "the output above" } else { "its output" };
+            Err(wrong(format!("{text}`{line}` ended with {status}; {above} says why")))
+        }
+        Ok((Ended::OutOfTime, text)) => {
+            let minutes = COMMAND_TIME_MAX.as_secs() / 60;
+            Err(wrong(format!(
+                "{text}`{line}` was ended after {minutes} min, the most that a command may take"
+            )))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(wrong(format!(
-            "`{program}` of {} is not there: install it, or add it to `needs` or `setup`",
+            "{}: there is no program `{program}`: install it, or let `setup` make it",
             dir.join("build.toml").display()
         ))),
         Err(error) => Err(Failure::system(line)(error)),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
 use cofferdam_runtime::{ContractLine, Fit, Inspection, missing_grants};
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ use crate::command::CommandOutcome;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::options::Options;
+use crate::wiring::plugins::is_built_in;
 
 /// For how long the process that compiles and calls may run.
 const EXAMINE_TIME_MAX: Duration = Duration::from_secs(900);
@@ -78,6 +80,7 @@ pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
     if lines.iter().all(|line| line.title == "package" || line.verdict == Verdict::Ok) {
         lines.extend(examined(&project)?);
     }
+    lines.extend(rebuild(&project, &inspection));
     lines.extend(grants(options, &project)?);
     Ok(report(&project, &inspection, &lines))
 }
@@ -190,6 +193,7 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
 pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
+    command.arg("--parent").arg(std::process::id().to_string());
     command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
     command.arg("--component").arg(project.component());
     for case in project.cases() {
@@ -254,17 +258,68 @@ fn call_line(project: &Project, call: &ExaminedCall) -> Line {
 }
 
 fn called_wrong(project: &Project, problem: &Problem) -> Line {
-    let mut line = Line::new("calls", problem.message.clone(), Verdict::Wrong);
+    let line = Line::new("calls", problem.message.clone(), Verdict::Wrong);
+    let manifest = &project.manifest;
+    if problem.message.ends_with("broke (invalid_value)") {
+        return line.with("a value that it returned is not of the contract's type: a text must be UTF-8");
+    }
     if problem.is_trap {
-        let recipe = read_text(&project.dir.join("build.toml")).unwrap_or_default();
-        if recipe.contains("componentize-qjs") {
-            line = line.with("JavaScript: return u64 as numbers, not BigInt; throw only {tag, val}");
-        } else if recipe.contains("componentize-py") {
-            line =
-                line.with("Python: raise only componentize_py_types.Err(...), catch every other exception");
+        return line.with(match Interpreter::of(project) {
+            Some(Interpreter::QuickJs) => {
+                "JavaScript: return u64 as numbers, not BigInt; throw only {tag, val}, catch every other exception"
+            }
+            Some(Interpreter::Python) => {
+                "Python: raise only componentize_py_types.Err(...), catch every other exception"
+            }
+            None => "the plugin ended itself, as by a panic: return an error of the contract instead",
+        });
+    }
+    let limits = |key: &str, now: u64, most: u64| {
+        let place = project.place_of("plugin.toml", key);
+        format!("{place}: make it need less, or set `[limits] {key}`, now {now}, at most {most}")
+    };
+    let message = &problem.message;
+    if message.ends_with("ran out of time") {
+        let now = u64::try_from(manifest.deadline().as_millis()).unwrap_or(u64::MAX);
+        line.with(limits("deadline_ms", now, DEADLINE_MS_MAX.into()))
+    } else if message.ends_with("ran out of memory") {
+        line.with(limits("memory_mib", manifest.memory_mib().into(), MEMORY_MIB_MAX.into()))
+    } else if message.ends_with("produced more output than accepted") {
+        line.with("return less: what a call returns, and each text in it, has a limit")
+    } else {
+        line
+    }
+}
+
+/// An interpreter that a component consists of, known by the tool that `build.toml` runs.
+#[derive(Clone, Copy)]
+enum Interpreter {
+    QuickJs,
+    Python,
+}
+
+impl Interpreter {
+    fn of(project: &Project) -> Option<Self> {
+        let names = |tool: &str| project.line_of("build.toml", tool).is_some();
+        if names("componentize-qjs") {
+            Some(Self::QuickJs)
+        } else if names("componentize-py") {
+            Some(Self::Python)
+        } else {
+            None
         }
     }
-    line
+}
+
+/// Whether another build gives other bytes, where the language decides that.
+fn rebuild(project: &Project, inspection: &Inspection) -> Option<Line> {
+    let interpreter = match Interpreter::of(project)? {
+        Interpreter::QuickJs => "QuickJS",
+        Interpreter::Python => "Python",
+    };
+    let text = format!("gives other bytes ({interpreter} starts from a snapshot): pin the digest");
+    let pin = format!("[plugins.{}] sha256 = \"{}\"", project.manifest.name, inspection.digest);
+    Some(Line::new("rebuild", text, Verdict::Ok).with(pin))
 }
 
 /// What the configuration in use does not grant. It is the operator's to grant.
@@ -274,8 +329,17 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
     let nothing = cofferdam_runtime::OperatorGrant::default();
     let granted = config.plugins.get(&manifest.name).unwrap_or(&nothing);
     let denials = missing_grants(manifest, granted);
+    let mut lines = Vec::new();
+    if is_built_in(&manifest.name) && !granted.replaces {
+        let text = format!("{} is built in, and this plugin may not replace it", manifest.name);
+        let place = project.place_of("plugin.toml", "name");
+        let replace = format!("or let the operator set [plugins.{}] replaces = true", manifest.name);
+        let line = Line::new("name", text, Verdict::Missing);
+        lines.push(line.with(format!("{place}: choose another name")).with(replace));
+    }
     if denials.is_empty() {
-        return Ok(vec![Line::new("grants", "all that plugin.toml asks for", Verdict::Ok)]);
+        lines.push(Line::new("grants", "all that plugin.toml asks for", Verdict::Ok));
+        return Ok(lines);
     }
     let mut command =
         format!("cofferdam plugin grant {} --plugins {}", manifest.name, project.plugins().display());
@@ -290,7 +354,8 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
         command.push_str(&format!(" --import {import}"));
     }
     let wanted: Vec<&str> = denials.iter().map(|denial| denial.wanted.as_str()).collect();
-    Ok(vec![Line::new("grants", wanted.join("; "), Verdict::Missing).with(command)])
+    lines.push(Line::new("grants", wanted.join("; "), Verdict::Missing).with(command));
+    Ok(lines)
 }
 
 fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked {

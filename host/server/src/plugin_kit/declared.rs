@@ -5,11 +5,12 @@ use std::path::Path;
 use cofferdam_runtime::{Inspection, SandboxNeeds};
 use serde_json::{Value, json};
 
+use super::Checked;
 use super::project::read_component;
 use crate::command::CommandOutcome;
 use crate::failure::Failure;
 
-pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
+pub(super) fn inspect(file: &Path) -> Result<Checked, Failure> {
     let inspection = Inspection::of(&read_component(file)?);
     let accepted = match &inspection.verdict {
         Ok(fit) => {
@@ -38,7 +39,7 @@ pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
         text.extend(names.iter().map(|name| format!("  {name}\n")));
     }
     let refusal: Value = inspection.verdict.as_ref().err().map(ToString::to_string).into();
-    Ok(CommandOutcome {
+    let outcome = CommandOutcome {
         text,
         document: json!({
             "file": file, "bytes": inspection.bytes, "sha256": inspection.digest,
@@ -47,7 +48,8 @@ pub(super) fn inspect(file: &Path) -> Result<CommandOutcome, Failure> {
             "refusal": refusal, "exports": inspection.exports, "imports": inspection.imports,
             "core_instances": needs.core_instances, "memories": needs.memories, "tables": needs.tables,
         }),
-    })
+    };
+    Ok(Checked { outcome, wrong: usize::from(inspection.verdict.is_err()), what: "check" })
 }
 
 /// What one instance takes, each with the limit.

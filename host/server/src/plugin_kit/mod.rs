@@ -1,16 +1,20 @@
-//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `inspect` and `wit`.
-//! They work on a folder of the author and need neither a store nor a host.
+//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `dev`, `inspect` and
+//! `wit`. They work on a folder of the author. Only `dev` has a store and a host, both of its own.
 
 mod build;
 mod cases;
 mod check;
 mod create;
 mod declared;
+mod dev;
+mod dev_host;
 mod examine;
+mod output;
 mod process;
 mod project;
 mod recipe;
 mod samples;
+mod watch;
 mod wit;
 
 use cofferdam_runtime::ContractLine;
@@ -19,14 +23,20 @@ use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
 
+use process::OutputTo;
+
 /// Carries out a command. `Checked` says whether a check found something wrong.
 pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Checked, Failure> {
+    if matches!(command, KitCommand::Build(_) | KitCommand::Check(_) | KitCommand::Test(_)) {
+        process::stop_on_signals().map_err(Failure::system("signals"))?;
+    }
     let done = match command {
         KitCommand::New(arguments) => create::create(arguments),
-        KitCommand::Build(project) => build::build(&project.dir),
+        KitCommand::Build(project) => build::build(&project.dir, OutputTo::Screen),
         KitCommand::Check(project) => return check::check(options, &project.dir),
         KitCommand::Test(project) => return cases::test(&project.dir),
-        KitCommand::Inspect { file } => declared::inspect(file),
+        KitCommand::Dev(project) => dev::dev(options, &project.dir),
+        KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };

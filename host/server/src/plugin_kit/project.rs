@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use cofferdam_runtime::Manifest;
@@ -14,6 +14,9 @@ use crate::failure::Failure;
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// Length limit of a component, in bytes, as for loading.
 const COMPONENT_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// The folder within a project for what this program keeps there.
+pub(super) const FOLDER: &str = ".cofferdam";
 
 /// A plugin's project.
 pub(super) struct Project {
@@ -80,6 +83,12 @@ impl Project {
         files
     }
 
+    /// A file of the project and the line that contains a text, such as `t/build.toml:3`.
+    pub(super) fn place_of(&self, file: &str, text: &str) -> String {
+        let line = self.line_of(file, text).map(|line| format!(":{line}")).unwrap_or_default();
+        format!("{}{line}", self.dir.join(file).display())
+    }
+
     /// The line of a file of the project that contains a text, counted from 1.
     pub(super) fn line_of(&self, file: &str, text: &str) -> Option<usize> {
         let content = read_text(&self.dir.join(file)).ok()?;
@@ -119,6 +128,14 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Failure> {
         .mode(0o755)
         .create(dir)
         .map_err(Failure::system(dir.display().to_string()))
+}
+
+/// Makes a folder that only this user can read.
+pub(super) fn make_private_folder(dir: &Path) -> Result<(), Failure> {
+    let failed = || Failure::system(dir.display().to_string());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed())?;
+    // Another version may have made it readable.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(failed())
 }
 
 /// Replaces a file at once, so that a host that reads it meanwhile sees the old or the new one.

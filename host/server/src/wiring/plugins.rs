@@ -35,6 +35,11 @@ pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) ->
     Ok(plugins)
 }
 
+/// Whether a plugin of this name is part of the program.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    EMBEDDED.iter().any(|(built_in, ..)| *built_in == name)
+}
+
 /// The id of the plugin's entries, if it is one that the host handles itself.
 fn own_entry(plugin: &Plugin) -> Option<&str> {
     plugin.manifest().entry_id().filter(|id| is_own_entry(id))

@@ -18,6 +18,8 @@ pub enum KitCommand {
     Check(ProjectFolder),
     /// Call a built tool with the cases of its project, and compare the answers
     Test(ProjectFolder),
+    /// Build, check, test and serve a plugin, again after every change of its sources
+    Dev(ProjectFolder),
     /// Show what a component declares, and whether this host accepts it
     Inspect {
         /// The component
