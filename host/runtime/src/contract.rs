@@ -17,7 +17,7 @@ use wit_parser::{InterfaceId, Resolve, WorldId, WorldItem, WorldKey};
 use crate::error::{ContractError, OTHER_VERSION};
 use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
-pub(crate) use bounds::COMPONENT_BYTES_MAX;
+pub use bounds::COMPONENT_BYTES_MAX;
 pub use own::{contract_files, package_name as contract_package};
 
 /// An interface that a guest may export.

@@ -44,6 +44,7 @@ pub(crate) struct Host {
     instances_wanted: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
+    code_bytes: Arc<AtomicUsize>,
     saturated: AtomicU64,
     plugins: AtomicU64,
     /// Present only where the fuel of guests is counted.
@@ -68,6 +69,27 @@ pub struct Gauges {
     pub pooled: bool,
     /// How often no instance was free since the start.
     pub saturated: u64,
+    /// Size of the compiled code in memory, with that of earlier versions of plugins that running
+    /// requests still use.
+    pub code_bytes: usize,
+}
+
+/// Compiled code that is in memory as long as this value.
+pub(crate) struct LoadedCode {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl LoadedCode {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for LoadedCode {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Host {
@@ -93,11 +115,18 @@ impl Host {
             pooled: sandbox.pooled,
             engine: sandbox.engine,
             live: Arc::new(AtomicUsize::new(0)),
+            code_bytes: Arc::default(),
             saturated: AtomicU64::new(0),
             plugins: AtomicU64::new(0),
             meter: sandbox.metered.then(Meter::default),
             _ticker: ticker,
         }
+    }
+
+    /// Counts compiled code until the value is dropped.
+    pub(crate) fn count_code(&self, bytes: usize) -> LoadedCode {
+        self.code_bytes.fetch_add(bytes, Ordering::Relaxed);
+        LoadedCode { bytes, all: Arc::clone(&self.code_bytes) }
     }
 
     /// Takes a permit if one is free. Never waits: that is the caller's decision.
@@ -157,6 +186,7 @@ impl Host {
             instances_wanted: self.instances_wanted as usize,
             pooled: self.pooled,
             saturated: self.saturated.load(Ordering::Relaxed),
+            code_bytes: self.code_bytes.load(Ordering::Relaxed),
         }
     }
 }

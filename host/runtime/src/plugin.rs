@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
 use crate::grant::{Compile, Denial, Grant, Joined};
 use crate::guest::GuestState;
-use crate::host::Host;
+use crate::host::{Host, LoadedCode};
 use crate::imports;
 use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
@@ -86,6 +86,7 @@ pub(crate) struct Compiled {
     pub(crate) functions: Functions,
     from_cache: bool,
     ms: u64,
+    code: LoadedCode,
 }
 
 /// Functions that are called without the generated bindings. Those take owned bytes; these calls
@@ -251,8 +252,7 @@ impl Plugin {
     /// Size of its compiled code in bytes, once it is compiled.
     #[must_use]
     pub fn code_bytes(&self) -> Option<usize> {
-        let image = self.compiled_now()?.pre.component().image_range();
-        Some(image.end.addr().saturating_sub(image.start.addr()))
+        Some(self.compiled_now()?.code.bytes())
     }
 
     pub(crate) fn profile(&self) -> &Arc<Profile> {
@@ -441,6 +441,7 @@ impl Plugin {
             functions: Functions::of(pre.component()),
             from_cache: false,
             ms: 0,
+            code: self.host.count_code(code_bytes(pre.component())),
             pre,
         })
     }
@@ -460,6 +461,11 @@ impl Drop for Plugin {
     fn drop(&mut self) {
         self.host.warm.forget(self.number);
     }
+}
+
+fn code_bytes(component: &Component) -> usize {
+    let image = component.image_range();
+    image.end.addr().saturating_sub(image.start.addr())
 }
 
 fn millis_since(started: Instant) -> u64 {

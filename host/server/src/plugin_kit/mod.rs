@@ -7,6 +7,7 @@ mod check;
 mod create;
 mod declared;
 mod examine;
+mod package;
 mod process;
 mod project;
 mod recipe;
@@ -16,6 +17,8 @@ mod wit;
 use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
+
+pub(crate) use package::stage;
 
 /// Carries out a command. `Checked` says whether a check found something wrong.
 pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Checked, Failure> {
