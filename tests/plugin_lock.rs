@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use tempfile::TempDir;
 
-/// The plugin of these tests: a tool that tells the time. Its component and its manifest both say
-/// which edition they are of.
+/// The plugin of these tests: a tool that tells the time.
 pub const NAME: &str = "tool-clockwork";
 
-/// What an edition of the plugin says in the item and in its answer to the model.
-pub const EDITIONS: [(&str, &str); 2] = [("one", "weekday"), ("two", "WEEKDAY")];
+/// The weekdays as they stand in the component of the first edition. The second one has capitals.
+const WEEKDAYS: &str = "MondayTuesdayWednesdayThursdayFridaySaturdaySunday";
+
+/// How the answer of each edition to the model ends.
+pub const EDITIONS: [&str; 2] = ["day\"}", "DAY\"}"];
 
 /// An edition of the plugin in a folder of its own.
 pub struct Edition(TempDir);
@@ -27,14 +29,12 @@ impl Edition {
     /// `more` are lines of the manifest.
     pub fn new(edition: usize, version: &str, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (made_by, key) = EDITIONS[edition];
         let manifest = format!(
             "name = \"{NAME}\"\nkind = \"tool\"\nversion = \"{version}\"\n{more}\n\
-             [tool]\ntype = \"clockwork\"\n\
-             [[tool.items]]\ntype = \"service:clockwork\"\nmembers = {{ made_by = \"{made_by}\" }}\n"
+             [tool]\ntype = \"clockwork\"\n"
         );
         std::fs::write(folder.path().join(format!("{NAME}.toml")), manifest).unwrap();
-        std::fs::write(folder.path().join(format!("{NAME}.wasm")), component(key)).unwrap();
+        std::fs::write(folder.path().join(format!("{NAME}.wasm")), component(edition)).unwrap();
         Self(folder)
     }
 
@@ -52,13 +52,15 @@ impl Edition {
     }
 }
 
-/// The component of the built-in tool `datetime`, with another key in its answer to the model.
-fn component(key: &str) -> Vec<u8> {
+/// The component of the built-in tool `datetime`, with the weekdays of this edition.
+fn component(edition: usize) -> Vec<u8> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/tool-datetime.wasm");
     let mut bytes = std::fs::read(built).unwrap();
-    let text = b"weekdayobject";
-    let at = bytes.windows(text.len()).position(|window| window == text).expect("the component changed");
-    bytes[at..at + key.len()].copy_from_slice(key.as_bytes());
+    if edition == 1 {
+        let place = bytes.windows(WEEKDAYS.len()).position(|window| window == WEEKDAYS.as_bytes());
+        let place = place.expect("the component has no such text");
+        bytes[place..place + WEEKDAYS.len()].make_ascii_uppercase();
+    }
     bytes
 }
 

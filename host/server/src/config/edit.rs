@@ -60,7 +60,7 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
     Ok(Edited { text: appended.unwrap_or_else(|| document.to_string()), lines })
 }
 
-/// Takes `[plugins.NAME]` out, with everything in it.
+/// Takes `[plugins.NAME]` out, with everything in it and the comment above it.
 ///
 /// # Errors
 ///

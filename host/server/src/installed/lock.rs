@@ -167,7 +167,7 @@ mod tests {
         for (from, to, says) in [
             ("format = 1", "format = 2", "has the format 2, this program reads 1"),
             ("kind = ", "signer = \"x\"\nkind = ", "unknown field `signer`"),
-            ("[plugins.dice]", "[plugins.\"../dice\"]", "is not the name of a plugin"),
+            ("plugins.dice", "plugins.\"../dice\"", "is not the name of a plugin"),
             (&"a".repeat(64), "../../x", "is not 64 lower-case hexadecimal digits"),
             ("format = 1", "format", "line"),
         ] {
