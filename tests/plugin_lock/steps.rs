@@ -103,39 +103,50 @@ fn check(setup: &Setup, tried: &Tried, line: &[String], again: bool) {
     }
 }
 
+/// Runs a command until the shim stops it, and kills it then. Returns whether it came to its end
+/// before.
+fn ends_before_it_is_stopped(mut command: Command, shim: &Shim) -> bool {
+    let mut child = command.spawn().unwrap();
+    let ended = loop {
+        if shim.is_frozen() {
+            break false;
+        }
+        if child.try_wait().unwrap().is_some() {
+            break true;
+        }
+        std::thread::yield_now();
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    ended
+}
+
+/// Kills the change at each call of this sort. Returns how many there were.
+fn kill_at_each(call: Call, tried: &Tried, prepared: &Setup, line: &[String]) -> u64 {
+    for after in 0..STEPS_MAX {
+        let setup = copy_of(prepared);
+        let shim = Shim::new(&setup.data());
+        shim.rules(&[Rule { after, ..Rule::new(call, "plugins", Action::Freeze) }]);
+        let ended = ends_before_it_is_stopped(command(&setup, &shim, line), &shim);
+        check(&setup.reread_config(), tried, line, after % 3 == 1);
+        if ended {
+            return after;
+        }
+    }
+    panic!("{line:?} has more than {STEPS_MAX} steps");
+}
+
 #[test]
 fn a_change_that_is_killed_at_any_step_is_done_or_not_begun() {
     for tried in TRIED {
-        let mut steps = 0;
         let prepared = setup();
         prepared.write_config();
         (tried.prepare)(&prepared);
         let (line, _edition) = (tried.line)();
-        for call in [Call::Create, Call::Sync] {
-            for after in 0..STEPS_MAX {
-                let setup = copy_of(&prepared);
-                let shim = Shim::new(&setup.data());
-                shim.rules(&[Rule { after, ..Rule::new(call, "plugins", Action::Freeze) }]);
-                let mut child = command(&setup, &shim, &line).spawn().unwrap();
-                let ended = loop {
-                    if shim.is_frozen() {
-                        break false;
-                    }
-                    if child.try_wait().unwrap().is_some() {
-                        break true;
-                    }
-                    std::thread::yield_now();
-                };
-                child.kill().unwrap();
-                child.wait().unwrap();
-                let setup = setup.reread_config();
-                check(&setup, &tried, &line, after % 3 == 1);
-                if ended {
-                    break;
-                }
-                steps += 1;
-            }
-        }
+        let steps: u64 = [Call::Create, Call::Sync]
+            .into_iter()
+            .map(|call| kill_at_each(call, &tried, &prepared, &line))
+            .sum();
         assert!(steps >= 2, "only {steps} steps of {line:?} were interrupted");
     }
 }

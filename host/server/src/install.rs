@@ -6,7 +6,7 @@ mod accept;
 mod package;
 mod report;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use cofferdam_runtime::{Manifest, Plugins};
 use cofferdam_store::Clock;
@@ -261,7 +261,7 @@ impl<'d> Installer<'d> {
     }
 
     /// The configuration that is left when a plugin is removed.
-    fn text_without(&self, wanted: &RemoveArguments, text: &str, file: &PathBuf) -> Result<String, Failure> {
+    fn text_without(&self, wanted: &RemoveArguments, text: &str, file: &Path) -> Result<String, Failure> {
         let name = &wanted.name;
         let config = Config::parse(text, file, &self.desk.options().data)?;
         let Some(grant) = config.plugins.get(name) else { return Ok(text.to_owned()) };
@@ -299,7 +299,7 @@ impl<'d> Installer<'d> {
 
     /// Checks a change that may mend plugins which do not load. It is refused only if a start with
     /// the present lock would be accepted: several damaged plugins are mended one after the other.
-    fn check_repair(&self, text: &str, file: &PathBuf, candidate: &PluginLock) -> Result<(), Failure> {
+    fn check_repair(&self, text: &str, file: &Path, candidate: &PluginLock) -> Result<(), Failure> {
         let Err(refused) = self.desk.check(text, file, Some(candidate)) else { return Ok(()) };
         match self.check(&self.lock) {
             Ok(_) => Err(refused),
