@@ -21,7 +21,7 @@ use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
 use compare::Difference;
 
-pub(crate) use bounds::COMPONENT_BYTES_MAX;
+pub use bounds::COMPONENT_BYTES_MAX;
 pub use line::ContractLine;
 
 /// An interface that a guest may export.

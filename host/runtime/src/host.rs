@@ -32,7 +32,7 @@ pub(crate) struct Host {
     pub(crate) cache: Result<Cache, String>,
     /// Native code in memory, by the digest of its component. A reload takes what it still needs from
     /// here, so that unchanged plugins are neither read again nor twice in memory.
-    loaded: Mutex<BTreeMap<String, Component>>,
+    loaded: Mutex<BTreeMap<String, LoadedCode>>,
     pub(crate) turns: Arc<Turns>,
     /// Idle instances that wait for their owner's next call.
     pub(crate) warm: Arc<Warm<Box<LiveInstance>>>,
@@ -49,6 +49,7 @@ pub(crate) struct Host {
     instances_wanted: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
+    code_bytes: Arc<AtomicUsize>,
     saturated: AtomicU64,
     plugins: AtomicU64,
     /// Present only where the fuel of guests is counted.
@@ -73,6 +74,33 @@ pub struct Gauges {
     pub pooled: bool,
     /// How often no instance was free since the start.
     pub saturated: u64,
+    /// Size of the compiled code in memory, with that of earlier versions of plugins that running
+    /// requests still use.
+    pub code_bytes: usize,
+}
+
+/// Compiled code in memory. Clones share it, and it is counted until the last one is dropped.
+#[derive(Clone)]
+pub(crate) struct LoadedCode {
+    pub(crate) component: Component,
+    counted: Arc<CountedBytes>,
+}
+
+struct CountedBytes {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl LoadedCode {
+    pub(crate) fn bytes(&self) -> usize {
+        self.counted.bytes
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Host {
@@ -99,6 +127,7 @@ impl Host {
             pooled: sandbox.pooled,
             engine: sandbox.engine,
             live: Arc::new(AtomicUsize::new(0)),
+            code_bytes: Arc::default(),
             saturated: AtomicU64::new(0),
             plugins: AtomicU64::new(0),
             meter: sandbox.metered.then(Meter::default),
@@ -107,21 +136,27 @@ impl Host {
     }
 
     /// The native code of the component with this digest, if it is in memory.
-    pub(crate) fn loaded(&self, digest: &str) -> Option<Component> {
+    pub(crate) fn loaded(&self, digest: &str) -> Option<LoadedCode> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
     }
 
     /// Keeps native code for the plugins of later reloads.
-    pub(crate) fn keep_loaded(&self, digest: &str, component: &Component) {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.insert(digest.to_owned(), component.clone());
+    pub(crate) fn keep_loaded(&self, digest: &str, code: &LoadedCode) {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(digest.to_owned(), code.clone());
     }
 
     /// Drops the code of components that are not installed any more. It stays in memory while an earlier
     /// plugin uses it.
     pub(crate) fn retain_loaded(&self, is_installed: impl Fn(&str) -> bool) {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.retain(|digest, _| is_installed(digest));
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).retain(|digest, _| is_installed(digest));
+    }
+
+    /// Counts the code of a component that was just loaded.
+    pub(crate) fn count_code(&self, component: Component) -> LoadedCode {
+        let image = component.image_range();
+        let bytes = image.end.addr().saturating_sub(image.start.addr());
+        self.code_bytes.fetch_add(bytes, Ordering::Relaxed);
+        LoadedCode { component, counted: Arc::new(CountedBytes { bytes, all: Arc::clone(&self.code_bytes) }) }
     }
 
     /// Takes a permit if one is free. Never waits: that is the caller's decision.
@@ -181,6 +216,7 @@ impl Host {
             instances_wanted: self.instances_wanted as usize,
             pooled: self.pooled,
             saturated: self.saturated.load(Ordering::Relaxed),
+            code_bytes: self.code_bytes.load(Ordering::Relaxed),
         }
     }
 }

@@ -76,7 +76,7 @@ mod schedule;
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
 pub use context::CallContext;
-pub use contract::ContractLine;
+pub use contract::{COMPONENT_BYTES_MAX, ContractLine};
 pub use counters::{CounterValues, Counters};
 pub use encoding::{EncodingError, component_of, is_core_module};
 pub use error::{
@@ -95,6 +95,9 @@ pub use meter::MeteredCall;
 pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
-pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
+pub use registry::{
+    MANIFEST_BYTES_MAX, PluginSource, Plugins, Runtime, RuntimeConfig, check_installed_folder,
+    read_installed_file, read_plugin_dir,
+};
 pub use schedule::{processors, tune};
 pub use services::Services;

@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
 use crate::grant::{Compile, Denial, Grant, Joined};
 use crate::guest::GuestState;
-use crate::host::Host;
+use crate::host::{Host, LoadedCode};
 use crate::imports;
 use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
@@ -80,6 +80,7 @@ pub(crate) struct Compiled {
     pub(crate) functions: Functions,
     from_cache: bool,
     ms: u64,
+    code: LoadedCode,
 }
 
 /// The functions that a component exports, looked up by the names of its line. They are called
@@ -261,8 +262,7 @@ impl Plugin {
     /// Size of its compiled code in bytes, once it is compiled.
     #[must_use]
     pub fn code_bytes(&self) -> Option<usize> {
-        let image = self.compiled_now()?.pre.component().image_range();
-        Some(image.end.addr().saturating_sub(image.start.addr()))
+        Some(self.compiled_now()?.code.bytes())
     }
 
     pub(crate) fn profile(&self) -> &Arc<Profile> {
@@ -372,7 +372,7 @@ impl Plugin {
         let made = self.make();
         match &made {
             Ok(compiled) => {
-                self.host.keep_loaded(&self.digest, compiled.pre.component());
+                self.host.keep_loaded(&self.digest, &compiled.code);
                 self.report_compiled(compiled.from_cache, compiled.ms);
             }
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
@@ -400,11 +400,11 @@ impl Plugin {
             return Err(CompileFailed { kind: CallErrorKind::Denied, reason });
         }
         let started = Instant::now();
-        let (component, from_cache) = self.component()?;
+        let (code, from_cache) = self.code()?;
         let linker = imports::linker(&self.host.engine, &self.profile.grant, self.line).map_err(unusable)?;
-        let pre = linker.instantiate_pre(&component).map_err(unusable)?;
-        let functions = Functions::of(&component, self.line);
-        Ok(Compiled { pre, functions, from_cache, ms: millis_since(started) })
+        let pre = linker.instantiate_pre(&code.component).map_err(unusable)?;
+        let functions = Functions::of(&code.component, self.line);
+        Ok(Compiled { pre, functions, from_cache, ms: millis_since(started), code })
     }
 
     fn ungranted_imports(&self) -> impl Iterator<Item = Import> {
@@ -415,10 +415,16 @@ impl Plugin {
             .filter(|import| !grant.linked_imports().any(|linked| linked == *import))
     }
 
-    fn component(&self) -> Result<(Component, bool), CompileFailed> {
-        if let Some(component) = self.host.loaded(&self.digest) {
-            return Ok((component, true));
+    /// The native code, and whether nothing was compiled for it.
+    fn code(&self) -> Result<(LoadedCode, bool), CompileFailed> {
+        if let Some(code) = self.host.loaded(&self.digest) {
+            return Ok((code, true));
         }
+        let (component, from_cache) = self.read_or_compile()?;
+        Ok((self.host.count_code(component), from_cache))
+    }
+
+    fn read_or_compile(&self) -> Result<(Component, bool), CompileFailed> {
         let engine = &self.host.engine;
         let cache = self.host.cache.as_ref().ok();
         let cached = cache.and_then(|cache| cache.code(&self.digest)).map(|code| code.load(engine));

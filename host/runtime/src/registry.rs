@@ -26,7 +26,7 @@ use crate::plugin::{Plugin, PluginParts};
 use crate::schedule::processors;
 use crate::warm::Warm;
 
-pub use folder::read_plugin_dir;
+pub use folder::{MANIFEST_BYTES_MAX, check_installed_folder, read_installed_file, read_plugin_dir};
 pub use source::PluginSource;
 
 use source::checked_manifest;

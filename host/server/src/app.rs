@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::body::BodyMemory;
 use crate::facts::{self, Facts, Serving};
 use crate::grants::GrantEditor;
+use crate::installed;
 use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
@@ -161,6 +162,9 @@ impl App {
             reloads: self.metrics.reloads.load(Ordering::Relaxed),
             reloads_refused: self.metrics.reloads_refused.load(Ordering::Relaxed),
         };
-        Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), live.engine.plugins()) }
+        let mut facts =
+            Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), live.engine.plugins()) };
+        installed::add_held(&mut facts, &self.desk.options().data);
+        facts
     }
 }

@@ -22,6 +22,7 @@ use crate::app::{Addresses, App};
 use crate::command::{CommandOutcome, DoctorArguments};
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
+use crate::installed::PluginPlaces;
 use crate::options::Options;
 use crate::start::{block_on, open, runtime};
 use crate::wiring;
@@ -71,8 +72,8 @@ pub(crate) fn alone(
     let mut failed = |failure: Failure| findings.extend(configuration::refused(&failure));
     let runtime = runtime(&config, &options.data).map_err(&mut failed).ok();
     let services = runtime.as_ref().and_then(|runtime| {
-        let folder = arguments.folder.plugins.as_deref();
-        let built = wiring::services(&config, folder, runtime, &environment, &Memory::default(), 0);
+        let places = PluginPlaces::new(&options.data, arguments.folder.plugins.as_deref());
+        let built = wiring::services(&config, places, runtime, &environment, &Memory::default(), 0);
         built.map_err(|error| failed(error.into())).ok()
     });
     let has_store = Store::exists(&options.data).unwrap_or(true);

@@ -19,6 +19,8 @@ use crate::doctor;
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
 use crate::grants::GrantEditor;
+use crate::install;
+use crate::installed::{self, PluginPlaces};
 use crate::options::Options;
 use crate::start::{PATIENCE, ask, block_on, open, pause, runtime};
 use crate::wiring;
@@ -74,7 +76,8 @@ pub(crate) fn examine(options: &Options, arguments: &DoctorArguments) -> Result<
 /// Carries out a command in this process or in the running host.
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let access = command.access();
-    if access != StoreAccess::Writes && !options.data.join("lock").exists() {
+    let writes = access == StoreAccess::Writes || command.changes_plugins();
+    if !writes && !options.data.join("lock").exists() {
         // Without a lock file no host runs. A command that only reads must not create the data
         // directory, which taking the lock would do.
         match access {
@@ -140,7 +143,9 @@ fn in_process(
     if !exists {
         ask(&format!("made a store in {}\n", full_path(&options.data).display()));
     }
-    let outcome = block_on(carry_out(command, Some(&store), &Facts::default(), progress));
+    let mut facts = Facts::default();
+    installed::add_held(&mut facts, &options.data);
+    let outcome = block_on(carry_out(command, Some(&store), &facts, progress));
     store.close();
     Ok(outcome??)
 }
@@ -158,11 +163,13 @@ fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Fail
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
     let folder = command.plugin_folder();
-    if let Command::Plugin(PluginCommand::Grant(grant)) = command {
-        return GrantEditor::alone(options, folder, runtime).carry_out(grant);
+    if let Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) = command {
+        return install::carry_out(&GrantEditor::alone(options, folder, runtime), command);
     }
     let environment = Environment::offline();
-    let services = wiring::services(&config, folder, &runtime, &environment, &Memory::default(), 0)?;
-    let facts = facts::of(&services.catalog, &services.plugins);
+    let places = PluginPlaces::new(&options.data, folder);
+    let services = wiring::services(&config, places, &runtime, &environment, &Memory::default(), 0)?;
+    let mut facts = facts::of(&services.catalog, &services.plugins);
+    installed::add_held(&mut facts, &options.data);
     Ok(block_on(carry_out(command, None, &facts, &mut teller(options)))??)
 }

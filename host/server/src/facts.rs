@@ -15,6 +15,18 @@ pub struct Facts {
     pub models: Vec<ModelFacts>,
     /// Installed plugins.
     pub plugins: Vec<PluginFacts>,
+    /// Updates of plugins that wait until the operator accepts them.
+    pub held: Vec<HeldFacts>,
+}
+
+/// An update that asks for more than the version that serves.
+#[derive(Debug, Clone, Serialize)]
+pub struct HeldFacts {
+    pub plugin: String,
+    pub version: String,
+    /// The version that serves.
+    pub serving: String,
+    pub asks_more: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -87,7 +99,7 @@ pub struct PluginReach {
 }
 
 impl PluginReach {
-    fn asked(manifest: &Manifest) -> Self {
+    pub(crate) fn asked(manifest: &Manifest) -> Self {
         Self {
             imports: texts(&manifest.imports),
             hosts: asked(&manifest.hosts),
@@ -132,6 +144,7 @@ pub(crate) fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
         serving: None,
         models: catalog.models().iter().map(model).collect(),
         plugins: plugins.iter().map(|plugin| plugin_facts(plugin)).collect(),
+        held: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_engine::Memory;
 use cofferdam_runtime::{Asked, Manifest, Plugins, Runtime};
@@ -17,6 +17,7 @@ use crate::config::edit::{self, Additions};
 use crate::config::{Config, ConfigError, Environment};
 use crate::facts;
 use crate::failure::Failure;
+use crate::installed::{self, PluginLock, PluginPlaces};
 use crate::options::{Options, Serve};
 use crate::wiring;
 
@@ -57,33 +58,34 @@ impl GrantEditor {
     /// The plugin does not exist or does not ask for the grant, or the configuration is not valid
     /// before or after the change.
     pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<CommandOutcome, Failure> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn();
         let (file, text) = self.read_file()?;
-        let plugins = self.check(&text, &file)?;
+        let plugins = self.check(&text, &file, None)?;
         let Some(plugin) = plugins.get(&command.name) else {
             let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
             let message = format!("there is no plugin {}; installed: {}", command.name, names.join(", "));
             return Err(CommandError::new(message).into());
         };
         if command.is_question() {
-            return Ok(shown(&facts::plugin_facts(plugin)));
+            return Ok(shown(&facts::plugin_facts(plugin), &installed::held(&self.options.data)));
         }
         refuse_unasked(command, plugin.manifest())?;
         let additions = Additions {
             hosts: command.hosts.iter().cloned().collect(),
             secrets: command.secrets.iter().cloned().collect(),
             imports: command.imports.iter().cloned().collect(),
+            placeholder_headers: command.placeholder_headers.iter().cloned().collect(),
         };
         let edited = edit::add(&text, &command.name, &additions)
             .map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
         let became = match (edited.lines.is_empty(), command.print) {
             (true, _) => Became::Nothing,
             (false, true) => {
-                self.check(&edited.text, &file)?;
+                self.check(&edited.text, &file, None)?;
                 Became::Printed
             }
             (false, false) => {
-                self.check(&edited.text, &file)?;
+                self.check(&edited.text, &file, None)?;
                 replace(&file, &edited.text).map_err(Failure::system(file.display().to_string()))?;
                 self.tell()
             }
@@ -102,11 +104,16 @@ impl GrantEditor {
     /// What a reload would refuse them for.
     pub(crate) fn check_file(&self) -> Result<(), Failure> {
         let (file, text) = self.read_file()?;
-        self.check(&text, &file).map(drop)
+        self.check(&text, &file, None).map(drop)
+    }
+
+    /// Waits for the other changes of configuration and plugins, and keeps further ones out.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The path of the configuration file and its text, which is empty if there is no file.
-    fn read_file(&self) -> Result<(PathBuf, String), ConfigError> {
+    pub(crate) fn read_file(&self) -> Result<(PathBuf, String), ConfigError> {
         let file = Config::path(self.options.config.as_deref(), &self.options.data);
         match std::fs::read_to_string(&file) {
             Ok(text) => Ok((file, text)),
@@ -117,17 +124,24 @@ impl GrantEditor {
         }
     }
 
-    /// Checks a configuration like `serve --check` and returns its plugins.
-    fn check(&self, text: &str, file: &Path) -> Result<Plugins, Failure> {
+    /// Checks a configuration like `serve --check` and returns its plugins. `candidate` stands for the
+    /// lock of installed plugins, before it is written.
+    pub(crate) fn check(
+        &self,
+        text: &str,
+        file: &Path,
+        candidate: Option<&PluginLock>,
+    ) -> Result<Plugins, Failure> {
         let mut config = Config::parse(text, file, &self.options.data)?;
         self.arguments.apply(&mut config);
         let folder = self.arguments.plugins.as_deref();
-        Ok(wiring::services(&config, folder, &self.runtime, &self.environment, &Memory::default(), 0)?
+        let places = PluginPlaces { candidate, ..PluginPlaces::new(&self.options.data, folder) };
+        Ok(wiring::services(&config, places, &self.runtime, &self.environment, &Memory::default(), 0)?
             .plugins)
     }
 
     /// Sends SIGHUP to this process if it serves, so that it reloads its configuration.
-    fn tell(&self) -> Became {
+    pub(crate) fn tell(&self) -> Became {
         if self.serves && kill_process(getpid(), Signal::HUP).is_ok() {
             return Became::Told;
         }
@@ -157,6 +171,12 @@ fn refuse_unasked(command: &GrantCommand, manifest: &Manifest) -> Result<(), Com
             return refuse("secret", secret, list("secrets", &manifest.secrets));
         }
     }
+    for header in &command.placeholder_headers {
+        if !manifest.placeholder_headers.contains(header) {
+            let asked = Asked::Named(manifest.placeholder_headers.clone());
+            return refuse("placeholder header", header, list("placeholder_headers", &asked));
+        }
+    }
     for import in &command.imports {
         if !manifest.imports.iter().any(|asked| asked.as_str() == import) {
             return refuse("import", import, list("imports", &Asked::Named(manifest.imports.clone())));
@@ -175,7 +195,7 @@ fn list<T: Ord + ToString>(key: &str, asked: &Asked<T>) -> String {
 
 /// Replaces a file atomically: the text is written to a new file, synced and renamed. A symbolic
 /// link stays a link, and permissions stay.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let file = match std::fs::canonicalize(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => file.to_path_buf(),
         file => file?,

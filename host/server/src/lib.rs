@@ -36,12 +36,16 @@ mod app;
 mod body;
 
 // From options and configuration to the parts of a running host.
+mod install;
+
 mod grants;
 mod start;
 
 pub mod failure;
 pub mod options;
 mod wiring;
+
+mod installed;
 
 // Commands of operators.
 pub mod command;

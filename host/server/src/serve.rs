@@ -32,6 +32,7 @@ use crate::forwarded;
 use crate::grants::GrantEditor;
 use crate::handle::handle;
 use crate::hygiene;
+use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
@@ -150,7 +151,7 @@ async fn serve(
     let settled = FixedSettings::new(&config, listeners.at);
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
-    let live = wiring::live(config, folder.as_deref(), &ground)?;
+    let live = wiring::live(config, PluginPlaces::new(&options.data, folder.as_deref()), &ground)?;
     wiring::warn_of_absent(&live.config, &ground.store).await;
     let limits = live.config.limits;
     let metrics = Arc::new(Metrics::default());

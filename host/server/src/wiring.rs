@@ -9,7 +9,6 @@ pub(crate) mod operator_secrets;
 pub(crate) mod plugins;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_egress::{Credential, Egress, Origin, Placement};
@@ -24,6 +23,7 @@ use cofferdam_runtime::{LoadError, PluginKind, Plugins, Runtime};
 use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
+use crate::installed::{InstalledError, PluginPlaces};
 
 /// Everything that a reload replaces.
 pub(crate) struct LiveConfig {
@@ -41,6 +41,8 @@ pub enum WiringError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Plugins(#[from] LoadError),
+    #[error(transparent)]
+    Installed(#[from] InstalledError),
     #[error("[egress]: {0}")]
     Egress(#[from] cofferdam_egress::EgressConfigError),
     #[error(transparent)]
@@ -80,13 +82,15 @@ pub(crate) struct CatalogServices {
 /// reported together.
 pub(crate) fn services(
     config: &Config,
-    folder: Option<&Path>,
+    places: PluginPlaces<'_>,
     runtime: &Runtime,
     environment: &Environment,
     memory: &Memory,
     now_s: u64,
 ) -> Result<CatalogServices, WiringError> {
-    let plugins = plugins::load(runtime, folder, config).map_err(|error| placed(error, config))?;
+    let installed = places.installed()?;
+    let plugins = plugins::load(runtime, installed, places.folder, config);
+    let plugins = plugins.map_err(|error| placed(error, config))?;
     let mut credentials = environment.credentials(config)?;
     let demo = config.is_demo().then(config::demo);
     let (configured, models) = match &demo {
@@ -135,12 +139,12 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 /// Builds everything that serves requests under a configuration.
 pub(crate) fn live(
     config: Config,
-    folder: Option<&Path>,
+    places: PluginPlaces<'_>,
     ground: &SharedServices,
 ) -> Result<LiveConfig, WiringError> {
     let SharedServices { runtime, store, clock, environment, memory, ending } = ground;
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
-        services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
+        services(&config, places, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));

@@ -6,7 +6,7 @@ use wasmparser::{Encoding, Parser, Payload};
 use crate::error::ContractError;
 
 /// Length limit of a component, in bytes.
-pub(crate) const COMPONENT_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const COMPONENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Sections of all nested modules and components together.
 const SECTIONS_MAX: usize = 20_000;
 /// Core modules and nested components.

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::source::{PluginSource, check_name};
 use crate::contract::COMPONENT_BYTES_MAX;
@@ -13,7 +15,7 @@ use crate::error::{Distrust, LoadError};
 use crate::manifest::Manifest;
 
 /// Length limit of a manifest, in bytes.
-const MANIFEST_BYTES_MAX: usize = 64 * 1024;
+pub const MANIFEST_BYTES_MAX: usize = 64 * 1024;
 /// Number of plugins in one folder.
 const PLUGINS_MAX: usize = 1_000;
 /// Number of entries of one folder, of any kind.
@@ -109,9 +111,49 @@ fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadE
     Ok((source, file))
 }
 
+/// Reads a trusted file of at most `bytes_max` bytes at a path that the host chose itself. A symbolic
+/// link is not followed.
+///
+/// # Errors
+///
+/// The file cannot be read, is too long, belongs to another user or can be changed by other users.
+pub fn read_installed_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
+    let mut options = File::options();
+    // Without `NONBLOCK`, opening a named pipe would wait for its writer.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
+            unreadable(path, io::Error::other("is a symbolic link"))
+        }
+        _ => unreadable(path, error),
+    })?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(unreadable(path, io::Error::other("is not a file")));
+    }
+    read_open(path, file, bytes_max)
+}
+
+/// Checks that other users cannot change which files are in a folder. A symbolic link is refused.
+///
+/// # Errors
+///
+/// It is not a folder, belongs to another user or can be changed by other users.
+pub fn check_installed_folder(dir: &Path) -> Result<(), LoadError> {
+    let metadata = fs::symlink_metadata(dir).map_err(|error| unreadable(dir, error))?;
+    if !metadata.is_dir() {
+        return Err(unreadable(dir, io::Error::other("is not a folder")));
+    }
+    trusted(dir, &metadata)
+}
+
 /// Reads a trusted file of at most `bytes_max` bytes.
 fn read_bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
     let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    read_open(path, file, bytes_max)
+}
+
+fn read_open(path: &Path, file: File, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
     // Metadata of the open file, so a link cannot be changed between check and read.
     trusted(path, &file.metadata().map_err(|error| unreadable(path, error))?)?;
     let mut bytes = Vec::new();

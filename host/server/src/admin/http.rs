@@ -101,6 +101,12 @@ fn sandbox(app: &App, text: &mut Text) {
     );
     text.single("cofferdam_instances_max", "gauge", "Room for instances of plugins", gauges.instances_max);
     text.single(
+        "cofferdam_plugin_code_bytes",
+        "gauge",
+        "Compiled code of plugins in memory, with versions that running requests still use",
+        gauges.code_bytes,
+    );
+    text.single(
         "cofferdam_saturated_total",
         "counter",
         "Calls refused because there was no room",

@@ -26,6 +26,7 @@ use crate::app::App;
 use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
 use crate::doctor;
 use crate::failure::Failure;
+use crate::install;
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path in a socket address on Linux, with its final zero.
@@ -269,8 +270,8 @@ fn execute(
         if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let outcome = match command {
-        Command::Plugin(PluginCommand::Grant(grant)) => {
-            app.desk.carry_out(grant).map_err(Failure::into_reply)
+        Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) => {
+            install::carry_out(&app.desk, command).map_err(Failure::into_reply)
         }
         Command::Doctor(arguments) => {
             let findings = Handle::current().block_on(doctor::serving(app, arguments));

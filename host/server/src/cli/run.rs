@@ -10,8 +10,8 @@ use super::prepare::prepare;
 use super::tour::tour;
 use super::{Action, Cli};
 use crate::command::{
-    AuditFilter, Command, CommandError, CommandOutcome, DoctorArguments, KitCommand, PluginCommand,
-    VaultCommand, restored,
+    AuditFilter, Command, CommandError, CommandOutcome, DoctorArguments, KitCommand, ManageCommand,
+    PluginCommand, VaultCommand, restored,
 };
 use crate::config::Config;
 use crate::execute::{examine, execute, teller};
@@ -45,6 +45,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Doctor(arguments) => doctor(&options, arguments),
                 Command::Plugin(PluginCommand::Kit(kit)) => for_authors(&options, kit),
+                Command::Plugin(PluginCommand::Manage(change)) => manage(&options, change.clone()),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -79,6 +80,19 @@ fn for_authors(options: &Options, command: &KitCommand) -> Result<(), Failure> {
         1 => Err(CommandError::new(format!("one {what} failed")).into()),
         wrong => Err(CommandError::new(format!("{wrong} {what}s failed")).into()),
     }
+}
+
+/// Changes which plugins are installed. What is to be installed is copied and checked first.
+fn manage(options: &Options, mut command: ManageCommand) -> Result<(), Failure> {
+    let mut copy = None;
+    if let Some((file, staged)) = command.package() {
+        let made = plugin_kit::stage(options, file)?;
+        *staged = Some(made.staged.clone());
+        copy = Some(made);
+    }
+    let outcome = execute(options, &Command::Plugin(PluginCommand::Manage(command)));
+    drop(copy);
+    print(options, &outcome?)
 }
 
 /// Creates a store from a backup. It runs in this process, since there is no store yet that a host

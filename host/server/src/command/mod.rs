@@ -34,9 +34,12 @@ pub use credits::CreditsCommand;
 pub use intern::InternCommand;
 pub use key::{CreateKey, KeyCommand};
 pub use member::MemberCommand;
-pub(crate) use plugin::{Became, granted, shown};
+pub(crate) use plugin::{Became, grant_lines, granted, held_text, indented, injection_text, shown};
 pub use plugin::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
 pub use plugin::{GrantCommand, PluginCommand};
+pub use plugin::{
+    InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
+};
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
 pub use usage::{By, UsageArguments};
@@ -103,8 +106,19 @@ impl Command {
         if writes { StoreAccess::Writes } else { StoreAccess::Reads }
     }
 
+    /// Whether the command changes which plugins are installed.
+    pub(crate) fn changes_plugins(&self) -> bool {
+        matches!(
+            self,
+            Self::Plugin(PluginCommand::Manage(_) | PluginCommand::Grant(GrantCommand { accept: true, .. }))
+        )
+    }
+
     /// The plugin folder of a command that runs without a host.
     pub(crate) fn plugin_folder(&self) -> Option<&Path> {
+        if let Self::Plugin(PluginCommand::Manage(command)) = self {
+            return command.folder().plugins.as_deref();
+        }
         let (Self::Models(folder)
         | Self::Plugin(PluginCommand::List(folder) | PluginCommand::Grant(GrantCommand { folder, .. }))) =
             self
@@ -236,6 +250,9 @@ pub async fn carry_out(
         (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),
         (Command::Plugin(PluginCommand::Grant(_)), _) => {
             Err(CommandError::new("grants are changed where the configuration is"))
+        }
+        (Command::Plugin(PluginCommand::Manage(_)), _) => {
+            Err(CommandError::new("plugins are installed where the data directory is"))
         }
         (Command::Doctor(_), _) => {
             Err(CommandError::new("an installation is checked where its configuration is"))

@@ -1,18 +1,26 @@
 //! `plugin list` and `plugin grant`: their arguments and output. The configuration file is changed
-//! in `grants`. The commands for authors are in `kit`.
+//! in `grants`. The commands that change which plugins are installed are in `manage`, those for
+//! authors in `kit`.
 
 mod kit;
+mod manage;
+
+use std::path::Path;
 
 use clap::{Args, Subcommand};
+use cofferdam_runtime::{Asked, Manifest, OperatorGrant, is_injectable_header, missing_grants};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::table::{pairs, table};
 use super::{CommandOutcome, Folder};
-use crate::facts::{Facts, PluginFacts, PluginReach};
+use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
 pub use kit::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
+pub use manage::{
+    InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
+};
 
 /// What can be done with plugins.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -22,6 +30,9 @@ pub enum PluginCommand {
     List(Folder),
     /// Show what a plugin asks for, or add to what it is granted in the configuration
     Grant(GrantCommand),
+    /// Changes of what is installed.
+    #[command(flatten)]
+    Manage(ManageCommand),
     /// What authors of plugins do; it is never sent to another process.
     #[command(flatten)]
     #[serde(skip)]
@@ -42,6 +53,14 @@ pub struct GrantCommand {
     /// An interface that costs money or shows content
     #[arg(long = "import", value_name = "I", value_parser = ["model", "tool-call", "request"])]
     pub imports: Vec<String>,
+    /// A header in which it may write `{{secret:NAME}}`
+    #[arg(long = "placeholder-header", value_name = "H", value_parser = header)]
+    #[serde(default)]
+    pub placeholder_headers: Vec<String>,
+    /// Accept the update that is held, with the grants that it asks for by name
+    #[arg(long, conflicts_with_all = ["hosts", "secrets", "imports", "placeholder_headers"])]
+    #[serde(default)]
+    pub accept: bool,
     /// Only print the lines, change nothing
     #[arg(long)]
     pub print: bool,
@@ -54,7 +73,17 @@ pub struct GrantCommand {
 impl GrantCommand {
     /// Whether nothing is to be granted: then the command shows what the plugin asks for.
     pub(crate) fn is_question(&self) -> bool {
-        self.hosts.is_empty() && self.secrets.is_empty() && self.imports.is_empty()
+        [&self.hosts, &self.secrets, &self.imports, &self.placeholder_headers]
+            .into_iter()
+            .all(|names| names.is_empty())
+    }
+}
+
+fn header(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    match is_injectable_header(&name) {
+        true => Ok(name),
+        false => Err("expected the name of a header that may carry a secret".to_owned()),
     }
 }
 
@@ -92,11 +121,75 @@ pub(super) fn list(facts: &Facts) -> CommandOutcome {
         }
         text.push_str(&open_ends(plugin));
     }
-    CommandOutcome { document: json!(facts.plugins), text }
+    facts.held.iter().for_each(|held| text.push_str(&held_text(held)));
+    let document = facts.plugins.iter().map(|plugin| with_held(plugin, &facts.held)).collect();
+    CommandOutcome { document, text }
+}
+
+/// The document of a plugin, with the update that is held.
+fn with_held(plugin: &PluginFacts, held: &[HeldFacts]) -> Value {
+    let mut document = json!(plugin);
+    if let Some(held) = held.iter().find(|held| held.plugin == plugin.name) {
+        document["held"] = json!({"version": held.version, "asks_more": held.asks_more});
+    }
+    document
+}
+
+/// The lines about an update that is held.
+pub(crate) fn held_text(held: &HeldFacts) -> String {
+    let HeldFacts { plugin, version, serving, asks_more } = held;
+    let more =
+        if asks_more.is_empty() { "its files cannot be read".to_owned() } else { asks_more.join("\n") };
+    format!(
+        "\n{plugin} {version} is held: it asks for more than {serving}, which goes on serving:\n{}\
+         to accept it:  cofferdam plugin grant {plugin} --accept\n\
+         to drop it:    cofferdam plugin remove {plugin} --held\n",
+        indented(&more)
+    )
+}
+
+/// The command that grants what a manifest asks for by name and is not granted, and the lines of the
+/// configuration that no command writes. `folder` is the one of `--plugins`.
+pub(crate) fn grant_lines(
+    manifest: &Manifest,
+    granted: &OperatorGrant,
+    folder: Option<&Path>,
+) -> Vec<String> {
+    let mut command = String::new();
+    for host in manifest.hosts.named().filter(|host| !granted.any_host && !granted.hosts.contains(*host)) {
+        command.push_str(&format!(" --host {host}"));
+    }
+    let has_secret =
+        |name: &SecretName| granted.secrets.contains(name) || granted.operator_secrets.contains(name);
+    for secret in manifest.secrets.named().filter(|secret| !has_secret(secret)) {
+        command.push_str(&format!(" --secret {secret}"));
+    }
+    let by_name = manifest.imports.iter().filter(|import| import.is_granted_by_name());
+    for import in by_name.filter(|import| granted.imports.iter().all(|name| name != import.as_str())) {
+        command.push_str(&format!(" --import {import}"));
+    }
+    for header in manifest.placeholder_headers.difference(&granted.placeholder_headers) {
+        command.push_str(&format!(" --placeholder-header {header}"));
+    }
+    // A manifest that asks for `*` leaves the names to the operator.
+    let has_hosts = granted.any_host || !granted.hosts.is_empty();
+    if manifest.hosts == Asked::Any && !has_hosts {
+        command.push_str(" --host HOST");
+    }
+    if manifest.secrets == Asked::Any && granted.secrets.is_empty() && granted.operator_secrets.is_empty() {
+        command.push_str(" --secret SECRET");
+    }
+    match command.as_str() {
+        "" => missing_grants(manifest, granted).into_iter().map(|denial| denial.line).collect(),
+        _ => {
+            let folder = folder.map(|folder| format!(" --plugins {}", folder.display())).unwrap_or_default();
+            vec![format!("cofferdam plugin grant {}{folder}{command}", manifest.name)]
+        }
+    }
 }
 
 /// The output of `plugin grant NAME` without anything to grant.
-pub(crate) fn shown(plugin: &PluginFacts) -> CommandOutcome {
+pub(crate) fn shown(plugin: &PluginFacts, held: &[HeldFacts]) -> CommandOutcome {
     let mut text = format!("{}: {} {}, {}\n", plugin.name, plugin.kind, plugin.version, plugin.origin);
     for (title, reach, any) in [
         ("asks for", &plugin.asks, "whichever you name"),
@@ -107,7 +200,8 @@ pub(crate) fn shown(plugin: &PluginFacts) -> CommandOutcome {
         text.push_str(&format!("\n{title}\n{}", indented(&listed)));
     }
     text.push_str(&open_ends(plugin));
-    CommandOutcome { document: json!(plugin), text }
+    held.iter().filter(|held| held.plugin == plugin.name).for_each(|held| text.push_str(&held_text(held)));
+    CommandOutcome { document: with_held(plugin, held), text }
 }
 
 /// The output of a grant.
@@ -156,7 +250,8 @@ fn open_ends(plugin: &PluginFacts) -> String {
     text
 }
 
-fn indented(lines: &str) -> String {
+/// Lines, each with two spaces before it.
+pub(crate) fn indented(lines: &str) -> String {
     lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
@@ -166,7 +261,7 @@ fn lines(reach: &PluginReach, any: &str) -> Vec<(&'static str, String)> {
         let names: Vec<&str> = names.iter().map(|name| if name == "*" { any } else { name }).collect();
         names.join(", ")
     };
-    let places: Vec<String> = reach.injections.iter().map(place).collect();
+    let places: Vec<String> = reach.injections.iter().map(injection_text).collect();
     let lines = [
         ("imports", named(&reach.imports)),
         ("hosts", named(&reach.hosts)),
@@ -177,7 +272,8 @@ fn lines(reach: &PluginReach, any: &str) -> Vec<(&'static str, String)> {
     lines.into_iter().filter(|(_, what)| !what.is_empty()).collect()
 }
 
-fn place(written: &cofferdam_runtime::WrittenInjection) -> String {
+/// An injection in words: secret, host and the place in the request.
+pub(crate) fn injection_text(written: &cofferdam_runtime::WrittenInjection) -> String {
     let place = match (&written.header, &written.format, &written.query, &written.json) {
         (Some(header), Some(format), ..) => format!("{header}: {format}"),
         (_, _, Some(query), _) => format!("query parameter {query}"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::table::{listing, or_dash, pairs};
 use super::{CommandError, CommandOutcome};
-use crate::facts::{Facts, ModelFacts};
+use crate::facts::{Facts, HeldFacts, ModelFacts};
 
 pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<CommandOutcome, CommandError> {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
@@ -21,6 +21,11 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
         ]),
         None => rows.push(("serving", "no".to_owned())),
     }
+    let updates = facts.held.iter().map(|held| {
+        let HeldFacts { plugin, version, .. } = held;
+        ("plugin held", format!("{plugin} {version}: `cofferdam plugin grant {plugin} --accept` accepts it"))
+    });
+    rows.extend(updates);
     let stored = match store {
         Some(store) => Some(stored(store, &mut rows).await?),
         None => None,
@@ -29,6 +34,7 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
         "version": env!("CARGO_PKG_VERSION"),
         "serving": facts.serving,
         "store": stored,
+        "held_plugins": facts.held,
     });
     Ok(CommandOutcome { document, text: pairs(&rows) })
 }

@@ -12,6 +12,7 @@ pub(crate) struct Additions {
     pub(crate) hosts: BTreeSet<String>,
     pub(crate) secrets: BTreeSet<String>,
     pub(crate) imports: BTreeSet<String>,
+    pub(crate) placeholder_headers: BTreeSet<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -37,8 +38,12 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
     let is_new = document.get("plugins").and_then(|plugins| plugins.get(plugin)).is_none();
     let table = plugin_table(&mut document, plugin)?;
     let mut lines = String::new();
-    let lists =
-        [("hosts", &additions.hosts), ("secrets", &additions.secrets), ("imports", &additions.imports)];
+    let lists = [
+        ("hosts", &additions.hosts),
+        ("secrets", &additions.secrets),
+        ("imports", &additions.imports),
+        ("placeholder_headers", &additions.placeholder_headers),
+    ];
     for (key, names) in lists {
         if let Some(list) = extend(table, key, names)? {
             // Writing to a `String` cannot fail.
@@ -53,6 +58,19 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
     // comment at the end of the file.
     let appended = Some(append(text, &lines)).filter(|text| is_new && text.parse::<DocumentMut>().is_ok());
     Ok(Edited { text: appended.unwrap_or_else(|| document.to_string()), lines })
+}
+
+/// Takes `[plugins.NAME]` out, with everything in it and the comment above it.
+///
+/// # Errors
+///
+/// As for [`add`].
+pub(crate) fn remove(text: &str, plugin: &str) -> Result<String, NotEditable> {
+    let mut document: DocumentMut = text.parse().map_err(|_| NotEditable("the file"))?;
+    if let Some(plugins) = document.get_mut("plugins") {
+        plugins.as_table_like_mut().ok_or(NotEditable("plugins"))?.remove(plugin);
+    }
+    Ok(document.to_string())
 }
 
 /// Appends a new table after everything else, including a comment at the end.
@@ -147,6 +165,7 @@ mod tests {
             hosts: ["b.test".to_owned(), "a.test".to_owned()].into(),
             secrets: ["k".to_owned()].into(),
             imports: ["model".to_owned()].into(),
+            placeholder_headers: BTreeSet::new(),
         };
         let edited = add("[server]\nlisten = \"127.0.0.1:1\"\n", "tool-x", &all).unwrap();
         let lines =
@@ -200,6 +219,21 @@ mod tests {
                 before["plugins"].as_table().unwrap().contains_key("u"),
                 read["plugins"].as_table().unwrap().contains_key("u")
             );
+        }
+    }
+
+    #[test]
+    fn a_table_is_taken_out_and_the_rest_stays() {
+        for (text, left) in [
+            (
+                "[plugins.t]\nhosts = []\n[[plugins.t.injections]]\nsecret = \"k\"\n\n# kept\n[limits]\nstreams=5\n",
+                "\n# kept\n[limits]\nstreams=5\n",
+            ),
+            ("plugins = { t = { hosts = [] }, u = {} }\n", "plugins = { u = {} }\n"),
+            ("plugins.t.hosts = []\n[limits]\n", "[limits]\n"),
+            ("[limits]\n", "[limits]\n"),
+        ] {
+            assert_eq!(remove(text, "t").unwrap(), left);
         }
     }
 

@@ -3,12 +3,20 @@
 use cofferdam_runtime::{Plugin, PluginState, Plugins};
 
 use super::{CheckFinding, Installation};
+use crate::facts::HeldFacts;
+use crate::installed;
 
 const ID: &str = "plugin";
 
 pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<CheckFinding> {
     let mut findings: Vec<CheckFinding> =
         plugins.iter().flat_map(|plugin| of_plugin(plugin, installation)).collect();
+    let data = &installation.options.data;
+    findings.extend(installed::held(data).into_iter().map(held));
+    findings.extend(installed::damaged(data).into_iter().map(|(plugin, error)| {
+        let remedy = "put the file back from a copy; a rollback or an accepted update needs it";
+        CheckFinding::warn(ID, format!("plugin {plugin}"), error.to_string(), remedy)
+    }));
     if findings.is_empty() {
         let count = plugins.iter().count();
         findings.push(CheckFinding::ok(
@@ -18,6 +26,22 @@ pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<C
         ));
     }
     findings
+}
+
+fn held(update: HeldFacts) -> CheckFinding {
+    let HeldFacts { plugin, version, serving, asks_more } = update;
+    CheckFinding::warn(
+        ID,
+        format!("plugin {plugin}"),
+        format!(
+            "the update to {version} is held, {serving} serves: it asks for more: {}",
+            asks_more.join(", ")
+        ),
+        format!(
+            "accept it with `cofferdam plugin grant {plugin} --accept`, or drop it with `cofferdam plugin remove \
+             {plugin} --held`"
+        ),
+    )
 }
 
 fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<CheckFinding> {

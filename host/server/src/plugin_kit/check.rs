@@ -16,7 +16,7 @@ use super::examine::{CPU_SECONDS_MAX, Examination, ExaminedCall, MEMORY_BYTES_MA
 use super::process::{self, Ended};
 use super::project::{Project, read_component, read_text};
 use super::recipe::Recipe;
-use crate::command::CommandOutcome;
+use crate::command::{CommandOutcome, grant_lines};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::options::Options;
@@ -191,16 +191,27 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
 /// Compiles and calls the component in a process of its own. The inner error says why that process
 /// came to no report.
 pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
+    let manifest = project.dir.join("plugin.toml");
+    examine_files(&project.manifest.name, &manifest, &project.component(), &project.cases())
+}
+
+/// As [`examination`], of files that need not be those of a project.
+pub(super) fn examine_files(
+    name: &str,
+    manifest: &Path,
+    component: &Path,
+    cases: &[PathBuf],
+) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
     command.arg("--parent").arg(std::process::id().to_string());
-    command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
-    command.arg("--component").arg(project.component());
-    for case in project.cases() {
+    command.args(["plugin", "examine", "--json", "--manifest"]).arg(manifest);
+    command.arg("--component").arg(component);
+    for case in cases {
         command.arg("--cases").arg(case);
     }
     command.stdin(Stdio::null());
-    let title = format!("compiling and calling {}", project.manifest.name);
+    let title = format!("compiling and calling {name}");
     let (ended, output) = process::read(&mut command, EXAMINE_TIME_MAX, &title)
         .map_err(Failure::system("a process for the check"))?;
     let status = match ended {
@@ -341,20 +352,10 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
         lines.push(Line::new("grants", "all that plugin.toml asks for", Verdict::Ok));
         return Ok(lines);
     }
-    let mut command =
-        format!("cofferdam plugin grant {} --plugins {}", manifest.name, project.plugins().display());
-    for host in manifest.hosts.named().filter(|host| !granted.hosts.contains(*host)) {
-        command.push_str(&format!(" --host {host}"));
-    }
-    for secret in manifest.secrets.named().filter(|secret| !granted.secrets.contains(*secret)) {
-        command.push_str(&format!(" --secret {secret}"));
-    }
-    let by_name = manifest.imports.iter().filter(|import| import.is_granted_by_name());
-    for import in by_name.filter(|import| granted.imports.iter().all(|name| name != import.as_str())) {
-        command.push_str(&format!(" --import {import}"));
-    }
     let wanted: Vec<&str> = denials.iter().map(|denial| denial.wanted.as_str()).collect();
-    lines.push(Line::new("grants", wanted.join("; "), Verdict::Missing).with(command));
+    let mut line = Line::new("grants", wanted.join("; "), Verdict::Missing);
+    line.more = grant_lines(manifest, granted, Some(&project.plugins()));
+    lines.push(line);
     Ok(lines)
 }
 

@@ -10,6 +10,7 @@ mod dev;
 mod dev_host;
 mod examine;
 mod output;
+mod package;
 mod process;
 mod project;
 mod recipe;
@@ -23,6 +24,7 @@ use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
 
+pub(crate) use package::stage;
 use process::OutputTo;
 
 /// Carries out a command. `Checked` says whether a check found something wrong.

@@ -11,6 +11,7 @@ use crate::command::{Command, SecretCommand, SecretScope};
 use crate::config::{Config, Environment};
 use crate::execute::execute;
 use crate::failure::Failure;
+use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
 use crate::start::{block_on, open, runtime, write_out};
 use crate::wiring::operator_secrets::{Missing, are_wanted, missing, missing_of};
@@ -28,8 +29,8 @@ pub(super) fn check(
     environment: &Environment,
 ) -> Result<(), Failure> {
     let runtime = runtime(config, &options.data)?;
-    let folder = arguments.plugins.as_deref();
-    let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
+    let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
+    let services = wiring::services(config, places, &runtime, environment, &Memory::default(), 0)?;
     advice::warn_of_origins(config);
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
     let secrets = check_secrets(options, config);

@@ -9,6 +9,7 @@ use super::compile;
 use crate::app::{Addresses, App};
 use crate::config::{Config, LimitsConfig, ServerConfig, VaultConfig};
 use crate::failure::Failure;
+use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
 use crate::start::set_limits;
 use crate::wiring::{self, LiveConfig, SharedServices};
@@ -147,7 +148,8 @@ impl Reload {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);
-            Ok(wiring::live(config, arguments.plugins.as_deref(), &ground)?)
+            let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
+            Ok(wiring::live(config, places, &ground)?)
         };
         // Reading files and loading plugins blocks.
         let read = tokio::task::spawn_blocking(read).await;

@@ -1,5 +1,5 @@
-//! The installed plugins: those embedded in the program and those of `--plugins`, which add to them
-//! or, where the configuration allows it, replace them.
+//! The plugins of a host: those embedded in the program, and those that are installed or in the folder
+//! of `--plugins`, which add to them or, where the configuration allows it, replace them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,8 +19,14 @@ const EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/plugins.rs"));
 /// # Errors
 ///
 /// A folder, manifest or component is not valid.
-pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) -> Result<Plugins, LoadError> {
+pub(crate) fn load(
+    runtime: &Runtime,
+    installed: Vec<PluginSource>,
+    folder: Option<&Path>,
+    config: &Config,
+) -> Result<Plugins, LoadError> {
     let mut sources: Vec<PluginSource> = EMBEDDED.iter().map(embedded).collect();
+    sources.extend(installed);
     if let Some(folder) = folder {
         sources.extend(read_plugin_dir(folder)?);
     }

@@ -1,0 +1,71 @@
+//! `plugin grant NAME --accept`: lets an update serve that asks for more, and grants what it newly
+//! asks for by name.
+
+use std::collections::BTreeSet;
+
+use cofferdam_runtime::Manifest;
+
+use super::report::{Change, ChangeKind};
+use super::{Installer, refusal};
+use crate::command::{Became, CommandOutcome, GrantCommand};
+use crate::config::edit::{self, Additions};
+use crate::facts;
+use crate::failure::Failure;
+use crate::grants::replace;
+use crate::installed::{LockedPlugin, beyond, granted};
+
+impl Installer<'_> {
+    pub(super) fn accept(&self, wanted: &GrantCommand) -> Result<CommandOutcome, Failure> {
+        let name = &wanted.name;
+        let installed = self.installed(name)?.clone();
+        let Some(held) = installed.held else {
+            return Err(refusal(format!("no update of {name} is held")));
+        };
+        let old = self.files.manifest(name, &installed.current)?;
+        let new = self.files.manifest(name, &held)?;
+        let (from, version) = (installed.current.version.clone(), held.version.clone());
+        let mut plugin = LockedPlugin {
+            kind: installed.kind,
+            current: held,
+            previous: Some(installed.current),
+            held: None,
+        };
+        let candidate = self.candidate(name, Some(plugin.clone()));
+        let (file, text) = self.desk.read_file()?;
+        let edited = edit::add(&text, name, &additions(&new, &old))
+            .map_err(|error| refusal(format!("{}: {error}", file.display())))?;
+        let plugins = self.desk.check(&edited.text, &file, Some(&candidate))?;
+        let kind = ChangeKind::Accepted { from, more: beyond(&new, &old), lines: edited.lines };
+        let change = Change::new(name, &version, kind);
+        if wanted.print {
+            return Ok(change.outcome(Became::Printed));
+        }
+        if let Some(loaded) = plugins.get(name) {
+            plugin.current.granted = granted(&facts::plugin_facts(loaded).granted);
+        }
+        // The configuration first: after a crash between the two, the update is still held, and the
+        // grants that the old version does not ask for have no effect.
+        if edited.text != text {
+            replace(&file, &edited.text).map_err(Failure::system(file.display().to_string()))?;
+        }
+        self.commit(&self.candidate(name, Some(plugin)))?;
+        tracing::info!(plugin = %name, %version, "accepted");
+        let granted = self.grant_of(name)?;
+        Ok(change.with_asks(&new, &granted).outcome(self.desk.tell()))
+    }
+}
+
+/// Grants for what the new version asks for by name and the old one did not.
+fn additions(new: &Manifest, old: &Manifest) -> Additions {
+    let by_name = new.imports.difference(&old.imports).filter(|import| import.is_granted_by_name());
+    Additions {
+        hosts: texts(new.hosts.named().filter(|host| !old.hosts.covers(host))),
+        secrets: texts(new.secrets.named().filter(|secret| !old.secrets.covers(secret))),
+        imports: texts(by_name.map(|import| import.as_str())),
+        placeholder_headers: texts(new.placeholder_headers.difference(&old.placeholder_headers)),
+    }
+}
+
+fn texts<T: ToString>(names: impl Iterator<Item = T>) -> BTreeSet<String> {
+    names.map(|name| name.to_string()).collect()
+}
