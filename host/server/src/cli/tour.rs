@@ -106,7 +106,8 @@ async fn with_server(
     };
     let mut host = HostProcess::start(&setup).map_err(|error| error.to_string())?;
     let greeting = host.greeting().await?;
-    let listen = greeting["listen"].as_str().ok_or("the host printed no address")?.to_owned();
+    let listen = greeting.get("listen").and_then(Value::as_str);
+    let listen = listen.ok_or("the host printed no address")?.to_owned();
     let there = Options { data: data.clone(), config: Some(config), json: false };
 
     step.set("making a workspace, a key and a secret");

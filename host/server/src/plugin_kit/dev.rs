@@ -140,7 +140,7 @@ impl DevLoop {
         done.push("checked".to_owned());
         if !project.cases().is_empty() {
             let tested = cases::test(&self.dir).map_err(failed("test"))?;
-            let count = tested.outcome.document["passed"].as_u64().unwrap_or_default();
+            let count = tested.outcome.document.get("passed").and_then(Value::as_u64).unwrap_or_default();
             passed("test", tested)?;
             done.push(format!("{count} cases"));
         }

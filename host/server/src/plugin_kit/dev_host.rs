@@ -141,15 +141,13 @@ impl DevHost {
             }
         });
         let Some((process, greeting)) = started.map_err(|error| error.to_string())?? else { return Ok(None) };
-        let text = |key: &str| greeting[key].as_str().unwrap_or_default().to_owned();
         let made = execute(&folder.options, &create_key()).map_err(|error| error.to_string())?;
-        let made_text = |key: &str| made.document[key].as_str().unwrap_or_default().to_owned();
         Ok(Some(Self {
             process,
-            listen: text("listen"),
-            admin: text("admin"),
-            key: made_text("key"),
-            key_id: made_text("id"),
+            listen: text_of(&greeting, "listen"),
+            admin: text_of(&greeting, "admin"),
+            key: text_of(&made.document, "key"),
+            key_id: text_of(&made.document, "id"),
         }))
     }
 
@@ -213,7 +211,7 @@ impl DevHost {
 async fn start(folder: &DevFolder) -> Result<(HostProcess, Value), String> {
     let setup = HostSetup {
         data: &folder.options.data,
-        config: folder.options.config.as_deref().unwrap_or(Path::new("")),
+        config: folder.options.config.as_deref().unwrap_or_else(|| Path::new("")),
         log: &folder.log,
         cache: &crate::start::cache_directory(&folder.options.data),
         arguments: &[Path::new("--plugins"), &folder.plugins],
@@ -249,25 +247,29 @@ fn create_key() -> Command {
     }))
 }
 
+/// A text of a JSON object; empty if there is none.
+fn text_of(document: &Value, key: &str) -> String {
+    document.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 /// How often the host has read its plugins again, and how often it refused what it read.
 fn reloads(folder: &DevFolder) -> Result<(u64, u64), String> {
     let status = execute(&folder.options, &Command::Status).map_err(|error| error.to_string())?;
-    let count = |key: &str| status.document["serving"][key].as_u64();
+    let count = |key: &str| status.document.get("serving")?.get(key)?.as_u64();
     count("reloads").zip(count("reloads_refused")).ok_or_else(|| "the host is gone".to_owned())
 }
 
 /// The least that calls a plugin of this kind.
 fn request(manifest: &Manifest) -> Value {
-    let mut request = json!({"model": MODEL, "input": "Hello!", "stream": true});
     if let Some(tool) = &manifest.tool {
-        let purpose = manifest.description.trim_end_matches('.');
-        request["input"] = format!("{purpose}: \"some text\"").into();
-        request["tools"] = json!([{"type": format!("service:{}", tool.tool_type)}]);
+        let input = format!("{}: \"some text\"", manifest.description.trim_end_matches('.'));
+        let tools = json!([{"type": format!("service:{}", tool.tool_type)}]);
+        return json!({"model": MODEL, "input": input, "stream": true, "tools": tools});
     }
     if let (PluginKind::Hook, Some(id)) = (manifest.kind, manifest.entry_id()) {
-        request["plugins"] = json!([{"id": id}]);
+        return json!({"model": MODEL, "input": "Hello!", "stream": true, "plugins": [{"id": id}]});
     }
-    request
+    json!({"model": MODEL, "input": "Hello!", "stream": true})
 }
 
 #[cfg(test)]
