@@ -15,6 +15,7 @@ mod lines;
 mod manifest;
 mod markdown;
 mod metrics;
+mod requests;
 mod session;
 mod shell;
 
