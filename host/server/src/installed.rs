@@ -48,20 +48,17 @@ impl<'p> PluginPlaces<'p> {
             return files.sources(candidate);
         }
         let mut lock = files.read_lock()?;
-        let mut reads = 1;
-        let sources = loop {
-            match files.sources(&lock) {
-                Ok(sources) => break sources,
-                Err(error) => {
-                    // A command may have replaced the lock and removed a file meanwhile.
-                    let now = files.read_lock()?;
-                    if now == lock || reads == READS_MAX {
-                        return Err(error);
-                    }
-                    (lock, reads) = (now, reads + 1);
-                }
+        let mut sources = files.sources(&lock);
+        for _ in 1..READS_MAX {
+            // A command may have replaced the lock and removed a file meanwhile.
+            let now = if sources.is_err() { files.read_lock()? } else { break };
+            if now == lock {
+                break;
             }
-        };
+            sources = files.sources(&now);
+            lock = now;
+        }
+        let sources = sources?;
         if !lock.plugins.is_empty() && self.folder.is_some_and(|folder| files.is_same(folder)) {
             return Err(InstalledError::SameFolder { folder: files.folder() });
         }

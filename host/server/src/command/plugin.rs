@@ -129,8 +129,9 @@ pub(super) fn list(facts: &Facts) -> CommandOutcome {
 /// The document of a plugin, with the update that is held.
 fn with_held(plugin: &PluginFacts, held: &[HeldFacts]) -> Value {
     let mut document = json!(plugin);
-    if let Some(held) = held.iter().find(|held| held.plugin == plugin.name) {
-        document["held"] = json!({"version": held.version, "asks_more": held.asks_more});
+    let held = held.iter().find(|held| held.plugin == plugin.name);
+    if let (Some(held), Some(members)) = (held, document.as_object_mut()) {
+        members.insert("held".to_owned(), json!({"version": held.version, "asks_more": held.asks_more}));
     }
     document
 }

@@ -111,28 +111,32 @@ impl Change {
 
     fn document(&self, became: Became) -> Value {
         let Self { name, version, kind, asks, missing } = self;
-        let mut document = json!({
-            "plugin": name, "version": version, "state": kind.as_str(),
-            "reloading": became == Became::Told,
-        });
+        let mut document = serde_json::Map::new();
+        let mut set = |key: &str, value: Value| {
+            document.insert(key.to_owned(), value);
+        };
+        set("plugin", json!(name));
+        set("version", json!(version));
+        set("state", json!(kind.as_str()));
+        set("reloading", json!(became == Became::Told));
         match kind {
-            ChangeKind::Updated { from } | ChangeKind::RolledBack { from } => document["from"] = json!(from),
+            ChangeKind::Updated { from } | ChangeKind::RolledBack { from } => set("from", json!(from)),
             ChangeKind::Held { serving, more } => {
-                document["from"] = json!(serving);
-                document["asks_more"] = json!(more);
+                set("from", json!(serving));
+                set("asks_more", json!(more));
             }
             ChangeKind::Accepted { from, more, lines } => {
-                document["from"] = json!(from);
-                document["asks_more"] = json!(more);
-                document["lines"] = json!(lines);
-                document["written"] = json!(became != Became::Printed);
+                set("from", json!(from));
+                set("asks_more", json!(more));
+                set("lines", json!(lines));
+                set("written", json!(became != Became::Printed));
             }
             ChangeKind::Installed | ChangeKind::Same | ChangeKind::Dropped | ChangeKind::Removed => {}
         }
         if !asks.is_empty() {
-            document["asks"] = json!(asks);
-            document["missing"] = json!(missing);
+            set("asks", json!(asks));
+            set("missing", json!(missing));
         }
-        document
+        Value::Object(document)
     }
 }

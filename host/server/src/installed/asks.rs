@@ -9,6 +9,9 @@ use cofferdam_runtime::manifest::{LimitsTable, ProviderTable, ToolTable};
 use crate::command::injection_text;
 use crate::facts::PluginReach;
 
+/// Reads one limit of a manifest.
+type LimitOf = fn(&Manifest) -> u128;
+
 /// What a manifest asks for.
 pub(crate) fn asks(manifest: &Manifest) -> BTreeSet<String> {
     let mut lines = lines(&PluginReach::asked(manifest));
@@ -65,8 +68,8 @@ pub(crate) fn beyond(new: &Manifest, old: &Manifest) -> Vec<String> {
     };
     let mut more: Vec<String> = asks(new).into_iter().filter(|line| !is_covered(line)).collect();
     let plain = Manifest { limits: LimitsTable::default(), ..new.clone() };
-    let ceiling = |of: fn(&Manifest) -> u128| of(old).max(of(&plain));
-    let limits: [(&str, fn(&Manifest) -> u128); 2] = [
+    let ceiling = |of: LimitOf| of(old).max(of(&plain));
+    let limits: [(&str, LimitOf); 2] = [
         ("memory_mib", |manifest| manifest.memory_mib().into()),
         ("deadline_ms", |manifest| manifest.deadline().as_millis()),
     ];
