@@ -87,7 +87,13 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
 
 /// The context of a call. With an owner, one instance serves all rounds.
 fn context(owner: Option<Owner>) -> CallContext {
-    CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), owner, now_ms: 0 }
+    CallContext {
+        request_id: "resp_measure".into(),
+        workspace: "workspace".into(),
+        owner,
+        now_ms: 0,
+        inputs: None,
+    }
 }
 
 async fn routing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn std::error::Error>> {

@@ -13,6 +13,7 @@ use crate::account::InstanceAccount;
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::clock::GuestClock;
 use crate::context::CallContext;
+use crate::inputs::{GuestInputs, WasiRandom};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::profile::Profile;
@@ -31,6 +32,8 @@ pub(crate) struct GuestState {
     pub(crate) services: Services,
     pub(crate) log: GuestLog,
     pub(crate) clock: GuestClock,
+    /// Where clock readings and random bytes come from, if not from the machine.
+    pub(crate) inputs: Option<Arc<dyn GuestInputs>>,
     pub(crate) asks: u32,
     pub(crate) requests: u32,
     pub(crate) tool_calls: u32,
@@ -77,15 +80,16 @@ pub(crate) fn store(
     account: &Arc<InstanceAccount>,
 ) -> Store<GuestState> {
     let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
-    let clock = GuestClock::new(context.now_ms);
+    let clock = GuestClock::new(context.now_ms, context.inputs.clone());
     let mut table = ResourceTable::new();
     table.set_max_capacity(HANDLES_MAX);
     let state = GuestState {
-        wasi: wasi(&log, &clock),
+        wasi: wasi(&log, &clock, context.inputs.as_ref()),
         plugin: Arc::clone(plugin),
         services: services.within(&plugin.grant),
         log,
         clock,
+        inputs: context.inputs.clone(),
         asks: 0,
         requests: 0,
         tool_calls: 0,
@@ -103,10 +107,17 @@ pub(crate) fn store(
 }
 
 /// WASI without any access: no files, environment, arguments or network.
-fn wasi(log: &GuestLog, clock: &GuestClock) -> WasiCtx {
+fn wasi(log: &GuestLog, clock: &GuestClock, inputs: Option<&Arc<dyn GuestInputs>>) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
-    WasiCtxBuilder::new()
-        .stdout(output(Level::Info))
+    let mut wasi = WasiCtxBuilder::new();
+    if let Some(inputs) = inputs {
+        let mut seed = [0; 16];
+        inputs.random(&mut seed);
+        wasi.secure_random(WasiRandom(Arc::clone(inputs)))
+            .insecure_random(WasiRandom(Arc::clone(inputs)))
+            .insecure_random_seed(u128::from_le_bytes(seed));
+    }
+    wasi.stdout(output(Level::Info))
         .stderr(output(Level::Warn))
         .wall_clock(clock.clone())
         .monotonic_clock(clock.clone())

@@ -87,7 +87,7 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
     ) -> Result<Self, CallError> {
-        let left = context.owner.as_ref().and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
+        let left = lasting_owner(context).and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
         match left {
             Some(mut live) => {
                 live.renew(context);
@@ -147,7 +147,7 @@ impl Instance {
             live,
             plugin: Arc::clone(plugin),
             context: guest_context,
-            owner: context.owner.clone(),
+            owner: lasting_owner(context).cloned(),
             budget: budget_of(plugin),
             claim,
         }
@@ -225,6 +225,12 @@ impl Instance {
     pub(crate) fn compiled(&self) -> Option<&Compiled> {
         self.plugin.compiled_now()
     }
+}
+
+/// The owner whose later calls may use the instance of this call. An instance with inputs of its
+/// own serves no other call.
+fn lasting_owner(context: &CallContext) -> Option<&Owner> {
+    context.owner.as_ref().filter(|_| context.inputs.is_none())
 }
 
 /// Counts and returns the error that no instance is free.

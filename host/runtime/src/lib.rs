@@ -52,6 +52,7 @@ mod fairness;
 mod context;
 
 mod clock;
+mod inputs;
 mod owner;
 
 pub mod services;
@@ -88,6 +89,7 @@ pub use grant::{
 };
 pub use host::Gauges;
 pub use injection::{InjectionError, InjectionRule, WrittenInjection, is_injectable_header};
+pub use inputs::{FixedInputs, GuestInputs};
 pub use inspection::{Fit, Inspection, SandboxNeeds};
 pub use manifest::{Asked, Manifest, PluginKind};
 pub use meter::MeteredCall;

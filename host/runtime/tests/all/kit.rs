@@ -107,6 +107,7 @@ pub(crate) fn context() -> CallContext {
         workspace: "workspace-1".into(),
         owner: None,
         now_ms: 1_700_000_000_123,
+        inputs: None,
     }
 }
 

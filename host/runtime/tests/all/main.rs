@@ -13,6 +13,7 @@ mod first_party;
 mod fuel;
 mod hook;
 mod hostile;
+mod inputs;
 mod instances;
 mod kit;
 mod loading;
