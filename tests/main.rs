@@ -50,6 +50,8 @@ mod installing;
 #[cfg(test)]
 mod plugin_kit;
 #[cfg(test)]
+mod recordings;
+#[cfg(test)]
 mod sandbox;
 
 #[cfg(test)]

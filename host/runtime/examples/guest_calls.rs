@@ -20,8 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let cache_dir = std::env::temp_dir().join(format!("cofferdam-measure-{}", std::process::id()));
-    let config =
-        RuntimeConfig { streams: 1_000, cache_dir: cache_dir.clone(), tick: Duration::from_millis(2) };
+    let config = RuntimeConfig {
+        streams: 1_000,
+        cache_dir: cache_dir.clone(),
+        recordings_dir: cache_dir.join("recordings"),
+        tick: Duration::from_millis(2),
+    };
     let started = Instant::now();
     let runtime = Runtime::start(config.clone())?;
     report("start of the sandbox", &mut [started.elapsed()]);

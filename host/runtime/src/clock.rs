@@ -76,10 +76,10 @@ impl HostMonotonicClock for GuestClock {
     }
 }
 
-fn coarse(ms: u64) -> u64 {
+pub(crate) fn coarse(ms: u64) -> u64 {
     ms - ms % CLOCK_GRAIN_MS
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,8 @@
 
 #![warn(missing_docs)]
 
+mod replay;
+
 mod registry;
 
 // For authors of plugins.
@@ -41,6 +43,10 @@ mod guest;
 mod logs;
 mod profile;
 
+mod tape;
+
+mod recorder;
+
 mod limits;
 mod room;
 
@@ -63,6 +69,8 @@ mod grant;
 pub mod manifest;
 
 mod injection;
+
+mod recording;
 
 pub mod wire;
 
@@ -96,6 +104,10 @@ pub use meter::MeteredCall;
 pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
+pub use recording::{
+    RECORDING_BYTES_MAX, RecordedEnd, RecordedGrant, Recording, RecordingError, RecordingHead,
+};
 pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
+pub use replay::{Replayed, ReplayedVerdict};
 pub use schedule::{processors, tune};
 pub use services::Services;

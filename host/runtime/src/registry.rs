@@ -14,7 +14,7 @@ use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
-use crate::contract::{self, Finding};
+use crate::contract::{self, Finding, contract_package};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
@@ -22,8 +22,11 @@ use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::meter::{Meter, MeteredCall};
 use crate::permits::InstancePermits;
-use crate::plugin::{Plugin, PluginParts};
+use crate::plugin::{Plugin, PluginParts, Taping};
+use crate::recorder::Recorder;
+use crate::recording::{FORM, RecordingHead};
 use crate::schedule::processors;
+use crate::tape::{RecordingPlan, Tape};
 use crate::warm::Warm;
 
 pub use folder::read_plugin_dir;
@@ -39,6 +42,9 @@ pub struct RuntimeConfig {
     pub streams: usize,
     /// Directory of the compile cache.
     pub cache_dir: PathBuf,
+    /// Directory of recordings of failing calls, for plugins whose grant has
+    /// [`OperatorGrant::record`].
+    pub recordings_dir: PathBuf,
     /// Interval at which a running guest can be interrupted; 2 ms in production.
     pub tick: Duration,
 }
@@ -46,7 +52,9 @@ pub struct RuntimeConfig {
 /// The sandbox of the process. Clones share it.
 #[derive(Clone)]
 pub struct Runtime {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
+    /// Absent in a sandbox that counts.
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// The installed plugins by name. Clones share them.
@@ -74,7 +82,8 @@ impl Runtime {
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
-        Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
+        let recorder = Some(Arc::new(Recorder::new(&config.recordings_dir)));
+        Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)), recorder })
     }
 
     /// Starts a sandbox that counts fuel and memory of every call, with the limits of any other. For
@@ -95,6 +104,7 @@ impl Runtime {
                 warm,
                 ticker,
             )),
+            recorder: None,
         })
     }
 
@@ -124,7 +134,7 @@ impl Runtime {
         }
         let mut by_name = BTreeMap::new();
         for (name, (manifest, source)) in chosen {
-            let plugin = self.load_one(manifest, source, grants.get(&name))?;
+            let plugin = self.load_one(manifest, source, grants.get(&name), None)?;
             by_name.insert(name, Arc::new(plugin));
         }
         Ok(Plugins { by_name: Arc::new(by_name) })
@@ -148,11 +158,27 @@ impl Runtime {
         self.host.instance_permits(owner)
     }
 
+    /// Loads one plugin to replay a call of it.
+    ///
+    /// # Errors
+    ///
+    /// Its manifest is wrong, or its component does not fit.
+    pub(crate) fn load_to_replay(
+        &self,
+        source: PluginSource,
+        operator: &OperatorGrant,
+        tape: Arc<Tape>,
+    ) -> Result<Arc<Plugin>, LoadError> {
+        let manifest = checked_manifest(&source)?;
+        self.load_one(manifest, source, Some(operator), Some(tape)).map(Arc::new)
+    }
+
     fn load_one(
         &self,
         manifest: Manifest,
         source: PluginSource,
         operator: Option<&OperatorGrant>,
+        tape: Option<Arc<Tape>>,
     ) -> Result<Plugin, LoadError> {
         let blame = |error| LoadError::Contract {
             origin: format!("{} ({})", source.origin, manifest.component),
@@ -169,9 +195,17 @@ impl Runtime {
         let joined = Grant::join(&manifest, operator.unwrap_or(&nothing), &finding.used());
         // A plugin without a configuration is probably unused, so its missing grants are not
         // logged. `plugin list` shows them in any case.
-        if operator.is_some() {
+        if operator.is_some() && tape.is_none() {
             report(&manifest.name, &joined);
         }
+        let taping = match (tape, operator.and_then(|grant| grant.record), &self.recorder) {
+            (Some(tape), ..) => Taping::Replay(tape),
+            (None, Some(kept), Some(recorder)) => {
+                let head = recording_head(&manifest, &source.manifest, &digest, &joined.grant);
+                Taping::Record(Arc::new(plan(recorder, head, kept)))
+            }
+            _ => Taping::Off,
+        };
         let PluginSource { component, origin, is_built_in, .. } = source;
         let host = Arc::clone(&self.host);
         Ok(Plugin::new(PluginParts {
@@ -183,6 +217,7 @@ impl Runtime {
             component,
             finding,
             joined,
+            taping,
         }))
     }
 
@@ -198,6 +233,29 @@ impl Runtime {
             cache.keep_finding(digest, &bytes);
         }
         Ok(finding)
+    }
+}
+
+/// The plan to record failing calls, which the log tells because recordings hold content.
+fn plan(recorder: &Arc<Recorder>, head: RecordingHead, kept: u32) -> RecordingPlan {
+    let (plugin, directory) = (&head.plugin, recorder.directory().display());
+    tracing::warn!(plugin, kept, %directory, "failing calls of this plugin are recorded, with their content");
+    RecordingPlan { recorder: Arc::clone(recorder), head, kept }
+}
+
+/// The head of the recordings of a plugin; that of one call is completed when it is written.
+fn recording_head(manifest: &Manifest, text: &str, digest: &str, grant: &Grant) -> RecordingHead {
+    RecordingHead {
+        cofferdam_recording: FORM,
+        plugin: manifest.name.clone(),
+        component_sha256: digest.to_owned(),
+        contract: contract_package(),
+        host_version: env!("CARGO_PKG_VERSION").to_owned(),
+        request_id: String::new(),
+        workspace: String::new(),
+        now_ms: 0,
+        grant: grant.recorded(),
+        manifest: text.to_owned(),
     }
 }
 

@@ -55,10 +55,12 @@ impl Plugin {
             let guest = routing(instance)?;
             guest.call_route(&mut instance.live.store, summary, candidates, seed).await
         };
+        instance.note_call("route", &(summary, candidates, seed));
         let (instance, answer) = instance.run("route", OUTPUT_BYTES_MAX, route).await?;
+        instance.note_answer(&answer);
         if let Ok(decision) = &answer {
             check_decision(decision, candidates.len())
-                .map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+                .map_err(|rule| instance.failed("route", CallErrorKind::InvalidAnswer(rule)))?;
             instance.keep();
         }
         Ok(answer)
@@ -78,7 +80,10 @@ impl Plugin {
             let guest = model_choice(instance)?;
             guest.call_slugs(&mut instance.live.store).await
         };
-        Ok(instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?.1)
+        instance.note_call("slugs", &());
+        let (instance, answer) = instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?;
+        instance.note_answer(&answer);
+        Ok(answer)
     }
 
     /// Chooses models for a request that names this router.
@@ -102,12 +107,15 @@ impl Plugin {
             let ChoiceQuestion { slug, summary, facts, models, seed, .. } = question;
             guest.call_choose(&mut instance.live.store, slug, summary, facts, models, &settings, seed).await
         };
+        let ChoiceQuestion { slug, summary, facts, models, settings, seed } = question;
+        instance.note_call("choose", &(slug, summary, facts, models, settings, seed));
         let (instance, answer) = instance.run("choose", OUTPUT_BYTES_MAX, choose).await?;
+        instance.note_answer(&answer);
         if let Ok(choice) = &answer {
             let offered = |id: &String| question.models.iter().any(|model| model.id == *id);
             if choice.models.is_empty() || !choice.models.iter().all(offered) {
                 let rule = "a chosen model is not among those offered, or none is chosen";
-                return Err(self.failed(CallErrorKind::InvalidAnswer(rule)));
+                return Err(instance.failed("choose", CallErrorKind::InvalidAnswer(rule)));
             }
             instance.keep();
         }

@@ -18,6 +18,7 @@ mod instances;
 mod kit;
 mod loading;
 mod provider;
+mod recording;
 mod rogue;
 mod router;
 mod scheduling;

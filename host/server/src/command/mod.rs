@@ -35,7 +35,10 @@ pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
 pub(crate) use plugin::{Became, granted, shown};
-pub use plugin::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
+pub use plugin::{
+    ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
+    RerunArguments,
+};
 pub use plugin::{GrantCommand, PluginCommand};
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;

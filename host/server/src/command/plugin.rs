@@ -12,7 +12,10 @@ use super::table::{pairs, table};
 use super::{CommandOutcome, Folder};
 use crate::facts::{Facts, PluginFacts, PluginReach};
 
-pub use kit::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
+pub use kit::{
+    ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
+    RerunArguments,
+};
 
 /// What can be done with plugins.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]

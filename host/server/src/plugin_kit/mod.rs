@@ -1,4 +1,5 @@
-//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `inspect` and `wit`.
+//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `inspect`, `wit` and
+//! `replay`.
 //! They work on a folder of the author and need neither a store nor a host.
 
 mod build;
@@ -10,6 +11,8 @@ mod examine;
 mod process;
 mod project;
 mod recipe;
+mod replay;
+mod rerun;
 mod samples;
 mod wit;
 
@@ -26,6 +29,8 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::Test(project) => return cases::test(&project.dir),
         KitCommand::Inspect { file } => declared::inspect(file),
         KitCommand::Wit { dir } => wit::write_out_to(dir),
+        KitCommand::Replay(arguments) => return replay::replay(arguments),
+        KitCommand::Rerun(arguments) => rerun::rerun(arguments),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };
     done.map(|outcome| Checked { outcome, wrong: 0, what: "" })
