@@ -6,6 +6,7 @@ mod first_party;
 mod hosts;
 mod placeholders;
 mod plans;
+mod recordings;
 mod redirects;
 mod reflections;
 mod scopes;

@@ -52,6 +52,8 @@ mod plugin_kit;
 #[cfg(test)]
 mod plugin_lock;
 #[cfg(test)]
+mod recordings;
+#[cfg(test)]
 mod sandbox;
 
 #[cfg(test)]

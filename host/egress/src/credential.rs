@@ -87,6 +87,12 @@ impl Credential {
         String::from_utf8(bytes).unwrap_or_default()
     }
 
+    /// Whether the secret occurs in a text, in a spelling that answers are searched for.
+    #[must_use]
+    pub fn occurs_in(&self, text: &[u8]) -> bool {
+        self.scrub.occurs_in(text)
+    }
+
     /// The set that removes the secret from answers.
     pub(crate) fn scrub(&self) -> &ScrubSet {
         &self.scrub

@@ -118,6 +118,12 @@ impl ScrubSet {
         Some((clean.into(), search.follower.reflected()))
     }
 
+    /// Whether one of the values occurs in a complete text.
+    #[must_use]
+    pub fn occurs_in(&self, text: &[u8]) -> bool {
+        self.scrub(text).is_some()
+    }
+
     /// Replaces the values in the headers of an answer and removes headers with a value in their
     /// name. Returns a bit for each value that occurred.
     pub(crate) fn scrub_headers(&self, headers: &mut HeaderMap) -> u64 {

@@ -6,6 +6,7 @@ use crate::catalog::{Endpoint, Provider};
 use crate::engine::EngineParts;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::Deadline;
+use crate::plugins::http_capability::CredentialSearch;
 use crate::request::ProviderPreferences;
 use crate::scope::RequestScope;
 use crate::upstream::reading::ANSWER_BYTES_MAX;
@@ -56,6 +57,9 @@ pub(crate) async fn exchange(
     let asked_for_stream = upstream.streamed;
     // While the provider is waited for, the instance of a stateless guest may serve another call of
     // the same owner.
+    if let Some(used) = used {
+        instance.search_with(|| Box::new(CredentialSearch(used.credential.clone())));
+    }
     instance.pause();
     let reply = send(scope, endpoint, upstream, used, deadline).await?;
     instance.resume(&scope.context).await?;

@@ -27,6 +27,7 @@ impl RequestScope {
             workspace: caller.workspace.id.to_string(),
             owner: Some(Owner::new(caller.key.as_str())),
             now_ms: engine.parts.clock.now_ms(),
+            inputs: None,
         };
         Arc::new(Self { engine, caller, options, context })
     }

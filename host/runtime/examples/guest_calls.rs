@@ -20,8 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let cache_dir = std::env::temp_dir().join(format!("cofferdam-measure-{}", std::process::id()));
-    let config =
-        RuntimeConfig { streams: 1_000, cache_dir: cache_dir.clone(), tick: Duration::from_millis(2) };
+    let config = RuntimeConfig {
+        streams: 1_000,
+        cache_dir: cache_dir.clone(),
+        recordings_dir: cache_dir.join("recordings"),
+        tick: Duration::from_millis(2),
+    };
     let started = Instant::now();
     let runtime = Runtime::start(config.clone())?;
     report("start of the sandbox", &mut [started.elapsed()]);
@@ -87,7 +91,13 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
 
 /// The context of a call. With an owner, one instance serves all rounds.
 fn context(owner: Option<Owner>) -> CallContext {
-    CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), owner, now_ms: 0 }
+    CallContext {
+        request_id: "resp_measure".into(),
+        workspace: "workspace".into(),
+        owner,
+        now_ms: 0,
+        inputs: None,
+    }
 }
 
 async fn routing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn std::error::Error>> {

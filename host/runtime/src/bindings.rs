@@ -48,5 +48,5 @@ wasmtime::component::bindgen!({
     },
     exports: { default: async },
     with: { "cofferdam:plugin/http-stream.exchange": crate::bindings::exchange::HttpExchange },
-    additional_derives: [PartialEq],
+    additional_derives: [PartialEq, serde::Serialize, serde::Deserialize],
 });

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
 
+use crate::inputs::GuestInputs;
+
 /// Clocks are rounded down to this many milliseconds: a precise clock would help timing attacks.
 pub(crate) const CLOCK_GRAIN_MS: u64 = 10;
 
@@ -15,6 +17,8 @@ pub(crate) struct GuestClock {
     /// Start of the monotonic clock. It continues when the instance serves another request, because
     /// a monotonic clock must never go back.
     made: Instant,
+    /// Where the readings come from, if not from the machine.
+    inputs: Option<Arc<dyn GuestInputs>>,
 }
 
 /// The time that a clock was set to, and when it was set.
@@ -25,9 +29,9 @@ struct Set {
 }
 
 impl GuestClock {
-    pub(crate) fn new(now_ms: u64) -> Self {
+    pub(crate) fn new(now_ms: u64, inputs: Option<Arc<dyn GuestInputs>>) -> Self {
         let at = Instant::now();
-        Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at }
+        Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at, inputs }
     }
 
     /// Sets the clock to another request's time.
@@ -37,6 +41,9 @@ impl GuestClock {
 
     /// Unix time in milliseconds, rounded down to [`CLOCK_GRAIN_MS`].
     pub(crate) fn now_ms(&self) -> u64 {
+        if let Some(inputs) = &self.inputs {
+            return coarse(inputs.wall_ms());
+        }
         let set = *self.lock();
         coarse(set.now_ms.saturating_add(milliseconds(set.at.elapsed())))
     }
@@ -62,14 +69,17 @@ impl HostMonotonicClock for GuestClock {
     }
 
     fn now(&self) -> u64 {
-        coarse(milliseconds(self.made.elapsed())) * 1_000_000
+        match &self.inputs {
+            Some(inputs) => inputs.monotonic_ns(),
+            None => coarse(milliseconds(self.made.elapsed())) * 1_000_000,
+        }
     }
 }
 
-fn coarse(ms: u64) -> u64 {
+pub(crate) fn coarse(ms: u64) -> u64 {
     ms - ms % CLOCK_GRAIN_MS
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::clock::CLOCK_GRAIN_MS;
+use crate::inputs::GuestInputs;
 use crate::owner::Owner;
 
 /// Length of a pseudonym in bytes; it is written as hexadecimal digits.
@@ -24,6 +25,9 @@ pub struct CallContext {
     pub owner: Option<Owner>,
     /// Unix time in milliseconds.
     pub now_ms: u64,
+    /// The guest's clock readings and random bytes, if they do not come from the machine. Such a
+    /// call gets a new instance, which ends with it.
+    pub inputs: Option<Arc<dyn GuestInputs>>,
 }
 
 impl CallContext {
@@ -88,6 +92,7 @@ mod tests {
             workspace: "w".into(),
             owner: None,
             now_ms: 12_345_678,
+            inputs: None,
         };
         assert_eq!(context.for_guest("p", &mut Alias::default()).now_ms, 12_345_670);
     }

@@ -17,6 +17,7 @@ use cofferdam_store::{HostName, SecretName};
 
 use crate::injection::InjectionRule;
 use crate::manifest::{Import, MEMORY_MIB_MAX, Manifest};
+use crate::recording::RecordedGrant;
 
 pub use denials::Denial;
 use hosts::HostAccess;
@@ -127,6 +128,19 @@ impl Grant {
     /// without, which are linked but answer "denied".
     pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
         self.imports.union(&self.sides.0.optional_imports).copied()
+    }
+
+    /// What of the grant the guest can notice, for a recording.
+    pub(crate) fn recorded(&self) -> RecordedGrant {
+        let (_, operator) = &*self.sides;
+        RecordedGrant {
+            imports: operator.imports.clone(),
+            hosts: operator.hosts.iter().map(ToString::to_string).collect(),
+            any_host: operator.any_host,
+            memory_mib: operator.memory_mib,
+            deadline_ms: u64::try_from(self.deadline.as_millis()).unwrap_or(u64::MAX),
+            settings: operator.config.clone(),
+        }
     }
 
     /// The lines that would grant these imports.

@@ -5,6 +5,7 @@ pub(crate) mod live;
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
@@ -13,10 +14,12 @@ use crate::account::InstanceAccount;
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::clock::GuestClock;
 use crate::context::CallContext;
+use crate::inputs::{GuestInputs, WasiRandom};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::profile::Profile;
 use crate::services::Services;
+use crate::tape::{self, Asked, Tape, TapedInputs};
 
 /// Host calls within one call of a guest, without those of WASI.
 pub(crate) const HOST_CALLS_MAX: u32 = 10_000;
@@ -31,6 +34,10 @@ pub(crate) struct GuestState {
     pub(crate) services: Services,
     pub(crate) log: GuestLog,
     pub(crate) clock: GuestClock,
+    /// Where clock readings and random bytes come from, if not from the machine.
+    pub(crate) inputs: Option<Arc<dyn GuestInputs>>,
+    /// The tape of a call that is recorded or replayed.
+    pub(crate) tape: Option<Arc<Tape>>,
     pub(crate) asks: u32,
     pub(crate) requests: u32,
     pub(crate) tool_calls: u32,
@@ -56,6 +63,20 @@ impl GuestState {
         }
     }
 
+    /// Counts one host call, and asks the tape of a call that is recorded or replayed.
+    ///
+    /// # Errors
+    ///
+    /// The budget of host calls is spent, or a replay has come to a difference.
+    pub(crate) fn enter_taped(
+        &mut self,
+        name: &'static str,
+        sent: &impl Serialize,
+    ) -> wasmtime::Result<Asked> {
+        self.enter_host()?;
+        tape::ask(self.tape.as_ref(), name, sent)
+    }
+
     /// The resources that the guest holds handles to.
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
         &mut self.table
@@ -75,17 +96,22 @@ pub(crate) fn store(
     context: &CallContext,
     services: Services,
     account: &Arc<InstanceAccount>,
+    tape: Option<Arc<Tape>>,
 ) -> Store<GuestState> {
-    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
-    let clock = GuestClock::new(context.now_ms);
+    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id), tape.clone());
+    let taped = tape.clone().map(|tape| Arc::new(TapedInputs(tape)) as Arc<dyn GuestInputs>);
+    let inputs = taped.or_else(|| context.inputs.clone());
+    let clock = GuestClock::new(context.now_ms, inputs.clone());
     let mut table = ResourceTable::new();
     table.set_max_capacity(HANDLES_MAX);
     let state = GuestState {
-        wasi: wasi(&log, &clock),
+        wasi: wasi(&log, &clock, inputs.as_ref()),
         plugin: Arc::clone(plugin),
         services: services.within(&plugin.grant),
         log,
         clock,
+        inputs,
+        tape,
         asks: 0,
         requests: 0,
         tool_calls: 0,
@@ -103,10 +129,17 @@ pub(crate) fn store(
 }
 
 /// WASI without any access: no files, environment, arguments or network.
-fn wasi(log: &GuestLog, clock: &GuestClock) -> WasiCtx {
+fn wasi(log: &GuestLog, clock: &GuestClock, inputs: Option<&Arc<dyn GuestInputs>>) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
-    WasiCtxBuilder::new()
-        .stdout(output(Level::Info))
+    let mut wasi = WasiCtxBuilder::new();
+    if let Some(inputs) = inputs {
+        let mut seed = [0; 16];
+        inputs.random(&mut seed);
+        wasi.secure_random(WasiRandom(Arc::clone(inputs)))
+            .insecure_random(WasiRandom(Arc::clone(inputs)))
+            .insecure_random_seed(u128::from_le_bytes(seed));
+    }
+    wasi.stdout(output(Level::Info))
         .stderr(output(Level::Warn))
         .wall_clock(clock.clone())
         .monotonic_clock(clock.clone())

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wasmtime::Trap;
+use serde::Serialize;
+use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::account::{CallBudget, CallCut, InstanceAccount};
@@ -15,15 +16,14 @@ use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::fairness::InLine;
 use crate::guest::live::LiveInstance;
-use crate::guest::{self, HOST_CALLS_MAX};
-use crate::logs::GuestLog;
+use crate::guest::{self, GuestState, HOST_CALLS_MAX};
 use crate::manifest::Import;
-use crate::meter::Meter;
 use crate::owner::Owner;
 use crate::permits::Claim;
 use crate::plugin::{Compiled, Plugin};
 use crate::room::room_for;
 use crate::services::Services;
+use crate::tape::{Tape, TapedFailure};
 
 /// Output limit while an instance is created, in bytes.
 const START_OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -87,7 +87,8 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
     ) -> Result<Self, CallError> {
-        let left = context.owner.as_ref().and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
+        let left =
+            lasting_owner(plugin, context).and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
         match left {
             Some(mut live) => {
                 live.renew(context);
@@ -127,17 +128,19 @@ impl Instance {
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
         let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, line));
-        let mut store = guest::store(&plugin.host.engine, plugin.profile(), context, services, &account);
+        let tape = plugin.tape(context, &services);
+        let mut store =
+            guest::store(&plugin.host.engine, plugin.profile(), context, services, &account, tape);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
-        if plugin.host.meter.is_some() {
-            Meter::fill(&mut store);
+        if let Some(meter) = &plugin.host.meter {
+            meter.fill(&mut store);
         }
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         if let Some(meter) = &plugin.host.meter {
             meter.note("start", &store, account.spent_ns());
         }
-        let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
+        let handle = settle(plugin, &account, "its start", store.data(), started)?;
         Ok(Box::new(LiveInstance::new(store, handle, account, slot)))
     }
 
@@ -147,7 +150,7 @@ impl Instance {
             live,
             plugin: Arc::clone(plugin),
             context: guest_context,
-            owner: context.owner.clone(),
+            owner: lasting_owner(plugin, context).cloned(),
             budget: budget_of(plugin),
             claim,
         }
@@ -167,8 +170,8 @@ impl Instance {
         store.set_epoch_deadline(1);
         store.data_mut().host_calls_left = HOST_CALLS_MAX;
         store.data().log.renew();
-        if self.plugin.host.meter.is_some() {
-            Meter::fill(store);
+        if let Some(meter) = &self.plugin.host.meter {
+            meter.fill(store);
         }
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
@@ -176,8 +179,35 @@ impl Instance {
         if let Some(meter) = &self.plugin.host.meter {
             meter.note(function, &self.live.store, account.spent_ns());
         }
-        let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
+        let answer = settle(&self.plugin, &account, function, self.live.store.data(), outcome)?;
         Ok((self, answer))
+    }
+
+    /// Notes a call on the tape, before it is made.
+    pub(crate) fn note_call(&self, function: &'static str, input: &impl Serialize) {
+        if let Some(tape) = self.tape() {
+            tape.call(function, input);
+        }
+    }
+
+    /// Notes the answer to a call on the tape.
+    pub(crate) fn note_answer(&self, answer: &impl Serialize) {
+        if let Some(tape) = self.tape() {
+            tape.answer(answer);
+        }
+    }
+
+    /// Counts a failure that the host found in an answer, and returns its error.
+    pub(crate) fn failed(&self, function: &'static str, kind: CallErrorKind) -> CallError {
+        if let Some(tape) = self.tape() {
+            tape.fail(TapedFailure { kind: &kind, function, backtrace: None });
+        }
+        self.plugin.failed(kind)
+    }
+
+    /// The tape of a call that is recorded or replayed.
+    pub(crate) fn tape(&self) -> Option<&Arc<Tape>> {
+        self.live.store.data().tape.as_ref()
     }
 
     /// Raises the memory limit for a request of `request_bytes` bytes, if it is a long one.
@@ -227,6 +257,12 @@ impl Instance {
     }
 }
 
+/// The owner whose later calls may use the instance of this call. An instance with inputs of its
+/// own serves no other call, and neither does one whose calls are recorded.
+fn lasting_owner<'a>(plugin: &Plugin, context: &'a CallContext) -> Option<&'a Owner> {
+    context.owner.as_ref().filter(|_| context.inputs.is_none() && !plugin.is_taped())
+}
+
 /// Counts and returns the error that no instance is free.
 fn saturated(plugin: &Plugin) -> CallError {
     plugin.host.count_saturated();
@@ -250,21 +286,30 @@ fn settle<T>(
     plugin: &Plugin,
     account: &InstanceAccount,
     function: &'static str,
-    log: &GuestLog,
+    state: &GuestState,
     outcome: Option<wasmtime::Result<T>>,
 ) -> Result<T, CallError> {
     plugin.counters().called(account.spent_ns());
+    let fail = |kind: &CallErrorKind, backtrace: Option<&WasmBacktrace>| {
+        if let Some(tape) = &state.tape {
+            tape.fail(TapedFailure { kind, function, backtrace: backtrace.map(ToString::to_string) });
+        }
+    };
     let error = match outcome {
         Some(Ok(answer)) => return Ok(answer),
         Some(Err(error)) => error,
-        None => return Err(plugin.failed(CallErrorKind::OutOfTime)),
+        None => {
+            fail(&CallErrorKind::OutOfTime, None);
+            return Err(plugin.failed(CallErrorKind::OutOfTime));
+        }
     };
     let kind = classify(account, &error);
     if kind == CallErrorKind::Saturated {
         plugin.host.count_saturated();
     } else {
         // The error's text is from wasmtime. It names functions of the guest and has no content.
-        let (plugin, last_words) = (plugin.name(), log.last_words());
+        fail(&kind, error.downcast_ref());
+        let (plugin, last_words) = (plugin.name(), state.log.last_words());
         tracing::warn!(plugin, kind = kind.as_str(), function, last_words, "guest call failed: {kind}");
         tracing::debug!(plugin, error = format!("{error:#}"), "guest call failed");
     }
@@ -281,6 +326,8 @@ fn classify(account: &InstanceAccount, error: &wasmtime::Error) -> CallErrorKind
     let trap = error.downcast_ref::<Trap>();
     match account.cut() {
         Some(CallCut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
+        // Only a replay limits fuel, where the recorded call ran out of time.
+        _ if trap == Some(&Trap::OutOfFuel) => return CallErrorKind::OutOfTime,
         Some(CallCut::HostCalls) => return CallErrorKind::TooManyHostCalls,
         // After refused memory the guest aborts itself, or cannot start.
         Some(CallCut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {

@@ -12,6 +12,8 @@
 
 #![warn(missing_docs)]
 
+mod replay;
+
 mod registry;
 
 // For authors of plugins.
@@ -43,6 +45,10 @@ mod guest;
 mod logs;
 mod profile;
 
+mod tape;
+
+mod recorder;
+
 mod limits;
 mod room;
 
@@ -54,6 +60,7 @@ mod fairness;
 mod context;
 
 mod clock;
+mod inputs;
 mod owner;
 
 pub mod services;
@@ -63,6 +70,8 @@ mod grant;
 pub mod manifest;
 
 mod injection;
+
+mod recording;
 
 pub mod wire;
 
@@ -89,15 +98,20 @@ pub use grant::{
 };
 pub use host::Gauges;
 pub use injection::{InjectionError, InjectionRule, WrittenInjection, is_injectable_header};
+pub use inputs::{FixedInputs, GuestInputs};
 pub use inspection::{Fit, Inspection, SandboxNeeds};
 pub use manifest::{Asked, Manifest, PluginKind};
 pub use meter::MeteredCall;
 pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
+pub use recording::{
+    RECORDING_BYTES_MAX, RecordedEnd, RecordedGrant, Recording, RecordingError, RecordingHead,
+};
 pub use registry::{
     MANIFEST_BYTES_MAX, PluginSource, Plugins, Runtime, RuntimeConfig, check_installed_folder,
     read_installed_file, read_plugin_dir,
 };
+pub use replay::{Replayed, ReplayedVerdict};
 pub use schedule::{processors, tune};
 pub use services::Services;

@@ -12,6 +12,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::profile::Profile;
+use crate::tape::Tape;
 
 /// Lines per call. Further lines are counted and dropped.
 pub(crate) const LOG_LINES_MAX: u32 = 64;
@@ -28,6 +29,7 @@ const LAST_WORDS_BYTES_MAX: usize = 300;
 pub(crate) struct GuestLog {
     plugin: Arc<Profile>,
     page: Arc<Mutex<LogContext>>,
+    tape: Option<Arc<Tape>>,
 }
 
 /// The state of the current call.
@@ -59,7 +61,7 @@ impl Drop for LogContext {
 }
 
 impl GuestLog {
-    pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
+    pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>, tape: Option<Arc<Tape>>) -> Self {
         let page = LogContext {
             plugin: Arc::clone(&plugin),
             generation: request_id,
@@ -67,7 +69,7 @@ impl GuestLog {
             lines_dropped: 0,
             last_words: VecDeque::new(),
         };
-        Self { plugin, page: Arc::new(Mutex::new(page)) }
+        Self { plugin, page: Arc::new(Mutex::new(page)), tape }
     }
 
     /// Starts a call with a full quota.
@@ -106,6 +108,9 @@ impl GuestLog {
         };
         self.plugin.counters.logged();
         let line = printable(message);
+        if let Some(tape) = &self.tape {
+            tape.log(name_of(level), line.clone());
+        }
         // The id of the HTTP request is added by the log's span.
         let (plugin, generation) = (self.plugin.name(), &*generation);
         match level {
@@ -132,6 +137,15 @@ impl GuestLog {
         };
         page.lines_left = left;
         Some(Arc::clone(&page.generation))
+    }
+}
+
+fn name_of(level: Level) -> &'static str {
+    match level {
+        Level::Debug => "debug",
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Fuel and memory of calls, for checks of a plugin by its author. A serving host measures neither.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,29 +26,43 @@ pub struct MeteredCall {
     pub busy: Duration,
 }
 
-/// The calls since the last look.
-#[derive(Default)]
-pub(crate) struct Meter(Mutex<Vec<MeteredCall>>);
+/// The calls since the last look, and the fuel that each call begins with.
+pub(crate) struct Meter {
+    calls: Mutex<Vec<MeteredCall>>,
+    fuel: AtomicU64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self { calls: Mutex::default(), fuel: AtomicU64::new(FUEL) }
+    }
+}
 
 impl Meter {
+    /// Ends later calls when they have used this much fuel.
+    pub(crate) fn limit(&self, fuel: u64) {
+        self.fuel.store(fuel.min(FUEL), Ordering::Relaxed);
+    }
+
     /// Gives a call its fuel.
-    pub(crate) fn fill(store: &mut Store<GuestState>) {
-        if let Err(error) = store.set_fuel(FUEL) {
+    pub(crate) fn fill(&self, store: &mut Store<GuestState>) {
+        if let Err(error) = store.set_fuel(self.fuel.load(Ordering::Relaxed)) {
             tracing::debug!(%error, "the engine counts no fuel");
         }
     }
 
     /// Records a call that has ended, in whatever way.
     pub(crate) fn note(&self, function: &'static str, store: &Store<GuestState>, busy_ns: u64) {
-        let fuel = FUEL.saturating_sub(store.get_fuel().unwrap_or(FUEL));
+        let given = self.fuel.load(Ordering::Relaxed);
+        let fuel = given.saturating_sub(store.get_fuel().unwrap_or(given));
         let memory_bytes = store.data().limiter.bytes();
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() < CALLS_MAX {
             calls.push(MeteredCall { function, fuel, memory_bytes, busy: Duration::from_nanos(busy_ns) });
         }
     }
 
     pub(crate) fn take(&self) -> Vec<MeteredCall> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use crate::code::Code;
+use crate::context::CallContext;
 use crate::contract::{ContractLine, Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
@@ -17,6 +18,8 @@ use crate::host::{Host, LoadedCode};
 use crate::imports;
 use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
+use crate::services::Services;
+use crate::tape::{CallRecorder, RecordingPlan, Tape};
 
 /// Compiling for at least this long is worth a hint, in milliseconds.
 const SLOW_COMPILE_MS: u64 = 2_000;
@@ -36,6 +39,7 @@ pub struct Plugin {
     finding: Finding,
     denials: Vec<Denial>,
     idle: Vec<String>,
+    taping: Taping,
     /// Held while compiling: other callers wait for the result instead of compiling again.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, CompileFailed>>,
@@ -54,6 +58,14 @@ pub(crate) struct PluginParts {
     pub(crate) line: &'static ContractLine,
     pub(crate) finding: Finding,
     pub(crate) joined: Joined,
+    pub(crate) taping: Taping,
+}
+
+/// Whether failing calls of a plugin are recorded, or one call is replayed.
+pub(crate) enum Taping {
+    Off,
+    Record(Arc<RecordingPlan>),
+    Replay(Arc<Tape>),
 }
 
 /// Whether a plugin is compiled.
@@ -135,8 +147,18 @@ struct CompileFailed {
 
 impl Plugin {
     pub(crate) fn new(parts: PluginParts) -> Self {
-        let PluginParts { host, manifest, digest, origin, is_built_in, component, line, finding, joined } =
-            parts;
+        let PluginParts {
+            host,
+            manifest,
+            digest,
+            origin,
+            is_built_in,
+            component,
+            line,
+            finding,
+            joined,
+            taping,
+        } = parts;
         let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
@@ -150,6 +172,7 @@ impl Plugin {
             finding,
             denials,
             idle,
+            taping,
             compiling: Mutex::new(()),
             compiled: OnceLock::new(),
             is_cached: AtomicBool::new(false),
@@ -278,6 +301,20 @@ impl Plugin {
     /// that must end with the request.
     pub(crate) fn is_pure(&self) -> bool {
         matches!(self.kind(), PluginKind::Router | PluginKind::Provider) && self.finding.imports.is_empty()
+    }
+
+    /// Whether its calls are recorded or replayed. Such a call has an instance of its own.
+    pub(crate) fn is_taped(&self) -> bool {
+        !matches!(self.taping, Taping::Off)
+    }
+
+    /// The tape of a new call.
+    pub(crate) fn tape(&self, context: &CallContext, services: &Services) -> Option<Arc<Tape>> {
+        match &self.taping {
+            Taping::Off => None,
+            Taping::Record(plan) => Some(Arc::new(Tape::Record(CallRecorder::new(plan, context, services)))),
+            Taping::Replay(tape) => Some(Arc::clone(tape)),
+        }
     }
 
     /// Whether it is a provider that serves responses.

@@ -22,8 +22,11 @@ use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::meter::{Meter, MeteredCall};
 use crate::permits::InstancePermits;
-use crate::plugin::{Plugin, PluginParts};
+use crate::plugin::{Plugin, PluginParts, Taping};
+use crate::recorder::Recorder;
+use crate::recording::{FORM, RecordingHead};
 use crate::schedule::processors;
+use crate::tape::{RecordingPlan, Tape};
 use crate::warm::Warm;
 
 pub use folder::{MANIFEST_BYTES_MAX, check_installed_folder, read_installed_file, read_plugin_dir};
@@ -39,6 +42,9 @@ pub struct RuntimeConfig {
     pub streams: usize,
     /// Directory of the compile cache.
     pub cache_dir: PathBuf,
+    /// Directory of recordings of failing calls, for plugins whose grant has
+    /// [`OperatorGrant::record`].
+    pub recordings_dir: PathBuf,
     /// Interval at which a running guest can be interrupted; 2 ms in production.
     pub tick: Duration,
 }
@@ -46,9 +52,11 @@ pub struct RuntimeConfig {
 /// The sandbox of the process. Clones share it.
 #[derive(Clone)]
 pub struct Runtime {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
     /// The lines of the contract that it serves, the newest first.
     lines: &'static [&'static ContractLine],
+    /// Absent in a sandbox that counts.
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// The installed plugins by name. Clones share them.
@@ -76,8 +84,9 @@ impl Runtime {
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
+        let recorder = Some(Arc::new(Recorder::new(&config.recordings_dir)));
         let host = Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker));
-        Ok(Self { host, lines: ContractLine::SERVED })
+        Ok(Self { host, lines: ContractLine::SERVED, recorder })
     }
 
     /// The same sandbox for plugins of these lines of the contract, the newest first, in place of
@@ -99,7 +108,7 @@ impl Runtime {
         let ticker = Ticker::start(&sandbox.engine, tick, Arc::clone(&warm))?;
         let cache = Err("commands for authors use none".to_owned());
         let host = Arc::new(Host::new(sandbox, 1, cache, warm, ticker));
-        Ok(Self { host, lines: ContractLine::SERVED })
+        Ok(Self { host, lines: ContractLine::SERVED, recorder: None })
     }
 
     /// What calls used since the last look. Empty unless the sandbox counts it.
@@ -128,7 +137,7 @@ impl Runtime {
         }
         let mut by_name = BTreeMap::new();
         for (name, (manifest, source)) in chosen {
-            let plugin = self.load_one(manifest, source, grants.get(&name))?;
+            let plugin = self.load_one(manifest, source, grants.get(&name), None)?;
             by_name.insert(name, Arc::new(plugin));
         }
         let installed: BTreeSet<&str> = by_name.values().map(|plugin| plugin.digest()).collect();
@@ -154,11 +163,27 @@ impl Runtime {
         self.host.instance_permits(owner)
     }
 
+    /// Loads one plugin to replay a call of it.
+    ///
+    /// # Errors
+    ///
+    /// Its manifest is wrong, or its component does not fit.
+    pub(crate) fn load_to_replay(
+        &self,
+        source: PluginSource,
+        operator: &OperatorGrant,
+        tape: Arc<Tape>,
+    ) -> Result<Arc<Plugin>, LoadError> {
+        let manifest = checked_manifest(&source)?;
+        self.load_one(manifest, source, Some(operator), Some(tape)).map(Arc::new)
+    }
+
     fn load_one(
         &self,
         manifest: Manifest,
         source: PluginSource,
         operator: Option<&OperatorGrant>,
+        tape: Option<Arc<Tape>>,
     ) -> Result<Plugin, LoadError> {
         let blame = |error| LoadError::Contract {
             origin: format!("{} ({})", source.origin, manifest.component),
@@ -175,9 +200,17 @@ impl Runtime {
         let joined = Grant::join(&manifest, operator.unwrap_or(&nothing), &finding.used());
         // A plugin without a configuration is probably unused, so its missing grants are not
         // logged. `plugin list` shows them in any case.
-        if operator.is_some() {
+        if operator.is_some() && tape.is_none() {
             report(&manifest.name, &joined);
         }
+        let taping = match (tape, operator.and_then(|grant| grant.record), &self.recorder) {
+            (Some(tape), ..) => Taping::Replay(tape),
+            (None, Some(kept), Some(recorder)) => {
+                let head = recording_head(&manifest, &source.manifest, &digest, line, &joined.grant);
+                Taping::Record(Arc::new(plan(recorder, head, kept)))
+            }
+            _ => Taping::Off,
+        };
         let PluginSource { component, origin, is_built_in, .. } = source;
         let host = Arc::clone(&self.host);
         Ok(Plugin::new(PluginParts {
@@ -190,6 +223,7 @@ impl Runtime {
             line,
             finding,
             joined,
+            taping,
         }))
     }
 
@@ -213,6 +247,35 @@ impl Runtime {
             cache.keep_finding(digest, &bytes);
         }
         Ok((line, finding))
+    }
+}
+
+/// The plan to record failing calls, which the log tells because recordings hold content.
+fn plan(recorder: &Arc<Recorder>, head: RecordingHead, kept: u32) -> RecordingPlan {
+    let (plugin, directory) = (&head.plugin, recorder.directory().display());
+    tracing::warn!(plugin, kept, %directory, "failing calls of this plugin are recorded, with their content");
+    RecordingPlan { recorder: Arc::clone(recorder), head, kept }
+}
+
+/// The head of the recordings of a plugin; that of one call is completed when it is written.
+fn recording_head(
+    manifest: &Manifest,
+    text: &str,
+    digest: &str,
+    line: &ContractLine,
+    grant: &Grant,
+) -> RecordingHead {
+    RecordingHead {
+        cofferdam_recording: FORM,
+        plugin: manifest.name.clone(),
+        component_sha256: digest.to_owned(),
+        contract: line.package(),
+        host_version: env!("CARGO_PKG_VERSION").to_owned(),
+        request_id: String::new(),
+        workspace: String::new(),
+        now_ms: 0,
+        grant: grant.recorded(),
+        manifest: text.to_owned(),
     }
 }
 

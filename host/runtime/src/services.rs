@@ -11,6 +11,12 @@ use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, Scratch
 
 pub use crate::bindings::exchange::{HttpBody, HttpExchange, Opening};
 
+/// Finds the values of secrets that were sent with requests.
+pub trait SentSearch: Send + Sync {
+    /// Whether one of the values occurs in a text, in a spelling that answers are searched for.
+    fn finds(&self, text: &str) -> bool;
+}
+
 /// The HTTP capability, implemented with the egress crate.
 pub trait HttpAccess: Send + Sync {
     /// Sends one request of `plugin` under its grant. The implementation checks host, addresses,
@@ -30,6 +36,11 @@ pub trait HttpAccess: Send + Sync {
         grant: &'a Grant,
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpExchange, HttpError>>;
+
+    /// A search for the secrets that were sent for `plugin` so far; `None` if none was.
+    fn sent_for(&self, _plugin: &str) -> Option<Box<dyn SentSearch>> {
+        None
+    }
 }
 
 /// A question of a guest to a model.

@@ -68,6 +68,7 @@ pub(crate) fn runtime(config: &Config, data: &Path) -> Result<Runtime, Failure> 
     let settings = RuntimeConfig {
         streams: config.limits.streams,
         cache_dir: cache_directory(data),
+        recordings_dir: data.join("recordings"),
         tick: Duration::from_millis(2),
     };
     Ok(Runtime::start(settings)?)

@@ -25,6 +25,8 @@ use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Sto
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 use crate::installed::{InstalledError, PluginPlaces};
 
+pub(crate) use plugins::embedded_component;
+
 /// Everything that a reload replaces.
 pub(crate) struct LiveConfig {
     pub config: Config,

@@ -28,7 +28,7 @@ use crate::memory::reflection::{Reflections, Use};
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
-use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening};
+use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening, SentSearch};
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
 use cofferdam_store::{
@@ -36,7 +36,7 @@ use cofferdam_store::{
     RequestRefusal, SecretName, Store, VaultId, WorkspaceId,
 };
 use released::Released;
-pub(crate) use released::ReleasedSearch;
+pub(crate) use released::{CredentialSearch, ReleasedSearch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -85,6 +85,10 @@ struct Reached {
 }
 
 impl HttpAccess for HttpCapability {
+    fn sent_for(&self, plugin: &str) -> Option<Box<dyn SentSearch>> {
+        self.released.search(plugin).map(|search| Box::new(search) as Box<dyn SentSearch>)
+    }
+
     fn send<'a>(
         &'a self,
         plugin: &'a str,

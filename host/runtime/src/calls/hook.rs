@@ -43,8 +43,9 @@ impl Plugin {
             let arguments = (request, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) = instance.run("on-request", output_bytes_max(request.len()), handle).await?;
-        self.check_action(answer)
+        instance.note_call("on-request", &(request, settings));
+        let (instance, answer) = instance.run("on-request", output_bytes_max(request.len()), handle).await?;
+        check_action(&instance, "on-request", answer)
     }
 
     /// Calls a hook with a finished response and its request. `request`, `response` and `settings`
@@ -73,18 +74,25 @@ impl Plugin {
             let arguments = (request, response, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) =
+        instance.note_call("on-response", &(request, response, settings));
+        let (instance, answer) =
             instance.run("on-response", output_bytes_max(request.len() + response.len()), handle).await?;
-        self.check_action(answer)
+        check_action(&instance, "on-response", answer)
     }
+}
 
-    fn check_action(&self, answer: Result<Action, Failure>) -> Result<Result<Action, Failure>, CallError> {
-        match &answer {
-            Ok(Action::Replace(json)) if !is_object(json) => {
-                Err(self.failed(CallErrorKind::InvalidAnswer("a replacement is not a JSON object")))
-            }
-            _ => Ok(answer),
+fn check_action(
+    instance: &Instance,
+    function: &'static str,
+    answer: Result<Action, Failure>,
+) -> Result<Result<Action, Failure>, CallError> {
+    instance.note_answer(&answer);
+    match &answer {
+        Ok(Action::Replace(json)) if !is_object(json) => {
+            let rule = "a replacement is not a JSON object";
+            Err(instance.failed(function, CallErrorKind::InvalidAnswer(rule)))
         }
+        _ => Ok(answer),
     }
 }
 

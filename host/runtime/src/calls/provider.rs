@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use wasmtime::component::{ResourceAny, TypedFunc};
 
 use crate::calls::answers::{
@@ -15,6 +16,7 @@ use crate::guest::exports::{Decode, EventsAnswer, Prepare};
 use crate::instance::Instance;
 use crate::permits::Claim;
 use crate::plugin::Plugin;
+use crate::services::SentSearch;
 use crate::wire::{
     EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
 };
@@ -100,9 +102,11 @@ impl ProviderInstance {
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
         self.make_room(request.len())?;
+        self.note_call("generation.prepare", &(request, target));
         let answer = self.call("generation.prepare", output_bytes_max(request.len()), prepare).await?;
+        self.note_answer(&answer);
         if let Ok(prepared) = &answer {
-            self.accept(check_prepared(prepared))?;
+            self.accept("generation.prepare", check_prepared(prepared))?;
         }
         Ok(answer)
     }
@@ -114,7 +118,9 @@ impl ProviderInstance {
         let stateless = self.plugin.manifest().provider.as_ref().is_some_and(|provider| provider.stateless);
         if stateless && self.decoder.is_none() {
             // The additional memory of a long request is not held while waiting for its provider.
-            let idle = self.live.take_if(|live| live.may_be_kept() || live.has_room());
+            let may_pause =
+                |live: &mut Instance| live.may_be_kept() || (live.has_room() && live.tape().is_none());
+            let idle = self.live.take_if(may_pause);
             self.paused = idle.map(Instance::pause);
         }
     }
@@ -146,6 +152,7 @@ impl ProviderInstance {
             }
             new_decoder(instance, head).await
         };
+        self.note_call("decoder.new", &(head,));
         self.decoder = Some(self.call("decoder.new", OUTPUT_BYTES_FREE, open).await?);
         (self.fed_bytes, self.emitted_bytes) = (0, 0);
         Ok(())
@@ -164,8 +171,9 @@ impl ProviderInstance {
         let bytes: usize = frames.iter().map(|frame| frame.name.len() + frame.data.len()).sum();
         self.fed_bytes = self.fed_bytes.saturating_add(bytes);
         let feed = async |instance: &mut Instance| feed(instance, decoder, frames).await;
+        self.note_call("decoder.feed", &(frames,));
         let answer = self.call("decoder.feed", self.output_bytes_left(), feed).await?;
-        self.take(answer, bytes)
+        self.take("decoder.feed", answer, bytes)
     }
 
     /// Ends the decoding. Returns the remaining events.
@@ -176,8 +184,9 @@ impl ProviderInstance {
     pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
         let decoder = self.opened()?;
         let finish = async |instance: &mut Instance| finish(instance, decoder).await;
+        self.note_call("decoder.finish", &());
         let answer = self.call("decoder.finish", self.output_bytes_left(), finish).await?;
-        self.take(answer, self.fed_bytes)
+        self.take("decoder.finish", answer, self.fed_bytes)
     }
 
     /// Decodes an answer that arrived as one body, in one call of the host. The guest sees the same
@@ -195,8 +204,9 @@ impl ProviderInstance {
         self.require(self.plugin.exports_generation(), "generation")?;
         let (bytes, frames) = (body.data.len(), [body]);
         let decode = async |instance: &mut Instance| whole(instance, head, &frames).await;
+        self.note_call("decode", &(head, &frames));
         let answer = self.call("decoder.feed", output_bytes_max(bytes), decode).await?;
-        self.take(answer, bytes)
+        self.take("decode", answer, bytes)
     }
 
     /// Maps a provider's error answer to a failure. The guest gets the first 64 KiB of `body`.
@@ -210,7 +220,10 @@ impl ProviderInstance {
             let function = borrowing::<Decode<'_>, (Failure,)>(instance, |functions| functions.map_error)?;
             Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
-        self.call("dialect.map-error", OUTPUT_BYTES_FREE, map).await
+        self.note_call("dialect.map-error", &(head, body));
+        let failure = self.call("dialect.map-error", OUTPUT_BYTES_FREE, map).await?;
+        self.note_answer(&failure);
+        Ok(failure)
     }
 
     /// Translates an embeddings request into the provider's dialect, or answers it directly.
@@ -236,10 +249,13 @@ impl ProviderInstance {
         };
         self.make_room(request.len())?;
         let most = output_bytes_max(request.len()).max(VECTORS_BYTES_MAX);
+        self.note_call("embedding.prepare", &(request, target));
         let answer = self.call("embedding.prepare", most, prepare).await?;
+        self.note_answer(&answer);
+        let mut accept = |checked| self.accept("embedding.prepare", checked);
         match &answer {
-            Ok(PreparedEmbeddings::Upstream(request)) => self.accept(check_upstream(request))?,
-            Ok(PreparedEmbeddings::Answer(answer)) => self.accept(check_vectors(&answer.vectors))?,
+            Ok(PreparedEmbeddings::Upstream(request)) => accept(check_upstream(request))?,
+            Ok(PreparedEmbeddings::Answer(answer)) => accept(check_vectors(&answer.vectors))?,
             Err(_) => {}
         }
         Ok(answer)
@@ -265,9 +281,11 @@ impl ProviderInstance {
             )?;
             Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
+        self.note_call("embedding.decode", &(head, body));
         let answer = self.call("embedding.decode", VECTORS_BYTES_MAX, decode).await?;
+        self.note_answer(&answer);
         if let Ok(embeddings) = &answer {
-            self.accept(check_vectors(&embeddings.vectors))?;
+            self.accept("embedding.decode", check_vectors(&embeddings.vectors))?;
         }
         Ok(answer)
     }
@@ -312,12 +330,35 @@ impl ProviderInstance {
             .ok_or_else(|| CallError::new(self.plugin.name(), CallErrorKind::NotExported("an open decoder")))
     }
 
+    /// Before a recording of this attempt is written, it is searched with `search` too.
+    pub fn search_with(&self, search: impl FnOnce() -> Box<dyn SentSearch>) {
+        if let Some(tape) = self.live.as_ref().and_then(Instance::tape) {
+            tape.search_with(search);
+        }
+    }
+
+    fn note_call(&self, function: &'static str, input: &impl Serialize) {
+        if let Some(live) = &self.live {
+            live.note_call(function, input);
+        }
+    }
+
+    fn note_answer(&self, answer: &impl Serialize) {
+        if let Some(live) = &self.live {
+            live.note_answer(answer);
+        }
+    }
+
+    fn accept(&mut self, function: &'static str, checked: Result<(), Broken>) -> Result<(), CallError> {
+        checked.map_err(|rule| self.end(function, CallErrorKind::InvalidAnswer(rule)))
+    }
+
     /// A broken rule ends the instance like a trap: its next answer cannot be trusted either.
-    fn accept(&mut self, checked: Result<(), Broken>) -> Result<(), CallError> {
-        checked.map_err(|rule| {
-            self.live = None;
-            self.plugin.failed(CallErrorKind::InvalidAnswer(rule))
-        })
+    fn end(&mut self, function: &'static str, kind: CallErrorKind) -> CallError {
+        match self.live.take() {
+            Some(live) => live.failed(function, kind),
+            None => self.plugin.failed(kind),
+        }
     }
 
     fn output_bytes_left(&self) -> usize {
@@ -326,15 +367,16 @@ impl ProviderInstance {
 
     fn take(
         &mut self,
+        function: &'static str,
         answer: Result<Vec<Event>, Failure>,
         bytes: usize,
     ) -> Result<Result<Vec<Event>, Failure>, CallError> {
+        self.note_answer(&answer);
         if let Ok(events) = &answer {
             if events.len() > EVENTS_FREE + bytes / BYTES_PER_EVENT {
-                self.live = None;
-                return Err(self.plugin.failed(CallErrorKind::OutputTooLarge));
+                return Err(self.end(function, CallErrorKind::OutputTooLarge));
             }
-            self.accept(check_events(events))?;
+            self.accept(function, check_events(events))?;
             let emitted: usize = events.iter().map(event_bytes).sum();
             self.emitted_bytes = self.emitted_bytes.saturating_add(emitted);
         }

@@ -57,10 +57,12 @@ impl Plugin {
                 cached(instance, |exports| &mut exports.route, |functions| functions.route)?;
             Ok(function.call_async(&mut instance.live.store, (summary, candidates, seed)).await?.0)
         };
+        instance.note_call("route", &(summary, candidates, seed));
         let (instance, answer) = instance.run("route", OUTPUT_BYTES_MAX, route).await?;
+        instance.note_answer(&answer);
         if let Ok(decision) = &answer {
             check_decision(decision, candidates.len())
-                .map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+                .map_err(|rule| instance.failed("route", CallErrorKind::InvalidAnswer(rule)))?;
             instance.keep();
         }
         Ok(answer)
@@ -80,7 +82,10 @@ impl Plugin {
             let function = borrowing::<(), (Vec<String>,)>(instance, |functions| functions.slugs)?;
             Ok(function.call_async(&mut instance.live.store, ()).await?.0)
         };
-        Ok(instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?.1)
+        instance.note_call("slugs", &());
+        let (instance, answer) = instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?;
+        instance.note_answer(&answer);
+        Ok(answer)
     }
 
     /// Chooses models for a request that names this router.
@@ -106,12 +111,15 @@ impl Plugin {
             let parameters = (slug, summary, facts, models, settings, seed);
             Ok(function.call_async(&mut instance.live.store, parameters).await?.0)
         };
+        let ChoiceQuestion { slug, summary, facts, models, settings, seed } = question;
+        instance.note_call("choose", &(slug, summary, facts, models, settings, seed));
         let (instance, answer) = instance.run("choose", OUTPUT_BYTES_MAX, choose).await?;
+        instance.note_answer(&answer);
         if let Ok(choice) = &answer {
             let offered = |id: &String| question.models.iter().any(|model| model.id == *id);
             if choice.models.is_empty() || !choice.models.iter().all(offered) {
                 let rule = "a chosen model is not among those offered, or none is chosen";
-                return Err(self.failed(CallErrorKind::InvalidAnswer(rule)));
+                return Err(instance.failed("choose", CallErrorKind::InvalidAnswer(rule)));
             }
             instance.keep();
         }

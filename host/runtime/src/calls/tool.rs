@@ -41,9 +41,12 @@ impl Plugin {
                 borrowing::<(&[u8], &GuestContext), Answer>(instance, |functions| functions.tool_functions)?;
             Ok(function.call_async(&mut instance.live.store, (settings, &instance.context)).await?.0)
         };
-        let (_, answer) = instance.run("functions", FUNCTIONS_BYTES_MAX, functions).await?;
+        instance.note_call("functions", &(settings,));
+        let (instance, answer) = instance.run("functions", FUNCTIONS_BYTES_MAX, functions).await?;
+        instance.note_answer(&answer);
         if let Ok(functions) = &answer {
-            check_functions(functions).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+            let invalid = |rule| instance.failed("functions", CallErrorKind::InvalidAnswer(rule));
+            check_functions(functions).map_err(invalid)?;
         }
         Ok(answer)
     }
@@ -75,9 +78,12 @@ impl Plugin {
                 Some(converted) => converted(live, index, parameters).await,
             }
         };
-        let (_, answer) = instance.run("invoke", OUTPUT_BYTES_MAX, invoke).await?;
+        instance.note_call("invoke", &(function, arguments, settings));
+        let (instance, answer) = instance.run("invoke", OUTPUT_BYTES_MAX, invoke).await?;
+        instance.note_answer(&answer);
         if let Ok(output) = &answer {
-            check_output(output).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+            let invalid = |rule| instance.failed("invoke", CallErrorKind::InvalidAnswer(rule));
+            check_output(output).map_err(invalid)?;
         }
         Ok(answer)
     }

@@ -38,6 +38,8 @@ pub struct OperatorGrant {
     pub replaces: bool,
     /// When the plugin is compiled.
     pub compile: Compile,
+    /// How many recordings of failing calls are kept; `None` records none.
+    pub record: Option<u32>,
 }
 
 /// When a plugin is compiled. Routers, and providers of configured models, are always compiled

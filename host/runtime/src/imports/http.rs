@@ -16,19 +16,15 @@ const REDIRECTS_MAX: u8 = 5;
 
 impl GuestState {
     /// Counts a request and returns the capability to send it.
-    pub(super) fn http_access(
-        &mut self,
-        request: &Request,
-    ) -> wasmtime::Result<Result<Arc<dyn HttpAccess>, HttpError>> {
-        self.enter_host()?;
+    pub(super) fn http_access(&mut self, request: &Request) -> Result<Arc<dyn HttpAccess>, HttpError> {
         if self.requests >= REQUESTS_MAX {
-            return Ok(Err(HttpError::Exhausted));
+            return Err(HttpError::Exhausted);
         }
         self.requests += 1;
         if request.redirects > REDIRECTS_MAX {
-            return Ok(Err(HttpError::Invalid));
+            return Err(HttpError::Invalid);
         }
-        Ok(self.services.http.clone().ok_or(HttpError::Denied))
+        self.services.http.clone().ok_or(HttpError::Denied)
     }
 }
 
@@ -40,11 +36,18 @@ pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
 
 impl Host for GuestState {
     async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, HttpError>> {
-        let http = match self.http_access(&request)? {
-            Ok(http) => http,
-            Err(error) => return Ok(Err(error)),
+        let asked = self.enter_taped("http.send", &request)?;
+        if let Some(answer) = asked.recorded()? {
+            return Ok(answer);
+        }
+        let answer = match self.http_access(&request) {
+            Ok(http) => {
+                let sending = http.send(self.plugin.name(), &self.plugin.grant, request);
+                self.account.beside(sending).await
+            }
+            Err(error) => Err(error),
         };
-        let sending = http.send(self.plugin.name(), &self.plugin.grant, request);
-        Ok(self.account.beside(sending).await)
+        asked.note(&answer);
+        Ok(answer)
     }
 }

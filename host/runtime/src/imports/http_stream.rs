@@ -3,10 +3,14 @@
 
 use wasmtime::component::{Resource, ResourceType};
 
+use crate::bindings::cofferdam::plugin::http::Response;
 use crate::bindings::cofferdam::plugin::http_stream::{Host, HostExchange, HttpError, Request};
 use crate::guest::GuestState;
 use crate::imports::Interface;
 use crate::services::HttpExchange;
+
+/// Status and headers of an answer.
+type ExchangeHead = (u16, Vec<(String, String)>);
 
 pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     let exchange = ResourceType::host::<HttpExchange>();
@@ -32,16 +36,33 @@ impl Host for GuestState {
         &mut self,
         request: Request,
     ) -> wasmtime::Result<Result<Resource<HttpExchange>, HttpError>> {
-        let http = match self.http_access(&request)? {
-            Ok(http) => http,
-            Err(error) => return Ok(Err(error)),
+        let asked = self.enter_taped("http-stream.open", &request)?;
+        let opened = match asked.recorded::<Result<ExchangeHead, HttpError>>()? {
+            Some(head) => head.map(recorded),
+            None => {
+                let opened = self.open_exchange(request).await;
+                asked.note(&opened.as_ref().map(|exchange| (exchange.status, &exchange.headers)));
+                opened
+            }
         };
-        let opening = http.open(self.plugin.name(), &self.plugin.grant, request);
-        match self.account.beside(opening).await {
+        match opened {
             Ok(exchange) => Ok(Ok(self.table().push(exchange)?)),
             Err(error) => Ok(Err(error)),
         }
     }
+}
+
+impl GuestState {
+    async fn open_exchange(&mut self, request: Request) -> Result<HttpExchange, HttpError> {
+        let http = self.http_access(&request)?;
+        let opening = http.open(self.plugin.name(), &self.plugin.grant, request);
+        self.account.beside(opening).await
+    }
+}
+
+/// An answer of a recording. Its body is on the tape.
+fn recorded((status, headers): ExchangeHead) -> HttpExchange {
+    Response { status, url: String::new(), headers, body: Vec::new() }.into()
 }
 
 impl HostExchange for GuestState {
@@ -59,10 +80,15 @@ impl HostExchange for GuestState {
         &mut self,
         exchange: Resource<HttpExchange>,
     ) -> wasmtime::Result<Result<Vec<u8>, HttpError>> {
-        self.enter_host()?;
+        let asked = self.enter_taped("http-stream.read", &exchange.rep())?;
+        if let Some(piece) = asked.recorded()? {
+            return Ok(piece);
+        }
         let account = std::sync::Arc::clone(&self.account);
         let body = &mut self.table().get_mut(&exchange)?.body;
-        Ok(account.beside(body.read()).await)
+        let piece = account.beside(body.read()).await;
+        asked.note(&piece);
+        Ok(piece)
     }
 
     fn drop(&mut self, exchange: Resource<HttpExchange>) -> wasmtime::Result<()> {

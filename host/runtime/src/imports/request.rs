@@ -12,17 +12,29 @@ pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
 
 impl Host for GuestState {
     fn transcript(&mut self) -> wasmtime::Result<Vec<u8>> {
-        self.enter_host()?;
-        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.transcript()))
+        let asked = self.enter_taped("request.transcript", &())?;
+        if let Some(transcript) = asked.recorded()? {
+            return Ok(transcript);
+        }
+        let transcript =
+            self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.transcript());
+        asked.note(&transcript);
+        Ok(transcript)
     }
 
     fn deferred_tools(&mut self) -> wasmtime::Result<Vec<u8>> {
-        self.enter_host()?;
-        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.all()))
+        let asked = self.enter_taped("request.deferred-tools", &())?;
+        if let Some(all) = asked.recorded()? {
+            return Ok(all);
+        }
+        let all = self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.all());
+        asked.note(&all);
+        Ok(all)
     }
 
     fn load_tools(&mut self, names: Vec<String>) -> wasmtime::Result<()> {
-        self.enter_host()?;
+        let asked = self.enter_taped("request.load-tools", &names)?;
+        asked.note(&());
         if let Some(request) = &self.services.request {
             request.load(names);
         }

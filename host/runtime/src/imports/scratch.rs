@@ -11,12 +11,22 @@ pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
 
 impl Host for GuestState {
     fn get(&mut self, key: String) -> wasmtime::Result<Option<Vec<u8>>> {
-        self.enter_host()?;
-        Ok(self.services.scratch.read(&key))
+        let asked = self.enter_taped("scratch.get", &key)?;
+        if let Some(value) = asked.recorded()? {
+            return Ok(value);
+        }
+        let value = self.services.scratch.read(&key);
+        asked.note(&value);
+        Ok(value)
     }
 
     fn set(&mut self, key: String, value: Vec<u8>) -> wasmtime::Result<Result<(), ScratchError>> {
-        self.enter_host()?;
-        Ok(self.services.scratch.keep(key, value))
+        let asked = self.enter_taped("scratch.set", &(&key, &value))?;
+        if let Some(kept) = asked.recorded()? {
+            return Ok(kept);
+        }
+        let kept = self.services.scratch.keep(key, value);
+        asked.note(&kept);
+        Ok(kept)
     }
 }

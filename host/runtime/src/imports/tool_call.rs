@@ -23,21 +23,31 @@ impl Host for GuestState {
         function: String,
         arguments: Vec<u8>,
     ) -> wasmtime::Result<Result<Vec<u8>, ToolCallError>> {
-        self.enter_host()?;
-        let Some(tools) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
+        let asked = self.enter_taped("tool-call.call", &(&tool, &settings, &function, &arguments))?;
+        if let Some(output) = asked.recorded()? {
+            return Ok(output);
+        }
+        let output = self.call_tool(&tool, &settings, &function, &arguments).await;
+        asked.note(&output);
+        Ok(output)
+    }
+}
+
+impl GuestState {
+    async fn call_tool(
+        &mut self,
+        tool: &str,
+        settings: &[u8],
+        function: &str,
+        arguments: &[u8],
+    ) -> Result<Vec<u8>, ToolCallError> {
+        let Some(tools) = self.services.tools.clone() else { return Err(ToolCallError::Unavailable) };
         let depth = self.services.depth.saturating_add(1);
         if depth > QUESTION_DEPTH_MAX || self.tool_calls >= CALLS_MAX {
-            return Ok(Err(ToolCallError::Exhausted));
+            return Err(ToolCallError::Exhausted);
         }
         self.tool_calls += 1;
-        let call = ToolCall {
-            plugin: self.plugin.name(),
-            tool: &tool,
-            settings: &settings,
-            function: &function,
-            arguments: &arguments,
-            depth,
-        };
-        Ok(self.account.beside(tools.call(call)).await)
+        let call = ToolCall { plugin: self.plugin.name(), tool, settings, function, arguments, depth };
+        self.account.beside(tools.call(call)).await
     }
 }

@@ -39,8 +39,21 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 pub(crate) fn runtime_in(cache_dir: &Path) -> Runtime {
-    let config =
-        RuntimeConfig { streams: 4, cache_dir: cache_dir.to_owned(), tick: Duration::from_millis(2) };
+    runtime_at(cache_dir, &cache_dir.join("recordings"))
+}
+
+/// A runtime with a directory of recordings of its own.
+pub(crate) fn recording_runtime(recordings: &Path) -> Runtime {
+    runtime_at(&cache_dir(), recordings)
+}
+
+fn runtime_at(cache_dir: &Path, recordings: &Path) -> Runtime {
+    let config = RuntimeConfig {
+        streams: 4,
+        cache_dir: cache_dir.to_owned(),
+        recordings_dir: recordings.to_owned(),
+        tick: Duration::from_millis(2),
+    };
     Runtime::start(config).unwrap()
 }
 
@@ -107,6 +120,7 @@ pub(crate) fn context() -> CallContext {
         workspace: "workspace-1".into(),
         owner: None,
         now_ms: 1_700_000_000_123,
+        inputs: None,
     }
 }
 

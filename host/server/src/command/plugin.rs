@@ -17,7 +17,10 @@ use super::table::{pairs, table};
 use super::{CommandOutcome, Folder};
 use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
-pub use kit::{ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder};
+pub use kit::{
+    ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
+    RerunArguments,
+};
 pub use manage::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };

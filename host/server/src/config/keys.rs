@@ -320,6 +320,11 @@ pub const KEYS: &[ConfigKey] = &[
         "`background` or `start`",
         "`start`: before the host is ready, as the router and the configured providers; else after it, one at a time",
     ),
+    optional(
+        "plugins.NAME.record",
+        "1 to 1000",
+        "The last failing calls that are recorded for `plugin replay`, with their content, in `recordings` in the data directory",
+    ),
 ];
 
 #[must_use]

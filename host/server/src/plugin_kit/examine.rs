@@ -85,7 +85,7 @@ pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Fa
 }
 
 /// `RLIMIT_DATA` and not `RLIMIT_AS`: the sandbox reserves address space that it does not use.
-fn limit_this_process() -> Result<(), Failure> {
+pub(super) fn limit_this_process() -> Result<(), Failure> {
     let limits = [(Resource::Data, MEMORY_BYTES_MAX), (Resource::Cpu, CPU_SECONDS_MAX)];
     for (resource, most) in limits {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };

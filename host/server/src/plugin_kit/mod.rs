@@ -1,5 +1,6 @@
-//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `dev`, `inspect` and
-//! `wit`. They work on a folder of the author. Only `dev` has a store and a host, both of its own.
+//! The commands for authors of plugins: `plugin new`, `build`, `check`, `test`, `dev`, `inspect`,
+//! `wit` and `replay`. They work on files of the author. Only `dev` has a store and a host, both of its
+//! own.
 
 mod build;
 mod cases;
@@ -14,6 +15,8 @@ mod package;
 mod process;
 mod project;
 mod recipe;
+mod replay;
+mod rerun;
 mod samples;
 mod watch;
 mod wit;
@@ -40,6 +43,8 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::Dev(project) => dev::dev(options, &project.dir),
         KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),
+        KitCommand::Replay(arguments) => return replay::replay(arguments),
+        KitCommand::Rerun(arguments) => rerun::rerun(arguments),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };
     done.map(|outcome| Checked { outcome, wrong: 0, what: "" })

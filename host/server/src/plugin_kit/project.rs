@@ -110,7 +110,7 @@ pub(super) fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
     read_bounded(path, COMPONENT_BYTES_MAX)
 }
 
-fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::system(path.display().to_string())(error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;

@@ -48,6 +48,7 @@ fn context() -> CallContext {
         workspace: "check".to_owned(),
         owner: None,
         now_ms: 1_700_000_000_000,
+        inputs: None,
     }
 }
 

@@ -46,6 +46,11 @@ pub(crate) fn is_built_in(name: &str) -> bool {
     EMBEDDED.iter().any(|(built_in, ..)| *built_in == name)
 }
 
+/// The component in the program with this SHA-256.
+pub(crate) fn embedded_component(sha256: &str) -> Option<&'static [u8]> {
+    EMBEDDED.iter().find(|(.., digest)| *digest == sha256).map(|(_, _, component, _)| *component)
+}
+
 /// The id of the plugin's entries, if it is one that the host handles itself.
 fn own_entry(plugin: &Plugin) -> Option<&str> {
     plugin.manifest().entry_id().filter(|id| is_own_entry(id))

@@ -5,7 +5,8 @@
 //! `{method, url, headers, body, injections, redirects, body_bytes_max, timeout_ms}`,
 //! all but `url` optional; an injection is `{secret, header: [name, before, after]}`,
 //! `{secret, query}` or `{secret, placeholder: [header, text]}`. It answers with
-//! `{"answers": [...], "memory": BASE64}`, each answer the response or its error.
+//! `{"answers": [...], "memory": BASE64}`, each answer the response or its error. With `broken` its item
+//! is not an object, which breaks a rule of the contract.
 
 #[allow(unsafe_code, clippy::all, unused_qualifications, reason = "generated")]
 mod bindings {
@@ -44,7 +45,7 @@ impl Guest for Probe {
         }
         Ok(Output {
             for_model: shown.to_string(),
-            item: b"{}".to_vec(),
+            item: if told.get("broken").is_some() { b"[]".to_vec() } else { b"{}".to_vec() },
             annotations: Vec::new(),
             cost_pico: 0,
         })

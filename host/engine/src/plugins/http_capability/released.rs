@@ -5,7 +5,8 @@
 //! that spells a value in another character set, or escapes its letters in JSON, could have the
 //! plugin restore it.
 
-use cofferdam_egress::{SentSecret, SentSecrets};
+use cofferdam_egress::{Credential, SentSecret, SentSecrets};
+use cofferdam_runtime::services::SentSearch;
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -141,6 +142,26 @@ impl ReleasedSearch {
             }
             value => value,
         }
+    }
+}
+
+impl SentSearch for ReleasedSearch {
+    fn finds(&self, text: &str) -> bool {
+        let plain = unescaped(text);
+        let texts = [Some(text), plain.as_deref()];
+        self.groups
+            .iter()
+            .any(|group| texts.iter().flatten().any(|text| group.values.occurs_in(text.as_bytes())))
+    }
+}
+
+/// A search for the credential of a provider.
+pub(crate) struct CredentialSearch(pub(crate) Credential);
+
+impl SentSearch for CredentialSearch {
+    fn finds(&self, text: &str) -> bool {
+        let is_in = |text: &str| self.0.occurs_in(text.as_bytes());
+        is_in(text) || unescaped(text).is_some_and(|plain| is_in(&plain))
     }
 }
 

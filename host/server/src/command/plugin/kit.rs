@@ -7,6 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use cofferdam_runtime::ContractLine;
 use cofferdam_runtime::manifest::Import;
 
+use crate::command::Folder;
+
 /// What authors of plugins do.
 #[derive(Debug, Clone, Subcommand)]
 pub enum KitCommand {
@@ -34,6 +36,11 @@ pub enum KitCommand {
         #[arg(default_value = "wit/deps/cofferdam-plugin")]
         dir: PathBuf,
     },
+    /// Make a recorded call of a plugin again, and say whether it goes the same way
+    Replay(ReplayArguments),
+    /// Replays a call, for `plugin replay`, which runs this in a process of its own.
+    #[command(hide = true)]
+    Rerun(RerunArguments),
     /// Compiles and calls a plugin, for `plugin check`, which runs this in a process of its own.
     #[command(hide = true)]
     Examine(ExamineArguments),
@@ -80,6 +87,31 @@ pub struct ProjectFolder {
     /// The project's folder
     #[arg(default_value = ".")]
     pub dir: PathBuf,
+}
+
+/// What to replay.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArguments {
+    /// The recording, from `recordings` in the data directory
+    pub file: PathBuf,
+    /// The component, or another version of it [default: the recorded one, if it is installed]
+    pub component: Option<PathBuf>,
+    /// Also write the call as a case for `plugin test` into this new file
+    #[arg(long, value_name = "FILE")]
+    pub case: Option<PathBuf>,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub folder: Folder,
+}
+
+/// What `plugin replay` gives to its process.
+#[derive(Debug, Clone, Args)]
+pub struct RerunArguments {
+    /// The recording
+    pub file: PathBuf,
+    /// The component
+    #[arg(long)]
+    pub component: PathBuf,
 }
 
 /// What `plugin check` gives to its process.

@@ -20,6 +20,17 @@ fn told(for_model: String) -> Output {
     Output { for_model, item: b"{}".to_vec(), annotations: vec![], cost_pico: 7 }
 }
 
+/// What the guest reads of the machine, through the contract and through WASI.
+fn inputs() -> String {
+    use std::hash::BuildHasher;
+    use std::time::{Instant, SystemTime, UNIX_EPOCH};
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let started = Instant::now();
+    let seeded = std::hash::RandomState::new().hash_one("x");
+    let elapsed = started.elapsed().as_nanos();
+    format!("{} {wall} {elapsed} {:?} {seeded}", clock::now_ms(), random::bytes(8))
+}
+
 impl tools::Guest for Guest {
     fn functions(settings: Vec<u8>, _context: CallContext) -> Result<Vec<Function>, ToolError> {
         let settings = String::from_utf8(settings).unwrap();
@@ -46,6 +57,8 @@ impl tools::Guest for Guest {
                 clock::now_ms();
             },
             "random" => Ok(told(format!("{}", random::bytes(32).len()))),
+            "inputs" => Ok(told(inputs())),
+            "bad inputs" => Ok(Output { item: b"[]".to_vec(), ..told(inputs()) }),
             "random flood" => Ok(told(format!("{}", random::bytes(1 << 30).len()))),
             "keep" => match scratch::set("k", &arguments) {
                 Ok(()) => Ok(told("kept".into())),

@@ -1,0 +1,285 @@
+//! Writes the recordings of failed calls into a directory, on a thread of its own. A recording
+//! holds content, so its file is readable for this user only, and it is searched for the secrets
+//! that were sent for the call before it is written.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::recording::{RecordingHead, json};
+use crate::services::SentSearch;
+
+/// Length limit of all files of recordings together, in bytes.
+const FILES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Memory that calls which are being recorded may take together, in bytes.
+const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Number of recordings that wait to be written.
+const WAITING_MAX: usize = 4;
+/// Extension of recordings.
+const EXTENSION: &str = "jsonl";
+/// Extension of files that are not complete.
+const TEMPORARY: &str = "new";
+
+/// The directory of recordings, and the thread that writes into it.
+pub(crate) struct Recorder {
+    directory: PathBuf,
+    memory: Arc<AtomicUsize>,
+    /// The queue of the thread, which starts with the first recording. `None` if it cannot start.
+    queue: OnceLock<Option<SyncSender<FailedCall>>>,
+}
+
+/// A failed call that is to be written.
+pub(crate) struct FailedCall {
+    pub(crate) head: RecordingHead,
+    /// The entries, one a line.
+    pub(crate) lines: Vec<u8>,
+    /// Find the secrets that were sent for the call.
+    pub(crate) searches: Vec<Box<dyn SentSearch>>,
+    /// How many recordings of the plugin are kept.
+    pub(crate) kept: u32,
+    /// Holds the memory of `lines`.
+    pub(crate) _memory: RecordingMemory,
+}
+
+/// A part of the memory for recordings. It is free again when this is dropped.
+pub(crate) struct RecordingMemory {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl RecordingMemory {
+    /// Takes more memory. False if there is no more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        if self.all.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > MEMORY_BYTES_MAX {
+            self.all.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += bytes;
+        true
+    }
+
+    /// Gives all of it back.
+    pub(crate) fn clear(&mut self) {
+        self.all.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for RecordingMemory {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Recorder {
+    /// For recordings in this directory, which is made when there is one to write.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), memory: Arc::default(), queue: OnceLock::new() }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn memory(&self) -> RecordingMemory {
+        RecordingMemory { all: Arc::clone(&self.memory), bytes: 0 }
+    }
+
+    /// Hands a recording to the thread that writes. Never waits.
+    pub(crate) fn submit(&self, call: FailedCall) {
+        let queue = self.queue.get_or_init(|| start(self.directory.clone()));
+        let plugin = call.head.plugin.clone();
+        if queue.as_ref().is_none_or(|queue| queue.try_send(call).is_err()) {
+            tracing::warn!(plugin, "a failing call was not recorded: others wait to be written");
+        }
+    }
+}
+
+/// Starts the thread. It ends with the recorder, after what waits is written.
+fn start(directory: PathBuf) -> Option<SyncSender<FailedCall>> {
+    let (queue, calls) = sync_channel::<FailedCall>(WAITING_MAX);
+    let numbers = AtomicU64::new(0);
+    let write = move || {
+        for call in calls {
+            let plugin = call.head.plugin.clone();
+            match keep(&directory, &numbers, &call) {
+                Ok(Some(file)) => {
+                    tracing::warn!(plugin, file = %file.display(), "a failing call was recorded")
+                }
+                Ok(None) => tracing::warn!(
+                    plugin,
+                    "a failing call was not recorded: a secret that was sent for it occurs in its recording"
+                ),
+                Err(error) => {
+                    tracing::warn!(plugin, directory = %directory.display(), %error, "a failing call could not be recorded")
+                }
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("recordings".to_owned()).spawn(write);
+    thread.inspect_err(|error| tracing::warn!(%error, "recordings cannot be written")).ok().map(|_| queue)
+}
+
+/// Writes a recording and removes the oldest ones beyond the limits. Returns the file, or `None` if
+/// a secret occurs in the recording.
+fn keep(directory: &Path, numbers: &AtomicU64, call: &FailedCall) -> io::Result<Option<PathBuf>> {
+    let FailedCall { head, lines, searches, kept, .. } = call;
+    let first = serde_json::to_vec(head)?;
+    if !searches.is_empty() && has_secret(&first, lines, searches)? {
+        return Ok(None);
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    let number = numbers.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}.{:013}-{number:06}", head.plugin, now_ms());
+    let temporary = directory.join(format!("{name}.{TEMPORARY}"));
+    let path = directory.join(format!("{name}.{EXTENSION}"));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let written = [&first[..], b"\n", lines].iter().try_for_each(|part| file.write_all(part));
+    let done = written.and_then(|()| fs::rename(&temporary, &path));
+    prune(directory, &head.plugin, *kept as usize);
+    done.map(|()| Some(path))
+}
+
+fn now_ms() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis()
+}
+
+/// Whether a value that was sent occurs anywhere: in a text or in bytes, or in the lines as they are
+/// written.
+fn has_secret(head: &[u8], lines: &[u8], searches: &[Box<dyn SentSearch>]) -> io::Result<bool> {
+    let mut is_found = false;
+    let mut see = |text: &str| is_found |= searches.iter().any(|search| search.finds(text));
+    for line in std::iter::once(head).chain(lines.split(|byte| *byte == b'\n')) {
+        if line.is_empty() {
+            continue;
+        }
+        see(&String::from_utf8_lossy(line));
+        json::each_text(&serde_json::from_slice::<Value>(line)?, &mut see);
+    }
+    Ok(is_found)
+}
+
+/// Removes the oldest recordings of the plugin beyond `kept`, the oldest of all beyond the limit of
+/// bytes, and files that were not completed. Only one thread writes into the directory.
+fn prune(directory: &Path, plugin: &str, kept: usize) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let mut recordings = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == TEMPORARY) {
+            drop(fs::remove_file(&path));
+        } else if let (Some((owner, time)), Ok(metadata)) = (name_of(&path), entry.metadata()) {
+            recordings.push((time, owner, metadata.len(), path));
+        }
+    }
+    recordings.sort_unstable_by(|one, other| other.cmp(one));
+    let (mut own, mut bytes) = (0, 0_u64);
+    for (_, owner, length, path) in recordings {
+        own += usize::from(owner == plugin);
+        bytes = bytes.saturating_add(length);
+        if bytes > FILES_BYTES_MAX || (owner == plugin && own > kept) {
+            // It may have been removed by hand.
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+/// The plugin and the time in the name of a recording.
+fn name_of(path: &Path) -> Option<(String, String)> {
+    let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let (plugin, time) = name.rsplit_once('.')?;
+    Some((plugin.to_owned(), time.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Finds(&'static str);
+
+    impl SentSearch for Finds {
+        fn finds(&self, text: &str) -> bool {
+            text.contains(self.0)
+        }
+    }
+
+    fn failed(plugin: &str, lines: &[u8], secret: Option<&'static str>) -> FailedCall {
+        let head = RecordingHead {
+            cofferdam_recording: 1,
+            plugin: plugin.into(),
+            component_sha256: String::new(),
+            contract: String::new(),
+            host_version: String::new(),
+            request_id: String::new(),
+            workspace: String::new(),
+            now_ms: 0,
+            grant: crate::recording::RecordedGrant::default(),
+            manifest: String::new(),
+        };
+        let searches = secret.map(|secret| Box::new(Finds(secret)) as Box<dyn SentSearch>);
+        let memory = RecordingMemory { all: Arc::default(), bytes: 0 };
+        FailedCall {
+            head,
+            lines: lines.to_vec(),
+            searches: searches.into_iter().collect(),
+            kept: 2,
+            _memory: memory,
+        }
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap().flatten();
+        let mut names: Vec<_> = names.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_last_recordings_of_each_plugin_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("recordings");
+        let numbers = AtomicU64::new(0);
+        let mut files = Vec::new();
+        for plugin in ["a", "a.b", "a", "a", "a"] {
+            files.push(keep(&directory, &numbers, &failed(plugin, b"{}\n", None)).unwrap().unwrap());
+        }
+        let kept = [1, 3, 4].map(|index: usize| files[index].file_name().unwrap().to_str().unwrap());
+        let mut kept = kept.to_vec();
+        kept.sort_unstable();
+        assert_eq!(names(&directory), kept);
+    }
+
+    #[test]
+    fn the_oldest_recordings_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, bytes) in
+            [("old.0000000000001-0.jsonl", 1), ("big.0000000000002-0.jsonl", FILES_BYTES_MAX - 8)]
+        {
+            fs::File::create(directory.path().join(name)).unwrap().set_len(bytes).unwrap();
+        }
+        fs::write(directory.path().join("left.new"), "").unwrap();
+        let file = keep(directory.path(), &AtomicU64::new(0), &failed("p", b"{}\n", None)).unwrap().unwrap();
+        assert_eq!(names(directory.path()), [file.file_name().unwrap().to_str().unwrap()]);
+    }
+
+    #[test]
+    fn a_secret_in_a_text_or_in_bytes_keeps_a_recording_from_being_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("recordings");
+        let written = |lines: &[u8]| {
+            keep(&directory, &AtomicU64::new(0), &failed("p", lines, Some("se\"cret"))).unwrap().is_some()
+        };
+        assert!(!written(br#"{"a":[{"b":"x se\"cret x"}]}"#));
+        assert!(!written(br#"{"se\"cret":1}"#));
+        assert!(!written(br#"{"a":{"$base64":"/3NlImNyZXQ="}}"#));
+        assert!(!directory.exists());
+        assert!(written(br#"{"a":"secret"}"#));
+    }
+}
