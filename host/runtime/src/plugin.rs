@@ -1,5 +1,7 @@
 //! A loaded plugin: manifest, component, grant, and the compiled form once it was needed.
 
+mod variant;
+
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -74,6 +76,7 @@ pub enum PluginState {
 }
 
 /// The compiled form, with its exports looked up.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) pre: InstancePre<GuestState>,
     pub(crate) routing: Option<exports::routing::GuestIndices>,
@@ -90,6 +93,7 @@ pub(crate) struct Compiled {
 
 /// Functions that are called without the generated bindings. Those take owned bytes; these calls
 /// copy a borrowed body directly into the guest.
+#[derive(Clone)]
 pub(crate) struct Functions {
     pub(crate) prepare: Option<ComponentExportIndex>,
     pub(crate) map_error: Option<ComponentExportIndex>,
