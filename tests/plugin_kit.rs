@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 mod examples;
 mod mistakes;
+mod trials;
 
 /// A folder in which projects are begun.
 pub struct Workshop(TempDir);

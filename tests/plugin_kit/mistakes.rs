@@ -144,34 +144,6 @@ fn a_tool_that_breaks_is_told_with_the_kind_of_failure() {
 }
 
 #[test]
-fn a_case_that_is_not_met_is_told_with_the_difference() {
-    let workshop = Workshop::new();
-    workshop.prebuilt("tool-time");
-    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
-    workshop.document(&["plugin", "build", "tool-time"]);
-    let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
-    assert!(complaint.contains("tool-time/cases has no cases"), "{complaint}");
-    let call = "call = { function = \"datetime\", arguments = { timezone = \"Asia/Tokyo\" } }";
-    let bad = "call = { function = \"datetime\", arguments = { timezone = \"nowhere\" } }";
-    let cases = [
-        format!("name = \"met\"\n{call}\nexpect = {{ item = {{ timezone = \"Asia/Tokyo\" }} }}"),
-        format!("name = \"other\"\n{call}\nexpect = {{ item = {{ timezone = \"UTC\" }} }}"),
-        format!("name = \"error\"\n{bad}\nexpect = {{ invalid_arguments = {{ contains = \"timezone\" }} }}"),
-    ];
-    let text: String = cases.iter().map(|case| format!("[[case]]\n{case}\n")).collect();
-    std::fs::create_dir(workshop.path("tool-time/cases")).unwrap();
-    std::fs::write(workshop.path("tool-time/cases/a.toml"), &text).unwrap();
-    let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
-    assert!(complaint.contains("ok     met\n"), "{complaint}");
-    let difference = "wrong  other: item.timezone is \"Asia/Tokyo\", expected \"UTC\"\n";
-    assert!(complaint.contains(difference), "{complaint}");
-    assert!(complaint.contains("ok     error\n2 passed, 1 failed\n"), "{complaint}");
-    std::fs::write(workshop.path("tool-time/cases/a.toml"), text.replace("expect", "expcet")).unwrap();
-    let complaint = workshop.complaint(&["plugin", "test", "tool-time"]);
-    assert!(complaint.contains("tool-time/cases/a.toml:4: unknown field `expcet`"), "{complaint}");
-}
-
-#[test]
 fn what_has_no_template_is_told_with_what_has_one() {
     let workshop = Workshop::new();
     let complaint = workshop.complaint(&["plugin", "new", "router", "r", "--lang", "c"]);

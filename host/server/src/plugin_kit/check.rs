@@ -186,7 +186,7 @@ fn needs(inspection: &Inspection) -> Line {
 
 /// What compiling and calling the component shows.
 fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
-    Ok(match examination(project)? {
+    Ok(match examination(project, false)? {
         Ok(examination) => examination_lines(project, &examination),
         Err(problem) => vec![Line::new("compile", problem, Verdict::Wrong)],
     })
@@ -194,13 +194,19 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
 
 /// Compiles and calls the component in a process of its own. The inner error says why that process
 /// came to no report.
-pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
+pub(super) fn examination(
+    project: &Project,
+    with_suite: bool,
+) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
     command.args(["plugin", "examine", "--json", "--manifest"]).arg(project.dir.join("plugin.toml"));
     command.arg("--component").arg(project.component());
     for case in project.cases() {
         command.arg("--cases").arg(case);
+    }
+    if with_suite {
+        command.arg("--suite");
     }
     command.stdin(Stdio::null());
     let title = format!("compiling and calling {}", project.manifest.name);

@@ -2,6 +2,7 @@
 //! They work on a folder of the author and need neither a store nor a host.
 
 mod build;
+mod canaries;
 mod cases;
 mod check;
 mod create;
@@ -10,7 +11,11 @@ mod examine;
 mod process;
 mod project;
 mod recipe;
+mod runs;
 mod samples;
+mod scripted;
+mod suite;
+mod trial;
 mod wit;
 
 use crate::command::{CommandOutcome, KitCommand};
@@ -23,7 +28,7 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::New(arguments) => create::create(arguments),
         KitCommand::Build(project) => build::build(&project.dir),
         KitCommand::Check(project) => return check::check(options, &project.dir),
-        KitCommand::Test(project) => return cases::test(&project.dir),
+        KitCommand::Test(project) => return trial::test(&project.dir),
         KitCommand::Inspect { file } => declared::inspect(file),
         KitCommand::Wit { dir } => wit::write_out_to(dir),
         KitCommand::Examine(arguments) => examine::examine(arguments),

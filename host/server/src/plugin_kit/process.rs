@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::start::{ask, pause};
 
 /// Length limit of what a process writes to its standard output, if that is read.
-const OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
+const OUTPUT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// How a process ended.
 pub(super) enum Ended {

@@ -15,7 +15,7 @@ pub enum KitCommand {
     Build(ProjectFolder),
     /// Check a built plugin, and call it in a sandbox that counts
     Check(ProjectFolder),
-    /// Call a built tool with the cases of its project, and compare the answers
+    /// Try a built plugin with odd input and with the cases of its project, and compare the answers
     Test(ProjectFolder),
     /// Show what a component declares, and whether this host accepts it
     Inspect {
@@ -28,7 +28,8 @@ pub enum KitCommand {
         #[arg(default_value = "wit/deps/cofferdam-plugin")]
         dir: PathBuf,
     },
-    /// Compiles and calls a plugin, for `plugin check`, which runs this in a process of its own.
+    /// Compiles and calls a plugin, for `plugin check` and `plugin test`, which run this in a process
+    /// of its own.
     #[command(hide = true)]
     Examine(ExamineArguments),
 }
@@ -76,7 +77,7 @@ pub struct ProjectFolder {
     pub dir: PathBuf,
 }
 
-/// What `plugin check` gives to its process.
+/// What `plugin check` and `plugin test` give to their process.
 #[derive(Debug, Clone, Args)]
 pub struct ExamineArguments {
     /// The manifest
@@ -88,6 +89,9 @@ pub struct ExamineArguments {
     /// A file of cases
     #[arg(long = "cases")]
     pub cases: Vec<PathBuf>,
+    /// Also the checks that need no author
+    #[arg(long)]
+    pub suite: bool,
 }
 
 /// Parses a name that is also a name for a package of every language.
