@@ -205,7 +205,7 @@ fn a_hook_sees_the_settings_of_the_operator() {
              [{{ type = \"input_text\", text = \"a bad word\" }}] }}] }}\nexpect = {{ {expect} }}\n"
         )
     };
-    let rule = "{ pattern = \"bad\", category = \"rude\" }";
+    let rule = "{ pattern = \"bad\", reason = \"rude\" }";
     let rejected = "reject = { kind = \"content_policy_violation\", code = { contains = \"rude\" } }";
     passes("plugins", "hook-moderation", &[case(rule, rejected), case("", "action = \"pass\"")].concat());
 }
@@ -365,86 +365,70 @@ fn the_report_has_a_line_for_each_check_and_the_sum() {
     assert!(text(&output).starts_with("tool-datetime/cases has no cases\n"), "{}", text(&output));
 }
 
-#[test]
-fn mistakes_in_case_files_are_told_with_their_line_and_what_mends_them() {
-    let tool = "name = \"a\"\ncall = { function = \"f\" }\n";
-    let http = |rest: &str| format!("{tool}http = [\n  {{ url = \"https://a.test/\", {rest} }},\n]\n");
-    let (hook, provider) = ("name = \"a\"\nrequest = {}\n", "name = \"a\"\nrequest = {}\n");
-    for (name, case, mistake) in [
-        (
-            "tool-datetime",
-            format!("{tool}respond = {{}}\n"),
-            "4: unknown field `respond`, expected one of `name`",
-        ),
-        (
-            "tool-datetime",
-            format!("{tool}expect = {{ itme = 1 }}\n"),
-            "4: `expect` has no `itme` here, it takes `item`",
-        ),
-        (
-            "tool-datetime",
-            format!("{tool}now = \"today\"\n"),
-            "4: `now` takes a time such as \"2026-01-31T12:00:00Z\"",
-        ),
-        (
-            "tool-datetime",
-            http("answer = { error = \"late\" }"),
-            "5: there is no error \"late\"; there are denied, ",
-        ),
-        (
-            "tool-datetime",
-            http("answer = { text = \"\", json = 1 }"),
-            "5: an answer has one of `text`, `json` and",
-        ),
-        ("tool-datetime", http("answer = { status = 99 }"), "5: `status` takes a number from 200 to 599"),
-        ("tool-datetime", http("answer = { base64 = \"*\" }"), "5: `base64` is not base64"),
-        (
-            "tool-datetime",
-            http("body = \"\", json = 1, answer = {}"),
-            "5: a request has `body` or `json`, not both",
-        ),
-        ("tool-datetime", format!("{tool}http = [{{ url = \"a\", answer = {{}} }}]\n"), "4: `url`: "),
-        (
-            "tool-datetime",
-            format!("{tool}model = [{{ answer = {{}} }}]\n"),
-            "4: an answer of a model has one of",
-        ),
-        (
-            "tool-datetime",
-            format!("{tool}secrets = {{ k = [\"a b\"] }}\n"),
-            "4: `secrets` takes lists of exact host",
-        ),
-        (
-            "hook-response-healing",
-            format!("{hook}call = {{}}\n"),
-            "4: unknown field `call`, expected one of `name`",
-        ),
-        (
-            "hook-response-healing",
-            format!("{hook}expect = {{ item = 1 }}\n"),
-            "4: `expect` has no `item` here",
-        ),
-        (
-            "provider-demo",
-            format!("{provider}upstream = \"../a\"\n"),
-            "4: `upstream` takes the path of a file in",
-        ),
-        ("provider-demo", format!("{provider}upstream = \"a.sse\"\n"), "4: "),
-        (
-            "provider-demo",
-            "name = \"a\"\n".to_owned(),
-            "2: the case of a provider has one of `request` and `embeddings`",
-        ),
-        (
-            "router",
-            "name = \"a\"\n".to_owned(),
-            "2: the case of a router has one of `candidates` and `choose`",
-        ),
-    ] {
-        let workshop = project("plugins", name, &format!("[[case]]\n{case}"));
+/// Each case file is refused with its line and this text.
+fn are_told(name: &str, mistakes: &[(&str, &str)]) {
+    for (case, mistake) in mistakes {
+        let workshop = project("plugins", name, &format!("[[case]]\n{case}\n"));
         let complaint = workshop.complaint(&["plugin", "test", name]);
         assert!(complaint.contains(&format!("{name}/cases/a.toml:{mistake}")), "{case}: {complaint}");
     }
+}
+
+#[test]
+fn mistakes_in_the_script_of_a_case_are_told_with_their_line() {
+    let answers = [
+        ("answer = { error = \"late\" }", "4: there is no error \"late\"; there are denied, "),
+        ("answer = { text = \"\", json = 1 }", "4: an answer has one of `text`, `json` and `base64`"),
+        ("answer = { status = 99 }", "4: `status` takes a number from 200 to 599"),
+        ("answer = { base64 = \"*\" }", "4: `base64` is not base64"),
+        ("body = \"\", json = 1, answer = {}", "4: a request has `body` or `json`, not both"),
+    ];
+    for (answer, mistake) in answers {
+        let case = format!("name = \"a\"\nhttp = [\n  {{ url = \"https://a.test/\", {answer} }},\n]");
+        are_told("tool-datetime", &[(case.as_str(), mistake)]);
+    }
+    are_told(
+        "tool-datetime",
+        &[
+            (
+                "name = \"a\"\nhttp = [{ url = \"a\", answer = {} }]",
+                "3: `url`: the URL must begin with https://",
+            ),
+            (
+                "name = \"a\"\nmodel = [{ answer = {} }]",
+                "3: an answer of a model has one of `text`, `output`",
+            ),
+            ("name = \"a\"\nsecrets = { k = [\"a b\"] }", "3: `secrets` takes lists of exact host names"),
+        ],
+    );
+}
+
+#[test]
+fn mistakes_in_a_case_are_told_with_its_line_and_what_mends_them() {
+    let tool = [
+        ("name = \"a\"\nrespond = {}", "3: unknown field `respond`, expected one of `name`"),
+        ("name = \"a\"\nexpect = { itme = 1 }", "3: `expect` has no `itme` here, it takes `item`"),
+        ("name = \"a\"\nnow = \"today\"", "3: `now` takes a time such as \"2026-01-31T12:00:00Z\""),
+    ];
+    are_told("tool-datetime", &tool);
+    let hook = [
+        ("name = \"a\"\nrequest = {}\ncall = {}", "4: unknown field `call`, expected one of `name`"),
+        (
+            "name = \"a\"\nrequest = {}\nexpect = { item = 1 }",
+            "4: `expect` has no `item` here, it takes `action`",
+        ),
+    ];
+    are_told("hook-response-healing", &hook);
+    let provider = [
+        (
+            "name = \"a\"\nrequest = {}\nupstream = \"../a\"",
+            "4: `upstream` takes the path of a file in the folder",
+        ),
+        ("name = \"a\"\nrequest = {}\nupstream = \"a.sse\"", "4: provider-demo/cases/a.sse: "),
+        ("name = \"a\"", "2: the case of a provider has one of `request` and `embeddings`"),
+    ];
+    are_told("provider-demo", &provider);
+    are_told("router", &[("name = \"a\"", "2: the case of a router has one of `candidates` and `choose`")]);
 }
 
 #[test]

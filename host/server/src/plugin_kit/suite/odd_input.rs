@@ -66,9 +66,12 @@ impl Calls<'_> {
         let functions = plugin.functions(context, services(), NOTHING).await?.unwrap_or_default();
         for function in functions.iter().take(FUNCTIONS_MAX) {
             let arguments = self.input(&first_parameter(function));
-            drop(plugin.invoke(context, services(), &function.name, &arguments, NOTHING).await?);
             let settings = self.input("settings");
-            drop(plugin.invoke(context, services(), &function.name, NOTHING, &settings).await?);
+            for (arguments, settings) in [(&*arguments, NOTHING), (NOTHING, &*settings)] {
+                let name = &function.name;
+                let called = plugin.invoke(context, services(), name, arguments, settings).await;
+                drop(called.map_err(|error| Trouble::Rule(format!("{name}: {error}")))?);
+            }
         }
         Ok(())
     }
