@@ -207,7 +207,8 @@ fn a_hook_sees_the_settings_of_the_operator() {
     };
     let rule = "{ pattern = \"bad\", reason = \"rude\" }";
     let rejected = "reject = { kind = \"content_policy_violation\", code = { contains = \"rude\" } }";
-    passes("plugins", "hook-moderation", &[case(rule, rejected), case("", "action = \"pass\"")].concat());
+    let other = case("{ pattern = \"good\", reason = \"rude\" }", "action = \"pass\"");
+    passes("plugins", "hook-moderation", &[case(rule, rejected), other].concat());
 }
 
 #[test]
