@@ -11,6 +11,7 @@ mod dev;
 mod examples;
 mod mistakes;
 mod third_party;
+mod trials;
 
 /// A folder in which projects are begun.
 pub struct Workshop(TempDir);

@@ -29,7 +29,7 @@ pub(super) fn is_tried(language: &str, programs: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// Begins, builds and checks a project as it is.
+/// Begins, builds, checks and tests a project as it is.
 fn made(workshop: &Workshop, kind: &str, name: &str, language: &str) {
     workshop.document(&["plugin", "new", kind, name, "--lang", language]);
     // As in a project that was copied from a repository: `build` writes the contract again.
@@ -37,6 +37,8 @@ fn made(workshop: &Workshop, kind: &str, name: &str, language: &str) {
     workshop.document(&["plugin", "build", name]);
     let report = workshop.document(&["plugin", "check", name]);
     assert!(bad(&report).is_empty(), "{report}");
+    let tested = workshop.document(&["plugin", "test", name]);
+    assert_eq!((tested["cases"].as_array().unwrap().len(), &tested["failed"]), (2, &json!(0)), "{tested}");
 }
 
 /// A model calls the tool of a new project through a host.
@@ -44,8 +46,6 @@ async fn a_new_tool_answers(language: &str) {
     let workshop = Workshop::new();
     let name = format!("backwards-{language}");
     made(&workshop, "tool", &name, language);
-    let tested = workshop.document(&["plugin", "test", &name]);
-    assert_eq!((&tested["passed"], &tested["failed"]), (&json!(2), &json!(0)), "{tested}");
     let upstream = Upstream::start().await;
     let config =
         format!("{}\n[plugins.{name}]\ncompile = \"start\"\n", single("openai-chat", &upstream.base));

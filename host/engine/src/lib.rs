@@ -65,5 +65,7 @@ pub use limits::allowance::{Allowance, RunPermit, Running, TokenLimits};
 pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};
+pub use plugins::http_capability::redirected;
 pub use plugins::tools::render_calls_as_text;
 pub use refusal::{Refusal, stream_code};
+pub use upstream::framing::{FRAME_BYTES_MAX, FrameTooLong, Framer};

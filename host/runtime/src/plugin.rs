@@ -1,11 +1,14 @@
 //! A loaded plugin: manifest, component, grant, and the compiled form once it was needed.
 
+mod functions;
+mod variant;
+
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
+use wasmtime::component::{Component, InstancePre};
 
 use crate::code::Code;
 use crate::context::CallContext;
@@ -20,6 +23,8 @@ use crate::manifest::{Import, Manifest, PluginKind};
 use crate::profile::Profile;
 use crate::services::Services;
 use crate::tape::{CallRecorder, RecordingPlan, Tape};
+
+pub(crate) use functions::Functions;
 
 /// Compiling for at least this long is worth a hint, in milliseconds.
 const SLOW_COMPILE_MS: u64 = 2_000;
@@ -87,57 +92,13 @@ pub enum PluginState {
 }
 
 /// The compiled form, with its exports looked up.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) pre: InstancePre<GuestState>,
     pub(crate) functions: Functions,
     from_cache: bool,
     ms: u64,
     code: LoadedCode,
-}
-
-/// The functions that a component exports, looked up by the names of its line. They are called
-/// without the generated functions, which take owned bytes and have the names of one line only.
-pub(crate) struct Functions {
-    pub(crate) route: Option<ComponentExportIndex>,
-    pub(crate) slugs: Option<ComponentExportIndex>,
-    pub(crate) choose: Option<ComponentExportIndex>,
-    pub(crate) prepare: Option<ComponentExportIndex>,
-    pub(crate) new_decoder: Option<ComponentExportIndex>,
-    pub(crate) feed: Option<ComponentExportIndex>,
-    pub(crate) finish: Option<ComponentExportIndex>,
-    pub(crate) map_error: Option<ComponentExportIndex>,
-    pub(crate) prepare_embeddings: Option<ComponentExportIndex>,
-    pub(crate) decode_embeddings: Option<ComponentExportIndex>,
-    pub(crate) on_request: Option<ComponentExportIndex>,
-    pub(crate) on_response: Option<ComponentExportIndex>,
-    pub(crate) tool_functions: Option<ComponentExportIndex>,
-    pub(crate) invoke_tool: Option<ComponentExportIndex>,
-}
-
-impl Functions {
-    /// A component of an earlier or later patch of the line is found under the same names.
-    fn of(component: &Component, line: &ContractLine) -> Self {
-        let find = |export: Export, function: &str| {
-            let interface = component.get_export_index(None, line.interface_name(export.as_str()))?;
-            component.get_export_index(Some(&interface), function)
-        };
-        Self {
-            route: find(Export::Routing, "route"),
-            slugs: find(Export::ModelChoice, "slugs"),
-            choose: find(Export::ModelChoice, "choose"),
-            prepare: find(Export::Generation, "prepare"),
-            new_decoder: find(Export::Generation, "[constructor]decoder"),
-            feed: find(Export::Generation, "[method]decoder.feed"),
-            finish: find(Export::Generation, "[method]decoder.finish"),
-            map_error: find(Export::Dialect, "map-error"),
-            prepare_embeddings: find(Export::Embedding, "prepare"),
-            decode_embeddings: find(Export::Embedding, "decode"),
-            on_request: find(Export::OnRequest, "handle"),
-            on_response: find(Export::OnResponse, "handle"),
-            tool_functions: find(Export::Tools, "functions"),
-            invoke_tool: find(Export::Tools, "invoke"),
-        }
-    }
 }
 
 struct CompileFailed {

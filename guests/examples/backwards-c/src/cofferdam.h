@@ -248,10 +248,28 @@ static uint32_t cfd_escaped(cfd_bytes json, size_t *at) {
   return code >= 0xD800 && code < 0xE000 ? 0xFFFD : code;
 }
 
+/* Whether a text is UTF-8. What is given to the host as text must be. */
+static inline bool cfd_is_utf8(cfd_bytes text) {
+  for (size_t at = 0; at < text.length;) {
+    uint8_t head = text.at[at];
+    size_t length = head < 0x80 ? 1 : head < 0xE0 ? 2 : head < 0xF0 ? 3 : 4;
+    if ((head >= 0x80 && head < 0xC2) || head > 0xF4 || length > text.length - at) return false;
+    uint32_t code = length == 1 ? head : head & (0xFFu >> (length + 1));
+    for (size_t next = 1; next < length; next++) {
+      if ((text.at[at + next] & 0xC0) != 0x80) return false;
+      code = code << 6 | (text.at[at + next] & 0x3F);
+    }
+    bool is_short = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (is_short || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return false;
+    at += length;
+  }
+  return true;
+}
+
 /* Reads a JSON string. */
 static inline bool cfd_json_string(cfd_bytes json, cfd_bytes *text) {
   size_t end = cfd_string_end(json, 0);
-  if (end == 0) return false;
+  if (end == 0 || !cfd_is_utf8((cfd_bytes){json.at, end})) return false;
   /* No escape is shorter than its character. */
   *text = (cfd_bytes){cfd_allocate(end), 0};
   for (size_t at = 1; at + 1 < end;) {

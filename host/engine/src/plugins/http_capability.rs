@@ -35,6 +35,7 @@ use cofferdam_store::{
     Actor, BoundSecret, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseRequest, ReleaseScope,
     RequestRefusal, SecretName, Store, VaultId, WorkspaceId,
 };
+pub use redirect::redirected;
 use released::Released;
 pub(crate) use released::{CredentialSearch, ReleasedSearch};
 use std::sync::Arc;
@@ -209,7 +210,7 @@ impl Visit<'_> {
             }
             let reply = self.exchange(&mut checked).await?;
             let target = &checked.request().target;
-            let next = redirect::next(checked.request(), &reply);
+            let next = redirected(checked.request(), reply.status.as_u16(), &reply.headers);
             let Some(next) = next.map_err(|error| self.refuse(target.host_name(), error.into()))? else {
                 return Ok(Reached { target: target.clone(), reply });
             };

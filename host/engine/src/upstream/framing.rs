@@ -6,16 +6,16 @@ use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::Frame;
 
 /// The longest frame of a provider, in bytes: enough for a large picture in base64.
-pub(crate) const FRAME_BYTES_MAX: usize = 32 << 20;
+pub const FRAME_BYTES_MAX: usize = 32 << 20;
 
 /// A frame grew beyond [`FRAME_BYTES_MAX`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("an event of the provider's stream is longer than {FRAME_BYTES_MAX} bytes")]
-pub(crate) struct FrameTooLong;
+pub struct FrameTooLong;
 
 /// The state between two reads.
 #[derive(Debug)]
-pub(crate) struct Framer {
+pub struct Framer {
     framing: Framing,
     /// The unfinished line.
     line: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) struct Framer {
 
 impl Framer {
     /// A framer at the beginning of a stream.
-    pub(crate) fn new(framing: Framing) -> Self {
+    pub fn new(framing: Framing) -> Self {
         Self {
             framing,
             line: Vec::new(),
@@ -46,7 +46,7 @@ impl Framer {
     ///
     /// # Errors
     /// [`FrameTooLong`]. The framer must not be used after it.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    pub fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
         if self.after_carriage_return {
             self.after_carriage_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -83,7 +83,7 @@ impl Framer {
     ///
     /// # Errors
     /// [`FrameTooLong`].
-    pub(crate) fn end(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    pub fn end(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.end_line(&line, frames)?;

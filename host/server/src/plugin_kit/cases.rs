@@ -1,88 +1,122 @@
-//! `plugin test`: compares what a tool answers to the calls of its cases with what they expect.
+//! The cases of a project: what a file in `cases/` says, read and checked before anything is
+//! called. Every mistake names the file and the line.
+
+mod expectation;
+mod imports;
+mod provider;
+mod router;
+mod written;
 
 use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::Checked;
-use super::check::examination;
-use super::project::{Project, read_text, wrong};
-use crate::command::CommandOutcome;
-use crate::failure::Failure;
+use std::sync::Arc;
 
 use cofferdam_runtime::manifest::PluginKind;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use toml::Spanned;
+
+use super::project::{read_text, wrong};
+use crate::failure::Failure;
+
+pub(super) use expectation::{Expectation, cut, difference};
+pub(super) use imports::{HTTP_ERRORS, HttpScript, ScriptedAnswer, ScriptedReply, Scripts};
+pub(super) use provider::{ProviderInput, ProviderRequest, UpstreamAnswer};
+pub(super) use router::RouterInput;
+pub(super) use written::{HookInput, ToolInput};
+
+use written::Common;
 
 /// Number of cases of one project.
 const CASES_MAX: usize = 64;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CaseFile {
-    #[serde(default)]
-    case: Vec<Case>,
-}
-
-/// One call of a tool and the answer that is expected.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One call of a plugin, and the answer that is expected.
+#[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    pub(super) call: CaseCall,
-    /// The `parameters` of the request's entry for the tool.
-    #[serde(default = "nothing")]
-    pub(super) settings: Value,
-    #[serde(default)]
-    expect: Expectation,
+    /// The file and the line where it begins.
+    pub(super) at: String,
+    pub(super) now_ms: u64,
+    pub(super) seed: u64,
+    /// The operator's settings of the plugin.
+    pub(super) config: Map<String, Value>,
+    pub(super) input: CaseInput,
+    pub(super) expect: Expectation,
 }
 
-#[derive(Debug, Deserialize)]
+/// What the plugin is called with.
+#[derive(Debug)]
+pub(super) enum CaseInput {
+    Tool(ToolInput),
+    Hook(HookInput),
+    Provider(ProviderInput),
+    Router(RouterInput),
+}
+
+impl CaseInput {
+    /// What the imports answer. Routers and providers have none beyond `log` and `config`.
+    pub(super) fn scripts(&self) -> Option<&Arc<Scripts>> {
+        match self {
+            Self::Tool(tool) => Some(&tool.scripts),
+            Self::Hook(hook) => Some(&hook.scripts),
+            Self::Provider(_) | Self::Router(_) => None,
+        }
+    }
+}
+
+/// A mistake in a case file, and where it is.
+#[derive(Debug)]
+struct CaseMistake {
+    offset: usize,
+    message: String,
+}
+
+impl CaseMistake {
+    fn at<T>(place: &Spanned<T>, message: impl Into<String>) -> Self {
+        Self { offset: place.span().start, message: message.into() }
+    }
+}
+
+/// A case as a file has it, for one kind of plugin.
+trait WrittenCase: DeserializeOwned {
+    /// The keys of `expect` that this kind of plugin can answer.
+    const ANSWERS: &[&str];
+
+    /// Checks what the types leave open. `folder` has the file.
+    fn checked(self, folder: &Path) -> Result<CheckedCase, CaseMistake>;
+}
+
+/// The parts of a [`Case`] that its text gives.
+struct CheckedCase {
+    common: Common,
+    input: CaseInput,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CaseCall {
-    pub(super) function: String,
-    #[serde(default = "nothing")]
-    pub(super) arguments: Value,
+struct CaseFile<T> {
+    #[serde(default = "Vec::new")]
+    case: Vec<Spanned<T>>,
 }
 
-/// What an answer has to have. Nothing: any answer is good.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expectation {
-    /// Members of the item; the item may have more.
-    item: Option<Value>,
-    for_model: Option<TextMatch>,
-    invalid_arguments: Option<TextMatch>,
-    invalid_settings: Option<TextMatch>,
-    failed: Option<TextMatch>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "takes a text, or { contains = \"...\" }")]
-enum TextMatch {
-    Whole(String),
-    Part { contains: String },
-}
-
-fn nothing() -> Value {
-    json!({})
-}
-
-/// The cases of these files.
+/// The cases of these files, for a plugin of this kind.
 ///
 /// # Errors
 ///
 /// A file cannot be read, has a mistake, or there are too many cases.
-pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Case>, Failure> {
+pub(super) fn read(files: &[PathBuf], kind: PluginKind) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for file in files {
         let text = read_text(file)?;
-        let read: CaseFile = toml::from_str(&text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start);
-            let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-            let message = error.message().lines().next().unwrap_or_default();
-            wrong(format!("{}:{line}: {message}", file.display()))
-        })?;
-        cases.extend(read.case);
+        let read = match kind {
+            PluginKind::Tool => cases_of::<written::ToolCase>(file, &text),
+            PluginKind::Hook => cases_of::<written::HookCase>(file, &text),
+            PluginKind::Provider => cases_of::<provider::ProviderCase>(file, &text),
+            PluginKind::Router => cases_of::<router::RouterCase>(file, &text),
+        };
+        cases.extend(read.map_err(|CaseMistake { offset, message }| {
+            wrong(format!("{}:{}: {message}", file.display(), line_at(&text, offset)))
+        })?);
     }
     if cases.len() > CASES_MAX {
         return Err(wrong(format!("there are {} cases; at most {CASES_MAX} are called", cases.len())));
@@ -90,109 +124,28 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-pub(super) fn test(dir: &Path) -> Result<Checked, Failure> {
-    let project = Project::open(dir)?;
-    let kind = project.manifest.kind;
-    if kind != PluginKind::Tool {
-        return Err(wrong(format!("cases are for tools; `cofferdam plugin check` calls a {kind}")));
-    }
-    let cases = read(&project.cases())?;
-    if cases.is_empty() {
-        return Err(wrong(format!("{} has no cases", dir.join("cases").display())));
-    }
-    project.require_component()?;
-    let examination = examination(&project)?.map_err(wrong)?;
-    // Without an answer to a case, the reason is the same for all of them.
-    if let Some(problem) = examination.problem.as_ref().filter(|_| examination.answers.is_empty()) {
-        return Err(wrong(problem.message.clone()));
-    }
-    let (mut text, mut documents, mut failed) = (String::new(), Vec::new(), 0);
-    for case in &cases {
-        let found = examination.answers.iter().find(|(name, _)| *name == case.name);
-        let problem = match found {
-            Some((_, answer)) => case.expect.problem(answer),
-            None => Some("it was not called".to_owned()),
-        };
-        match &problem {
-            None => text.push_str(&format!("ok     {}\n", case.name)),
-            Some(problem) => text.push_str(&format!("wrong  {}: {problem}\n", case.name)),
-        }
-        failed += usize::from(problem.is_some());
-        documents.push(json!({"case": case.name, "problem": problem}));
-    }
-    let passed = cases.len() - failed;
-    text.push_str(&format!("{passed} passed, {failed} failed\n"));
-    let document = json!({"cases": documents, "passed": passed, "failed": failed});
-    Ok(Checked { outcome: CommandOutcome { document, text }, wrong: failed, what: "case" })
+fn cases_of<T: WrittenCase>(file: &Path, text: &str) -> Result<Vec<Case>, CaseMistake> {
+    let read: CaseFile<T> = toml::from_str(text).map_err(|error| CaseMistake {
+        offset: error.span().map_or(0, |span| span.start),
+        message: error.message().lines().next().unwrap_or_default().to_owned(),
+    })?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let cases = read.case.into_iter().map(|written| {
+        let line = line_at(text, written.span().start);
+        let CheckedCase { common, input } = written.into_inner().checked(folder)?;
+        Ok(Case {
+            name: common.name,
+            at: format!("{}:{line}", file.display()),
+            now_ms: written::milliseconds(common.now.as_ref())?,
+            seed: common.seed,
+            config: common.config,
+            input,
+            expect: Expectation::checked(common.expect, T::ANSWERS)?,
+        })
+    });
+    cases.collect()
 }
 
-impl Expectation {
-    /// What is wrong with an answer. It is an object with `item` and `for_model`, or with one error.
-    fn problem(&self, answer: &Value) -> Option<String> {
-        if let Some(broke) = answer.get("broke") {
-            return Some(broke.as_str().unwrap_or_default().to_owned());
-        }
-        let texts = [
-            ("for_model", &self.for_model),
-            ("invalid_arguments", &self.invalid_arguments),
-            ("invalid_settings", &self.invalid_settings),
-            ("failed", &self.failed),
-        ];
-        for (name, expected) in texts {
-            let Some(expected) = expected else { continue };
-            let Some(found) = answer.get(name).and_then(Value::as_str) else {
-                return Some(format!("expected {name}, but the answer is {answer}"));
-            };
-            if !expected.accepts(found) {
-                return Some(format!("{name} is {found:?}, expected {}", expected.shown()));
-            }
-        }
-        let expected = self.item.as_ref()?;
-        match answer.get("item") {
-            Some(item) => difference("item", expected, item),
-            None => Some(format!("expected an item, but the answer is {answer}")),
-        }
-    }
-}
-
-impl TextMatch {
-    fn accepts(&self, text: &str) -> bool {
-        match self {
-            Self::Whole(whole) => text == whole,
-            Self::Part { contains } => text.contains(contains.as_str()),
-        }
-    }
-
-    fn shown(&self) -> String {
-        match self {
-            Self::Whole(whole) => format!("{whole:?}"),
-            Self::Part { contains } => format!("a text with {contains:?}"),
-        }
-    }
-}
-
-/// The first difference; objects may have more members than expected.
-fn difference(place: &str, expected: &Value, found: &Value) -> Option<String> {
-    let (Value::Object(wanted), Value::Object(members)) = (expected, found) else {
-        return (expected != found).then(|| format!("{place} is {found}, expected {expected}"));
-    };
-    wanted.iter().find_map(|(name, wanted)| match members.get(name) {
-        Some(found) => difference(&format!("{place}.{name}"), wanted, found),
-        None => Some(format!("{place}.{name} is missing, expected {wanted}")),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn items_may_have_more_members_than_expected() {
-        let found = json!({"a": 1, "b": {"c": [1, 2], "d": 0}});
-        assert_eq!(difference("item", &json!({"b": {"c": [1, 2]}}), &found), None);
-        let problem = difference("item", &json!({"b": {"c": [1]}}), &found).unwrap();
-        assert_eq!(problem, "item.b.c is [1,2], expected [1]");
-        let problem = difference("item", &json!({"b": {"e": 1}}), &found).unwrap();
-        assert_eq!(problem, "item.b.e is missing, expected 1");
-    }
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

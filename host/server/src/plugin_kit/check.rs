@@ -182,7 +182,7 @@ fn needs(inspection: &Inspection) -> Line {
 
 /// What compiling and calling the component shows.
 fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
-    Ok(match examination(project)? {
+    Ok(match examination(project, false)? {
         Ok(examination) => examination_lines(project, &examination),
         Err(problem) => vec![Line::new("compile", problem, Verdict::Wrong)],
     })
@@ -190,9 +190,12 @@ fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
 
 /// Compiles and calls the component in a process of its own. The inner error says why that process
 /// came to no report.
-pub(super) fn examination(project: &Project) -> Result<Result<Examination, String>, Failure> {
+pub(super) fn examination(
+    project: &Project,
+    with_suite: bool,
+) -> Result<Result<Examination, String>, Failure> {
     let manifest = project.dir.join("plugin.toml");
-    examine_files(&project.manifest.name, &manifest, &project.component(), &project.cases())
+    examine_files(&project.manifest.name, &manifest, &project.component(), &project.cases(), with_suite)
 }
 
 /// As [`examination`], of files that need not be those of a project.
@@ -201,6 +204,7 @@ pub(super) fn examine_files(
     manifest: &Path,
     component: &Path,
     cases: &[PathBuf],
+    with_suite: bool,
 ) -> Result<Result<Examination, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
@@ -209,6 +213,9 @@ pub(super) fn examine_files(
     command.arg("--component").arg(component);
     for case in cases {
         command.arg("--cases").arg(case);
+    }
+    if with_suite {
+        command.arg("--suite");
     }
     command.stdin(Stdio::null());
     let title = format!("compiling and calling {name}");

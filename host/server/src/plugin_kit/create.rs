@@ -100,17 +100,12 @@ fn values(kind: PluginKind, name: &str, imports: &[Import]) -> Vec<(&'static str
         PluginKind::Router => vec!["routing"],
         PluginKind::Provider => vec!["dialect", "generation"],
     };
-    let test = match kind {
-        PluginKind::Tool => "cofferdam plugin test       # compares the answers to the calls in cases/\n",
-        _ => "",
-    };
     let interfaces = imports.iter().flat_map(|import| import.interfaces()).copied().collect();
     vec![
         ("{{name}}", name.to_owned()),
         ("{{crate}}", name.replace('-', "_")),
         ("{{type}}", name.replace('-', "_")),
         ("{{kind}}", kind.to_string()),
-        ("{{test}}", test.to_owned()),
         ("{{asks}}", asks(imports)),
         ("{{world_imports}}\n", lines("import", interfaces)),
         ("{{world_exports}}", format!("\n{}", lines("export", exports))),

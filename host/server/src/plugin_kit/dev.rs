@@ -14,7 +14,7 @@ use super::process::{OutputTo, is_stopped, stop_on_signals};
 use super::project::Project;
 use super::recipe::Recipe;
 use super::watch::{CASES, FILES_MAX, Snapshot, Watch};
-use super::{Checked, build, cases, check};
+use super::{Checked, build, check, trial};
 use crate::command::CommandOutcome;
 use crate::failure::Failure;
 use crate::options::Options;
@@ -138,12 +138,10 @@ impl DevLoop {
         let failed = |step| move |error: Failure| Stumble::new(step, &error);
         passed("check", check::check(&self.folder.options, &self.dir).map_err(failed("check"))?)?;
         done.push("checked".to_owned());
-        if !project.cases().is_empty() {
-            let tested = cases::test(&self.dir).map_err(failed("test"))?;
-            let count = tested.outcome.document.get("passed").and_then(Value::as_u64).unwrap_or_default();
-            passed("test", tested)?;
-            done.push(format!("{count} cases"));
-        }
+        let tested = trial::test(&self.dir).map_err(failed("test"))?;
+        let count = tested.outcome.document.get("cases").and_then(Value::as_array).map_or(0, Vec::len);
+        passed("test", tested)?;
+        done.push(if count == 0 { "tested".to_owned() } else { format!("{count} cases") });
         self.folder.install(&project).map_err(failed("serve"))?;
         self.serve().map_err(|text| Stumble { step: "serve", text })
     }

@@ -1,20 +1,25 @@
-//! The process that compiles and calls a plugin for `plugin check`. It limits itself before it
+//! The process that compiles and calls a plugin for `plugin check` and `plugin test`. It limits itself before it
 //! reads the component, so that one which is hard to compile cannot take the machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cofferdam_egress::Target;
 use cofferdam_runtime::{
-    Asked, CallErrorKind, OperatorGrant, Plugin, PluginSource, PluginState, Runtime, TrapKind,
+    Asked, CallErrorKind, Manifest, OperatorGrant, Plugin, PluginSource, PluginState, Runtime, TrapKind,
 };
+use cofferdam_store::SecretName;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::cases;
+use super::canaries::Canaries;
+use super::cases::{self, Case};
 use super::project::{read_component, read_text, wrong};
-use super::samples::{self, Answers, Trouble};
+use super::runs::{Bench, CaseResult, Trouble};
+use super::samples;
+use super::suite::{self, SuiteResult};
 use crate::command::{CommandOutcome, ExamineArguments};
 use crate::failure::Failure;
 use crate::start::block_on;
@@ -30,8 +35,10 @@ pub(super) struct Examination {
     pub(super) compile_ms: u64,
     pub(super) code_bytes: usize,
     pub(super) calls: Vec<ExaminedCall>,
-    /// What a tool answered to its cases.
-    pub(super) answers: Answers,
+    /// How the checks that need no author ended, where they were asked for.
+    pub(super) suite: Vec<SuiteResult>,
+    /// How the cases ended.
+    pub(super) cases: Vec<CaseResult>,
     /// What is wrong, if anything.
     pub(super) problem: Option<Problem>,
 }
@@ -57,27 +64,32 @@ pub(super) struct Problem {
 
 pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Failure> {
     limit_this_process()?;
-    let manifest = read_text(&arguments.manifest)?;
+    let manifest_text = read_text(&arguments.manifest)?;
+    let manifest = Manifest::parse(&manifest_text).map_err(|error| wrong(error.to_string()))?;
     let component = read_component(&arguments.component)?;
-    let cases = cases::read(&arguments.cases)?;
-    let mut answers = Vec::new();
+    let cases = cases::read(&arguments.cases, manifest.kind)?;
+    let secrets = secrets(&manifest, &cases);
     let runtime = Runtime::start_metered(Duration::from_millis(2))?;
-    let plugin = load(&runtime, manifest, component)?;
+    let grant = grant(&manifest, &secrets, &cases);
+    let plugin = load(&runtime, manifest_text, &manifest, grant, component)?;
+    let bench = Bench::new(&plugin, Canaries::new(secrets))?;
     let started = Instant::now();
     let outcome = block_on(async {
         plugin.compile().await?;
         let compile_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok((compile_ms, samples::call(&plugin, &cases, &mut answers).await))
+        Ok((compile_ms, called(&bench, &cases, arguments.suite).await))
     })?;
-    let (compile_ms, problem) = match outcome {
-        Ok((compile_ms, called)) => (compile_ms, called.err().map(problem)),
-        Err(error) => (0, Some(compile_problem(&plugin, &error))),
+    let (compile_ms, calls) = match outcome {
+        Ok((compile_ms, calls)) => (compile_ms, calls),
+        Err(error) => (0, Calls { problem: Some(compile_problem(&plugin, &error)), ..Calls::default() }),
     };
+    let Calls { suite, cases, problem } = calls;
     let examination = Examination {
         compile_ms,
         code_bytes: plugin.code_bytes().unwrap_or_default(),
         calls: most(&runtime),
-        answers,
+        suite,
+        cases,
         problem,
     };
     let document = json!(examination);
@@ -95,18 +107,64 @@ pub(super) fn limit_this_process() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Loads the plugin with everything that its manifest asks for, so that only its own mistakes show.
-fn load(runtime: &Runtime, manifest: String, component: Vec<u8>) -> Result<Arc<Plugin>, Failure> {
-    let parsed = cofferdam_runtime::Manifest::parse(&manifest).map_err(|error| wrong(error.to_string()))?;
-    let name = parsed.name.clone();
-    let grant = OperatorGrant {
-        hosts: parsed.hosts.named().cloned().collect(),
-        any_host: parsed.hosts == Asked::Any,
-        imports: parsed.imports.iter().map(|import| import.as_str().to_owned()).collect(),
+/// What calling the plugin showed.
+#[derive(Default)]
+struct Calls {
+    suite: Vec<SuiteResult>,
+    cases: Vec<CaseResult>,
+    problem: Option<Problem>,
+}
+
+async fn called(bench: &Bench, cases: &[Case], with_suite: bool) -> Calls {
+    let mut calls = Calls::default();
+    if with_suite {
+        calls.suite = suite::run(bench, cases).await;
+    } else {
+        calls.problem = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
+    }
+    for case in cases {
+        let (result, broke) = bench.run(case).await;
+        calls.cases.push(result);
+        calls.problem = calls.problem.or_else(|| broke.map(|error| problem(Trouble::Call(error))));
+    }
+    calls
+}
+
+/// The secrets that the plugin may have sent: those of its manifest, and those of its cases where
+/// the manifest asks for any.
+fn secrets(manifest: &Manifest, cases: &[Case]) -> BTreeSet<SecretName> {
+    let of_cases =
+        cases.iter().filter_map(|case| case.input.scripts()).flat_map(|scripts| scripts.secrets.keys());
+    let of_cases = of_cases.filter(|name| manifest.secrets.covers(name));
+    manifest.secrets.named().chain(of_cases).cloned().collect()
+}
+
+/// Everything that the manifest asks for, so that only mistakes of the plugin show. Where it asks for
+/// any host, those of the cases are granted by name, as they are where secrets go.
+fn grant(manifest: &Manifest, secrets: &BTreeSet<SecretName>, cases: &[Case]) -> OperatorGrant {
+    let requests = cases.iter().filter_map(|case| case.input.scripts()).flat_map(|scripts| &scripts.http);
+    let hosts = requests.filter_map(|request| Target::parse(&request.url).ok()?.host_name().cloned());
+    let hosts = hosts.filter(|host| manifest.hosts.covers(host));
+    OperatorGrant {
+        hosts: manifest.hosts.named().cloned().chain(hosts).collect(),
+        any_host: manifest.hosts == Asked::Any,
+        secrets: secrets.clone(),
+        placeholder_headers: manifest.placeholder_headers.clone(),
+        imports: manifest.imports.iter().map(|import| import.as_str().to_owned()).collect(),
         ..OperatorGrant::default()
-    };
+    }
+}
+
+fn load(
+    runtime: &Runtime,
+    text: String,
+    manifest: &Manifest,
+    grant: OperatorGrant,
+    component: Vec<u8>,
+) -> Result<Arc<Plugin>, Failure> {
+    let name = manifest.name.clone();
     let source = PluginSource {
-        manifest,
+        manifest: text,
         component: component.into(),
         name: name.clone(),
         digest: None,

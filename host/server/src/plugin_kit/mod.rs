@@ -3,6 +3,7 @@
 //! own.
 
 mod build;
+mod canaries;
 mod cases;
 mod check;
 mod create;
@@ -17,7 +18,11 @@ mod project;
 mod recipe;
 mod replay;
 mod rerun;
+mod runs;
 mod samples;
+mod scripted;
+mod suite;
+mod trial;
 mod watch;
 mod wit;
 
@@ -39,7 +44,7 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
         KitCommand::New(arguments) => create::create(arguments),
         KitCommand::Build(project) => build::build(&project.dir, OutputTo::Screen),
         KitCommand::Check(project) => return check::check(options, &project.dir),
-        KitCommand::Test(project) => return cases::test(&project.dir),
+        KitCommand::Test(project) => return trial::test(&project.dir),
         KitCommand::Dev(project) => dev::dev(options, &project.dir),
         KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),

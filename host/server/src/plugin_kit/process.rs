@@ -18,7 +18,7 @@ use super::output::{Elapsed, OutputText, ScreenOutput};
 use crate::start::pause;
 
 /// Length limit of what a process writes to its standard output, if that is read.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long a group may take to end after the first signal.
 const END_TIME: Duration = Duration::from_secs(2);
 /// How long output is awaited after the process has ended: a process that it left behind may hold

@@ -2,7 +2,7 @@
 //! standard, section 4.5, "HTTP-redirect fetch"). Headers that were meant for one origin are not
 //! sent to another.
 
-use cofferdam_egress::{GuestReply, GuestRequest, TargetError};
+use cofferdam_egress::{GuestRequest, TargetError};
 
 /// Headers that describe the wanted answer and reveal nothing about the caller or a body.
 const NEUTRAL: [&str; 3] = ["accept", "accept-language", "user-agent"];
@@ -12,9 +12,12 @@ const NEUTRAL: [&str; 3] = ["accept", "accept-language", "user-agent"];
 ///
 /// # Errors
 /// What is wrong with its `Location`.
-pub(crate) fn next(request: &GuestRequest, reply: &GuestReply) -> Result<Option<GuestRequest>, TargetError> {
-    let status = reply.status.as_u16();
-    let location = reply.headers.iter().find(|(name, _)| name == "location");
+pub fn redirected(
+    request: &GuestRequest,
+    status: u16,
+    headers: &[(String, String)],
+) -> Result<Option<GuestRequest>, TargetError> {
+    let location = headers.iter().find(|(name, _)| name == "location");
     let (301 | 302 | 303 | 307 | 308, Some((_, location))) = (status, location) else { return Ok(None) };
     let target = request.target.redirect(location)?;
     let mut next = GuestRequest { target, ..request.clone() };

@@ -18,7 +18,7 @@ pub enum KitCommand {
     Build(ProjectFolder),
     /// Check a built plugin, and call it in a sandbox that counts
     Check(ProjectFolder),
-    /// Call a built tool with the cases of its project, and compare the answers
+    /// Try a built plugin with odd input and with the cases of its project, and compare the answers
     Test(ProjectFolder),
     /// Build, check, test and serve a plugin, again after every change of its sources
     Dev(ProjectFolder),
@@ -41,7 +41,8 @@ pub enum KitCommand {
     /// Replays a call, for `plugin replay`, which runs this in a process of its own.
     #[command(hide = true)]
     Rerun(RerunArguments),
-    /// Compiles and calls a plugin, for `plugin check`, which runs this in a process of its own.
+    /// Compiles and calls a plugin, for `plugin check` and `plugin test`, which run this in a process
+    /// of its own.
     #[command(hide = true)]
     Examine(ExamineArguments),
 }
@@ -114,7 +115,7 @@ pub struct RerunArguments {
     pub component: PathBuf,
 }
 
-/// What `plugin check` gives to its process.
+/// What `plugin check` and `plugin test` give to their process.
 #[derive(Debug, Clone, Args)]
 pub struct ExamineArguments {
     /// The manifest
@@ -126,6 +127,9 @@ pub struct ExamineArguments {
     /// A file of cases
     #[arg(long = "cases")]
     pub cases: Vec<PathBuf>,
+    /// Also the checks that need no author
+    #[arg(long)]
+    pub suite: bool,
 }
 
 /// Parses a name that is also a name for a package of every language.

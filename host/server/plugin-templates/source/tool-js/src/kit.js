@@ -7,13 +7,41 @@ export function toJson(value) {
   return encode(JSON.stringify(value));
 }
 
-// The value of JSON in UTF-8. Throws invalid-arguments if it is not JSON.
+// JSON.parse needs stack for each level. Deeper JSON would end the call.
+const LEVELS_MAX = 200;
+
+// The value of JSON in UTF-8. Throws invalid-arguments if it is not JSON or too deep.
 export function fromJson(bytes) {
+  if (levels(bytes) > LEVELS_MAX) {
+    throw { tag: 'invalid-arguments', val: `the arguments have more than ${LEVELS_MAX} levels` };
+  }
   try {
     return JSON.parse(decode(bytes));
   } catch {
     throw { tag: 'invalid-arguments', val: 'the arguments are not JSON' };
   }
+}
+
+// How deep arrays and objects are nested.
+function levels(bytes) {
+  let level = 0;
+  let deepest = 0;
+  let inString = false;
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at];
+    if (byte === 0x22) {
+      inString = !inString;
+    } else if (inString) {
+      // What follows a backslash does not end the string.
+      at += byte === 0x5c ? 1 : 0;
+    } else if (byte === 0x5b || byte === 0x7b) {
+      level += 1;
+      deepest = Math.max(deepest, level);
+    } else if (byte === 0x5d || byte === 0x7d) {
+      level -= 1;
+    }
+  }
+  return deepest;
 }
 
 // Writes a line into the operator's log: level is debug, info, warn or error.

@@ -1,6 +1,8 @@
 """The server tool `{{type}}`: writes a text backwards."""
 
 import json
+import re
+from itertools import accumulate
 
 from componentize_py_types import Err
 from wit_world import exports
@@ -12,6 +14,16 @@ PARAMETERS = {
     "required": ["text"],
 }
 
+# json.loads needs stack for each level. Deeper JSON would end the call.
+LEVELS_MAX = 200
+
+
+def levels(text):
+    """How deep arrays and objects of JSON are nested."""
+    outside = re.sub(rb'"[^"\\]*(?:\\.[^"\\]*)*"', b"", text, flags=re.DOTALL)
+    steps = (1 if bracket in b"[{" else -1 for bracket in re.findall(rb"[][{}]", outside))
+    return max(accumulate(steps), default=0)
+
 
 class Tools(exports.Tools):
     def functions(self, settings, context):
@@ -20,6 +32,8 @@ class Tools(exports.Tools):
 
     def invoke(self, function, arguments, settings, context):
         """One call of a model."""
+        if levels(arguments) > LEVELS_MAX:
+            raise Err(ToolError_InvalidArguments(f"the arguments have more than {LEVELS_MAX} levels"))
         try:
             text = json.loads(arguments).get("text")
         except (ValueError, AttributeError):

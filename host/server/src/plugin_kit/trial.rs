@@ -1,0 +1,67 @@
+//! `plugin test`: runs the suite and the cases of a project in a process of their own, and reports
+//! what is not as expected.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::Checked;
+use super::cases;
+use super::check::examination;
+use super::examine::Examination;
+use super::project::{Project, wrong};
+use super::runs::CaseResult;
+use super::suite::SuiteResult;
+use crate::command::CommandOutcome;
+use crate::failure::Failure;
+
+/// Width of the name of a check of the suite.
+const CHECK_WIDTH: usize = 28;
+
+pub(super) fn test(dir: &Path) -> Result<Checked, Failure> {
+    let project = Project::open(dir)?;
+    // Mistakes in the files are told before anything is compiled.
+    let cases = cases::read(&project.cases(), project.manifest.kind)?;
+    project.require_component()?;
+    let examination = examination(&project, true)?.map_err(wrong)?;
+    if let Some(problem) = examination.problem.as_ref().filter(|problem| problem.in_compile) {
+        return Err(wrong(problem.message.clone()));
+    }
+    let mut report = report(&examination);
+    if cases.is_empty() {
+        let folder = dir.join("cases");
+        report.outcome.text.insert_str(0, &format!("{} has no cases\n", folder.display()));
+    }
+    Ok(report)
+}
+
+fn report(examination: &Examination) -> Checked {
+    let Examination { suite, cases, .. } = examination;
+    let mut text = String::new();
+    for SuiteResult { check, problem } in suite {
+        match problem {
+            None => text.push_str(&format!("suite  {check:CHECK_WIDTH$} ok\n")),
+            Some(problem) => text.push_str(&format!("suite  {check:CHECK_WIDTH$} wrong: {problem}\n")),
+        }
+    }
+    for case in cases {
+        text.push_str(&lines(case));
+    }
+    let wrong_checks = suite.iter().filter(|result| result.problem.is_some()).count();
+    let failed = wrong_checks + cases.iter().filter(|case| !case.problems.is_empty()).count();
+    let passed = suite.len() + cases.len() - failed;
+    text.push_str(&format!("{passed} passed, {failed} failed\n"));
+    let document = json!({"suite": suite, "cases": cases, "passed": passed, "failed": failed});
+    Checked { outcome: CommandOutcome { document, text }, wrong: failed, what: "test" }
+}
+
+/// The lines about one case: each problem, then where the case is and what else happened.
+fn lines(CaseResult { case, at, problems, notes }: &CaseResult) -> String {
+    let mut problems = problems.iter();
+    let Some(first) = problems.next() else { return format!("ok     {case}\n") };
+    let mut text = format!("wrong  {case}: {first}\n");
+    for line in problems.chain([at]).chain(notes) {
+        text.push_str(&format!("       {line}\n"));
+    }
+    text
+}
