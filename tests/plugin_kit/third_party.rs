@@ -27,6 +27,8 @@ fn built(workshop: &Workshop, example: &str) -> PathBuf {
     let made = workshop.document(&["plugin", "build", example]);
     let report = workshop.document(&["plugin", "check", example]);
     assert!(bad(&report).is_empty(), "{report}");
+    let tested = workshop.document(&["plugin", "test", example]);
+    assert_eq!(tested["failed"], 0, "{tested}");
     let component = workshop.path(".").join(made["component"].as_str().unwrap());
     let bytes = std::fs::read(component).unwrap();
     let path = workshop.path(".").canonicalize().unwrap();

@@ -68,7 +68,7 @@ pub(in super::super) fn assembled(
         }
         assembler.apply(event).map_err(|error| Trouble::Rule(error.to_string()))?;
     }
-    let finish = assembler.ended().map(|ended| finish_word(&ended.reason).to_owned());
+    let finish = assembler.ended().map(|ended| finish_word(&ended.reason));
     let usage = assembler.usage().map(usage_json);
     let body = read(&assembler.complete(&Outcome::Completed, &Receipt::default()));
     let items = body.get("output").cloned().unwrap_or_default();
@@ -96,14 +96,16 @@ fn text_of(items: &Value) -> String {
     parts.filter(|part| part["type"] == "output_text").filter_map(|part| part["text"].as_str()).collect()
 }
 
-fn finish_word(reason: &FinishReason) -> &str {
-    match reason {
+/// The reason by its name in the contract, with underscores, or the provider's own word.
+fn finish_word(reason: &FinishReason) -> String {
+    let name = match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
-        FinishReason::ContentFilter => "content_filter",
-        FinishReason::ToolCalls => "tool_calls",
-        FinishReason::Other(word) => word,
-    }
+        FinishReason::ContentFilter => "content-filter",
+        FinishReason::ToolCalls => "tool-calls",
+        FinishReason::Other(word) => return word.clone(),
+    };
+    name.replace('-', "_")
 }
 
 fn usage_json(usage: &Usage) -> Value {
