@@ -222,6 +222,10 @@ impl Answer {
 
     /// A whole item. Everything that has not been passed on yet is passed on now.
     fn done(&mut self, raw: &RawValue, item: ItemRef<'_>) -> Result<(), Malformed> {
+        // A list would be read as the fields of an item in their order.
+        if !raw.get().starts_with('{') {
+            return Err(Malformed);
+        }
         // Usually one pass is enough. An opaque item may have fields of other types than the translated
         // items; then only its head is read.
         let mut whole = json::from_str::<WholeItem<'_>>(raw.get());

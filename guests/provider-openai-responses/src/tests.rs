@@ -34,6 +34,15 @@ fn decode_body(body: &[u8]) -> Vec<Event> {
     Answer::begin(false).feed(&frames(vec![(String::new(), body.to_vec())]))
 }
 
+#[test]
+fn an_item_that_is_not_an_object_is_malformed() {
+    for item in ["[[\"message\"]]", "[]", "7", "null"] {
+        let body = format!(r#"{{"object":"response","status":"completed","output":[{item}]}}"#);
+        let events = decode_body(body.as_bytes());
+        assert!(matches!(events.as_slice(), [Event::Error(_)]), "{item}: {events:?}");
+    }
+}
+
 fn fixtures(extension: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -151,7 +151,7 @@ impl Calls<'_> {
         if plugin.exports_generation() {
             drop(instance.prepare(&self.input("input"), &target).await?);
             drop(instance.prepare(REQUEST, &target).await?);
-            let frame = || Frame { name: String::new(), data: self.input("choices") };
+            let frame = || Frame { name: String::new(), data: self.input("output") };
             drop(instance.decode(&whole, frame()).await?);
             instance.open_decoder(&stream).await?;
             drop(instance.feed(&[frame()]).await?);
