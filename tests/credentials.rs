@@ -1,6 +1,5 @@
 //! Providers with a secret of the vault as their credential: the operator's or the caller's own.
 
-use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, model};
 use crate::kit::host::{Host, Setup, program};

@@ -300,7 +300,7 @@ fn an_import_that_is_not_granted_is_told_with_the_command_that_grants_it() {
     workshop.document(&["plugin", "build", "tool-time"]);
     let output = workshop.run(&["plugin", "check", "tool-time"]);
     assert!(output.status.success());
-    told("an import that is not granted", &super::text(&output));
+    told("an import that is not granted", &text(&output));
 }
 
 #[test]
@@ -319,10 +319,10 @@ fn the_name_of_a_built_in_plugin_is_told_by_check_and_refused_by_serve() {
     workshop.document(&["plugin", "build", "tool-time"]);
     let output = workshop.run(&["plugin", "check", "tool-time"]);
     assert!(output.status.success());
-    told("the name of a built-in plugin", &super::text(&output));
+    told("the name of a built-in plugin", &text(&output));
     let refused = workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]);
     assert_eq!(refused.status.code(), Some(78));
-    told("the name of a built-in plugin, served", &super::text(&refused));
+    told("the name of a built-in plugin, served", &text(&refused));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn files_that_others_can_write_are_told_with_the_command_that_mends_them() {
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let refused = workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]);
     assert_eq!(refused.status.code(), Some(78));
-    told("a folder that others can write", &super::text(&refused));
+    told("a folder that others can write", &text(&refused));
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(workshop.run(&["serve", "--check", "--plugins", "tool-time/plugins"]).status.success());
 }
