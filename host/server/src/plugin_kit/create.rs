@@ -40,7 +40,8 @@ pub(super) fn create(arguments: &NewArguments) -> Result<CommandOutcome, Failure
     Ok(CommandOutcome {
         text: format!(
             "{name}: a {kind} in {lang}\n\n  cd {name}\n  cofferdam plugin build\n  cofferdam plugin check\n  \
-             cofferdam serve --plugins plugins\n"
+             cofferdam plugin test\n  cofferdam serve --plugins plugins\n\n\
+             cofferdam plugin dev does all of this, again after every change.\n"
         ),
         document: json!({"name": name, "kind": kind.as_str(), "lang": lang, "dir": dir}),
     })
