@@ -162,6 +162,28 @@ fn a_built_plugin_is_inspected_and_checked() {
 }
 
 #[test]
+fn only_a_source_that_is_newer_makes_a_component_old() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\"]");
+    workshop.document(&["plugin", "build", "tool-time"]);
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    let write = |path: &str| {
+        let path = workshop.path("tool-time").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::File::create(path).unwrap().set_modified(later).unwrap();
+    };
+    for draft in ["src/.lib.rs.swp", "src/lib.rs~", "cases/a.toml"] {
+        write(draft);
+        let report = workshop.document(&["plugin", "check", "tool-time"]);
+        assert!(bad(&report).is_empty(), "{draft}: {report}");
+    }
+    write("src/new.rs");
+    let complaint = workshop.complaint(&["plugin", "check", "tool-time"]);
+    assert!(complaint.contains("src/new.rs is newer than the component"), "{complaint}");
+}
+
+#[test]
 fn grants_that_are_missing_come_with_the_command_that_gives_them() {
     let workshop = Workshop::new();
     workshop.prebuilt("tool-time");

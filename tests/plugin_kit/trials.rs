@@ -400,6 +400,10 @@ fn mistakes_in_the_script_of_a_case_are_told_with_their_line() {
                 "3: an answer of a model has one of `text`, `output`",
             ),
             ("name = \"a\"\nsecrets = { k = [\"a b\"] }", "3: `secrets` takes lists of exact host names"),
+            (
+                "name = \"a\"\nsecrets = { k = [\"a.test\"] }",
+                "1: `secrets` names k, which plugin.toml does not ask for",
+            ),
         ],
     );
 }

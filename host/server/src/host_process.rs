@@ -1,8 +1,8 @@
 //! A host as a child process of this one, for `tour` and `plugin dev`: this program with `serve` on
 //! free loopback ports. It ends with this process, however this process ends.
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use serde_json::Value;
 const GREETING_BYTES_MAX: u64 = 64 * 1024;
 /// How much of the host's log an error shows, in lines and in bytes.
 const LOG_LINES_SHOWN: usize = 5;
-const LOG_BYTES_READ: usize = 64 * 1024;
+const LOG_BYTES_READ: u64 = 64 * 1024;
 /// The time between two looks at whether the host has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -99,11 +99,19 @@ impl HostProcess {
 
     /// The last lines of the host's log.
     pub(crate) fn log_end(&self) -> String {
-        let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let bytes = bytes.get(bytes.len().saturating_sub(LOG_BYTES_READ)..).unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes);
+        let bytes = self.log_bytes().unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
         lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default().join("\n")
+    }
+
+    fn log_bytes(&self) -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(&self.log)?;
+        let start = file.metadata()?.len().saturating_sub(LOG_BYTES_READ);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_BYTES_READ).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn signal(&self, signal: Signal) -> Result<(), String> {

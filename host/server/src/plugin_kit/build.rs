@@ -190,7 +190,10 @@ fn rust_flags(dir: &Path) -> OsString {
 /// The sources of the standard library, which the compiler names where they are installed.
 fn library_sources(dir: &Path) -> Option<PathBuf> {
     let mut rustc = Command::new("rustc");
-    let output = rustc.args(["--print", "sysroot"]).current_dir(dir).stdin(Stdio::null()).output().ok()?;
-    let sysroot = String::from_utf8(output.stdout).ok()?;
-    Some(Path::new(sysroot.trim()).join("lib/rustlib/src/rust")).filter(|_| output.status.success())
+    rustc.args(["--print", "sysroot"]).current_dir(dir).stdin(Stdio::null());
+    let (Ended::Exited(status), output) = process::read(&mut rustc, COMMAND_TIME_MAX, "rustc").ok()? else {
+        return None;
+    };
+    let sysroot = String::from_utf8(output).ok().filter(|_| status.success())?;
+    Some(Path::new(sysroot.trim()).join("lib/rustlib/src/rust"))
 }

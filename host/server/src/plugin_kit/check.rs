@@ -2,9 +2,10 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
 use cofferdam_runtime::{ContractLine, Fit, Inspection, missing_grants};
@@ -16,6 +17,7 @@ use super::examine::{CPU_SECONDS_MAX, Examination, ExaminedCall, MEMORY_BYTES_MA
 use super::process::{self, Ended};
 use super::project::{Project, read_component, read_text};
 use super::recipe::Recipe;
+use super::watch::Watch;
 use crate::command::{CommandOutcome, grant_lines};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -24,8 +26,6 @@ use crate::wiring::plugins::is_built_in;
 
 /// For how long the process that compiles and calls may run.
 const EXAMINE_TIME_MAX: Duration = Duration::from_secs(900);
-/// Files that are compared with the component's age.
-const WATCHED_MAX: usize = 2_000;
 /// Width of the first column, and of the second where a verdict follows.
 const TITLE_WIDTH: usize = 10;
 const TEXT_WIDTH: usize = 68;
@@ -68,10 +68,10 @@ impl Line {
     }
 }
 
-pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
+pub(super) fn check(options: &Options, dir: &Path, freshness: Freshness) -> Result<Checked, Failure> {
     let project = Project::open(dir)?;
     let inspection = Inspection::of(&read_component(&project.require_component()?)?);
-    let mut lines = vec![package(&project), contract(&project, &inspection)];
+    let mut lines = vec![package(&project, freshness), contract(&project, &inspection)];
     if let Ok(fit) = &inspection.verdict {
         lines.push(imports(&project, &inspection, fit));
         lines.push(needs(&inspection));
@@ -85,8 +85,17 @@ pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
     Ok(report(&project, &inspection, &lines))
 }
 
+/// How it is known that the component is that of the sources.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// By the times of the files.
+    ByTimes,
+    /// The caller has compared their contents.
+    Known,
+}
+
 /// Whether the component is that of the sources as they are now.
-fn package(project: &Project) -> Line {
+fn package(project: &Project, freshness: Freshness) -> Line {
     let installed = project.installed_manifest();
     let again = format!("cofferdam plugin build {}", project.dir.display());
     if read_text(&installed).is_ok_and(|text| text != project.manifest_text) {
@@ -95,7 +104,12 @@ fn package(project: &Project) -> Line {
     }
     let built = fs::metadata(project.component()).and_then(|metadata| metadata.modified());
     let recipe = Recipe::read(&project.dir).ok();
-    let newer = built.ok().zip(recipe).and_then(|(built, recipe)| newer_than(project, &recipe, built));
+    let built = built.ok().filter(|_| freshness == Freshness::ByTimes);
+    let newer = built.zip(recipe).and_then(|(built, recipe)| {
+        let mut watch = Watch::new(&project.dir);
+        watch.follow(&recipe);
+        watch.newer_than(built)
+    });
     match newer {
         Some(path) => {
             let text = format!("{} is newer than the component", path.display());
@@ -103,26 +117,6 @@ fn package(project: &Project) -> Line {
         }
         None => Line::new("package", format!("{} is current", project.plugins().display()), Verdict::Ok),
     }
-}
-
-/// A watched file that was changed after the build.
-fn newer_than(project: &Project, recipe: &Recipe, built: SystemTime) -> Option<PathBuf> {
-    let mut waiting: Vec<PathBuf> = recipe.watch.iter().map(|path| project.dir.join(path)).collect();
-    let mut seen = 0;
-    while let Some(path) = waiting.pop() {
-        seen += 1;
-        if seen > WATCHED_MAX {
-            return None;
-        }
-        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        if metadata.is_dir() {
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            waiting.extend(entries.map(|entry| entry.path()));
-        } else if metadata.modified().is_ok_and(|changed| changed > built) {
-            return Some(path);
-        }
-    }
-    None
 }
 
 fn contract(project: &Project, inspection: &Inspection) -> Line {
@@ -223,15 +217,15 @@ pub(super) fn examine_files(
         .map_err(Failure::system("a process for the check"))?;
     let status = match ended {
         Ended::Exited(status) if status.success() => None,
+        Ended::Exited(status) if status.signal().is_some() => Some(format!(
+            "{status}; it may take {} GiB of memory and {CPU_SECONDS_MAX} s of processor time",
+            MEMORY_BYTES_MAX >> 30
+        )),
         Ended::Exited(status) => Some(status.to_string()),
         Ended::OutOfTime => Some(format!("no end after {} s", EXAMINE_TIME_MAX.as_secs())),
     };
     if let Some(status) = status {
-        return Ok(Err(format!(
-            "the process that compiles and calls it ended: {status}; it may take {} GiB of memory and \
-             {CPU_SECONDS_MAX} s of processor time",
-            MEMORY_BYTES_MAX >> 30
-        )));
+        return Ok(Err(format!("the process that compiles and calls it ended: {status}")));
     }
     let report = serde_json::from_slice(&output);
     Ok(report.map_err(|_| "the process that compiles and calls it wrote no report".to_owned()))

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::builder::styling::Style;
 use serde_json::{Value, json};
 
+use super::check::Freshness;
 use super::dev_host::{DevFolder, DevHost};
 use super::output::Marks;
 use super::process::{OutputTo, is_stopped, stop_on_signals};
@@ -136,7 +137,10 @@ impl DevLoop {
         built?;
         self.folder.configure(&project.manifest).map_err(|error| Stumble::new("serve", &error))?;
         let failed = |step| move |error: Failure| Stumble::new(step, &error);
-        passed("check", check::check(&self.folder.options, &self.dir).map_err(failed("check"))?)?;
+        passed(
+            "check",
+            check::check(&self.folder.options, &self.dir, Freshness::Known).map_err(failed("check"))?,
+        )?;
         done.push("checked".to_owned());
         let tested = trial::test(&self.dir).map_err(failed("test"))?;
         let count = tested.outcome.document.get("cases").and_then(Value::as_array).map_or(0, Vec::len);

@@ -30,7 +30,7 @@ pub(super) const MEMORY_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub(super) const CPU_SECONDS_MAX: u64 = 600;
 
 /// What the process found.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Examination {
     pub(super) compile_ms: u64,
     pub(super) code_bytes: usize,
@@ -64,10 +64,21 @@ pub(super) struct Problem {
 
 pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Failure> {
     limit_this_process()?;
+    // What is wrong belongs into the report: the process that reads it shows nothing else.
+    let examination = examined(arguments).unwrap_or_else(|failure| {
+        let problem = Problem { message: failure.to_string(), in_compile: true, is_trap: false };
+        Examination { problem: Some(problem), ..Examination::default() }
+    });
+    let document = json!(examination);
+    Ok(CommandOutcome { text: format!("{document}\n"), document })
+}
+
+fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
     let manifest_text = read_text(&arguments.manifest)?;
     let manifest = Manifest::parse(&manifest_text).map_err(|error| wrong(error.to_string()))?;
     let component = read_component(&arguments.component)?;
     let cases = cases::read(&arguments.cases, manifest.kind)?;
+    check_secrets(&manifest, &cases)?;
     let secrets = secrets(&manifest, &cases);
     let runtime = Runtime::start_metered(Duration::from_millis(2))?;
     let grant = grant(&manifest, &secrets, &cases);
@@ -84,16 +95,14 @@ pub(super) fn examine(arguments: &ExamineArguments) -> Result<CommandOutcome, Fa
         Err(error) => (0, Calls { problem: Some(compile_problem(&plugin, &error)), ..Calls::default() }),
     };
     let Calls { suite, cases, problem } = calls;
-    let examination = Examination {
+    Ok(Examination {
         compile_ms,
         code_bytes: plugin.code_bytes().unwrap_or_default(),
         calls: most(&runtime),
         suite,
         cases,
         problem,
-    };
-    let document = json!(examination);
-    Ok(CommandOutcome { text: format!("{document}\n"), document })
+    })
 }
 
 /// `RLIMIT_DATA` and not `RLIMIT_AS`: the sandbox reserves address space that it does not use.
@@ -128,6 +137,20 @@ async fn called(bench: &Bench, cases: &[Case], with_suite: bool) -> Calls {
         calls.problem = calls.problem.or_else(|| broke.map(|error| problem(Trouble::Call(error))));
     }
     calls
+}
+
+/// A misspelt name would leave the secret that is meant bound to every host.
+fn check_secrets(manifest: &Manifest, cases: &[Case]) -> Result<(), Failure> {
+    for case in cases {
+        let names = case.input.scripts().into_iter().flat_map(|scripts| scripts.secrets.keys());
+        if let Some(name) = names.into_iter().find(|name| !manifest.secrets.covers(name)) {
+            return Err(wrong(format!(
+                "{}: `secrets` names {name}, which plugin.toml does not ask for",
+                case.at
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The secrets that the plugin may have sent: those of its manifest, and those of its cases where

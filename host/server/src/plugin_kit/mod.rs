@@ -32,23 +32,28 @@ use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
 
+use check::Freshness;
 pub(crate) use package::stage;
 use process::OutputTo;
 
 /// Carries out a command. `Checked` says whether a check found something wrong.
 pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Checked, Failure> {
-    if matches!(command, KitCommand::Build(_) | KitCommand::Check(_) | KitCommand::Test(_)) {
+    let runs_processes = matches!(
+        command,
+        KitCommand::Build(_) | KitCommand::Check(_) | KitCommand::Test(_) | KitCommand::Replay(_)
+    );
+    if runs_processes {
         process::stop_on_signals().map_err(Failure::system("signals"))?;
     }
     let done = match command {
         KitCommand::New(arguments) => create::create(arguments),
         KitCommand::Build(project) => build::build(&project.dir, OutputTo::Screen),
-        KitCommand::Check(project) => return check::check(options, &project.dir),
+        KitCommand::Check(project) => return check::check(options, &project.dir, Freshness::ByTimes),
         KitCommand::Test(project) => return trial::test(&project.dir),
         KitCommand::Dev(project) => dev::dev(options, &project.dir),
         KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),
-        KitCommand::Replay(arguments) => return replay::replay(arguments),
+        KitCommand::Replay(arguments) => return replay::replay(options, arguments),
         KitCommand::Rerun(arguments) => rerun::rerun(arguments),
         KitCommand::Examine(arguments) => examine::examine(arguments),
     };

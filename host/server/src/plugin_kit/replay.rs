@@ -19,12 +19,14 @@ use super::project::{read_bounded, read_component, wrong};
 use super::rerun::{End, Report};
 use crate::command::{CommandOutcome, ReplayArguments};
 use crate::failure::Failure;
+use crate::installed::PluginPlaces;
+use crate::options::Options;
 use crate::wiring;
 
 /// For how long the process that replays may run.
 const REPLAY_TIME_MAX: Duration = Duration::from_secs(900);
 
-pub(super) fn replay(arguments: &ReplayArguments) -> Result<Checked, Failure> {
+pub(super) fn replay(options: &Options, arguments: &ReplayArguments) -> Result<Checked, Failure> {
     let recording = read(&arguments.file)?;
     if let Some(file) = &arguments.case {
         write_case(&recording, file)?;
@@ -35,7 +37,7 @@ pub(super) fn replay(arguments: &ReplayArguments) -> Result<Checked, Failure> {
             (run(&arguments.file, component)?, Inspection::digest_of(&read_component(component)?))
         }
         None => {
-            let component = installed(arguments, &recording)?;
+            let component = installed(options, arguments, &recording)?;
             let failed = |error| Failure::system("a temporary file for the component")(error);
             let mut copy = NamedTempFile::new().map_err(failed)?;
             copy.write_all(&component).map_err(failed)?;
@@ -62,20 +64,25 @@ pub(super) fn read(file: &Path) -> Result<Recording, Failure> {
     Recording::parse(&text).map_err(|error| wrong(format!("{} {error}", file.display())))
 }
 
-/// The recorded component, from the program or from the folder of plugins.
-fn installed(arguments: &ReplayArguments, recording: &Recording) -> Result<Vec<u8>, Failure> {
+/// The recorded component, from the program, from the installed plugins or from the folder of plugins.
+fn installed(
+    options: &Options,
+    arguments: &ReplayArguments,
+    recording: &Recording,
+) -> Result<Vec<u8>, Failure> {
     let (plugin, wanted) = (&recording.head.plugin, &recording.head.component_sha256);
     if let Some(component) = wiring::embedded_component(wanted) {
         return Ok(component.to_vec());
     }
-    let sources = match &arguments.folder.plugins {
-        Some(folder) => read_plugin_dir(folder).map_err(|error| wrong(error.to_string()))?,
-        None => Vec::new(),
-    };
+    let places = PluginPlaces::new(&options.data, None);
+    let mut sources = places.installed().map_err(|error| wrong(error.to_string()))?;
+    if let Some(folder) = &arguments.folder.plugins {
+        sources.extend(read_plugin_dir(folder).map_err(|error| wrong(error.to_string()))?);
+    }
     let found = sources.into_iter().find(|source| Inspection::digest_of(&source.component) == *wanted);
     let searched = match &arguments.folder.plugins {
-        Some(folder) => format!("the program and {} do not have it", folder.display()),
-        None => "the program does not have it".to_owned(),
+        Some(folder) => format!("the program, its plugins and {} do not have it", folder.display()),
+        None => "neither the program nor its installed plugins have it".to_owned(),
     };
     let file = arguments.file.display();
     let missing = || {
@@ -91,6 +98,7 @@ fn installed(arguments: &ReplayArguments, recording: &Recording) -> Result<Vec<u
 fn run(recording: &Path, component: &Path) -> Result<Result<Report, String>, Failure> {
     let program = env::current_exe().map_err(Failure::system("this program"))?;
     let mut command = Command::new(program);
+    command.arg("--parent").arg(std::process::id().to_string());
     command.args(["plugin", "rerun", "--json", "--component"]).arg(component).arg(recording);
     // What the guest writes to the log is in the report.
     command.stdin(Stdio::null()).env("COFFERDAM_LOG", "off");

@@ -93,7 +93,8 @@ impl Bench {
         let used = imports.end();
         match answered {
             Ok(mut answer) => {
-                if !used.loaded.is_empty() {
+                let is_scripted = case.input.scripts().is_some_and(|scripts| scripts.deferred.is_some());
+                if is_scripted || !used.loaded.is_empty() {
                     answer.insert("loaded".to_owned(), json!(used.loaded));
                 }
                 let answer = Value::Object(answer);

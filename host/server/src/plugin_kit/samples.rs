@@ -11,6 +11,7 @@ use cofferdam_runtime::{CallContext, Plugin, Services};
 
 use super::runs::{self, Trouble};
 
+pub(super) const EMBEDDINGS: &[u8] = br#"{"model":"sample/model","input":["Hello"]}"#;
 pub(super) const REQUEST: &[u8] = br#"{"model":"sample/model","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#;
 pub(super) const RESPONSE: &[u8] = br#"{"id":"resp_sample","object":"response","status":"completed","model":"sample/model","output":[{"type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}]}"#;
 pub(super) const NOTHING: &[u8] = b"{}";
@@ -76,8 +77,7 @@ async fn call_provider(plugin: &Arc<Plugin>) -> Result<(), Trouble> {
         drop(instance.prepare(REQUEST, &target).await?);
     }
     if plugin.exports_embedding() {
-        let request = br#"{"model":"sample/model","input":["Hello"]}"#;
-        drop(instance.prepare_embeddings(request, &target).await?);
+        drop(instance.prepare_embeddings(EMBEDDINGS, &target).await?);
     }
     let head = ResponseHead { status: 500, headers: Vec::new(), streamed: false };
     drop(instance.map_error(&head, b"{}").await?);

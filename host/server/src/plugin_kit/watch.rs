@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use cofferdam_runtime::Inspection;
 
@@ -63,19 +64,38 @@ impl Watch {
         names.join(", ")
     }
 
+    /// The watched files, in an order that makes the same files count when there are too many.
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let mut waiting: Vec<PathBuf> = self.paths.iter().rev().map(|path| self.dir.join(path)).collect();
+        std::iter::from_fn(move || {
+            while let Some(path) = waiting.pop() {
+                if self.outputs.contains(&path) {
+                    continue;
+                }
+                if !path.is_dir() {
+                    return Some(path);
+                }
+                waiting.extend(self.entries(&path));
+            }
+            None
+        })
+    }
+
+    /// A source that was changed after this time. Cases are no source of the component.
+    pub(super) fn newer_than(&self, built: SystemTime) -> Option<PathBuf> {
+        let cases = self.dir.join(CASES);
+        let sources = self.files().take(FILES_MAX).filter(|path| !path.starts_with(&cases));
+        let is_newer = |path: &PathBuf| {
+            let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|changed| changed > built)
+        };
+        sources.into_iter().find(is_newer)
+    }
+
     /// Reads all watched files. What does not exist at the moment is left out.
     pub(super) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        // The order makes the same files count when there are too many.
-        let mut waiting: Vec<PathBuf> = self.paths.iter().rev().map(|path| self.dir.join(path)).collect();
-        while let Some(path) = waiting.pop() {
-            if self.outputs.contains(&path) {
-                continue;
-            }
-            if path.is_dir() {
-                waiting.extend(self.entries(&path));
-                continue;
-            }
+        for path in self.files() {
             let Some(digest) = digest(&path) else { continue };
             if snapshot.files.len() >= FILES_MAX {
                 snapshot.is_cut = true;

@@ -2,39 +2,31 @@
 
 use std::sync::Arc;
 
-use cofferdam_runtime::manifest::PluginKind;
 use cofferdam_runtime::wire::HttpError;
 
-use super::{Checked, NOW_MS, SEED};
+use super::Checked;
 use crate::plugin_kit::cases::{Case, HTTP_ERRORS};
-use crate::plugin_kit::runs::{Bench, Trouble, call, context};
-use crate::plugin_kit::samples::NOTHING;
+use crate::plugin_kit::runs::{Bench, Trouble, call};
 
 /// Number of cases that are run with every error.
 const CASES_MAX: usize = 8;
 
-/// Whether something is known that reaches hosts.
-pub(super) fn can_check(bench: &Bench, cases: &[Case]) -> bool {
-    bench.plugin.kind() == PluginKind::Tool || cases.iter().any(reaches_hosts)
+/// Whether a case is known that reaches hosts.
+pub(super) fn can_check(cases: &[Case]) -> bool {
+    cases.iter().any(reaches_hosts)
 }
 
 fn reaches_hosts(case: &Case) -> bool {
     case.input.scripts().is_some_and(|scripts| !scripts.http.is_empty())
 }
 
-/// The cases that reach hosts are run again. Without such a case, the functions of a tool are called
-/// without arguments.
+/// The cases that reach hosts are run again.
 pub(super) async fn check(bench: &Bench, cases: &[Case]) -> Checked {
     let reaching: Vec<&Case> = cases.iter().filter(|case| reaches_hosts(case)).take(CASES_MAX).collect();
     for (error, name) in HTTP_ERRORS {
         for case in &reaching {
             let ran = run(bench, case, error).await;
             ran.map_err(|problem| format!("{name}, the case `{}`: {problem}", case.name))?;
-        }
-        if reaching.is_empty() {
-            call_functions(bench, error)
-                .await
-                .map_err(|trouble| format!("{name}: {}", String::from(trouble)))?;
         }
     }
     Ok(())
@@ -48,15 +40,4 @@ async fn run(bench: &Bench, case: &Case, error: HttpError) -> Checked {
         Ok(_) | Err(Trouble::Rule(_)) => Ok(()),
         Err(trouble) => Err(trouble.into()),
     }
-}
-
-/// Calls the functions of a tool without arguments.
-async fn call_functions(bench: &Bench, error: HttpError) -> Result<(), Trouble> {
-    let services = || Arc::new(bench.imports(&Arc::default()).failing(error)).services();
-    let (plugin, context) = (&bench.plugin, context(NOW_MS, SEED));
-    let functions = plugin.functions(&context, services(), NOTHING).await?;
-    for function in functions.unwrap_or_default().iter().take(CASES_MAX) {
-        drop(plugin.invoke(&context, services(), &function.name, NOTHING, NOTHING).await?);
-    }
-    Ok(())
 }

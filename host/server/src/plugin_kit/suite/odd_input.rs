@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use cofferdam_runtime::manifest::{HookPhase, PluginKind};
-use cofferdam_runtime::wire::{Action, Failure, Frame, Function, ResponseHead, TextFacts};
+use cofferdam_runtime::wire::{
+    Action, Failure, Frame, Function, Prepared, PreparedEmbeddings, ResponseHead, TextFacts,
+};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion};
 use serde_json::Value;
 
 use super::{Checked, NOW_MS, SEED};
 use crate::plugin_kit::runs::{Bench, Trouble, context};
-use crate::plugin_kit::samples::{NOTHING, REQUEST, RESPONSE, candidate, model, summary, target};
+use crate::plugin_kit::samples::{EMBEDDINGS, NOTHING, REQUEST, RESPONSE, candidate, model, summary, target};
 
 /// Number of functions of a tool that are called.
 const FUNCTIONS_MAX: usize = 8;
@@ -140,27 +142,46 @@ impl Calls<'_> {
 
     async fn provider(&self) -> Result<(), Trouble> {
         let (plugin, context, target) = (&self.bench.plugin, &self.context, target());
-        let mut instance = plugin.open_provider(context).await?;
-        let odd = self.input("error");
-        let head = ResponseHead { status: 500, headers: Vec::new(), streamed: false };
-        drop(instance.map_error(&head, &odd).await?);
-        let (whole, stream) = (
-            ResponseHead { status: 200, ..head.clone() },
-            ResponseHead { status: 200, streamed: true, ..head },
-        );
         if plugin.exports_generation() {
+            let mut instance = plugin.open_provider(context).await?;
             drop(instance.prepare(&self.input("input"), &target).await?);
-            drop(instance.prepare(REQUEST, &target).await?);
-            let frame = || Frame { name: String::new(), data: self.input("output") };
-            drop(instance.decode(&whole, frame()).await?);
-            instance.open_decoder(&stream).await?;
-            drop(instance.feed(&[frame()]).await?);
-            drop(instance.finish().await?);
+            for (status, streamed) in [(500, false), (200, false), (200, true)] {
+                let head = ResponseHead { status, headers: Vec::new(), streamed };
+                self.answer(&head).await?;
+            }
         }
         if plugin.exports_embedding() {
+            let mut instance = plugin.open_provider(context).await?;
             drop(instance.prepare_embeddings(&self.input("input"), &target).await?);
-            drop(instance.decode_embeddings(&whole, &self.input("data")).await?);
+            let mut instance = plugin.open_provider(context).await?;
+            let prepared = instance.prepare_embeddings(EMBEDDINGS, &target).await?;
+            if matches!(prepared, Ok(PreparedEmbeddings::Upstream(_))) {
+                let head = ResponseHead { status: 200, headers: Vec::new(), streamed: false };
+                drop(instance.decode_embeddings(&head, &self.input("data")).await?);
+            }
         }
+        Ok(())
+    }
+
+    /// One attempt, as a host makes it: a good request, and this input in place of the answer.
+    async fn answer(&self, head: &ResponseHead) -> Result<(), Trouble> {
+        let mut instance = self.bench.plugin.open_provider(&self.context).await?;
+        let prepared = instance.prepare(REQUEST, &target()).await?;
+        if !matches!(prepared, Ok(Prepared::Upstream(_))) {
+            return Ok(());
+        }
+        if head.status >= 400 {
+            drop(instance.map_error(head, &self.input("error")).await?);
+            return Ok(());
+        }
+        let frame = Frame { name: String::new(), data: self.input("output") };
+        if !head.streamed {
+            drop(instance.decode(head, frame).await?);
+            return Ok(());
+        }
+        instance.open_decoder(head).await?;
+        drop(instance.feed(&[frame]).await?);
+        drop(instance.finish().await?);
         Ok(())
     }
 
