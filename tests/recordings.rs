@@ -187,5 +187,5 @@ fn what_cannot_be_replayed_is_told_with_what_mends_it() {
     assert!(told.contains("does not say how the call ended"), "{told}");
     let end = json!({"end": {"kind": "unreachable", "message": "", "function": "invoke", "backtrace": null}});
     let told = complaint(&format!("{head}\n{end}\n"));
-    assert!(told.contains("the program does not have it: name the component"), "{told}");
+    assert!(told.contains("nor its installed plugins have it: name the component"), "{told}");
 }
