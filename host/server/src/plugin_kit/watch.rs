@@ -67,18 +67,21 @@ impl Watch {
     /// The watched files, in an order that makes the same files count when there are too many.
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         let mut waiting: Vec<PathBuf> = self.paths.iter().rev().map(|path| self.dir.join(path)).collect();
-        std::iter::from_fn(move || {
-            while let Some(path) = waiting.pop() {
-                if self.outputs.contains(&path) {
-                    continue;
-                }
-                if !path.is_dir() {
-                    return Some(path);
-                }
-                waiting.extend(self.entries(&path));
+        std::iter::from_fn(move || self.next_file(&mut waiting))
+    }
+
+    /// Takes paths until one is a file; folders are replaced by what they have.
+    fn next_file(&self, waiting: &mut Vec<PathBuf>) -> Option<PathBuf> {
+        while let Some(path) = waiting.pop() {
+            if self.outputs.contains(&path) {
+                continue;
             }
-            None
-        })
+            if !path.is_dir() {
+                return Some(path);
+            }
+            waiting.extend(self.entries(&path));
+        }
+        None
     }
 
     /// A source that was changed after this time. Cases are no source of the component.
