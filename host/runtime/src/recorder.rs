@@ -2,6 +2,7 @@
 //! holds content, so its file is readable for this user only, and it is searched for the secrets
 //! that were sent for the call before it is written.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -151,18 +152,29 @@ fn now_ms() -> u128 {
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis()
 }
 
-/// Whether a value that was sent occurs anywhere: in a text or in bytes, or in the lines as they are
-/// written.
+/// Whether a value that was sent occurs anywhere: in a text or in bytes, in the lines as they are
+/// written, or over several pieces of the same body.
 fn has_secret(head: &[u8], lines: &[u8], searches: &[Box<dyn SentSearch>]) -> io::Result<bool> {
     let mut is_found = false;
     let mut see = |text: &str| is_found |= searches.iter().any(|search| search.finds(text));
+    let mut joined: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for line in std::iter::once(head).chain(lines.split(|byte| *byte == b'\n')) {
         if line.is_empty() {
             continue;
         }
         see(&String::from_utf8_lossy(line));
-        json::each_text(&serde_json::from_slice::<Value>(line)?, &mut see);
+        let step = serde_json::from_slice::<Value>(line)?;
+        json::each_text(&step, &mut see);
+        // Pieces that one function gets, or that one import gives for the same question.
+        if let Some(call) = step.get("call") {
+            let pieces = joined.entry(call["function"].to_string()).or_default();
+            json::join_bytes(&call["input"], pieces);
+        } else if let Some(import) = step.get("import") {
+            let pieces = joined.entry(format!("{} {}", import["name"], import["sent"])).or_default();
+            json::join_bytes(&import["answer"], pieces);
+        }
     }
+    joined.values().for_each(|pieces| see(&String::from_utf8_lossy(pieces)));
     Ok(is_found)
 }
 
@@ -281,5 +293,26 @@ mod tests {
         assert!(!written(br#"{"a":{"$base64":"/3NlImNyZXQ="}}"#));
         assert!(!directory.exists());
         assert!(written(br#"{"a":"secret"}"#));
+    }
+
+    #[test]
+    fn a_secret_is_found_over_the_pieces_of_one_body_and_not_of_two() {
+        let piece = |exchange: u32, text: &str| {
+            let answer = serde_json::json!({"Ok": {"$text": text}});
+            serde_json::json!({"import": {"name": "http-stream.read", "sent": exchange, "answer": answer, "waits": false}})
+        };
+        let fed = |text: &str| {
+            let frame = serde_json::json!({"name": "delta", "data": {"$text": text}});
+            serde_json::json!({"call": {"function": "decoder.feed", "input": [[frame]]}})
+        };
+        let has = |steps: &[Value]| {
+            let lines: Vec<String> = steps.iter().map(Value::to_string).collect();
+            has_secret(b"{}", lines.join("\n").as_bytes(), &[Box::new(Finds("s3cret-value"))]).unwrap()
+        };
+        assert!(has(&[piece(1, "a s3cret-value")]));
+        assert!(has(&[piece(1, "a s3cr"), piece(2, "other"), piece(1, "et-value b")]));
+        assert!(has(&[fed("a s3cr"), fed("et-value b")]));
+        assert!(!has(&[piece(1, "a s3cr"), piece(2, "et-value b")]));
+        assert!(!has(&[piece(1, "s3cr"), fed("et-value")]));
     }
 }

@@ -140,9 +140,14 @@ impl Runtime {
             let plugin = self.load_one(manifest, source, grants.get(&name), None)?;
             by_name.insert(name, Arc::new(plugin));
         }
-        let installed: BTreeSet<&str> = by_name.values().map(|plugin| plugin.digest()).collect();
-        self.host.retain_loaded(|digest| installed.contains(digest));
         Ok(Plugins { by_name: Arc::new(by_name) })
+    }
+
+    /// Lets native code go that none of these plugins has. They are the ones that serve from now on:
+    /// plugins that are only checked are loaded, too.
+    pub fn retain(&self, plugins: &Plugins) {
+        let installed: BTreeSet<&str> = plugins.iter().map(|plugin| plugin.digest()).collect();
+        self.host.retain_loaded(|digest| installed.contains(digest));
     }
 
     /// How many instances are in use and free.

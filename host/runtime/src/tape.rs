@@ -52,6 +52,7 @@ impl Tape {
     /// The host calls a function of the guest.
     pub(crate) fn call(&self, function: &'static str, input: &impl Serialize) {
         match self {
+            Self::Record(recorder) if !recorder.is_open() => {}
             Self::Record(recorder) => recorder.call(function, json::write(input)),
             Self::Replay(replay) => replay.call(function),
         }
@@ -59,10 +60,10 @@ impl Tape {
 
     /// The guest has answered the call.
     pub(crate) fn answer(&self, answer: &impl Serialize) {
-        let answer = json::write(answer);
         match self {
-            Self::Record(recorder) => recorder.answer(answer),
-            Self::Replay(replay) => replay.answer(&answer),
+            Self::Record(recorder) if !recorder.is_open() => {}
+            Self::Record(recorder) => recorder.answer(json::write(answer)),
+            Self::Replay(replay) => replay.answer(&json::write(answer)),
         }
     }
 
@@ -76,13 +77,16 @@ impl Tape {
         name: &'static str,
         sent: &impl Serialize,
     ) -> wasmtime::Result<Asked> {
-        let sent = json::write(sent);
         match &**self {
+            Self::Record(recorder) if !recorder.is_open() => Ok(Asked { open: None, recorded: None }),
             Self::Record(_) => {
+                let sent = json::write(sent);
                 let open = OpenQuestion { tape: Arc::clone(self), name, sent };
                 Ok(Asked { open: Some(open), recorded: None })
             }
-            Self::Replay(replay) => Ok(Asked { open: None, recorded: Some(replay.ask(name, &sent)?) }),
+            Self::Replay(replay) => {
+                Ok(Asked { open: None, recorded: Some(replay.ask(name, &json::write(sent))?) })
+            }
         }
     }
 

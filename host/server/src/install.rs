@@ -251,11 +251,21 @@ impl<'d> Installer<'d> {
         let (file, text) = self.desk.read_file()?;
         let left = self.text_without(wanted, &text, &file)?;
         self.check_repair(&left, &file, &candidate)?;
-        // The configuration first: after a crash between the two, the plugin is there without grants.
+        // After a crash between the two, a plugin without its table serves with no grants. One that
+        // replaces a built-in plugin would not load: there the table stays until the plugin is gone.
+        let replaces = Config::parse(&text, &file, &self.desk.options().data)?
+            .plugins
+            .get(name)
+            .is_some_and(|grant| grant.replaces);
+        if replaces {
+            self.commit(&candidate)?;
+        }
         if left != text {
             replace(&file, &left).map_err(Failure::system(file.display().to_string()))?;
         }
-        self.commit(&candidate)?;
+        if !replaces {
+            self.commit(&candidate)?;
+        }
         tracing::info!(plugin = %name, %version, "removed");
         Ok(Change::new(name, &version, ChangeKind::Removed).outcome(self.desk.tell()))
     }

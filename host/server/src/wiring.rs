@@ -152,6 +152,7 @@ pub(crate) fn live(
     advice::tell_absent(&advice::absent_models(&config));
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
+    let serving = plugins.clone();
     let engine = Engine::new(EngineParts {
         plugins,
         egress,
@@ -169,6 +170,7 @@ pub(crate) fn live(
         clock: clock.clone(),
         memory: Arc::clone(memory),
     })?;
+    runtime.retain(&serving);
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast })
 }
 

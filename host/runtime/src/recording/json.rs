@@ -60,6 +60,18 @@ pub(crate) fn each_text(value: &Value, see: &mut impl FnMut(&str)) {
     }
 }
 
+/// The bytes in a value, one after the other: neither other strings nor names.
+pub(crate) fn join_bytes(value: &Value, joined: &mut Vec<u8>) {
+    if let Some(bytes) = bytes_of(value, TEXT).or_else(|| bytes_of(value, BASE64)) {
+        return joined.extend(bytes);
+    }
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| join_bytes(value, joined)),
+        Value::Object(members) => members.values().for_each(|value| join_bytes(value, joined)),
+        _ => {}
+    }
+}
+
 fn expanded(value: Value) -> Value {
     if let Some(bytes) = bytes_of(&value, TEXT).or_else(|| bytes_of(&value, BASE64)) {
         return bytes.into();

@@ -66,6 +66,12 @@ impl CallRecorder {
         &*self.machine
     }
 
+    /// Whether the next step would be noted. Without it, large steps would be written for nothing.
+    pub(super) fn is_open(&self) -> bool {
+        let recorded = self.lock();
+        recorded.given_up.is_none() && !recorded.has_failed
+    }
+
     pub(super) fn call(&self, function: &'static str, input: Box<RawValue>) {
         self.add(&Entry::Call { function: function.to_owned(), input });
     }

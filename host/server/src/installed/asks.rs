@@ -40,9 +40,13 @@ pub(crate) fn asks(manifest: &Manifest) -> BTreeSet<String> {
 
 /// What decides about the operator's credential, about what clients may set and what they may spend.
 fn of_provider(provider: &ProviderTable, add: &mut impl FnMut(String)) {
-    let ProviderTable { credential, response_headers, hosted_tools, options, betas, .. } = provider;
+    let ProviderTable { credential, models, response_headers, hosted_tools, options, betas, .. } = provider;
     if let Some(slot) = credential {
         add(format!("credential as {}: {}", slot.header, slot.format));
+    }
+    if let Some(route) = models {
+        add(format!("models at {}", route.path));
+        route.headers.iter().for_each(|(name, value)| add(format!("models header {name}: {value}")));
     }
     for (what, names) in [("answer header", response_headers), ("option", options), ("beta", betas)] {
         names.iter().for_each(|name| add(format!("{what} {name}")));

@@ -96,6 +96,18 @@ impl InstalledFolder {
         lock.plugins.iter().map(source).collect()
     }
 
+    /// The component with this digest, of any version of an installed plugin: the one that serves, the one
+    /// before, or a held one.
+    pub(crate) fn component_of(&self, sha256: &str) -> Option<Vec<u8>> {
+        let lock = self.read_lock().ok()?;
+        let versions = lock
+            .plugins
+            .iter()
+            .flat_map(|(name, plugin)| plugin.versions().map(move |version| (name, version)));
+        let mut found = versions.filter(|(_, version)| version.component_sha256 == sha256);
+        found.find_map(|(name, version)| self.read(name, version).ok()).map(|files| files.component)
+    }
+
     /// The files of one version.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use super::project::{read_bounded, read_component, wrong};
 use super::rerun::{End, Report};
 use crate::command::{CommandOutcome, ReplayArguments};
 use crate::failure::Failure;
-use crate::installed::PluginPlaces;
+use crate::installed::InstalledFolder;
 use crate::options::Options;
 use crate::wiring;
 
@@ -74,11 +74,13 @@ fn installed(
     if let Some(component) = wiring::embedded_component(wanted) {
         return Ok(component.to_vec());
     }
-    let places = PluginPlaces::new(&options.data, None);
-    let mut sources = places.installed().map_err(|error| wrong(error.to_string()))?;
-    if let Some(folder) = &arguments.folder.plugins {
-        sources.extend(read_plugin_dir(folder).map_err(|error| wrong(error.to_string()))?);
+    if let Some(component) = InstalledFolder::new(&options.data).component_of(wanted) {
+        return Ok(component);
     }
+    let sources = match &arguments.folder.plugins {
+        Some(folder) => read_plugin_dir(folder).map_err(|error| wrong(error.to_string()))?,
+        None => Vec::new(),
+    };
     let found = sources.into_iter().find(|source| Inspection::digest_of(&source.component) == *wanted);
     let searched = match &arguments.folder.plugins {
         Some(folder) => format!("the program, its plugins and {} do not have it", folder.display()),
