@@ -24,7 +24,7 @@ pub(crate) fn write(value: &impl Serialize) -> Box<RawValue> {
     text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| RawValue::NULL.to_owned())
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
 ///
