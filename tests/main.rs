@@ -57,6 +57,8 @@ mod recordings;
 mod sandbox;
 
 #[cfg(test)]
+mod admin_api;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod commands;

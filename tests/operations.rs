@@ -57,7 +57,7 @@ async fn health_readiness_and_metrics_need_no_key_and_contain_no_secret() {
     assert!(!metrics.text.contains("private") && !metrics.text.contains("none/such"));
     assert!(!host.log().contains("private"), "content is in the log");
     assert_prometheus(&metrics.text);
-    assert_eq!(admin.get("/").await.status, 404);
+    assert_eq!(admin.get("/other").await.status, 404);
 }
 
 /// Checks that every sample belongs to the family before it and that no sample is repeated.

@@ -1,7 +1,9 @@
-//! The admin listener: health, readiness and metrics.
+//! The admin listener: health, readiness, metrics and the admin API.
 
 use super::client::{Answer, http, read};
 use super::host::Host;
+use reqwest::Method;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// How long a host may take to reach a state that a test waits for.
@@ -11,16 +13,38 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Admin {
     http: reqwest::Client,
     base: String,
+    /// The operator token of the data directory.
+    pub token: String,
 }
 
 impl Admin {
     pub fn new(host: &Host) -> Self {
         let http = http().build().unwrap();
-        Self { http, base: host.admin.clone() }
+        let token = std::fs::read_to_string(host.data().join("operator.token")).unwrap();
+        Self { http, base: host.admin.clone(), token: token.trim_end().to_owned() }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
         read(self.http.get(format!("{}{path}", self.base)).send().await.unwrap()).await
+    }
+
+    /// A request with the operator token.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// `GET` of a path of the admin API.
+    pub async fn ask(&self, path: &str) -> Answer {
+        read(self.request(Method::GET, &format!("/admin/v1/{path}")).send().await.unwrap()).await
+    }
+
+    /// `POST` to a path of the admin API.
+    pub async fn change(&self, path: &str, members: &Value) -> Answer {
+        let request = self
+            .request(Method::POST, &format!("/admin/v1/{path}"))
+            .header("content-type", "application/json")
+            .body(members.to_string());
+        read(request.send().await.unwrap()).await
     }
 
     /// A sample of `/metrics` by its full name with labels; 0 if it does not exist.

@@ -18,6 +18,7 @@ use crate::installed;
 use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
+use crate::operators::Operators;
 use crate::wiring::{LiveConfig, SharedServices};
 
 pub(crate) struct App {
@@ -29,6 +30,8 @@ pub(crate) struct App {
     /// Refused tokens that are not in the audit log yet.
     pub(crate) refusals: Refusals,
     pub(crate) runtime: Runtime,
+    /// Who may use the admin API.
+    pub(crate) operators: Operators,
     /// The only way to change grants while the host serves.
     pub(crate) desk: GrantEditor,
     pub(crate) clock: Clock,
@@ -85,11 +88,13 @@ impl App {
         metrics: Arc<Metrics>,
         at: Addresses,
         desk: GrantEditor,
+        operators: Operators,
     ) -> Self {
         Self {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
             desk,
+            operators,
             clock: ground.clock.clone(),
             metrics,
             bodies: BodyMemory::new(&ground.clock),

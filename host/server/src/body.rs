@@ -29,32 +29,44 @@ const FAIRNESS: Fairness = Fairness::new(ALL_BODIES_BYTES_MAX, ALL_BODIES_BYTES_
 pub(crate) struct BodyMemory {
     clock: Clock,
     taken: AtomicUsize,
-    by_key: Holders<KeyId>,
+    by_holder: Holders<Holder>,
 }
 
 /// The part of the budget that one request holds; given back when dropped.
 pub(crate) struct Share<'b> {
     budget: &'b BodyMemory,
-    key: KeyId,
+    holder: Holder,
     bytes: usize,
+}
+
+/// Who holds a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    Key(KeyId),
+    Operators,
 }
 
 impl BodyMemory {
     #[must_use]
     pub(crate) fn new(clock: &Clock) -> Self {
-        Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_key: Holders::default() }
+        Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_holder: Holders::default() }
     }
 
     /// An empty share for a request of this key; it grows while the body is read.
     pub(crate) fn share(&self, key: KeyId) -> Share<'_> {
-        Share { budget: self, key, bytes: 0 }
+        Share { budget: self, holder: Holder::Key(key), bytes: 0 }
+    }
+
+    /// An empty share for a request of an operator.
+    pub(crate) fn operators_share(&self) -> Share<'_> {
+        Share { budget: self, holder: Holder::Operators, bytes: 0 }
     }
 }
 
 impl Share<'_> {
     fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
         let taken = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
-        let held = self.budget.by_key.add(self.key, bytes);
+        let held = self.budget.by_holder.add(self.holder, bytes);
         self.bytes += bytes;
         if FAIRNESS.refuses(taken, held) {
             return Err(Fault::Limited(Limited::by_bodies(FAIRNESS, self.budget.clock.now_ms())));
@@ -66,7 +78,7 @@ impl Share<'_> {
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.budget.by_key.remove(&self.key, self.bytes);
+        self.budget.by_holder.remove(&self.holder, self.bytes);
     }
 }
 

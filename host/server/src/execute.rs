@@ -12,7 +12,7 @@ use cofferdam_store::{DirectoryLock, LockError, Store};
 
 use crate::admin::socket::{self, SendError};
 use crate::command::{
-    Command, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
+    Command, CommandError, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
 };
 use crate::config::{Config, Environment};
 use crate::doctor;
@@ -160,6 +160,10 @@ fn full_path(data: &Path) -> PathBuf {
 
 /// Answers commands that need only the configuration and plugins.
 fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
+    if matches!(command, Command::Console) {
+        let message = "no host serves this data directory; start one with `cofferdam serve`";
+        return Err(CommandError::new(message).into());
+    }
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
     let folder = command.plugin_folder();

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::command::CommandError;
 use crate::config::ConfigError;
+use crate::operators::OperatorTokenError;
 use crate::wiring::WiringError;
 
 /// The command failed, or its outcome is unknown.
@@ -32,6 +33,9 @@ pub enum Failure {
     /// The value of `--new` is not a source of a key.
     #[error("--new: {0}")]
     Source(#[source] cofferdam_store::SourceError),
+    /// The operator token cannot be used.
+    #[error(transparent)]
+    OperatorToken(#[from] OperatorTokenError),
     /// The source of the new root key gives no usable key.
     #[error("no new root key: {0}")]
     NewRootKey(#[from] cofferdam_store::RootKeyError),

@@ -46,6 +46,7 @@ pub mod options;
 mod wiring;
 
 mod installed;
+mod operators;
 
 // Commands of operators.
 pub mod command;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
+use crate::admin::listener::Admin;
 use crate::app::{Addresses, App};
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
@@ -34,6 +35,7 @@ use crate::handle::handle;
 use crate::hygiene;
 use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
+use crate::operators::Operators;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, SharedServices};
@@ -157,8 +159,9 @@ async fn serve(
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
     let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
+    let operators = Operators::open(&options.data, &ground.clock)?;
     let desk = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
-    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk));
+    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk, operators));
     warn_if_open(at, &app.live().config);
     let greeting = Greeting::new(&app.live(), &ground.store, at).await?;
     write_out(&greeting.text(options.json))?;
@@ -168,7 +171,7 @@ async fn serve(
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
-    tasks.spawn(accept_operators(operators.clone(), admin, Arc::clone(&app)));
+    tasks.spawn(accept_operators(operators.clone(), admin, Admin::new(Arc::clone(&app), stop.clone())));
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
@@ -254,8 +257,12 @@ async fn accept_clients(connections: Connections, listener: TcpListener, app: Ar
         .await;
 }
 
-async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    let handler = move |request, peer| admin::http::handle(Arc::clone(&app), peer, request);
+async fn accept_operators(connections: Connections, listener: TcpListener, admin: Admin) {
+    let admin = Arc::new(admin);
+    let handler = move |request, peer| {
+        let admin = Arc::clone(&admin);
+        async move { admin.handle(peer, request).await }
+    };
     connections.accept(listener, |_| None, handler).await;
 }
 

@@ -1,28 +1,18 @@
-//! The admin listener: `/healthz`, `/readyz` and `/metrics`. It has no authentication, so it
-//! reveals nothing about tenants, keys or content.
+//! The open paths of the admin listener: `/healthz`, `/readyz` and `/metrics`. They have no
+//! authentication, so they reveal nothing about tenants, keys or content.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 use super::endpoints;
 use crate::app::App;
 use crate::metrics::{Text, escape};
-use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
 
-pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
-    peer.running.fetch_add(1, Ordering::Relaxed);
-    let response = answer(&app, request.method(), request.uri().path());
-    peer.running.fetch_sub(1, Ordering::Relaxed);
-    response
-}
-
-fn answer(app: &App, method: &Method, path: &str) -> Response<ResponseBody> {
+pub(super) fn answer(app: &App, method: &Method, path: &str) -> Response<ResponseBody> {
     let page: fn(&App) -> AdminPage = match path {
         "/healthz" => {
             |_| AdminPage::new(StatusCode::OK, "application/json", "{\"status\":\"ok\"}".to_owned())

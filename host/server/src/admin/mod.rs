@@ -1,6 +1,13 @@
-//! Interfaces for operators: health and metrics over HTTP, commands over a socket in the data
-//! directory.
+//! Interfaces for operators: over HTTP health, metrics, the admin API and the console, and commands
+//! over a socket in the data directory.
 
+mod access;
+mod api;
+mod arguments;
+mod console;
+mod dispatch;
 mod endpoints;
-pub(crate) mod http;
+mod fault;
+mod http;
+pub(crate) mod listener;
 pub(crate) mod socket;

@@ -16,17 +16,14 @@ use std::time::{Duration, Instant};
 use bytes::BufMut;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+use super::dispatch::dispatch;
 use crate::app::App;
-use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
-use crate::doctor;
-use crate::failure::Failure;
-use crate::install;
+use crate::command::{Command, CommandError, CommandOutcome, Progress};
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path in a socket address on Linux, with its final zero.
@@ -269,20 +266,7 @@ fn execute(
         }
         if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let outcome = match command {
-        Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) => {
-            install::carry_out(&app.desk, command).map_err(Failure::into_reply)
-        }
-        Command::Doctor(arguments) => {
-            let findings = Handle::current().block_on(doctor::serving(app, arguments));
-            Ok(doctor::outcome(&findings))
-        }
-        command => {
-            let facts = app.facts();
-            Handle::current().block_on(carry_out(command, Some(&app.store), &facts, &mut progress))
-        }
-    };
-    match outcome {
+    match dispatch(command, app, &mut progress) {
         Ok(outcome) => SocketReply::Done(outcome),
         Err(error) => SocketReply::Failed(error),
     }

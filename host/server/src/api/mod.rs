@@ -4,7 +4,7 @@ pub(crate) mod credits;
 pub(crate) mod inference;
 pub(crate) mod key;
 pub(crate) mod keys;
-mod media;
+pub(crate) mod media;
 pub(crate) mod models;
 mod query;
 mod spending;

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::money::{number, signed};
 use super::table::pairs;
-use super::{CommandError, CommandOutcome};
+use super::{CommandError, CommandOutcome, Remote};
 
 /// What can be done to a workspace's credit.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CreditsCommand {
     /// Show what a workspace has paid in and used up
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Reads, arg_required_else_help = true)]
     Show {
         /// Its name or id
         workspace: String,
     },
     /// Add credit; a workspace without limit becomes a prepaid one
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Add {
         /// Its name or id
         workspace: String,
@@ -28,7 +28,7 @@ pub enum CreditsCommand {
         dollars: Dollars,
     },
     /// Let a workspace spend without limit; its balance is gone
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Unlimited {
         /// Its name or id
         workspace: String,

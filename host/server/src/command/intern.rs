@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, CommandOutcome, all, name, workspace_name};
+use super::{CommandError, CommandOutcome, Remote, all, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to interns.
@@ -14,6 +14,7 @@ use crate::timestamp::timestamp;
 #[serde(rename_all = "kebab-case")]
 pub enum InternCommand {
     /// Create an intern of a workspace
+    #[command(add = Remote::Changes)]
     Create {
         /// Its name, unique in the workspace
         name: String,
@@ -25,8 +26,10 @@ pub enum InternCommand {
         member: Option<String>,
     },
     /// List all interns
+    #[command(add = Remote::Reads)]
     List,
     /// Delete an intern; its keys stop working
+    #[command(add = Remote::Changes)]
     Delete {
         /// Its id, or its name if no other workspace has one of that name
         #[arg(value_name = "INTERN")]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::money::number;
 use super::table::{or_dash, table};
-use super::{CommandError, CommandOutcome, all, name};
+use super::{CommandError, CommandOutcome, Remote, all, name};
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -20,24 +20,28 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 #[serde(rename_all = "kebab-case")]
 pub enum KeyCommand {
     /// Create a key; it is shown once and never again
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Create(CreateKey),
     /// List all keys, revoked ones too
+    #[command(add = Remote::Reads)]
     List,
     /// Switch a key off until it is switched on again
+    #[command(add = Remote::Changes)]
     Disable {
         /// Its id, as `key list` shows it
         id: String,
     },
     /// Switch a key on again
+    #[command(add = Remote::Changes)]
     Enable {
         /// Its id, as `key list` shows it
         id: String,
     },
     /// Change what a key may spend; limits that are not named stay
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Limit(LimitCommand),
     /// Revoke a key; it never works again
+    #[command(add = Remote::Changes)]
     Revoke {
         /// Its id, as `key list` shows it
         id: String,

@@ -8,6 +8,7 @@ mod key;
 mod member;
 mod money;
 mod plugin;
+pub mod remote;
 mod secret;
 mod sensitive;
 mod status;
@@ -43,6 +44,7 @@ pub use plugin::{GrantCommand, PluginCommand};
 pub use plugin::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };
+pub use remote::Remote;
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
 pub use usage::{By, UsageArguments};
@@ -72,6 +74,7 @@ pub enum Command {
     #[command(subcommand)]
     Credits(CreditsCommand),
     /// Show what was used, by day, key, model or workspace
+    #[command(add = Remote::Reads)]
     Usage(UsageArguments),
     /// Store, list and delete secrets
     #[command(subcommand)]
@@ -80,14 +83,18 @@ pub enum Command {
     #[command(subcommand)]
     Vault(VaultCommand),
     /// Show the state of the store and of the host
+    #[command(add = Remote::Reads)]
     Status,
     /// List the models this host serves
+    #[command(add = Remote::Reads)]
     Models(Folder),
     /// Look at plugins, grant them what they ask for, and write new ones
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Look for what is wrong with an installation, and say what to do
     Doctor(DoctorArguments),
+    /// Print a link that opens the console of the running host; it works once
+    Console,
 }
 
 impl Command {
@@ -96,7 +103,9 @@ impl Command {
     #[must_use]
     pub fn access(&self) -> StoreAccess {
         let writes = match self {
-            Self::Models(_) | Self::Plugin(_) | Self::Doctor(_) => return StoreAccess::Nothing,
+            Self::Models(_) | Self::Plugin(_) | Self::Doctor(_) | Self::Console => {
+                return StoreAccess::Nothing;
+            }
             Self::Status | Self::Usage(_) => false,
             Self::Workspace(command) => !matches!(command, WorkspaceCommand::List),
             Self::Member(command) => !matches!(command, MemberCommand::List),
@@ -208,11 +217,54 @@ pub struct CommandError {
     /// Whether the configuration is invalid, which has an exit code of its own.
     #[serde(default)]
     pub is_configuration: bool,
+    /// Why it failed, for programs.
+    #[serde(default)]
+    pub cause: FailureCause,
+}
+
+/// Why a command failed, for the status of the admin API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCause {
+    /// An argument, or a rule of the store or the configuration.
+    #[default]
+    Refused,
+    /// Nothing has this name or id.
+    NotFound,
+    /// The name is taken, or several things have it.
+    Conflict,
+    /// The store takes no changes now; nothing was changed.
+    Unavailable,
+    /// The change may or may not be durable.
+    OutcomeUnknown,
+    /// The host or its store does not work.
+    Broken,
+}
+
+impl FailureCause {
+    fn of(error: &cofferdam_store::Error) -> Self {
+        use cofferdam_store::{Error as E, LookupError};
+        match error {
+            E::Lookup(LookupError::NotFound { .. }) | E::NoSuchSecret => Self::NotFound,
+            E::Lookup(LookupError::Ambiguous { .. }) | E::NameTaken { .. } => Self::Conflict,
+            E::NoSpace | E::Busy | E::NotWritable | E::Closed | E::NoRootKey => Self::Unavailable,
+            E::TimedOut | E::WriteFailed => Self::OutcomeUnknown,
+            E::Damaged | E::Random(_) | E::Engine(_) => Self::Broken,
+            E::OtherWorkspace { .. }
+            | E::OwnerStays
+            | E::AlreadyExpired
+            | E::KeyRevoked
+            | E::TooMuchCredit
+            | E::Quota(_)
+            | E::Unbound => Self::Refused,
+        }
+    }
 }
 
 impl CommandError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), details: None, is_configuration: false }
+        let cause = FailureCause::default();
+        Self { message: message.into(), details: None, is_configuration: false, cause }
     }
 }
 
@@ -232,7 +284,7 @@ impl From<cofferdam_store::VaultError> for CommandError {
 
 impl From<cofferdam_store::Error> for CommandError {
     fn from(error: cofferdam_store::Error) -> Self {
-        Self::new(error.to_string())
+        Self { cause: FailureCause::of(&error), ..Self::new(error.to_string()) }
     }
 }
 
@@ -260,6 +312,7 @@ pub async fn carry_out(
         (Command::Doctor(_), _) => {
             Err(CommandError::new("an installation is checked where its configuration is"))
         }
+        (Command::Console, _) => Err(CommandError::new("the console is a page of the running host")),
         (Command::Plugin(PluginCommand::Kit(_)), _) => {
             Err(CommandError::new("this command works on a folder of the author"))
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::{pairs, table};
-use super::{CommandOutcome, Folder};
+use super::{CommandOutcome, Folder, Remote};
 use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
 pub use kit::{
@@ -30,8 +30,10 @@ pub use manage::{
 #[serde(rename_all = "kebab-case")]
 pub enum PluginCommand {
     /// List the plugins that are installed, with what they were granted
+    #[command(add = Remote::Reads)]
     List(Folder),
     /// Show what a plugin asks for, or add to what it is granted in the configuration
+    #[command(add = Remote::Changes)]
     Grant(GrantCommand),
     /// Changes of what is installed.
     #[command(flatten)]

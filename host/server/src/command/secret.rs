@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, CommandOutcome, all};
+use super::{CommandError, CommandOutcome, Remote, all};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
@@ -39,12 +39,14 @@ pub enum SecretCommand {
         value: Option<Sensitive>,
     },
     /// List secrets, never their values
+    #[command(add = Remote::Reads)]
     List {
         /// The owner [default: all]
         #[command(flatten)]
         scope: SecretScope,
     },
     /// Delete a secret
+    #[command(add = Remote::Changes)]
     Delete {
         /// Its name
         name: String,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::sensitive::Sensitive;
 pub use super::vault_audit::AuditFilter;
-use super::{CommandError, CommandOutcome, Progress};
+use super::{CommandError, CommandOutcome, FailureCause, Progress, Remote};
 use crate::timestamp::timestamp;
 
 /// An upper bound of the text around a recovery key, in bytes.
@@ -22,6 +22,7 @@ const TEXT_BYTES: usize = 1024;
 #[serde(rename_all = "kebab-case")]
 pub enum VaultCommand {
     /// Check every secret, every vault's head, the audit chain and the anchor
+    #[command(add = Remote::Reads)]
     Verify,
     /// Remove vaults whose workspace or intern is lost, with their secrets
     RemoveOrphans,
@@ -55,6 +56,7 @@ pub enum VaultCommand {
         workspace: String,
     },
     /// Print the audit log as JSON lines
+    #[command(add = Remote::Reads)]
     Audit(AuditFilter),
     /// Manage the recovery key
     #[command(subcommand)]
@@ -184,6 +186,7 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<CommandOutcome, 
         message: format!("{text}{} problems:{problems}{cure}", found.problems.len()),
         details: Some(document),
         is_configuration: false,
+        cause: FailureCause::Broken,
     })
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::listing;
-use super::{CommandError, CommandOutcome, all, name};
+use super::{CommandError, CommandOutcome, Remote, all, name};
 use crate::timestamp::timestamp;
 
 /// What can be done to workspaces.
@@ -16,6 +16,7 @@ use crate::timestamp::timestamp;
 #[serde(rename_all = "kebab-case")]
 pub enum WorkspaceCommand {
     /// Create a workspace, with a member `owner` who is its admin
+    #[command(add = Remote::Changes)]
     Create {
         /// Its name, unique in the store
         name: String,
@@ -27,9 +28,10 @@ pub enum WorkspaceCommand {
         no_vault_writes: bool,
     },
     /// List all workspaces
+    #[command(add = Remote::Reads)]
     List,
     /// Change a workspace
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Set {
         /// Its name or id
         #[arg(value_name = "WORKSPACE")]
@@ -47,7 +49,7 @@ pub enum WorkspaceCommand {
         vault_writes: Option<Switch>,
     },
     /// Delete a workspace with its members, its interns and their secrets; its keys stop working
-    #[command(arg_required_else_help = true)]
+    #[command(add = Remote::Changes, arg_required_else_help = true)]
     Delete {
         /// Its name or id
         #[arg(value_name = "WORKSPACE")]

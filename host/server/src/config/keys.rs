@@ -49,7 +49,18 @@ const PRICE: &str = "dollars per million tokens";
 /// All keys, in the order of the documentation.
 pub const KEYS: &[ConfigKey] = &[
     key("server.listen", "\"127.0.0.1:8080\"", "address", "Where clients connect; port 0 takes a free one"),
-    key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
+    key(
+        "server.admin",
+        "\"127.0.0.1:8081\"",
+        "address",
+        "Where `/healthz`, `/readyz`, `/metrics`, the console and the admin API are",
+    ),
+    key(
+        "server.admin_hosts",
+        "[]",
+        "host names",
+        "Names in `Host` for the console and the admin API besides the bound address and `localhost`",
+    ),
     key("server.regional_hosts", "[]", "host names", "Vault requests with one of these `Host`s are refused"),
     optional("server.region", "text", "Reported in `service_metadata`, else null"),
     key(

@@ -12,6 +12,8 @@ pub struct ServerConfig {
     pub admin: SocketAddr,
     /// Host names in lower case on which vault requests are refused.
     pub regional_hosts: Vec<String>,
+    /// Names by which operators reach the console and the admin API, in lower case.
+    pub admin_hosts: Vec<String>,
     /// Reported in the routing metadata.
     pub region: Option<String>,
     /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
@@ -19,13 +21,8 @@ pub struct ServerConfig {
 }
 
 pub(super) fn read(table: &Table<'_>) -> ServerConfig {
-    let mut regional_hosts = Vec::new();
-    for host in table.texts("regional_hosts") {
-        if !is_host_name(&host.value) {
-            host.reject("expected a host name without scheme and port");
-        }
-        regional_hosts.push(host.value.trim_end_matches('.').to_ascii_lowercase());
-    }
+    let regional_hosts = host_names(table, "regional_hosts");
+    let admin_hosts = host_names(table, "admin_hosts");
     let (listen, admin) = (address(table, "listen"), address(table, "admin"));
     if listen == admin && listen.port() != 0 {
         table.value("admin", ()).reject("`listen` has this address already");
@@ -38,7 +35,18 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies }
+    ServerConfig { listen, admin, regional_hosts, admin_hosts, region, trusted_proxies }
+}
+
+fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for host in table.texts(key) {
+        if !is_host_name(&host.value) {
+            host.reject("expected a host name without scheme and port");
+        }
+        names.push(host.value.trim_end_matches('.').to_ascii_lowercase());
+    }
+    names
 }
 
 /// A quick check that the text is not a URL, an address with a port or a pattern.

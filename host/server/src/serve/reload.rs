@@ -128,6 +128,9 @@ impl Reload {
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
                     app.replace(live);
+                    if let Err(error) = app.operators.reload(&self.options.data) {
+                        tracing::error!(%error, "the operator token was not read again, the old one stays");
+                    }
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");
                 }

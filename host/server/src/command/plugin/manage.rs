@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::Folder;
+use super::super::{Folder, Remote};
 
 /// Changes of what is installed.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -19,6 +19,7 @@ pub enum ManageCommand {
     /// Remove an installed plugin
     Remove(RemoveArguments),
     /// Bring back the version of an installed plugin that served before
+    #[command(add = Remote::Changes)]
     Rollback(RollbackArguments),
 }
 

@@ -1,0 +1,132 @@
+//! The admin API, `/admin/v1/*`: the remote commands of the command line, each at its words as a
+//! path, and signing in.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+use super::access::check_bearer;
+use super::arguments;
+use super::dispatch::dispatch;
+use super::fault::AdminFault;
+use super::listener::Admin;
+use crate::api::media::{self, ContentType};
+use crate::body::{self, BodyLimits};
+use crate::command::remote::{self, Remote, RemoteCommand};
+use crate::command::{CommandError, CommandOutcome};
+use crate::operators::ExchangeError;
+use crate::reply::answer::ResponseBody;
+use crate::reply::json_response;
+
+const PREFIX: &str = "/admin/v1/";
+/// The maximum length of the body of a command, in bytes.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The time in which a body must arrive, and the longest pause in it.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+static COMMANDS: LazyLock<Vec<RemoteCommand>> = LazyLock::new(remote::all);
+
+/// Answers a request to `/admin/`.
+pub(super) async fn answer(
+    admin: &Admin,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, AdminFault> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().strip_prefix(PREFIX).unwrap_or_default();
+    if path == "session" && head.method == Method::POST {
+        return sign_in(admin, &head, body).await;
+    }
+    let bearer = check_bearer(&admin.app, &head.headers)?;
+    if path == "session" {
+        return match head.method {
+            Method::DELETE => {
+                admin.app.operators.end(bearer);
+                Ok(document(&json!({"ended": true})))
+            }
+            _ => Err(AdminFault::WrongMethod("POST, DELETE")),
+        };
+    }
+    let found = COMMANDS.iter().find(|command| path.split('/').eq(command.words.iter()));
+    let command = found.ok_or(AdminFault::NotFound)?;
+    let members = match (command.remote, &head.method) {
+        (Remote::Reads, &Method::GET) => arguments::of_query(head.uri.query().unwrap_or_default())?,
+        (Remote::Reads, _) => return Err(AdminFault::WrongMethod("GET")),
+        (Remote::Changes, &Method::POST) => read_members(admin, &head, body).await?,
+        (Remote::Changes, _) => return Err(AdminFault::WrongMethod("POST")),
+    };
+    let outcome = carry_out(admin, command, &members).await?;
+    Ok(document(&outcome.document))
+}
+
+/// `POST /admin/v1/session`: exchanges the operator token or a login code for a bearer.
+async fn sign_in(admin: &Admin, head: &Parts, body: Incoming) -> Result<Response<ResponseBody>, AdminFault> {
+    let members = read_members(admin, head, body).await?;
+    let credential = match (members.len(), members.get("code").or_else(|| members.get("token"))) {
+        (1, Some(Value::String(credential))) => Zeroizing::new(credential.clone()),
+        _ => return Err(AdminFault::malformed("the body must be {\"code\": TEXT} or {\"token\": TEXT}")),
+    };
+    let bearer = admin.app.operators.exchange(&credential).map_err(|error| match error {
+        ExchangeError::Refused(refused) => AdminFault::Refused(refused),
+        ExchangeError::Random(error) => {
+            tracing::error!(%error, "no bearer was made for an operator");
+            AdminFault::Internal
+        }
+    })?;
+    let expires_in_s = bearer.expires_in_s;
+    Ok(document(&json!({"bearer": *bearer.text, "expires_in_s": expires_in_s, "idle_s": bearer.idle_s})))
+}
+
+/// Reads a body of JSON. A content type must be given: pages of other sites can send a body without
+/// asking the browser only with the types of forms.
+async fn read_members(admin: &Admin, head: &Parts, body: Incoming) -> Result<Map<String, Value>, AdminFault> {
+    if media::content_type(&head.headers) != ContentType::Json {
+        return Err(AdminFault::malformed("content-type must be application/json"));
+    }
+    if head.headers.contains_key(CONTENT_ENCODING) {
+        return Err(AdminFault::malformed("the body must not be compressed"));
+    }
+    let limits = BodyLimits { bytes_max: BODY_BYTES_MAX, idle: BODY_TIME, total: BODY_TIME };
+    let mut share = admin.app.bodies.operators_share();
+    let body = body::read_secret(body, limits, &mut share).await.map_err(AdminFault::Body)?;
+    arguments::of_body(&body)
+}
+
+/// Carries out a command on a blocking thread. A command that changes something is finished even if
+/// the client leaves; one that only reads stops then.
+async fn carry_out(
+    admin: &Admin,
+    remote: &RemoteCommand,
+    members: &Map<String, Value>,
+) -> Result<CommandOutcome, AdminFault> {
+    let command = arguments::command(remote, members)?;
+    let permit = Arc::clone(&admin.commands).acquire_owned().await.map_err(|_| AdminFault::Busy)?;
+    let (app, stop) = (Arc::clone(&admin.app), admin.stop.clone());
+    let left = CancellationToken::new();
+    let _leaving = (remote.remote == Remote::Reads).then(|| left.clone().drop_guard());
+    let run = move || {
+        let _permit = permit;
+        let mut progress = |_: &str, _, _| match stop.is_cancelled() || left.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        dispatch(&command, &app, &mut progress)
+    };
+    let done = tokio::task::spawn_blocking(run).await;
+    let done = done.unwrap_or_else(|_| Err(CommandError::new("the command failed inside the host")));
+    done.map_err(AdminFault::Command)
+}
+
+/// A 200 response with a JSON document. It may hold a new key, so it is not stored anywhere.
+fn document(document: &Value) -> Response<ResponseBody> {
+    let mut response = json_response(StatusCode::OK, document.to_string().into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,57 @@
+//! The admin listener: `/healthz`, `/readyz` and `/metrics` are open; the console and the admin API
+//! have checks of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::{access, api, console, http as open};
+use crate::app::App;
+use crate::peer::Peer;
+use crate::reply::answer::ResponseBody;
+
+/// Commands of the admin API that run at the same time; others wait.
+const COMMANDS_MAX: usize = 8;
+
+/// What all requests to the admin listener share.
+pub(crate) struct Admin {
+    pub(super) app: Arc<App>,
+    pub(super) commands: Arc<Semaphore>,
+    /// Cancelled when the host stops.
+    pub(super) stop: CancellationToken,
+}
+
+impl Admin {
+    pub(crate) fn new(app: Arc<App>, stop: CancellationToken) -> Self {
+        Self { app, commands: Arc::new(Semaphore::new(COMMANDS_MAX)), stop }
+    }
+
+    pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
+        peer.running.fetch_add(1, Ordering::Relaxed);
+        let response = self.answer(request).await;
+        peer.running.fetch_sub(1, Ordering::Relaxed);
+        response
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        let path = request.uri().path();
+        let in_api = path.starts_with("/admin/");
+        if !in_api && !console::has(path) && path != "/openapi.json" {
+            return open::answer(&self.app, request.method(), path);
+        }
+        if let Err(fault) = access::check_host(&self.app, request.headers(), request.uri()) {
+            return fault.into_response();
+        }
+        if !in_api {
+            return console::answer(request.method(), path);
+        }
+        match Box::pin(api::answer(self, request)).await {
+            Ok(response) => response,
+            Err(fault) => fault.into_response(),
+        }
+    }
+}
