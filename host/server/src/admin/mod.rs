@@ -11,3 +11,4 @@ mod fault;
 mod http;
 pub(crate) mod listener;
 pub(crate) mod socket;
+mod views;
