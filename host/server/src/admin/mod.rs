@@ -2,5 +2,6 @@
 //! directory.
 
 mod endpoints;
+mod exposition;
 pub(crate) mod http;
 pub(crate) mod socket;
