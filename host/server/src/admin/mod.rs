@@ -7,6 +7,7 @@ mod arguments;
 mod console;
 mod dispatch;
 mod endpoints;
+mod exposition;
 mod fault;
 mod http;
 pub(crate) mod listener;
