@@ -12,6 +12,7 @@ mod exposition;
 mod fault;
 mod http;
 pub(crate) mod listener;
+mod openapi;
 mod playground;
 mod requests;
 pub(crate) mod socket;
