@@ -70,6 +70,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod tls;
+
+#[cfg(test)]
 mod disk_space;
 
 #[cfg(test)]

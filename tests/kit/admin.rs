@@ -1,6 +1,6 @@
 //! The admin listener: health, readiness and metrics.
 
-use super::client::{Answer, http, read};
+use super::client::{Answer, http_to, read};
 use super::host::Host;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub struct Admin {
 
 impl Admin {
     pub fn new(host: &Host) -> Self {
-        let http = http().build().unwrap();
+        let http = http_to(host).build().unwrap();
         Self { http, base: host.admin.clone() }
     }
 

@@ -60,6 +60,8 @@ mod route;
 mod fault;
 mod limits;
 mod peer;
+mod tls;
+
 mod stall;
 mod workers;
 

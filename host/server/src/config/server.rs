@@ -1,10 +1,11 @@
 //! `[server]`: listeners and region.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use cofferdam_egress::IpRange;
 
-use super::document::Table;
+use super::document::{ConfigSpan, Table};
 
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -16,6 +17,22 @@ pub struct ServerConfig {
     pub region: Option<String>,
     /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpRange>,
+    /// With it both listeners speak TLS only.
+    pub tls: Option<TlsFiles>,
+}
+
+/// `[server.tls]`: the PEM files of the certificate and of its key.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: NamedFile,
+    pub key: NamedFile,
+}
+
+/// A file and the position where the configuration names it.
+#[derive(Debug, Clone)]
+pub struct NamedFile {
+    pub path: PathBuf,
+    pub place: ConfigSpan,
 }
 
 pub(super) fn read(table: &Table<'_>) -> ServerConfig {
@@ -38,7 +55,18 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies }
+    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies, tls: tls(table) }
+}
+
+/// The files themselves are read by `crate::tls`, so that commands that do not serve need no right to the key.
+fn tls(server: &Table<'_>) -> Option<TlsFiles> {
+    server.names().iter().find(|name| name.value == "tls")?;
+    let table = server.table("tls");
+    let file = |key| {
+        let written = table.required_text(key);
+        NamedFile { path: table.directory().join(&written.value), place: written.place() }
+    };
+    Some(TlsFiles { certificate: file("certificate"), key: file("key") })
 }
 
 /// A quick check that the text is not a URL, an address with a port or a pattern.
