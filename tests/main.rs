@@ -72,6 +72,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod tls;
+
+#[cfg(test)]
 mod disk_space;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::markdown::{Page, root};
 use crate::kit::admin::Admin;
 use crate::kit::client::Client;
 use crate::kit::host::Setup;
+use crate::kit::site::Authority;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +17,8 @@ const CONFIG: &str = "[[broadcast]]\nname = \"hook\"\nkind = \"webhook\"\nurl = 
 
 #[tokio::test]
 async fn the_generated_page_of_metrics_is_current() {
-    let host = Setup::new().config(CONFIG).start();
+    let certificate = Authority::new().issue(&["127.0.0.1"]);
+    let host = Setup::new().config(CONFIG).tls(&certificate).start();
     let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
     assert_eq!(answer.status, 502, "{}", answer.text);
     let admin = Admin::new(&host);

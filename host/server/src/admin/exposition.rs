@@ -18,12 +18,28 @@ pub(super) fn page(app: &App) -> String {
         u8::from(app.readiness().is_ready()),
     );
     app.metrics.write(&mut text);
+    certificate(app, &mut text);
     sandbox(app, &mut text);
     providers(app, &mut text);
     endpoints::write(app, &mut text);
     plugins(app, &mut text);
     broadcast(app, &mut text);
     text.finish()
+}
+
+fn certificate(app: &App, text: &mut Text) {
+    const NAME: &str = "cofferdam_certificate_expiry_seconds";
+    let Some(tls) = app.tls() else { return };
+    let now_s = i64::try_from(app.clock.now_ms() / 1000).unwrap_or(i64::MAX);
+    let left = tls.current().facts().not_after_s.saturating_sub(now_s);
+    text.family(
+        NAME,
+        "gauge",
+        "Seconds until the certificate of `[server.tls]` expires; negative afterwards",
+    );
+    for listener in ["api", "admin"] {
+        text.sample(NAME, &format!("listener=\"{listener}\""), left);
+    }
 }
 
 fn sandbox(app: &App, text: &mut Text) {
