@@ -67,6 +67,8 @@ mod grants;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod operations;
 
 #[cfg(test)]

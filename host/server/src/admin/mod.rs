@@ -4,4 +4,6 @@
 mod endpoints;
 mod exposition;
 pub(crate) mod http;
+mod plugins;
+mod process;
 pub(crate) mod socket;
