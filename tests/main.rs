@@ -69,6 +69,8 @@ mod grants;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod operations;
 
 #[cfg(test)]

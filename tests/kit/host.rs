@@ -41,6 +41,7 @@ fn equipped(mut command: Command) -> Command {
         .env("COFFERDAM_CACHE", cache_dir())
         .env_remove("COFFERDAM_DATA")
         .env_remove("COFFERDAM_LOG")
+        .env_remove("COFFERDAM_LOG_FORMAT")
         .stdin(Stdio::null());
     command
 }

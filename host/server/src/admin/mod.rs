@@ -14,6 +14,8 @@ mod http;
 pub(crate) mod listener;
 mod openapi;
 mod playground;
+mod plugins;
+mod process;
 mod requests;
 pub(crate) mod socket;
 mod views;
