@@ -2,6 +2,7 @@
 //! their files against.
 
 mod changes;
+mod logs;
 mod steps;
 mod swaps;
 mod tampering;

@@ -191,6 +191,7 @@ impl Runtime {
         tape: Option<Arc<Tape>>,
     ) -> Result<Plugin, LoadError> {
         let blame = |error| LoadError::Contract {
+            name: manifest.name.clone(),
             origin: format!("{} ({})", source.origin, manifest.component),
             error,
         };

@@ -18,6 +18,7 @@ use crate::installed;
 use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
+use crate::telemetry::{KeptLines, PluginLines};
 use crate::wiring::{LiveConfig, SharedServices};
 
 pub(crate) struct App {
@@ -32,6 +33,8 @@ pub(crate) struct App {
     /// The only way to change grants while the host serves.
     pub(crate) desk: GrantEditor,
     pub(crate) clock: Clock,
+    /// The last log lines about each plugin that is loaded.
+    lines: PluginLines,
     live: ArcSwap<LiveConfig>,
     at: Addresses,
     started: Instant,
@@ -91,6 +94,7 @@ impl App {
             runtime: ground.runtime.clone(),
             desk,
             clock: ground.clock.clone(),
+            lines: ground.lines.clone(),
             metrics,
             bodies: BodyMemory::new(&ground.clock),
             rates: rate::RateLimiters::new(&ground.clock),
@@ -120,6 +124,7 @@ impl App {
 
     /// Replaces the current configuration by a new one.
     pub(crate) fn replace(&self, live: LiveConfig) {
+        self.lines.retain(live.engine.plugins().iter().map(|plugin| plugin.name()));
         self.live.store(Arc::new(live));
         self.uncompiled.notify_one();
     }
@@ -147,6 +152,12 @@ impl App {
             store_writable: self.store.is_writable() && !self.store.is_stalled(),
             draining: self.draining.load(Ordering::Acquire),
         }
+    }
+
+    /// The last log lines about a plugin, at most `most`; `None` if no plugin of this name is loaded.
+    pub(crate) fn plugin_lines(&self, plugin: &str, most: usize) -> Option<KeptLines> {
+        self.live().engine.plugins().get(plugin)?;
+        Some(self.lines.last(plugin, most))
     }
 
     /// The status that the `status` command and other operator requests show.

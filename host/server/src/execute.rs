@@ -12,7 +12,7 @@ use cofferdam_store::{DirectoryLock, LockError, Store};
 
 use crate::admin::socket::{self, SendError};
 use crate::command::{
-    Command, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
+    Command, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out, not_running,
 };
 use crate::config::{Config, Environment};
 use crate::doctor;
@@ -160,6 +160,9 @@ fn full_path(data: &Path) -> PathBuf {
 
 /// Answers commands that need only the configuration and plugins.
 fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
+    if let Command::Plugin(PluginCommand::Logs(wanted)) = command {
+        return Err(not_running(wanted).into());
+    }
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
     let folder = command.plugin_folder();

@@ -42,7 +42,9 @@ pub(crate) fn carry_out(desk: &GrantEditor, command: &PluginCommand) -> Result<C
         PluginCommand::Manage(ManageCommand::Update(wanted)) => Installer::new(desk)?.update(wanted),
         PluginCommand::Manage(ManageCommand::Remove(wanted)) => Installer::new(desk)?.remove(wanted),
         PluginCommand::Manage(ManageCommand::Rollback(wanted)) => Installer::new(desk)?.roll_back(wanted),
-        PluginCommand::List(_) | PluginCommand::Kit(_) => Err(refusal("this command changes nothing")),
+        PluginCommand::List(_) | PluginCommand::Logs(_) | PluginCommand::Kit(_) => {
+            Err(refusal("this command changes nothing"))
+        }
     }
 }
 

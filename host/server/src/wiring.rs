@@ -24,6 +24,7 @@ use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Sto
 
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 use crate::installed::{InstalledError, PluginPlaces};
+use crate::telemetry::PluginLines;
 
 pub(crate) use plugins::embedded_component;
 
@@ -51,6 +52,17 @@ pub enum WiringError {
     Router(#[from] cofferdam_engine::NoRouter),
 }
 
+impl WiringError {
+    /// The name of the plugin that cannot be used.
+    pub(crate) fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Plugins(error) => error.plugin(),
+            Self::Installed(error) => error.plugin(),
+            Self::Config(_) | Self::Egress(_) | Self::Router(_) => None,
+        }
+    }
+}
+
 /// Services that live as long as the process and are shared by all configurations.
 #[derive(Clone)]
 pub(crate) struct SharedServices {
@@ -64,6 +76,8 @@ pub(crate) struct SharedServices {
     pub memory: Arc<Memory>,
     /// Signals to running requests that the host is stopping.
     pub ending: Shutdown,
+    /// The last log lines about each plugin.
+    pub lines: PluginLines,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -144,7 +158,7 @@ pub(crate) fn live(
     places: PluginPlaces<'_>,
     ground: &SharedServices,
 ) -> Result<LiveConfig, WiringError> {
-    let SharedServices { runtime, store, clock, environment, memory, ending } = ground;
+    let SharedServices { runtime, store, clock, environment, memory, ending, lines: _ } = ground;
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
         services(&config, places, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::app::App;
-use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
+use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out, logged};
 use crate::doctor;
 use crate::failure::Failure;
 use crate::install;
@@ -272,6 +272,9 @@ fn execute(
     let outcome = match command {
         Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) => {
             install::carry_out(&app.desk, command).map_err(Failure::into_reply)
+        }
+        Command::Plugin(PluginCommand::Logs(wanted)) => {
+            logged(wanted, app.plugin_lines(&wanted.name, wanted.lines))
         }
         Command::Doctor(arguments) => {
             let findings = Handle::current().block_on(doctor::serving(app, arguments));

@@ -37,6 +37,15 @@ pub enum InstalledError {
 }
 
 impl InstalledError {
+    /// The name of the plugin that cannot be used.
+    pub(crate) fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Missing { name, .. } | Self::OtherBytes { name, .. } => Some(name),
+            Self::File(error) => error.plugin(),
+            Self::Lock { .. } | Self::SameFolder { .. } | Self::Io { .. } => None,
+        }
+    }
+
     pub(super) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }

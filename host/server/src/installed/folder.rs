@@ -140,7 +140,8 @@ impl InstalledFolder {
     ) -> Result<Manifest, InstalledError> {
         let origin = self.manifest_file(name, version).display().to_string();
         let text = self.manifest_text(name, version)?;
-        Ok(Manifest::parse(&text).map_err(|error| LoadError::Manifest { origin, error })?)
+        let blame = |error| LoadError::Manifest { name: name.to_owned(), origin, error };
+        Ok(Manifest::parse(&text).map_err(blame)?)
     }
 
     /// What the held version asks for beyond the one that serves.

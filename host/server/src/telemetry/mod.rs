@@ -5,16 +5,21 @@
 use std::io::{self, IsTerminal, stderr};
 use std::panic::PanicHookInfo;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
 mod format;
 mod lines;
+mod plugin_lines;
 mod request;
 
 use format::{ForPeople, Json};
 use lines::LogLines;
 pub use lines::Logging;
+pub use plugin_lines::PluginLines;
+pub(crate) use plugin_lines::{KeptLines, PLUGIN_LINES_MAX};
 pub(crate) use request::{within, within_polls};
 
 /// The variable with the filter, such as `info,cofferdam_engine=debug`.
@@ -30,13 +35,13 @@ pub struct Mistake {
     pub error: String,
 }
 
-/// Starts logging at `level`, unless a filter is set. Also returns the mistake in the filter, if
-/// there is one.
+/// Starts logging at `level`, unless a filter is set, and keeps the last lines about each plugin in
+/// `kept`. Also returns the mistake in the filter, if there is one.
 ///
 /// # Errors
 ///
 /// The writer thread cannot be started.
-pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
+pub fn start(level: LevelFilter, kept: &PluginLines) -> io::Result<(Logging, Option<Mistake>)> {
     let (variable, written) = written_filter(|name| std::env::var(name).ok());
     let builder = EnvFilter::builder().with_default_directive(level.into());
     let (filter, mistake) = match builder.parse(&written) {
@@ -48,11 +53,12 @@ pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
     let (lines, logging) = LogLines::start(stderr(), lines::GATHER, |lost| {
         tracing::warn!(lines = lost, "log lines were lost: standard error did not take them");
     })?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
+    let kept = registry().with(kept.layer().with_filter(PluginLines::filter()));
+    let shown = fmt::layer().with_writer(lines);
     if stderr().is_terminal() {
-        subscriber.event_format(ForPeople).init();
+        kept.with(shown.event_format(ForPeople).with_filter(filter)).init();
     } else {
-        subscriber.event_format(Json).init();
+        kept.with(shown.event_format(Json).with_filter(filter)).init();
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok((logging, mistake))

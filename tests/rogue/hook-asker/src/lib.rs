@@ -1,5 +1,5 @@
 //! A hook that asks a model, with itself among the question's plugins, and makes instructions of the answer.
-//! `reject` in its entry rejects the request afterwards.
+//! `reject` in its entry rejects the request afterwards, `break` breaks instead.
 
 use bindings::cofferdam::plugin::hooks::Action;
 use bindings::cofferdam::plugin::model;
@@ -28,6 +28,9 @@ impl Guest for Hook {
         };
         if settings.get("reject").is_some() {
             return Ok(Action::Reject(rejected()));
+        }
+        if settings.get("break").is_some() {
+            panic!("broken after {told}");
         }
         if let Some(members) = request.as_object_mut() {
             members.insert("instructions".to_owned(), Value::String(told));
