@@ -43,7 +43,7 @@ async fn a_plugin_s_lines_and_those_of_the_host_about_it_are_shown_without_secre
     let answer = shown.iter().find(|line| line["text"].as_str().unwrap().contains("a page, and")).unwrap();
     assert!(answer["text"].as_str().unwrap().contains("[secret:api_key]"), "{answer}");
     assert_eq!((&answer["request_id"], &answer["level"]), (&spoken["request_id"], &json!("INFO")));
-    line(&shown, "plugin compiled");
+    assert!(shown.iter().any(|line| line["text"].as_str().unwrap().starts_with("plugin compiled")));
     let refused = line(&shown, "request refused: ");
     assert!(refused["text"].as_str().unwrap().contains("hosts = "), "{refused}");
     assert_ne!(refused["request_id"], spoken["request_id"]);
