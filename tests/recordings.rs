@@ -1,5 +1,7 @@
 //! Failing calls of plugins are recorded, and replayed in another place with the built program.
 
+mod kinds;
+
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, single};
 use crate::kit::guests::{built, folder};

@@ -30,7 +30,8 @@ impl Guest for Hook {
             return Ok(Action::Reject(rejected()));
         }
         if settings.get("break").is_some() {
-            panic!("broken after {told}");
+            eprintln!("broken after {told}");
+            std::process::abort();
         }
         if let Some(members) = request.as_object_mut() {
             members.insert("instructions".to_owned(), Value::String(told));
