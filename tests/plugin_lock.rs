@@ -3,6 +3,7 @@
 
 mod changes;
 mod logs;
+mod mending;
 mod steps;
 mod swaps;
 mod tampering;

@@ -104,9 +104,7 @@ pub(crate) fn services(
     memory: &Memory,
     now_s: u64,
 ) -> Result<CatalogServices, WiringError> {
-    let installed = places.installed()?;
-    let plugins = plugins::load(runtime, installed, places.folder, config);
-    let plugins = plugins.map_err(|error| placed(error, config))?;
+    let plugins = loaded(config, places, runtime)?;
     let mut credentials = environment.credentials(config)?;
     let demo = config.is_demo().then(config::demo);
     let (configured, models) = match &demo {
@@ -133,6 +131,21 @@ pub(crate) fn services(
     let catalog = Catalog::new(models, now_s).with_absent(advice::absent_models(config));
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
     Ok(CatalogServices { plugins, providers: providers.collect(), catalog, destinations, defaults })
+}
+
+/// Loads the plugins of a configuration.
+///
+/// # Errors
+///
+/// A plugin cannot be loaded.
+pub(crate) fn loaded(
+    config: &Config,
+    places: PluginPlaces<'_>,
+    runtime: &Runtime,
+) -> Result<Plugins, WiringError> {
+    let installed = places.installed()?;
+    let plugins = plugins::load(runtime, installed, places.folder, config);
+    plugins.map_err(|error| placed(error, config))
 }
 
 /// Turns a missing or wrongly pinned plugin into an error with its line in the configuration.
