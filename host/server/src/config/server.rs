@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use cofferdam_egress::IpRange;
+use cofferdam_engine::timeline::RECORDED_MAX;
 
 use super::document::Table;
 
@@ -16,6 +17,8 @@ pub struct ServerConfig {
     pub region: Option<String>,
     /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpRange>,
+    /// How many finished requests are kept with their steps.
+    pub recorder: usize,
 }
 
 pub(super) fn read(table: &Table<'_>) -> ServerConfig {
@@ -38,7 +41,8 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies }
+    let recorder = table.integer("recorder", 0..=RECORDED_MAX as u64).unwrap_or(0) as usize;
+    ServerConfig { listen, admin, regional_hosts, region, trusted_proxies, recorder }
 }
 
 /// A quick check that the text is not a URL, an address with a port or a pattern.
