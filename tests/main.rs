@@ -70,6 +70,8 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod health;
+#[cfg(test)]
 mod tls;
 
 #[cfg(test)]
