@@ -72,6 +72,8 @@ mod operations;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
+mod notify;
+#[cfg(test)]
 mod tls;
 
 #[cfg(test)]
