@@ -35,11 +35,11 @@ pub use intern::InternCommand;
 pub use key::{CreateKey, KeyCommand};
 pub use member::MemberCommand;
 pub(crate) use plugin::{Became, grant_lines, granted, held_text, indented, injection_text, shown};
+pub use plugin::{DevArguments, GrantCommand, PluginCommand};
 pub use plugin::{
     ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
     RerunArguments,
 };
-pub use plugin::{GrantCommand, PluginCommand};
 pub use plugin::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };

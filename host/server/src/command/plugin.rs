@@ -18,8 +18,8 @@ use super::{CommandOutcome, Folder};
 use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
 pub use kit::{
-    ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
-    RerunArguments,
+    DevArguments, ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder,
+    ReplayArguments, RerunArguments,
 };
 pub use manage::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
