@@ -42,7 +42,7 @@ pub use plugin::{
     ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
     RerunArguments,
 };
-pub use plugin::{GrantCommand, LogsArguments, PluginCommand};
+pub use plugin::{DevArguments, GrantCommand, LogsArguments, PluginCommand};
 pub use plugin::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };
