@@ -32,7 +32,23 @@ const FILES: &[ConsoleFile] = files![
     "/", "text/html; charset=utf-8", "index.html";
     "/console/style.css", "text/css; charset=utf-8", "style.css";
     "/console/icon.svg", "image/svg+xml", "icon.svg";
+    "/console/api.js", "text/javascript; charset=utf-8", "api.js";
+    "/console/chart.js", "text/javascript; charset=utf-8", "chart.js";
+    "/console/format.js", "text/javascript; charset=utf-8", "format.js";
+    "/console/h.js", "text/javascript; charset=utf-8", "h.js";
+    "/console/live.js", "text/javascript; charset=utf-8", "live.js";
     "/console/main.js", "text/javascript; charset=utf-8", "main.js";
+    "/console/parts.js", "text/javascript; charset=utf-8", "parts.js";
+    "/console/timeline.js", "text/javascript; charset=utf-8", "timeline.js";
+    "/console/pages/keys.js", "text/javascript; charset=utf-8", "pages/keys.js";
+    "/console/pages/models.js", "text/javascript; charset=utf-8", "pages/models.js";
+    "/console/pages/overview.js", "text/javascript; charset=utf-8", "pages/overview.js";
+    "/console/pages/playground.js", "text/javascript; charset=utf-8", "pages/playground.js";
+    "/console/pages/plugins.js", "text/javascript; charset=utf-8", "pages/plugins.js";
+    "/console/pages/requests.js", "text/javascript; charset=utf-8", "pages/requests.js";
+    "/console/pages/signin.js", "text/javascript; charset=utf-8", "pages/signin.js";
+    "/console/pages/spend.js", "text/javascript; charset=utf-8", "pages/spend.js";
+    "/console/pages/vault.js", "text/javascript; charset=utf-8", "pages/vault.js";
 ];
 
 pub(super) fn has(path: &str) -> bool {
