@@ -50,7 +50,7 @@ async fn key_made_over_the_api_works_until_it_is_revoked() {
         .await;
     assert_eq!((made.status, &made.body["kind"]), (200, &json!("member")), "{}", made.text);
     assert_eq!(made.headers["cache-control"], "no-store");
-    assert_eq!(made.body["limits"], json!({"day": 5.0}));
+    assert_eq!(made.body["limits"], json!({"day": 5}));
     let client = Client::with_key(&host, made.body["key"].as_str().unwrap());
     let asked = json!({"model": "local/demo", "input": "x"});
     assert_eq!(client.post("/responses", &asked).await.status, 200);
@@ -140,11 +140,13 @@ const LOCAL: &[&str] = &[
     "plugin/build",
     "plugin/check",
     "plugin/dev",
+    "plugin/examine",
     "plugin/inspect",
     "plugin/install",
     "plugin/new",
     "plugin/remove",
     "plugin/replay",
+    "plugin/rerun",
     "plugin/test",
     "plugin/update",
     "plugin/wit",

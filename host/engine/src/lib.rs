@@ -33,9 +33,12 @@ mod money;
 pub mod export;
 
 pub mod catalog;
-pub mod cost;
 
 pub mod memory;
+
+pub mod timeline;
+
+pub mod cost;
 
 mod failure;
 mod plugin_defaults;

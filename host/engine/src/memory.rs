@@ -14,6 +14,7 @@ use crate::memory::reflection::Reflections;
 use crate::memory::retry::RetryBudget;
 use crate::memory::session::{Session, Sessions};
 use crate::random::random_seed;
+use crate::timeline::RequestRecorder;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -31,6 +32,7 @@ pub struct Memory {
     pub(crate) unreached: Arc<LogThrottle>,
     /// Answers that are read on after their clients have left.
     pub(crate) detached_reads: Arc<DetachedReads>,
+    recorder: Arc<RequestRecorder>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -60,6 +62,7 @@ impl Memory {
             lacking: LogThrottle::default(),
             unreached: Arc::default(),
             detached_reads: Arc::default(),
+            recorder: Arc::default(),
             endpoints: Mutex::default(),
         }
     }
@@ -68,6 +71,11 @@ impl Memory {
     /// when this returns.
     pub async fn end_reading_on(&self) {
         self.detached_reads.end().await;
+    }
+
+    /// The recorder of the last requests.
+    pub fn recorder(&self) -> &Arc<RequestRecorder> {
+        &self.recorder
     }
 
     /// The endpoint that answered a conversation last, by the id of its health.

@@ -12,13 +12,14 @@ use cofferdam_store::{Clock, Store};
 use tokio::sync::Notify;
 
 use crate::body::BodyMemory;
-use crate::facts::{self, Facts, Serving};
+use crate::facts::{self, Facts, PluginWork, Serving};
 use crate::grants::GrantEditor;
 use crate::installed;
 use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
+use crate::traffic::Traffic;
 use crate::wiring::{LiveConfig, SharedServices};
 
 pub(crate) struct App {
@@ -35,6 +36,8 @@ pub(crate) struct App {
     /// The only way to change grants while the host serves.
     pub(crate) desk: GrantEditor,
     pub(crate) clock: Clock,
+    /// Requests of the last hour by minute.
+    pub(crate) traffic: Traffic,
     live: ArcSwap<LiveConfig>,
     at: Addresses,
     started: Instant,
@@ -100,6 +103,7 @@ impl App {
             bodies: BodyMemory::new(&ground.clock),
             rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
+            traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
             at,
             started: Instant::now(),
@@ -169,6 +173,9 @@ impl App {
         };
         let mut facts =
             Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), live.engine.plugins()) };
+        for (shown, plugin) in facts.plugins.iter_mut().zip(live.engine.plugins().iter()) {
+            shown.work = Some(PluginWork::of(plugin));
+        }
         installed::add_held(&mut facts, &self.desk.options().data);
         facts
     }

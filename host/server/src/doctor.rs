@@ -112,6 +112,12 @@ pub(crate) fn alone(
     Ok(outcome(&findings?))
 }
 
+/// What the console asks for: nothing is sent to providers.
+pub(crate) fn of_console(app: &App) -> DoctorArguments {
+    let data_mode = mode(&app.desk.options().data);
+    DoctorArguments { offline: true, data_mode, ..DoctorArguments::default() }
+}
+
 /// Checks the installation of the running host.
 pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<CheckFinding> {
     let live = app.live_config();

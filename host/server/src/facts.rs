@@ -1,7 +1,7 @@
 //! Facts about a host for operators: catalog, plugins, and whether it serves. They are read from
 //! the running parts, so they are always up to date.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cofferdam_engine::catalog::Catalog;
 use cofferdam_runtime::{Asked, Grant, Manifest, Plugin, PluginState, Plugins, WrittenInjection};
@@ -81,6 +81,28 @@ pub struct PluginFacts {
     pub denied: Vec<String>,
     /// Grants of the configuration that its manifest does not ask for.
     pub idle: Vec<String>,
+    /// What it did since the host loaded it; absent where no host runs.
+    #[serde(flatten)]
+    pub work: Option<PluginWork>,
+}
+
+/// What a plugin did since the host loaded it.
+#[derive(Debug, Clone, Serialize)]
+pub struct PluginWork {
+    /// Calls into it.
+    pub calls: u64,
+    /// The time that its code ran, in seconds.
+    pub busy_s: f64,
+    /// Calls that failed, by kind; the label `kind` of `cofferdam_plugin_errors_total` has the
+    /// kinds.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+impl PluginWork {
+    pub(crate) fn of(plugin: &Plugin) -> Self {
+        let values = plugin.counters().values();
+        Self { calls: values.calls, busy_s: values.busy_ns as f64 / 1e9, errors: values.errors }
+    }
 }
 
 /// What a plugin can use outside its sandbox.
@@ -161,6 +183,7 @@ pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
         granted: PluginReach::granted(plugin.grant()),
         denied: plugin.denials().iter().map(|denial| denial.line.clone()).collect(),
         idle: plugin.idle_grants().to_vec(),
+        work: None,
     }
 }
 

@@ -62,6 +62,7 @@ mod fault;
 mod limits;
 mod peer;
 mod stall;
+mod traffic;
 mod workers;
 
 // What all of them share.

@@ -82,6 +82,17 @@ impl Metrics {
         }
     }
 
+    /// All answered requests, and those of them that the host or a provider failed (5xx).
+    pub(crate) fn answered(&self) -> (u64, u64) {
+        let (mut requests, mut failures) = (0, 0);
+        for (status, counter) in self.requests.iter().flat_map(|row| STATUSES.iter().zip(row)) {
+            let count = counter.load(Ordering::Relaxed);
+            requests += count;
+            failures += if *status >= 500 { count } else { 0 };
+        }
+        (requests, failures)
+    }
+
     pub(crate) fn write(&self, text: &mut Text) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.family("cofferdam_requests_total", "counter", "Answered requests");

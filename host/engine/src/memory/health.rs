@@ -78,7 +78,7 @@ pub struct Health {
 }
 
 /// The figures of one endpoint for metrics and operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EndpointReading {
     /// The state of the breaker.
     pub phase: BreakerPhase,
@@ -94,6 +94,21 @@ pub struct EndpointReading {
     pub outliers: u64,
     /// Attempts made after every endpoint of a request had failed.
     pub retries: u64,
+    /// Until the breaker lets a probe pass, milliseconds; 0 unless it is open.
+    pub open_for_ms: u64,
+    /// Until the rate limit that the provider named is over, milliseconds; 0 if there is none.
+    pub limited_for_ms: u64,
+    /// Since the last failure, milliseconds.
+    pub failed_ago_ms: Option<u64>,
+    /// The median time to the first content of a stream in the last five minutes, milliseconds; 0
+    /// without a measurement.
+    pub first_content_ms: f64,
+    /// The median time of a whole answer in the last five minutes, milliseconds; 0 without a
+    /// measurement.
+    pub whole_ms: f64,
+    /// The mean of tokens a second from an attempt to the end of its answer; 0 without a
+    /// measurement.
+    pub tokens_per_second: f64,
 }
 
 /// All state behind the lock.
@@ -131,6 +146,11 @@ impl Speed {
             throughput: RollingHistogram::new(THROUGHPUT_MIN),
             mean_ms: Mean::default(),
         }
+    }
+
+    fn median_ms(&mut self, now_ms: u64) -> f64 {
+        let [median, ..] = self.latency_ms.percentiles(now_ms);
+        median
     }
 }
 
@@ -256,6 +276,12 @@ impl Health {
             openings: state.openings,
             outliers: state.outliers,
             retries: self.retries.load(Ordering::Relaxed),
+            open_for_ms: state.breaker.open_for_ms(now_ms),
+            limited_for_ms: state.limited_until_ms.saturating_sub(now_ms),
+            failed_ago_ms: state.failed_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms)),
+            first_content_ms: state.streamed.median_ms(now_ms),
+            whole_ms: state.whole.median_ms(now_ms),
+            tokens_per_second: state.overall.0,
         }
     }
 

@@ -18,10 +18,12 @@ use super::arguments;
 use super::dispatch::dispatch;
 use super::fault::AdminFault;
 use super::listener::Admin;
+use super::views;
 use crate::api::media::{self, ContentType};
 use crate::body::{self, BodyLimits};
 use crate::command::remote::{self, Remote, RemoteCommand};
-use crate::command::{CommandError, CommandOutcome};
+use crate::command::{Command, CommandError, CommandOutcome};
+use crate::doctor;
 use crate::operators::ExchangeError;
 use crate::reply::answer::ResponseBody;
 use crate::reply::json_response;
@@ -54,6 +56,12 @@ pub(super) async fn answer(
             _ => Err(AdminFault::WrongMethod("POST, DELETE")),
         };
     }
+    if let Some(view) = View::find(path) {
+        if head.method != Method::GET {
+            return Err(AdminFault::WrongMethod("GET"));
+        }
+        return Ok(document(&view.document(admin).await?));
+    }
     let found = COMMANDS.iter().find(|command| path.split('/').eq(command.words.iter()));
     let command = found.ok_or(AdminFault::NotFound)?;
     let members = match (command.remote, &head.method) {
@@ -62,8 +70,39 @@ pub(super) async fn answer(
         (Remote::Changes, &Method::POST) => read_members(admin, &head, body).await?,
         (Remote::Changes, _) => return Err(AdminFault::WrongMethod("POST")),
     };
-    let outcome = carry_out(admin, command, &members).await?;
+    let outcome = carry_out(admin, arguments::command(command, &members)?, command.remote).await?;
     Ok(document(&outcome.document))
+}
+
+/// What there is no remote command for.
+enum View {
+    Attention,
+    Endpoints,
+    Traffic,
+}
+
+impl View {
+    fn find(path: &str) -> Option<Self> {
+        match path {
+            "attention" => Some(Self::Attention),
+            "endpoints" => Some(Self::Endpoints),
+            "traffic" => Some(Self::Traffic),
+            _ => None,
+        }
+    }
+
+    async fn document(self, admin: &Admin) -> Result<Value, AdminFault> {
+        match self {
+            Self::Endpoints => Ok(views::endpoints(&admin.app)),
+            Self::Traffic => Ok(views::traffic(&admin.app)),
+            // The findings of `doctor`; nothing is sent to providers.
+            Self::Attention => {
+                let command = Command::Doctor(doctor::of_console(&admin.app));
+                let outcome = carry_out(admin, command, Remote::Reads).await?;
+                Ok(outcome.document.clone())
+            }
+        }
+    }
 }
 
 /// `POST /admin/v1/session`: exchanges the operator token or a login code for a bearer.
@@ -101,16 +140,11 @@ async fn read_members(admin: &Admin, head: &Parts, body: Incoming) -> Result<Map
 
 /// Carries out a command on a blocking thread. A command that changes something is finished even if
 /// the client leaves; one that only reads stops then.
-async fn carry_out(
-    admin: &Admin,
-    remote: &RemoteCommand,
-    members: &Map<String, Value>,
-) -> Result<CommandOutcome, AdminFault> {
-    let command = arguments::command(remote, members)?;
+async fn carry_out(admin: &Admin, command: Command, remote: Remote) -> Result<CommandOutcome, AdminFault> {
     let permit = Arc::clone(&admin.commands).acquire_owned().await.map_err(|_| AdminFault::Busy)?;
     let (app, stop) = (Arc::clone(&admin.app), admin.stop.clone());
     let left = CancellationToken::new();
-    let _leaving = (remote.remote == Remote::Reads).then(|| left.clone().drop_guard());
+    let _leaving = (remote == Remote::Reads).then(|| left.clone().drop_guard());
     let run = move || {
         let _permit = permit;
         let mut progress = |_: &str, _, _| match stop.is_cancelled() || left.is_cancelled() {

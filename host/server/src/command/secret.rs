@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, CommandOutcome, Remote, all};
+use super::{CommandError, CommandOutcome, FailureCause, Remote, all};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
@@ -146,10 +146,11 @@ fn no_hosts(error: HostsError, typed: &[String]) -> CommandError {
 }
 
 fn not_deletable(name: &SecretName, of: &str) -> CommandError {
-    CommandError::new(format!(
+    let message = format!(
         "no such secret: {of} has no `{name}` with hosts; one without hosts (legacy) is deleted by storing it again \
          with `--host` and then deleting it"
-    ))
+    );
+    CommandError { cause: FailureCause::NotFound, ..CommandError::new(message) }
 }
 
 async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {

@@ -29,6 +29,8 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
         }
         record(&app.store, app.refusals.take_due());
         app.live().engine.compare_endpoints();
+        let (requests, failures) = app.metrics.answered();
+        app.traffic.note(clock.now_ms(), requests, failures);
         if app.store.has_due_vault_keys() && clock.monotonic_ms() >= not_before_ms {
             not_before_ms = clock.monotonic_ms().saturating_add(AGAIN_MS);
             delete_due_keys(app.store.clone(), stop.clone()).await;

@@ -348,6 +348,13 @@ pub enum AuditAction {
         /// Revoked, disabled or expired keys among them. Incomplete when there are many.
         keys: Vec<KeyId>,
     },
+    /// An operator sent a request from the playground of the console.
+    PlaygroundUsed {
+        /// The key that pays for it.
+        key: KeyId,
+        /// Its workspace.
+        workspace: WorkspaceId,
+    },
     /// A vault was deleted with its secrets because its workspace or intern no longer exists.
     OrphanRemoved {
         /// The vault.

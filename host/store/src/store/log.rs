@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::Store;
 use crate::audit::{Actor, AuditAction, AuditEntry, AuditRecord};
 use crate::error::{Error, QueueFull};
+use crate::ids::WorkspaceId;
 use crate::log;
 use crate::token::KeyId;
 use crate::usage::UsageRow;
@@ -30,6 +31,16 @@ impl Store {
         let RefusedTokens { address, tokens, keys } = refused;
         let action = AuditAction::TokensRefused { address, tokens, keys };
         self.0.queue.push_audit(AuditEntry { actor: Actor::System, action })
+    }
+
+    /// Hands an audit entry about a request of the console's playground to the writer without
+    /// waiting: a kill of the process may lose those of the last second.
+    ///
+    /// # Errors
+    /// [`QueueFull`] when 4,096 entries wait or the store no longer writes.
+    pub fn record_playground_use(&self, key: KeyId, workspace: WorkspaceId) -> Result<(), QueueFull> {
+        let action = AuditAction::PlaygroundUsed { key, workspace };
+        self.0.queue.push_audit(AuditEntry { actor: Actor::Operator, action })
     }
 
     /// The newest usage rows, newest first, at most `limit`.

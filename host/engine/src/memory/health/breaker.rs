@@ -76,6 +76,14 @@ impl Breaker {
         }
     }
 
+    /// The time until it is half-open, milliseconds; 0 unless it is open.
+    pub(super) fn open_for_ms(&self, now_ms: u64) -> u64 {
+        match self.state {
+            BreakerState::Closed => 0,
+            BreakerState::Open { until_ms, .. } => until_ms.saturating_sub(now_ms),
+        }
+    }
+
     /// Whether a request may be sent to the endpoint as a regular attempt now.
     pub(super) fn admits(&self, now_ms: u64) -> bool {
         match self.state {
