@@ -1,10 +1,10 @@
 // The models with their endpoints and their health, and what happens when a provider goes down.
 
 import { optional } from "../api.js";
-import { count, dollars, NONE, words } from "../format.js";
+import { count, dollars, duration, NONE } from "../format.js";
 import { h } from "../h.js";
 import { badge, empty, name, section, table } from "../parts.js";
-import { breakerBadge } from "./overview.js";
+import { breakerBadge, failedAgo } from "./overview.js";
 
 function healthTable(endpoints) {
   return table("Endpoints in order of preference", [
@@ -15,15 +15,11 @@ function healthTable(endpoints) {
     { title: "State", cell: breakerBadge },
     { title: "Attempts, 5 min", kind: "number", cell: (it) => count(it.requests) },
     { title: "Failed", kind: "number", cell: (it) => count(it.failures) },
-    { title: "Typical", kind: "number", cell: (it) => (it.p50_ms === null || it.p50_ms === undefined ? NONE : `${count(Math.round(it.p50_ms))} ms`) },
-    { title: "Tokens/s", kind: "number", cell: (it) => (it.tokens_per_s === null || it.tokens_per_s === undefined ? NONE : count(Math.round(it.tokens_per_s))) },
-    { title: "Last failure", kind: "wide", cell: (it) => (it.last_failure ? failure(it.last_failure) : NONE) },
+    { title: "First content", kind: "number", cell: (it) => (it.first_content_ms ? duration(Math.round(it.first_content_ms * 1000)) : NONE) },
+    { title: "Whole answer", kind: "number", cell: (it) => (it.whole_ms ? duration(Math.round(it.whole_ms * 1000)) : NONE) },
+    { title: "Tokens/s", kind: "number", cell: (it) => (it.tokens_per_second ? count(Math.round(it.tokens_per_second)) : NONE) },
+    { title: "Last failure", cell: failedAgo },
   ], endpoints, { key: (it) => `${it.model} ${it.provider} ${it.upstream} ${it.tier}` });
-}
-
-function failure(last) {
-  if (typeof last !== "object") return words(last);
-  return Object.values(last).filter((it) => it !== null).map((it) => words(it)).join(", ");
 }
 
 // What is left of each model without one provider. An endpoint that is open now is no help.

@@ -2,7 +2,7 @@
 
 import { optional } from "../api.js";
 import { bars } from "../chart.js";
-import { count, dollars, plural, span } from "../format.js";
+import { count, dollars, NONE, plural, span } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, code, empty, missing, name, section, table } from "../parts.js";
 import { requestTable } from "./requests.js";
@@ -50,19 +50,24 @@ function attention(found, held) {
 export function breakerBadge(it) {
   if (it.breaker === "open") return badge("bad", it.open_for_s ? `open ${span(it.open_for_s)}` : "open");
   if (it.breaker === "half-open") return badge("warn", "half-open");
+  if (it.limited_for_s) return badge("warn", `limited ${span(it.limited_for_s)}`);
   if (it.ejected) return badge("warn", "last resort");
   return badge("ok", it.breaker ?? "unknown");
 }
 
+export function failedAgo(it) {
+  return it.failed_ago_s === null || it.failed_ago_s === undefined ? NONE : `${span(it.failed_ago_s)} ago`;
+}
+
 function sick(endpoints) {
-  const found = endpoints.filter((it) => it.ejected || (it.breaker && it.breaker !== "closed"));
+  const found = endpoints.filter((it) => it.ejected || it.limited_for_s || (it.breaker && it.breaker !== "closed"));
   if (!found.length) return null;
   return section("Sick endpoints", table("Endpoints that fail", [
     { title: "Model", cell: (it) => name(it.model) },
     { title: "Provider", cell: (it) => name(it.provider) },
     { title: "State", cell: breakerBadge },
     { title: "Failures", kind: "number", cell: (it) => `${count(it.failures)} of ${count(it.requests)}` },
-    { title: "Last failure", kind: "wide", cell: (it) => it.last_failure ?? "–" },
+    { title: "Last failure", cell: failedAgo },
   ], found, { key: (it) => `${it.model} ${it.provider} ${it.upstream} ${it.tier}` }));
 }
 
