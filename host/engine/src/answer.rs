@@ -2,6 +2,7 @@
 
 use crate::lifecycle::stream::EventStream;
 use crate::refusal::Refusal;
+use crate::timeline::StepSender;
 use bytes::Bytes;
 
 /// How a client wants its answer, from the request's headers.
@@ -12,6 +13,8 @@ pub struct RespondOptions {
     pub metadata_field: Option<&'static str>,
     /// The value of `x-session-id`. The `session_id` of the body takes precedence.
     pub session_header: Option<String>,
+    /// Gets the steps of the request as they happen, where they are followed.
+    pub follow: Option<StepSender>,
 }
 
 /// The longest session id, in characters.

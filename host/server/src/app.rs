@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
+use cofferdam_engine::timeline::RequestRecorder;
 use cofferdam_runtime::Runtime;
 use cofferdam_store::{Clock, Store};
 use tokio::sync::Notify;
@@ -36,6 +37,8 @@ pub(crate) struct App {
     /// The only way to change grants while the host serves.
     pub(crate) desk: GrantEditor,
     pub(crate) clock: Clock,
+    /// What happened in the last requests.
+    pub(crate) recorder: Arc<RequestRecorder>,
     /// Requests of the last hour by minute.
     pub(crate) traffic: Traffic,
     live: ArcSwap<LiveConfig>,
@@ -103,6 +106,7 @@ impl App {
             bodies: BodyMemory::new(&ground.clock),
             rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
+            recorder: Arc::clone(ground.memory.recorder()),
             traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
             at,

@@ -18,7 +18,7 @@ use super::arguments;
 use super::dispatch::dispatch;
 use super::fault::AdminFault;
 use super::listener::Admin;
-use super::views;
+use super::{events, playground, requests, views};
 use crate::api::media::{self, ContentType};
 use crate::body::{self, BodyLimits};
 use crate::command::remote::{self, Remote, RemoteCommand};
@@ -31,6 +31,8 @@ use crate::reply::json_response;
 const PREFIX: &str = "/admin/v1/";
 /// The maximum length of the body of a command, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The maximum length of a body with a request for a model, in bytes.
+const PLAYGROUND_BYTES_MAX: usize = 1024 * 1024;
 /// The time in which a body must arrive, and the longest pause in it.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -56,18 +58,29 @@ pub(super) async fn answer(
             _ => Err(AdminFault::WrongMethod("POST, DELETE")),
         };
     }
+    match (path, &head.method) {
+        ("events", &Method::GET) => return events::open(admin, bearer),
+        ("playground", &Method::POST) => {
+            let members = read_members(admin, &head, body, PLAYGROUND_BYTES_MAX).await?;
+            return playground::run(admin, &members).await;
+        }
+        ("events", _) => return Err(AdminFault::WrongMethod("GET")),
+        ("playground", _) => return Err(AdminFault::WrongMethod("POST")),
+        _ => {}
+    }
     if let Some(view) = View::find(path) {
         if head.method != Method::GET {
             return Err(AdminFault::WrongMethod("GET"));
         }
-        return Ok(document(&view.document(admin).await?));
+        let query = arguments::of_query(head.uri.query().unwrap_or_default())?;
+        return Ok(document(&view.document(admin, &query).await?));
     }
     let found = COMMANDS.iter().find(|command| path.split('/').eq(command.words.iter()));
     let command = found.ok_or(AdminFault::NotFound)?;
     let members = match (command.remote, &head.method) {
         (Remote::Reads, &Method::GET) => arguments::of_query(head.uri.query().unwrap_or_default())?,
         (Remote::Reads, _) => return Err(AdminFault::WrongMethod("GET")),
-        (Remote::Changes, &Method::POST) => read_members(admin, &head, body).await?,
+        (Remote::Changes, &Method::POST) => read_members(admin, &head, body, BODY_BYTES_MAX).await?,
         (Remote::Changes, _) => return Err(AdminFault::WrongMethod("POST")),
     };
     let outcome = carry_out(admin, arguments::command(command, &members)?, command.remote).await?;
@@ -75,24 +88,34 @@ pub(super) async fn answer(
 }
 
 /// What there is no remote command for.
-enum View {
+enum View<'p> {
     Attention,
     Endpoints,
     Traffic,
+    Requests,
+    /// By its id.
+    Request(&'p str),
 }
 
-impl View {
-    fn find(path: &str) -> Option<Self> {
+impl<'p> View<'p> {
+    fn find(path: &'p str) -> Option<Self> {
         match path {
             "attention" => Some(Self::Attention),
             "endpoints" => Some(Self::Endpoints),
             "traffic" => Some(Self::Traffic),
-            _ => None,
+            "requests" => Some(Self::Requests),
+            _ => path.strip_prefix("requests/").map(Self::Request),
         }
     }
 
-    async fn document(self, admin: &Admin) -> Result<Value, AdminFault> {
+    async fn document(self, admin: &Admin, query: &Map<String, Value>) -> Result<Value, AdminFault> {
+        if !query.is_empty() && !matches!(self, Self::Requests) {
+            return Err(AdminFault::malformed("this path has no query"));
+        }
+        let recorder = &admin.app.recorder;
         match self {
+            Self::Requests => requests::list(recorder, query),
+            Self::Request(id) => requests::one(recorder, id),
             Self::Endpoints => Ok(views::endpoints(&admin.app)),
             Self::Traffic => Ok(views::traffic(&admin.app)),
             // The findings of `doctor`; nothing is sent to providers.
@@ -107,7 +130,7 @@ impl View {
 
 /// `POST /admin/v1/session`: exchanges the operator token or a login code for a bearer.
 async fn sign_in(admin: &Admin, head: &Parts, body: Incoming) -> Result<Response<ResponseBody>, AdminFault> {
-    let members = read_members(admin, head, body).await?;
+    let members = read_members(admin, head, body, BODY_BYTES_MAX).await?;
     let credential = match (members.len(), members.get("code").or_else(|| members.get("token"))) {
         (1, Some(Value::String(credential))) => Zeroizing::new(credential.clone()),
         _ => return Err(AdminFault::malformed("the body must be {\"code\": TEXT} or {\"token\": TEXT}")),
@@ -125,14 +148,19 @@ async fn sign_in(admin: &Admin, head: &Parts, body: Incoming) -> Result<Response
 
 /// Reads a body of JSON. A content type must be given: pages of other sites can send a body without
 /// asking the browser only with the types of forms.
-async fn read_members(admin: &Admin, head: &Parts, body: Incoming) -> Result<Map<String, Value>, AdminFault> {
+async fn read_members(
+    admin: &Admin,
+    head: &Parts,
+    body: Incoming,
+    bytes_max: usize,
+) -> Result<Map<String, Value>, AdminFault> {
     if media::content_type(&head.headers) != ContentType::Json {
         return Err(AdminFault::malformed("content-type must be application/json"));
     }
     if head.headers.contains_key(CONTENT_ENCODING) {
         return Err(AdminFault::malformed("the body must not be compressed"));
     }
-    let limits = BodyLimits { bytes_max: BODY_BYTES_MAX, idle: BODY_TIME, total: BODY_TIME };
+    let limits = BodyLimits { bytes_max, idle: BODY_TIME, total: BODY_TIME };
     let mut share = admin.app.bodies.operators_share();
     let body = body::read_secret(body, limits, &mut share).await.map_err(AdminFault::Body)?;
     arguments::of_body(&body)

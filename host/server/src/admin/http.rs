@@ -1,8 +1,6 @@
 //! The open paths of the admin listener: `/healthz`, `/readyz` and `/metrics`. They have no
 //! authentication, so they reveal nothing about tenants, keys or content.
 
-use std::sync::atomic::Ordering;
-
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
 use serde_json::json;

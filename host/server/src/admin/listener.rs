@@ -17,17 +17,28 @@ use crate::reply::answer::ResponseBody;
 /// Commands of the admin API that run at the same time; others wait.
 const COMMANDS_MAX: usize = 8;
 
+/// Live streams of events that are open at the same time; further ones are refused.
+const STREAMS_MAX: usize = 16;
+/// Requests of the playground that run at the same time; further ones are refused.
+const PLAYGROUNDS_MAX: usize = 8;
+
 /// What all requests to the admin listener share.
 pub(crate) struct Admin {
     pub(super) app: Arc<App>,
     pub(super) commands: Arc<Semaphore>,
+    /// Live streams of events.
+    pub(super) streams: Arc<Semaphore>,
+    pub(super) playgrounds: Arc<Semaphore>,
     /// Cancelled when the host stops.
     pub(super) stop: CancellationToken,
 }
 
 impl Admin {
     pub(crate) fn new(app: Arc<App>, stop: CancellationToken) -> Self {
-        Self { app, commands: Arc::new(Semaphore::new(COMMANDS_MAX)), stop }
+        let permits = |most| Arc::new(Semaphore::new(most));
+        let (commands, streams, playgrounds) =
+            (permits(COMMANDS_MAX), permits(STREAMS_MAX), permits(PLAYGROUNDS_MAX));
+        Self { app, commands, streams, playgrounds, stop }
     }
 
     pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {

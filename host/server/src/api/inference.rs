@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cofferdam_engine::{Answer, AnswerBody, Caller, Engine, Refusal, RespondOptions};
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::fault::Fault;
 use crate::limits::admission::Admitted;
 use crate::reply::answer::ResponseBody;
-use crate::reply::json_response;
+use crate::reply::{event_stream, json_response};
 
 /// The headers that ask for routing metadata, each with the response field that will hold it. The
 /// service's own names come first, because they win when both are given.
@@ -96,22 +96,14 @@ fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
 }
 
 fn options(headers: &HeaderMap) -> RespondOptions {
-    RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers) }
+    RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers), follow: None }
 }
 
 /// Builds the response from the engine's answer and records its id.
 fn response(call: &mut Call<'_>, answer: Answer) -> Response<ResponseBody> {
     let mut response = match answer.body {
         AnswerBody::Whole(bytes) => json_response(StatusCode::OK, bytes),
-        AnswerBody::Stream(stream) => {
-            let mut response = Response::new(ResponseBody::stream(stream));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            // Stops nginx-like proxies from buffering events.
-            headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-            response
-        }
+        AnswerBody::Stream(stream) => event_stream(ResponseBody::stream(stream)),
     };
     if let Ok(id) = HeaderValue::try_from(&answer.id) {
         response.headers_mut().insert(HeaderName::from_static("x-generation-id"), id);

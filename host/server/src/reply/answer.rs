@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use cofferdam_engine::EventStream;
 use http_body::{Frame, SizeHint};
+use tokio::sync::mpsc::Receiver;
 
 use super::record::RequestRecord;
 use crate::telemetry::within;
@@ -27,6 +28,7 @@ enum Content {
     Empty,
     Whole(Bytes),
     Stream(Box<EventStream>),
+    Channel(Receiver<Bytes>),
 }
 
 impl ResponseBody {
@@ -39,6 +41,12 @@ impl ResponseBody {
     #[must_use]
     pub(crate) fn stream(stream: EventStream) -> Self {
         Self { content: Content::Stream(Box::new(stream)), record: None }
+    }
+
+    /// A body whose chunks another task sends.
+    #[must_use]
+    pub(crate) fn channel(chunks: Receiver<Bytes>) -> Self {
+        Self { content: Content::Channel(chunks), record: None }
     }
 
     /// Attaches the record of the request, which is written when this body is dropped.
@@ -64,6 +72,13 @@ impl ResponseBody {
         match std::mem::take(&mut self.content) {
             Content::Empty => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(bytes)),
+            Content::Channel(mut chunks) => {
+                let next = chunks.poll_recv(context);
+                if !matches!(next, Poll::Ready(None)) {
+                    self.content = Content::Channel(chunks);
+                }
+                next
+            }
             Content::Stream(mut stream) => {
                 let next = stream.poll_next(context);
                 if !matches!(next, Poll::Ready(None)) {
@@ -99,7 +114,7 @@ impl http_body::Body for ResponseBody {
         match &self.content {
             Content::Empty => true,
             Content::Whole(bytes) => bytes.is_empty(),
-            Content::Stream(_) => false,
+            Content::Stream(_) | Content::Channel(_) => false,
         }
     }
 
@@ -107,7 +122,7 @@ impl http_body::Body for ResponseBody {
         match &self.content {
             Content::Empty => SizeHint::with_exact(0),
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Stream(_) => SizeHint::default(),
+            Content::Stream(_) | Content::Channel(_) => SizeHint::default(),
         }
     }
 }

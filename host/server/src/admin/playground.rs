@@ -1,0 +1,147 @@
+//! `POST /admin/v1/playground`: a request that an operator sends from the console. It runs as one of
+//! a client's, paid by the key `console` of a workspace, and the stream of its answer also has its
+//! steps.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cofferdam_engine::timeline::{StepReceiver, follow_steps};
+use cofferdam_engine::{Answer, AnswerBody, Caller, EventStream, RespondOptions};
+use cofferdam_store::{Actor, ApiKey, KeyKind, KeyOwner, Name, NewKey, SpendLimits, Workspace};
+use http::Response;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::{Sender, channel};
+use uuid::Uuid;
+
+use super::events::event;
+use super::fault::AdminFault;
+use super::listener::Admin;
+use crate::command::CommandError;
+use crate::fault::Fault;
+use crate::limits::admission::Admitted;
+use crate::reply::answer::ResponseBody;
+use crate::reply::event_stream;
+use crate::telemetry::within_polls;
+
+/// The name of the key that pays.
+const KEY_NAME: &str = "console";
+/// Chunks that wait for a slow client; a full queue slows the provider down.
+const WAITING_MAX: usize = 16;
+
+/// Runs `{"as": WORKSPACE, "request": {...}}`. The answer is always a stream; a request that is
+/// refused has the error document that a client would get.
+pub(super) async fn run(
+    admin: &Admin,
+    members: &Map<String, Value>,
+) -> Result<Response<ResponseBody>, AdminFault> {
+    let (workspace, body) = read(members)?;
+    let permit = Arc::clone(&admin.playgrounds).try_acquire_owned().map_err(|_| AdminFault::Busy)?;
+    let app = &admin.app;
+    let workspace = app.store.find_workspace(&workspace).await.map_err(failed)?;
+    let key = console_key(admin, &workspace).await?;
+    let now_ms = app.clock.now_ms();
+    if key.disabled || key.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+        let message =
+            format!("the key `{KEY_NAME}` of this workspace is disabled or expired: `key enable {}`", key.id);
+        return Err(AdminFault::Command(CommandError::new(message)));
+    }
+    app.store.record_playground_use(key.id, workspace.id).map_err(|_| AdminFault::Busy)?;
+    let permits = app.runtime.instance_permits(key.id.as_str());
+    let pace = app.live().config.limits.pace;
+    let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits);
+    let Admitted { allowance, .. } = match admitted {
+        Ok(admitted) => admitted,
+        Err(limited) => return Ok(Fault::Limited(limited).into_response(None)),
+    };
+    let caller = Caller { workspace, intern: None, key: key.id, allowance };
+    let (sender, steps) = follow_steps();
+    let options = RespondOptions { follow: Some(sender), ..RespondOptions::default() };
+    let engine = Arc::clone(&app.live().engine);
+    // The lines that guests log during the request carry this id.
+    let id = Uuid::new_v4();
+    let answer = within_polls(id, Box::pin(engine.respond(caller, body, options))).await;
+    let stream = match answer {
+        Ok(Answer { body: AnswerBody::Stream(stream), .. }) => stream,
+        Ok(Answer { body: AnswerBody::Whole(_), .. }) => return Err(AdminFault::Internal),
+        Err(refusal) => {
+            return Ok(Fault::Refused { refusal: Box::new(refusal), field: None }.into_response(None));
+        }
+    };
+    let (chunks, answer) = channel(WAITING_MAX);
+    tokio::spawn(async move {
+        within_polls(id, forward(stream, steps, &chunks)).await;
+        drop(permit);
+    });
+    Ok(event_stream(ResponseBody::channel(answer)))
+}
+
+/// The workspace, and the request as bytes, always streamed.
+fn read(members: &Map<String, Value>) -> Result<(String, Bytes), AdminFault> {
+    let (Some(Value::String(workspace)), Some(Value::Object(request)), 2) =
+        (members.get("as"), members.get("request"), members.len())
+    else {
+        return Err(AdminFault::malformed("the body must be {\"as\": WORKSPACE, \"request\": OBJECT}"));
+    };
+    let mut request = request.clone();
+    request.insert("stream".to_owned(), true.into());
+    Ok((workspace.clone(), Value::Object(request).to_string().into()))
+}
+
+/// The key that pays for this workspace. It is made at the first use, and its token is shown
+/// nowhere. The operator can limit or disable it like any other key.
+async fn console_key(admin: &Admin, workspace: &Workspace) -> Result<ApiKey, AdminFault> {
+    let is_console = |key: &cofferdam_store::OwnedKey| {
+        let key = key.key();
+        key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == KEY_NAME)
+    };
+    let store = &admin.app.store;
+    let found = store.keys_of(workspace.id, is_console, 0, 1).await.map_err(failed)?;
+    if let Some(key) = found.entries.first() {
+        return Ok(key.key().clone());
+    }
+    let owner = KeyOwner::Member { workspace: workspace.id, member: None };
+    let name: Name = KEY_NAME.parse().map_err(|_| AdminFault::Internal)?;
+    let new = NewKey { owner, name: Some(name), expires_at_ms: None, limits: SpendLimits::default() };
+    let store = store.clone();
+    let issued = tokio::task::spawn_blocking(move || store.issue_key(Actor::Operator, new)).await;
+    let issued = issued.map_err(|_| AdminFault::Internal)?.map_err(failed)?;
+    Ok(issued.key)
+}
+
+fn failed(error: cofferdam_store::Error) -> AdminFault {
+    AdminFault::Command(error.into())
+}
+
+/// Sends the steps and the events of the answer in the order in which they come, until the answer
+/// ends or the client leaves.
+async fn forward(mut stream: EventStream, mut steps: StepReceiver, chunks: &Sender<Bytes>) {
+    let mut stepping = true;
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            () = chunks.closed() => return,
+            step = steps.next(), if stepping => match step {
+                Some(step) => event("cofferdam.step", &step),
+                None => {
+                    stepping = false;
+                    continue;
+                }
+            },
+            chunk = poll_fn(|context| stream.poll_next(context)) => match chunk {
+                Some(chunk) => chunk,
+                None => break,
+            },
+        };
+        if chunks.send(chunk).await.is_err() {
+            return;
+        }
+    }
+    drop(stream);
+    // The last steps are noted when the request is dropped.
+    while let Some(step) = steps.next().await {
+        if chunks.send(event("cofferdam.step", &step)).await.is_err() {
+            return;
+        }
+    }
+}
