@@ -29,6 +29,8 @@ allow_private = ["127.0.0.0/8", "::1/128"]
 ports = [${ports.secure}]
 roots = [${JSON.stringify(certificate)}]
 resolve = { localhost = ["127.0.0.1"], "api.example.test" = ["127.0.0.1"] }
+[store]
+free_bytes_min = 0
 [plugins.tool-http-request]
 hosts = ["api.example.test"]
 secrets = ["github_token"]

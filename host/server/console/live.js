@@ -45,7 +45,7 @@ export function follow({ told, connected, refused }) {
       next(isPolled ? POLL_MS : 1000);
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof ApiError && error.status === 401) return refused(error);
+      if (error instanceof ApiError && (error.status === 401 || error.status === 429)) return refused(error);
       if (error instanceof ApiError && error.status === 404 && !isPolled) {
         isPolled = true;
         return next(0);
@@ -76,7 +76,6 @@ export function follow({ told, connected, refused }) {
     const status = await ask("status", signal);
     ok();
     told("state", status.serving ?? {});
-    told("tick", null);
   }
 
   function close() {

@@ -167,8 +167,9 @@ class Visit {
   }
 }
 
+// The host answers 429 only to bearers that it does not take, when there were too many of them.
 function isSignedOut(error) {
-  return error instanceof ApiError && error.status === 401;
+  return error instanceof ApiError && (error.status === 401 || error.status === 429);
 }
 
 function show() {

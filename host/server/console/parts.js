@@ -40,7 +40,7 @@ export function table(caption, columns, rows, { key, empty: none } = {}) {
   const line = (row, index) => h("tr", { "data-key": key ? String(key(row)) : `n${index}` }, columns.map((it, place) => (
     h(place ? "td" : "th", { scope: place ? null : "row", class: it.kind, "data-title": it.title }, h("div", {}, it.cell(row)))
   )));
-  return h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "unseen" }, caption),
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, scrolls sideways` }, h("table", {}, h("caption", { class: "unseen" }, caption),
     h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.map(line))));
 }
 

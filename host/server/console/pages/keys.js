@@ -77,9 +77,11 @@ function keysTable(data, page) {
   const shown = data.keys.filter((it) => (page.state.all || !it.revoked_at || it.id === wanted));
   shown.sort((a, b) => (b.id === wanted) - (a.id === wanted));
   const columns = [
-    { title: "Key", cell: (it) => [name(it.name ?? "no label"), it.id === wanted && [" ", badge("warn", "this one")], h("small", {}, code(it.id))] },
-    { title: "For", cell: (it) => (it.intern_id ? ["intern ", name(named(interns, it.intern_id))] : it.member_id ? ["member ", name(named(members, it.member_id))] : words(it.kind)) },
-    { title: "Workspace", cell: (it) => (it.workspace_id ? name(named(workspaces, it.workspace_id)) : "none") },
+    { title: "Key", cell: (it) => [name(it.name ?? "no label"), it.id === wanted && [" ", badge("warn", "this one")], h("small", {}, code(it.id), " ", h("a", { href: `#/requests?key=${encodeURIComponent(it.id)}`, "aria-label": `Requests of ${it.name ?? it.id}` }, "Requests"))] },
+    { title: "For", cell: (it) => [
+      it.intern_id ? ["intern ", name(named(interns, it.intern_id))] : it.member_id ? ["member ", name(named(members, it.member_id))] : words(it.kind),
+      h("small", {}, it.workspace_id ? ["in ", name(named(workspaces, it.workspace_id))] : "without a workspace"),
+    ] },
     { title: "Spend", kind: "spent", cell: spent },
     { title: "State", cell: keyState },
     { title: "Actions", cell: (it) => keyActions(it, page) },
@@ -138,8 +140,8 @@ function people({ workspaces, members, interns }, page) {
 
 export default {
   title: "Keys",
-  hears: ["tick"],
-  pauseMs: 10_000,
+  hears: ["state"],
+  pauseMs: 15_000,
 
   async load({ ask: get }) {
     const [workspaces, members, interns, keys] = await Promise.all([get("workspace/list"), get("member/list"), get("intern/list"), get("key/list")]);

@@ -9,9 +9,7 @@ import { breakerBadge, failedAgo } from "./overview.js";
 function healthTable(endpoints) {
   return table("Endpoints in order of preference", [
     { title: "Model", cell: (it) => name(it.model) },
-    { title: "Provider", cell: (it) => name(it.provider) },
-    { title: "Upstream", cell: (it) => name(it.upstream) },
-    { title: "Tier", cell: (it) => it.tier ?? "default" },
+    { title: "Provider", cell: (it) => [name(it.provider), h("small", {}, name(it.upstream), it.tier && it.tier !== "default" && `, ${it.tier}`)] },
     { title: "State", cell: breakerBadge },
     { title: "Attempts, 5 min", kind: "number", cell: (it) => count(it.requests) },
     { title: "Failed", kind: "number", cell: (it) => count(it.failures) },
@@ -51,7 +49,7 @@ function outage({ provider, plans, lost }) {
 
 export default {
   title: "Models",
-  hears: ["request", "reload", "tick"],
+  hears: ["state", "reload"],
   pauseMs: 3000,
 
   async load({ ask }) {
@@ -65,14 +63,12 @@ export default {
     return [
       endpoints ? section("Endpoints", healthTable(endpoints)) : null,
       section("Models", table("Models", [
-        { title: "Model", cell: (it) => name(it.id) },
-        { title: "Kind", cell: (it) => it.kind },
+        { title: "Model", cell: (it) => [h("a", { href: `#/requests?model=${encodeURIComponent(it.id)}`, title: "Its requests" }, name(it.id)), h("small", {}, it.kind)] },
         { title: "Providers, in order", kind: "wide", cell: (it) => it.providers.map((provider, index) => [index ? " then " : "", name(provider)]) },
         { title: "Context", kind: "number", cell: (it) => count(it.context_length) },
         { title: "Requests, 7 days", kind: "number", cell: (it) => count(used.get(it.id)?.requests ?? 0) },
         { title: "Failed", kind: "number", cell: (it) => count(used.get(it.id)?.failed ?? 0) },
         { title: "Spend", kind: "number", cell: (it) => dollars(used.get(it.id)?.cost ?? 0) },
-        { title: "Requests", cell: (it) => h("a", { href: `#/requests?model=${encodeURIComponent(it.id)}`, "aria-label": `Requests of ${it.id}` }, "show") },
       ], models, { key: (it) => it.id })),
       section("What happens if a provider goes down",
         h("p", { class: "hint" }, "By the configured endpoints and their state now. A request may narrow them further, for instance by ", h("code", {}, "provider.only"), "."),

@@ -6,6 +6,10 @@ import { count, dollars, NONE, plural, span } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, code, empty, missing, name, section, table } from "../parts.js";
 import { requestTable } from "./requests.js";
+import { everyDay } from "./spend.js";
+
+// Some of the checks ask name servers, so they run seldom.
+const ATTENTION_MS = 60_000;
 
 function tile(title, value, below, drawing) {
   return h("div", { class: "tile", "data-key": `t-${title}` }, h("h2", {}, title), h("p", { class: "figure" }, value), drawing, h("p", { class: "below" }, below));
@@ -28,10 +32,10 @@ function trafficTiles(traffic) {
 }
 
 function spendTile(usage) {
-  const groups = [...usage.groups].reverse();
+  const days = everyDay(usage);
   const today = usage.groups.find((it) => it.day === usage.to);
   return tile("Spend today", dollars(today?.cost ?? 0), `${dollars(usage.total.cost)} in ${plural(14, "day")}`,
-    bars(groups.map((it) => ({ value: it.cost })), `Spend of the last days: ${dollars(usage.total.cost)}`, { height: 48, least: 1e-9 }));
+    bars(days.map((it) => ({ value: it.cost })), `Spend of the last days: ${dollars(usage.total.cost)}`, { height: 48, least: 1e-9 }));
 }
 
 function attention(found, held) {
@@ -76,7 +80,7 @@ function spendByModel(usage) {
   return section("Models of the last 14 days", table("Spend by model", [
     { title: "Model", cell: (it) => name(it.model) },
     { title: "Spend", kind: "number", cell: (it) => dollars(it.cost) },
-    { title: "", kind: "share", cell: (it) => h("svg", { class: "meter", height: 6, "aria-hidden": "true" }, h("rect", { class: "bar", width: `${(it.cost / most) * 100}%`, height: 6, rx: 3 })) },
+    { title: "Share", kind: "share", cell: (it) => h("svg", { class: "meter", height: 6, "aria-hidden": "true" }, h("rect", { class: "bar", width: `${(it.cost / most) * 100}%`, height: 6, rx: 3 })) },
     { title: "Requests", kind: "number", cell: (it) => count(it.requests) },
     { title: "Failed", kind: "number", cell: (it) => count(it.failed) },
   ], usage.groups.slice(0, 8), {
@@ -87,15 +91,19 @@ function spendByModel(usage) {
 
 export default {
   title: "Overview",
-  hears: ["request", "reload", "tick"],
-  pauseMs: 3000,
+  hears: ["state", "reload"],
+  pauseMs: 5000,
 
-  async load({ ask }) {
-    const [status, byDay, byModel, found, traffic, endpoints, failed] = await Promise.all([
-      ask("status"), ask("usage?by=day&days=14"), ask("usage?by=model&days=14"), optional(ask("attention")),
+  async load({ ask, state }) {
+    if (!(state.foundAt > Date.now() - ATTENTION_MS)) {
+      state.found = await optional(ask("attention"));
+      state.foundAt = Date.now();
+    }
+    const [status, byDay, byModel, traffic, endpoints, failed] = await Promise.all([
+      ask("status"), ask("usage?by=day&days=14"), ask("usage?by=model&days=14"),
       optional(ask("traffic")), optional(ask("endpoints")), optional(ask("requests?failed=true&limit=5")),
     ]);
-    return { status, byDay, byModel, found, traffic, endpoints, failed };
+    return { status, byDay, byModel, found: state.found, traffic, endpoints, failed };
   },
 
   view({ status, byDay, byModel, found, traffic, endpoints, failed }) {

@@ -1,6 +1,6 @@
 // Sends one request as a workspace and shows what happens in it, step by step.
 
-import { optional, stream } from "../api.js";
+import { stream } from "../api.js";
 import { dollars } from "../format.js";
 import { h } from "../h.js";
 import { readEvents } from "../live.js";
@@ -119,15 +119,14 @@ export default {
   title: "Playground",
 
   async load({ ask, state }) {
-    const [models, workspaces, plugins, status, isThere] = await Promise.all([ask("models"), ask("workspace/list"), ask("plugin/list"), ask("status"), optional(probe(ask))]);
+    const [models, workspaces, plugins, status] = await Promise.all([ask("models"), ask("workspace/list"), ask("plugin/list"), ask("status")]);
     state.tab ??= "Answer";
-    return { models: models.filter((it) => it.kind === "responses"), workspaces, plugins, status, isThere: isThere !== null };
+    return { models: models.filter((it) => it.kind === "responses"), workspaces, plugins, status };
   },
 
-  view({ models, workspaces, plugins, status, isThere }, page) {
+  view({ models, workspaces, plugins, status }, page) {
     const { state } = page;
     const listen = status.serving?.listen;
-    if (!isThere) return missing("Playground");
     const tools = plugins.filter((it) => it.kind === "tool").map((it) => `service:${it.name.replace(/^tool-/, "").replaceAll("-", "_")}`);
     return [
       h("form", {
@@ -150,7 +149,7 @@ export default {
         h("button", { type: "submit", class: "primary", disabled: state.run?.isRunning }, "Send"), h("span", { class: "hint" }, "Ctrl+Enter"),
         state.run?.isRunning && button("Stop", () => state.stop.abort())),
       h("p", { class: "hint" }, "The request is real: it costs what it costs and counts for this workspace.")),
-      state.fault && !state.run?.isRunning && fault(state.fault),
+      state.fault && !state.run?.isRunning && (state.fault.status === 404 && state.fault.message.startsWith("no such path") ? missing("Playground") : fault(state.fault)),
       h("div", { class: "result" }, result(state.run, listen, state, page.draw)),
     ];
   },
@@ -160,14 +159,4 @@ export default {
 
 function name(text) {
   return h("bdi", {}, text);
-}
-
-// Asks whether the host has the route: with GET it is another error than for an unknown path.
-async function probe(ask) {
-  try {
-    return await ask("playground");
-  } catch (error) {
-    if (error.status === 405) return {};
-    throw error;
-  }
 }

@@ -1,7 +1,7 @@
 // The plugins: what each asks for and was granted, how often it was called and failed, and its log.
 
 import { ApiError, optional, query } from "../api.js";
-import { count, NONE, plural, span, time, words } from "../format.js";
+import { count, NONE, plural, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, button, code, copied, dialog, empty, facts, field, missing, name, notice, section, table } from "../parts.js";
 
@@ -9,7 +9,7 @@ const LINES = 100;
 
 function state(plugin) {
   if (plugin.held) return badge("warn", `update ${plugin.held.version} held`);
-  if (plugin.state === "compiled") return badge("ok", "compiled");
+  if (plugin.state.startsWith("compiled")) return badge("ok", plugin.state);
   return badge(plugin.state === "not compiled" ? "" : "warn", plugin.state);
 }
 
@@ -18,6 +18,10 @@ function failures(plugin) {
   if (!plugin.errors) return NONE;
   if (!kinds.length) return "0";
   return badge("bad", kinds.map(([kind, number]) => `${count(number)} ${words(kind)}`).join(", "));
+}
+
+function busy({ busy_s: s }) {
+  return s === undefined ? NONE : `${s.toFixed(s < 10 ? 2 : 0)} s`;
 }
 
 function reach(it) {
@@ -40,13 +44,11 @@ function all({ plugins }) {
   const sorted = [...plugins].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
   const isCounted = plugins.some((it) => it.calls !== undefined);
   return table("Plugins", [
-    { title: "Plugin", cell: (it) => h("a", { href: `#/plugins/${encodeURIComponent(it.name)}` }, name(it.name)) },
-    { title: "Kind", cell: (it) => it.kind },
-    { title: "Version", cell: (it) => it.version },
+    { title: "Plugin", cell: (it) => [h("a", { href: `#/plugins/${encodeURIComponent(it.name)}` }, name(it.name)), h("small", {}, `${it.kind}, ${it.version}`)] },
     { title: "State", cell: state },
     isCounted && { title: "Calls", kind: "number", cell: (it) => count(it.calls) },
     isCounted && { title: "Failed calls", cell: failures },
-    isCounted && { title: "Busy", kind: "number", cell: (it) => (it.busy_s === undefined ? NONE : `${it.busy_s.toFixed(it.busy_s < 10 ? 2 : 0)} s`) },
+    isCounted && { title: "Busy", kind: "number", cell: busy },
     { title: "Asks", kind: "wide", cell: (it) => reach(it.asks) },
     { title: "Granted", kind: "wide", cell: (it) => reach(it.granted) },
   ].filter(Boolean), sorted, { key: (it) => it.name });
@@ -124,7 +126,7 @@ function one({ plugins, found }, page) {
       ["State", state(plugin)], ["Kind", plugin.kind], ["Version", `${plugin.version}, line ${plugin.line}`], ["From", h("bdi", {}, plugin.origin)],
       plugin.calls !== undefined && ["Calls", count(plugin.calls)],
       plugin.errors && ["Failed calls", failures(plugin)],
-      plugin.busy_s !== undefined && ["Busy", span(plugin.busy_s)],
+      plugin.busy_s !== undefined && ["Busy", busy(plugin)],
       ["Digest", code(plugin.digest.slice(0, 16))],
     ),
     section("Reach", facts(["Asks for", reach(plugin.asks)], ["Granted", reach(plugin.granted)]),
@@ -138,7 +140,7 @@ function one({ plugins, found }, page) {
 
 export default {
   title: "Plugins",
-  hears: ["request", "reload", "tick"],
+  hears: ["state", "reload"],
   pauseMs: 5000,
   heading: (page) => page.rest || "Plugins",
 

@@ -14,7 +14,8 @@ function outcome(it) {
   return badge(kind, it.status ? `${it.status} ${words(it.error_type ?? it.outcome)}` : words(it.outcome));
 }
 
-export function requestTable(requests, names = {}) {
+// `names` has the workspaces by their ids; without it there is no column for them.
+export function requestTable(requests, names) {
   return table("Requests, newest first", [
     { title: "Time", cell: (it) => h("a", { href: `#/requests/${encodeURIComponent(it.request_id)}` }, time(it.started_at)) },
     { title: "Model", cell: (it) => name(it.model ?? it.requested_model ?? NONE) },
@@ -24,12 +25,8 @@ export function requestTable(requests, names = {}) {
     { title: "Attempts", kind: "number", cell: (it) => count(it.attempts) },
     { title: "Tokens", kind: "number", cell: (it) => `${short(it.input_tokens)} / ${short(it.output_tokens)}` },
     { title: "Cost", kind: "number", cell: (it) => dollars((it.cost ?? 0) + (it.byok_cost ?? 0)) },
-    { title: "Workspace", cell: (it) => name(names[it.workspace_id] ?? shortId(it.workspace_id)) },
-  ], requests, { key: (it) => it.request_id });
-}
-
-function shortId(id) {
-  return id ? id.slice(0, 8) : NONE;
+    names && { title: "Workspace", cell: (it) => name(names[it.workspace_id] ?? it.workspace_id?.slice(0, 8) ?? NONE) },
+  ].filter(Boolean), requests, { key: (it) => it.request_id });
 }
 
 export async function workspaceNames(ask) {
@@ -47,15 +44,19 @@ function filters(page, models) {
       page.state.isPaused = !event.target.checked;
       page.refresh();
     } }), "Follow"),
+    page.query.key && button("Of all keys", () => set({ key: "" }), { class: "small" }),
     page.state.isPaused && page.state.newer > 0 && button(`Show ${page.state.newer} newer`, page.refresh, { class: "small" }));
 }
 
 function list({ found, models, names }, page) {
   if (!found) return missing("List of requests");
+  if (found.keeps === 0) return empty("The host remembers no requests", "Its configuration has ", code("server.recorder = 0"), ".");
   const last = found.data.at(-1);
+  const isFiltered = page.query.failed || page.query.model || page.query.key;
+  const shown = [...(isFiltered || page.query.before ? [] : found.running ?? []), ...found.data];
   return [
     filters(page, models),
-    found.data.length ? requestTable(found.data, names) : empty(page.query.failed || page.query.model ? "No request fits the filter" : "No request yet",
+    shown.length ? requestTable(shown, names) : empty(isFiltered ? "No request fits the filter" : "No request yet",
       "The host remembers its last requests since its start. Send one from the ", h("a", { href: "#/playground" }, "playground"), " and it appears here."),
     h("div", { class: "buttons" },
       page.query.before && h("a", { class: "button", href: `#/requests${query({ ...page.query, before: "" })}` }, "Newest"),
@@ -93,7 +94,7 @@ function one({ request, names, keys }) {
 
 export default {
   title: "Requests",
-  hears: ["request", "tick"],
+  hears: ["request"],
   heading: (page) => (page.rest ? `Request ${page.rest.slice(0, 40)}` : "Requests"),
 
   // Whether the list stays as it is: it is paused, an older part of it is shown, or somebody reads it.
@@ -111,8 +112,8 @@ export default {
       const [request, keys] = await Promise.all([optional(page.ask(`requests/${encodeURIComponent(page.rest)}`)), page.ask("key/list")]);
       return { request, names, keys };
     }
-    const { before, model, failed } = page.query;
-    const [found, models] = await Promise.all([optional(page.ask(`requests${query({ limit: PAGE, before, model, failed })}`)), page.ask("models")]);
+    const { before, model, failed, key } = page.query;
+    const [found, models] = await Promise.all([optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models")]);
     return { found, models, names };
   },
 

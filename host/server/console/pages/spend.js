@@ -22,7 +22,8 @@ function columns(title, cell) {
   ];
 }
 
-function everyDay(usage) {
+// One group for each day of the period, also where nothing was asked.
+export function everyDay(usage) {
   const byDay = new Map(usage.groups.map((it) => [it.day, it]));
   const found = [];
   for (let at = Date.parse(usage.from); at <= Date.parse(usage.to); at += 86_400_000) {
@@ -45,8 +46,8 @@ function group(title, usage, label, cell) {
 
 export default {
   title: "Spend",
-  hears: ["tick", "request"],
-  pauseMs: 5000,
+  hears: ["state"],
+  pauseMs: 15_000,
 
   async load(page) {
     const days = page.query.days ?? "30";

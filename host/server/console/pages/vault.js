@@ -6,14 +6,15 @@ import { count, day, NONE, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
 
-const PAGE = 200;
+const PAGE = 100;
 const ACTIONS = [
   "secret_released", "release_refused", "secret_reflected", "request_refused", "secret_stored", "secret_deleted", "secrets_copied",
   "key_issued", "key_changed", "key_revoked", "tokens_refused", "workspace_created", "workspace_deleted", "member_created", "member_deleted",
   "intern_created", "intern_deleted", "credit_added", "damage_found",
 ];
 const BAD = new Set(["release_refused", "secret_reflected", "request_refused", "tokens_refused", "damage_found", "rollback_accepted"]);
-const HIDDEN = new Set(["actor", "action", "name", "host", "hosts", "vault", "fingerprint"]);
+const ID = /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g;
+const HIDDEN = new Set(["actor", "action", "name", "host", "hosts", "vault", "fingerprint", "used_by", "request_id"]);
 
 function secretsTable({ secrets, workspaces, interns }, page) {
   const where = (it) => {
@@ -34,7 +35,7 @@ function secretsTable({ secrets, workspaces, interns }, page) {
     { title: "Secret", cell: (it) => name(it.name) },
     { title: "Of", cell: where },
     { title: "May go to", kind: "wide", cell: (it) => (it.hosts ? it.hosts.map((host, index) => [index ? ", " : "", name(host)]) : badge("warn", "no host: never released")) },
-    { title: "Fingerprint", cell: (it) => (it.fingerprint ? code(it.fingerprint) : NONE) },
+    { title: "Fingerprint", cell: (it) => (it.fingerprint ? h("code", { title: it.fingerprint }, it.fingerprint.replace(/^(sha256:)?(.{8}).+$/, "$2…")) : NONE) },
     { title: "Stored", cell: (it) => day(it.created_at) },
     { title: "Actions", cell: (it) => h("div", { class: "actions" },
       h("a", { class: "button small", href: `#/vault${query({ secret: it.name })}`, "aria-label": `Uses of ${it.name}` }, "Uses"),
@@ -60,13 +61,15 @@ function who(actor) {
   return typeof actor === "object" && actor ? plain(actor) : words(actor);
 }
 
-function rest(entry) {
+// What else an entry says; names stand for the ids that are known, other ids are cut.
+function rest(entry, names) {
   return Object.entries(entry).filter(([key, value]) => !HIDDEN.has(key) && value !== null)
-    .map(([key, value]) => `${words(key)} ${plain(value)}`).join(", ");
+    .map(([key, value]) => `${words(key)} ${plain(value).replaceAll(ID, (id) => names.get(id) ?? `${id.slice(0, 8)}…`)}`).join(", ");
 }
 
 function auditTable(data, page) {
   const { secret } = page.query;
+  const names = new Map([...data.workspaces, ...data.interns].map((it) => [it.id, it.name]));
   const named = (entry) => !secret || entry.name === secret || (entry.names ?? []).includes(secret) || (entry.secrets ?? []).some((it) => it.name === secret);
   const shown = rows(data.records).filter(({ entry }) => named(entry));
   return table("Entries of the audit log, newest first", [
@@ -75,8 +78,9 @@ function auditTable(data, page) {
     { title: "What", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
     { title: "Secret or name", cell: (it) => (it.entry.name ? name(it.entry.name) : NONE) },
     { title: "Host", cell: (it) => (it.entry.host ? name(it.entry.host) : it.entry.hosts ? name(it.entry.hosts.join(", ")) : NONE) },
-    { title: "By", cell: (it) => h("bdi", { class: "name", title: who(it.entry.actor) }, who(it.entry.actor)) },
-    { title: "More", kind: "wide", cell: (it) => h("bdi", { class: "log" }, rest(it.entry)) },
+    { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
+    { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
+    { title: "More", kind: "wide", cell: (it) => h("bdi", { class: "log" }, rest(it.entry, names)) },
   ], shown, { key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
 }
 
@@ -101,9 +105,6 @@ function verdict(found) {
 
 export default {
   title: "Vault",
-  hears: ["tick"],
-  pauseMs: 10_000,
-  isHeld: () => true,
 
   // The log is read from its end: `until` is the last record that is shown.
   async load(page) {
