@@ -54,7 +54,7 @@ export async function startUpstreams(folder) {
   const certificate = path.join(folder, "tls.pem");
   const key = path.join(folder, "tls.key");
   execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-keyout", key, "-out", certificate,
-    "-subj", "/CN=api.example.test", "-addext", "subjectAltName=DNS:api.example.test"], { stdio: "ignore" });
+    "-subj", "/CN=api.example.test", "-addext", "subjectAltName=DNS:api.example.test", "-addext", "basicConstraints=critical,CA:FALSE"], { stdio: "ignore" });
   const secure = https.createServer({ cert: readFileSync(certificate), key: readFileSync(key) }, (request, response) => {
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ login: "octocat", said: request.headers.authorization ?? null }));

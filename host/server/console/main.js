@@ -23,6 +23,7 @@ let current = null;
 let host = null;
 let link = { ok: true, wait: 0 };
 let leave = null;
+let reason = null;
 let toSay = "";
 let sayTimer = 0;
 
@@ -183,13 +184,15 @@ function show() {
   current.load();
 }
 
-function showSignIn(text) {
+function showSignIn(text = reason) {
   current = null;
+  reason = text;
   document.title = "Sign in – Cofferdam";
   morph($("main"), signin({
     text,
     submit: async (token) => {
       await signIn({ token });
+      reason = null;
       show();
       $("title")?.focus();
     },
@@ -208,7 +211,7 @@ function expired() {
 
 async function leaveHost() {
   leave?.();
-  [leave, host, link] = [null, null, { ok: true, wait: 0 }];
+  [leave, host, link, reason] = [null, null, { ok: true, wait: 0 }, null];
   try {
     await signOut();
   } catch {
@@ -245,6 +248,7 @@ async function start() {
     session.drop();
     try {
       await signIn({ code: decodeURIComponent(code) });
+      reason = null;
     } catch (error) {
       drawBar();
       return showSignIn(error.status === 401 ? "This link was used already or is older than a minute. `cofferdam console` prints a new one." : `${error.message} ${error.advice ?? ""}`);

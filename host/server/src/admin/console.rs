@@ -86,3 +86,31 @@ pub(super) fn answer(method: &Method, path: &str) -> Response<ResponseBody> {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::FILES;
+
+    /// The files below a folder, as paths of requests.
+    fn files(folder: &Path, path: &str, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{path}/{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                files(&entry.path(), &path, found);
+            } else {
+                found.insert(path.replace("/console/index.html", "/"));
+            }
+        }
+    }
+
+    #[test]
+    fn each_file_of_the_folder_is_served() {
+        let mut found = BTreeSet::new();
+        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("console"), "/console", &mut found);
+        assert_eq!(FILES.iter().map(|file| file.path.to_owned()).collect::<BTreeSet<_>>(), found);
+    }
+}
