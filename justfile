@@ -80,6 +80,12 @@ soak *arguments:
 microbench file="*":
     cargo bench --locked --package cofferdam-egress --package cofferdam-engine --bench '{{file}}'
 
+# The alerts and the dashboard, checked with promtool: names, expressions, and whether each alert fires.
+alerts:
+    promtool check rules deploy/prometheus/alerts.yml
+    promtool test rules deploy/prometheus/alerts.test.yml
+    COFFERDAM_PROMTOOL=required cargo test --package cofferdam --test all --locked metrics::
+
 # Drive an instrumented build for half a minute, so that it writes a profile for the compiler.
 train program *arguments:
     cargo run --release --locked --package cofferdam-bench -- train --program {{program}} {{arguments}}
@@ -134,7 +140,7 @@ advisories: (deny "advisories")
 
 # What CI runs after the README's test command, with the time of each step.
 ci:
-    @for recipe in fmt-check clippy doc guests-test guests-check clients deny; do \
+    @for recipe in fmt-check clippy doc guests-test guests-check clients deny alerts; do \
       started=$SECONDS; echo "== just $recipe"; "{{just_executable()}}" "$recipe"; \
       echo "== just $recipe took $(( (SECONDS - started) / 60 )) min $(( (SECONDS - started) % 60 )) s"; \
     done

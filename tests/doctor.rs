@@ -1,5 +1,6 @@
 //! `doctor`: what it finds in a good installation, and in one with each fault that it knows.
 
+mod certificate;
 mod providers;
 mod store;
 

@@ -69,7 +69,12 @@ mod grants;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod operations;
+
+#[cfg(test)]
+mod tls;
 
 #[cfg(test)]
 mod disk_space;

@@ -276,7 +276,7 @@ async fn guest_logs_are_bounded_and_contain_no_control_characters() {
     let log = host.log();
     let (told, lines): (Vec<&str>, Vec<&str>) = log
         .lines()
-        .filter(|line| line.contains("cofferdam::guest"))
+        .filter(|line| line.contains("\"target\":\"plugin::provider-rogue\""))
         .partition(|line| line.contains("were dropped"));
     assert!((1..=64).contains(&lines.len()), "{} lines of the guest", lines.len());
     assert_eq!(told.len(), 1, "{told:?}");

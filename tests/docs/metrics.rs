@@ -5,23 +5,31 @@ use super::markdown::{Page, root};
 use crate::kit::admin::Admin;
 use crate::kit::client::Client;
 use crate::kit::host::Setup;
+use crate::kit::site::Authority;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Metrics that count by name have a sample for each name that there is: a destination of finished requests, and
-/// a plugin that broke because it has no memory.
+/// a plugin that broke because it has no memory: a hook, so that the model still answers.
 const CONFIG: &str = "[[broadcast]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"https://hooks.example.com/in\"\n\
-    [plugins.provider-demo]\nmemory_mib = 1\n";
+    [plugins.hook-response-healing]\nmemory_mib = 1\n";
 
 #[tokio::test]
 async fn the_generated_page_of_metrics_is_current() {
-    let host = Setup::new().config(CONFIG).start();
-    let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
-    assert_eq!(answer.status, 502, "{}", answer.text);
+    let certificate = Authority::new().issue(&["127.0.0.1"]);
+    let host = Setup::new().config(CONFIG).tls(&certificate).start();
+    let client = Client::new(&host);
+    let mut request = json!({"model": "local/demo", "input": "Tell me the datetime in Europe/Paris.",
+        "tools": [{"type": "service:datetime"}]});
+    let answer = client.post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    request["plugins"] = json!([{"id": "response-healing"}]);
+    let answer = client.post("/responses", &request).await;
+    assert_eq!(answer.status, 500, "{}", answer.text);
     let admin = Admin::new(&host);
     // A request is counted when its answer is out.
-    admin.until_metric("cofferdam_requests_total{route=\"responses\",status=\"502\"}", 1).await;
+    admin.until_metric("cofferdam_requests_total{route=\"responses\",status=\"500\"}", 1).await;
     let text = admin.get("/metrics").await.text;
 
     let (mut table, mut all) = (String::new(), BTreeSet::new());

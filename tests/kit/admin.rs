@@ -1,6 +1,6 @@
 //! The admin listener: health, readiness, metrics and the admin API.
 
-use super::client::{Answer, http, read};
+use super::client::{Answer, http_to, read};
 use super::host::Host;
 use reqwest::Method;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub struct Admin {
 
 impl Admin {
     pub fn new(host: &Host) -> Self {
-        let http = http().build().unwrap();
+        let http = http_to(host).build().unwrap();
         let token = std::fs::read_to_string(host.data().join("operator.token")).unwrap();
         Self { http, base: host.admin.clone(), token: token.trim_end().to_owned() }
     }

@@ -10,9 +10,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A builder of HTTP clients without a key.
 pub fn http() -> reqwest::ClientBuilder {
-    // Only plain HTTP is used, but the client requires a TLS provider to be installed.
+    // The client requires a TLS provider to be installed.
     rustls::crypto::ring::default_provider().install_default().ok();
     reqwest::Client::builder().no_proxy().timeout(PATIENCE)
+}
+
+/// A builder of clients that trust the certificate of this host.
+pub fn http_to(host: &Host) -> reqwest::ClientBuilder {
+    let Some(root) = &host.root else { return http() };
+    http().tls_certs_only([reqwest::Certificate::from_pem(root.as_bytes()).unwrap()])
 }
 
 /// A client with a key.
@@ -53,7 +59,7 @@ impl Client {
     }
 
     pub fn with_key(host: &Host, key: &str) -> Self {
-        let http = http().build().unwrap();
+        let http = http_to(host).build().unwrap();
         Self { http, base: host.base.clone(), key: key.to_owned() }
     }
 

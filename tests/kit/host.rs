@@ -1,7 +1,9 @@
 //! The program under test: one process with its own data directory and free ports.
 
+use super::site::Issued;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +41,7 @@ fn equipped(mut command: Command) -> Command {
         .env("COFFERDAM_CACHE", cache_dir())
         .env_remove("COFFERDAM_DATA")
         .env_remove("COFFERDAM_LOG")
+        .env_remove("COFFERDAM_LOG_FORMAT")
         .stdin(Stdio::null());
     command
 }
@@ -55,6 +58,7 @@ pub struct Setup {
     namespaces: Option<u32>,
     /// The key printed by an earlier start, if there was one.
     key: String,
+    root: Option<String>,
 }
 
 /// A running host. Dropping it ends the process and checks its log for panics.
@@ -68,12 +72,14 @@ pub struct Host {
     namespaces: Option<u32>,
     pub spawned: Instant,
     pub key: String,
-    /// `http://127.0.0.1:PORT/v1`
+    /// `http://127.0.0.1:PORT/v1`, with TLS `https://`
     pub base: String,
     /// `http://127.0.0.1:PORT` of the admin listener.
     pub admin: String,
     /// The JSON line printed at the start.
     pub banner: Value,
+    /// The root that clients trust, if the host speaks TLS.
+    pub root: Option<String>,
 }
 
 impl Setup {
@@ -89,6 +95,7 @@ impl Setup {
             listen: "127.0.0.1:0".to_owned(),
             namespaces: None,
             key: String::new(),
+            root: None,
         }
     }
 
@@ -96,13 +103,21 @@ impl Setup {
     pub fn after(host: &Host) -> Self {
         let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
         let (directory, data, key) = (Arc::clone(&host.directory), host.data.clone(), host.key.clone());
-        Self { directory, data, config, key, namespaces: host.namespaces, ..Self::new() }
+        let root = host.root.clone();
+        Self { directory, data, config, key, root, namespaces: host.namespaces, ..Self::new() }
     }
 
     pub fn config(mut self, toml: &str) -> Self {
         self.config.push_str(toml);
         self.config.push('\n');
         self
+    }
+
+    /// Both listeners speak TLS with this certificate.
+    pub fn tls(mut self, issued: &Issued) -> Self {
+        write_certificate(self.directory.path(), issued);
+        self.root = Some(issued.root.clone());
+        self.config("[server.tls]\ncertificate = \"tls.crt\"\nkey = \"tls.key\"")
     }
 
     /// Puts the data directory at another path below the test's directory.
@@ -204,10 +219,12 @@ impl Setup {
             let status = child.wait().unwrap();
             panic!("the host did not start ({status}): {line}\n{}", log.text.lock().unwrap());
         };
+        let scheme = if banner["tls"] == true { "https" } else { "http" };
         Host {
             key: banner["key"].as_str().map_or(self.key, str::to_owned),
-            base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
-            admin: format!("http://{}", banner["admin"].as_str().unwrap()),
+            base: format!("{scheme}://{}/v1", banner["listen"].as_str().unwrap()),
+            admin: format!("{scheme}://{}", banner["admin"].as_str().unwrap()),
+            root: self.root,
             banner,
             child,
             log,
@@ -370,6 +387,16 @@ impl Host {
             stdout.read_to_string(&mut rest).unwrap();
         }
         rest
+    }
+}
+
+/// Writes the files that [`Setup::tls`] configures, each whole: `tls.crt`, then `tls.key`.
+pub fn write_certificate(directory: &Path, issued: &Issued) {
+    for (name, text) in [("tls.crt", &issued.certificate), ("tls.key", &issued.key)] {
+        let new = directory.join(format!("{name}.new"));
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(new, directory.join(name)).unwrap();
     }
 }
 

@@ -13,6 +13,7 @@ pub mod processes;
 pub mod random;
 pub mod raw;
 pub mod record;
+pub mod schema;
 pub mod script;
 pub mod shim;
 pub mod site;

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
@@ -32,12 +32,28 @@ impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "the authority of a test");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
     /// The certificate for `egress.roots`.
     pub fn pem(&self) -> String {
         self.0.pem()
+    }
+
+    /// A certificate for these names, valid now.
+    pub fn issue(&self, names: &[&str]) -> Issued {
+        self.issue_with(names, |_| {})
+    }
+
+    /// A certificate for these names with other changes.
+    pub fn issue_with(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Issued {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Issued { certificate: certificate.pem(), key: key.serialize_pem(), root: self.pem() }
     }
 
     /// A TLS acceptor with a certificate for these names.
@@ -55,6 +71,32 @@ impl Authority {
             .unwrap();
         TlsAcceptor::from(Arc::new(config))
     }
+}
+
+/// A change of a certificate for [`Authority::issue_with`]: it ends at midnight (UTC) after so many days.
+pub fn ends_in(days: i64) -> impl FnOnce(&mut CertificateParams) {
+    let (year, month, day) = date_in(days);
+    move |params| params.not_after = rcgen::date_time_ymd(year, month, day)
+}
+
+/// The same, and it begins then.
+pub fn begins_in(days: i64) -> impl FnOnce(&mut CertificateParams) {
+    let (year, month, day) = date_in(days);
+    move |params| params.not_before = rcgen::date_time_ymd(year, month, day)
+}
+
+fn date_in(days: i64) -> (i32, u8, u8) {
+    let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24 * days);
+    let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+    (date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+}
+
+/// A certificate, its key and the root to trust, as PEM.
+#[derive(Clone)]
+pub struct Issued {
+    pub certificate: String,
+    pub key: String,
+    pub root: String,
 }
 
 /// A request that the server received.

@@ -115,7 +115,7 @@ async fn send(
 
 /// Logs, at most once a minute for each provider, why nothing could be sent to it.
 fn log_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
-    if provider.attempts.unreached.is_due(&provider.name, std::time::Instant::now()) {
+    if provider.meter.unreached.is_due(&provider.name, std::time::Instant::now()) {
         let (provider, host, port) = (&provider.name, origin.host(), origin.port());
         let cause = match error {
             EgressError::Unreachable(cause) => cause.to_string(),

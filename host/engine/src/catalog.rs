@@ -12,8 +12,8 @@ pub(crate) use hosted::{CallPrices, Lack};
 use crate::authentication::Authentication;
 use crate::catalog::options::AllowedOptions;
 use crate::cost::Prices;
-use crate::log_throttle::LogThrottle;
 use crate::memory::health::Health;
+use crate::memory::meters::ProviderMeter;
 use crate::refusal::printable;
 use crate::request::{Hosted, RequestTool, ResponsesRequest};
 use cofferdam_egress::Origin;
@@ -21,7 +21,6 @@ use cofferdam_protocol::ToolClass;
 use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Vendor parts of slugs that name the service's own model routers. The first is the service's own
@@ -68,26 +67,8 @@ pub struct Provider {
     pub authentication: Option<Authentication>,
     /// The fields of `provider.options` that clients may set.
     pub options: AllowedOptions,
-    /// The number of attempts so far, by result.
-    pub attempts: AttemptCounters,
-}
-
-/// Counters for the operator's metrics.
-#[derive(Debug, Default)]
-pub struct AttemptCounters {
-    /// Attempts that produced a first event.
-    pub answered: AtomicU64,
-    /// Attempts that failed before a first event.
-    pub failed: AtomicU64,
-    /// Limits how often the log says that the provider cannot be reached.
-    pub(crate) unreached: LogThrottle,
-}
-
-impl AttemptCounters {
-    pub(crate) fn count(&self, answered: bool) {
-        let counter = if answered { &self.answered } else { &self.failed };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
+    /// What is counted for it. Shared with the catalogs before and after a reload.
+    pub meter: Arc<ProviderMeter>,
 }
 
 /// A model at a provider.

@@ -6,6 +6,7 @@ use crate::authentication::{Authentication, OperatorKey, UsedCredential};
 use crate::caller::Caller;
 use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
+use crate::memory::meters::{ReleaseCounts, ReleasedFor};
 use crate::refusal::SATURATED;
 use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
@@ -17,6 +18,7 @@ pub(crate) struct Credentials<'a> {
     pub(crate) store: &'a Store,
     pub(crate) caller: &'a Caller,
     pub(crate) request_id: &'a str,
+    pub(crate) releases: &'a ReleaseCounts,
 }
 
 impl Credentials<'_> {
@@ -51,7 +53,11 @@ impl Credentials<'_> {
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
         if let Some(secret) = byok {
             let request = self.request(provider, self.caller.release_scope(), secret);
-            if let Some(release) = self.store.release_if_bound(request).await.map_err(callers)? {
+            let release = self.store.release_if_bound(request).await;
+            if !matches!(release, Ok(None)) {
+                self.releases.decided(ReleasedFor::Provider, &release);
+            }
+            if let Some(release) = release.map_err(callers)? {
                 let credential = Credential::new(placement, release.expose());
                 let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
                 return Ok(Some(UsedCredential { credential, is_byok: true }));
@@ -65,7 +71,9 @@ impl Credentials<'_> {
             Some(OperatorKey::Fixed(credential)) => credential.clone(),
             Some(OperatorKey::Vault(secret)) => {
                 let request = self.request(provider, ReleaseScope::Operator, secret);
-                let release = self.store.release(request).await.map_err(failed)?;
+                let release = self.store.release(request).await;
+                self.releases.decided(ReleasedFor::Provider, &release);
+                let release = release.map_err(failed)?;
                 Credential::new(placement, release.expose()).map_err(|error| {
                     tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
                     unavailable()

@@ -5,6 +5,7 @@ use crate::catalog::model_routers::ModelRouters;
 use crate::export::Broadcaster;
 use crate::lifecycle::deadline::Timeouts;
 use crate::lifecycle::shutdown::Shutdown;
+use crate::memory::meters::Meters;
 use crate::memory::{self, Memory};
 use crate::plugin_defaults::PluginDefaults;
 use crate::request::Prompts;
@@ -99,6 +100,11 @@ impl Engine {
         for model in self.parts.catalog.models() {
             memory::health::compare(model.endpoints.iter().map(|endpoint| &endpoint.health), now_ms);
         }
+    }
+
+    /// What is counted for metrics.
+    pub fn meters(&self) -> &Meters {
+        &self.parts.memory.meters
     }
 
     /// How often the retry budget refused to try the endpoints of a request again.

@@ -15,12 +15,13 @@ pub(crate) use record::About;
 pub use record::PendingExport;
 
 use crate::authentication::OperatorKey;
+use crate::memory::meters::{ExportTally, Meters};
 use cofferdam_egress::{Egress, Origin};
 use cofferdam_store::{Clock, Store};
 use http::header::{HeaderName, HeaderValue};
 use record::ExportRecord;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
@@ -81,17 +82,6 @@ pub struct DestinationKey {
     pub key: OperatorKey,
 }
 
-/// Counts of one destination. Each record ends in exactly one of them.
-#[derive(Debug, Default)]
-pub struct ExportTally {
-    /// Accepted by the destination.
-    pub sent: AtomicU64,
-    /// Refused by the destination, or given up after the last try.
-    pub failed: AtomicU64,
-    /// Never tried, because the queue was full.
-    pub dropped: AtomicU64,
-}
-
 enum Message {
     Record(Arc<ExportRecord>),
     /// Asks for an answer once all messages before it are sent or given up.
@@ -99,7 +89,6 @@ enum Message {
 }
 
 struct ExportQueue {
-    name: String,
     sender: Sender<Message>,
     tally: Arc<ExportTally>,
 }
@@ -114,21 +103,16 @@ pub struct Broadcaster {
 impl Broadcaster {
     /// Starts a worker for each destination, on the current tokio runtime.
     #[must_use]
-    pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store) -> Self {
+    pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store, meters: &Meters) -> Self {
         let queues = destinations.into_iter().map(|destination| {
             let (sender, messages) = channel(QUEUE_MAX);
-            let tally = Arc::new(ExportTally::default());
-            let queue = ExportQueue { name: destination.name.clone(), sender, tally: Arc::clone(&tally) };
+            let tally = meters.destination(&destination.name);
+            let queue = ExportQueue { sender, tally: Arc::clone(&tally) };
             let worker = Worker::new(destination, egress.clone(), store.clone(), tally);
             tokio::spawn(worker.run(messages));
             queue
         });
         Self { queues: queues.collect() }
-    }
-
-    /// Names and counts of the destinations, for metrics.
-    pub fn tallies(&self) -> impl Iterator<Item = (&str, &ExportTally)> {
-        self.queues.iter().map(|queue| (queue.name.as_str(), &*queue.tally))
     }
 
     /// Waits until all records taken so far are sent or given up, at most for `patience`.

@@ -64,7 +64,7 @@ pub use engine::{Engine, EngineParts, NoRouter};
 pub use lifecycle::deadline::Timeouts;
 pub use lifecycle::shutdown::{Shutdown, ShutdownSender};
 pub use lifecycle::stream::EventStream;
-pub use limits::allowance::{Allowance, RunPermit, Running, TokenLimits};
+pub use limits::allowance::{Allowance, RequestEnd, RunPermit, Running, TokenLimits};
 pub use memory::Memory;
 pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};

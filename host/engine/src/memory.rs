@@ -3,6 +3,7 @@
 //! suspended for a plugin stay suspended.
 
 pub mod health;
+pub mod meters;
 pub(crate) mod reflection;
 pub(crate) mod retry;
 pub(crate) mod session;
@@ -10,6 +11,7 @@ pub(crate) mod session;
 use crate::lifecycle::departure::DetachedReads;
 use crate::log_throttle::LogThrottle;
 use crate::memory::health::{EndpointKey, Health};
+use crate::memory::meters::Meters;
 use crate::memory::reflection::Reflections;
 use crate::memory::retry::RetryBudget;
 use crate::memory::session::{Session, Sessions};
@@ -24,6 +26,8 @@ pub struct Memory {
     pub(crate) clock: Clock,
     pub(crate) retries: RetryBudget,
     pub(crate) sessions: Sessions,
+    /// Counts for metrics.
+    pub meters: Meters,
     /// Counts of secrets that hosts sent back.
     pub(crate) reflections: Arc<Reflections>,
     /// Limits how often missing grants of plugins are logged.
@@ -58,6 +62,7 @@ impl Memory {
             clock: clock.clone(),
             retries: RetryBudget::new(clock),
             sessions: Sessions::default(),
+            meters: Meters::default(),
             reflections: Arc::default(),
             lacking: LogThrottle::default(),
             unreached: Arc::default(),
@@ -91,7 +96,8 @@ impl Memory {
         }
         endpoints.known.retain(|_, health| health.strong_count() > 0);
         endpoints.last_id += 1;
-        let health = Arc::new(Health::new(endpoints.last_id, key.clone(), random_seed()));
+        let health = Health::new(endpoints.last_id, key.clone(), random_seed());
+        let health = Arc::new(health.counted_in(self.meters.endpoint(&key.model, &key.provider)));
         endpoints.known.insert(key, Arc::downgrade(&health));
         health
     }

@@ -41,6 +41,7 @@ pub(crate) struct Run {
     /// Index of the endpoint that answered last. In the next turn it is tried first, because it has
     /// the conversation in its cache.
     preferred: Option<usize>,
+    turns: u32,
 }
 
 impl Run {
@@ -66,6 +67,7 @@ impl Run {
             order: Order::default(),
             may_retry: false,
             preferred: None,
+            turns: 0,
         })
     }
 
@@ -109,6 +111,11 @@ impl Run {
     pub(crate) async fn reserve(&mut self, tokens: TurnTokens) -> Result<(), Refusal> {
         let Order { endpoints, byok } = &self.order;
         self.entry.reserve(TurnEstimate { endpoints, byok, tokens }, &mut self.deadline).await
+    }
+
+    /// Counts the turns of a response that ends.
+    pub(crate) fn count_turns(&self) {
+        self.memory().meters.ended_after(self.turns);
     }
 
     /// Records that the endpoint's answer is complete, so that the conversation stays with it.

@@ -39,7 +39,8 @@ impl RequestScope {
     /// The credentials that the request may use.
     pub(crate) fn credentials(&self) -> Credentials<'_> {
         let Self { engine, caller, context, .. } = self;
-        Credentials { store: &engine.parts.store, caller, request_id: &context.request_id }
+        let releases = &engine.parts.memory.meters.releases;
+        Credentials { store: &engine.parts.store, caller, request_id: &context.request_id, releases }
     }
 
     /// The routing trace of the request, whose first model is `requested`. `router` is the plugin

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cofferdam_store::NamedMeters;
 use tokio::sync::Semaphore;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::account::Turns;
 use crate::cache::Cache;
+use crate::counters::Counters;
 use crate::engine::{Sandbox, Ticker};
 use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
 use crate::guest::live::LiveInstance;
@@ -24,6 +26,8 @@ use crate::warm::Warm;
 /// Sets an owner's share of the permits: the number of streams divided by this. While few permits
 /// are left, an owner that holds more than its share gets no more.
 const SHARES: usize = 8;
+/// Plugins that are counted by name. Further ones are counted together.
+const COUNTED_PLUGINS_MAX: usize = 128;
 
 /// Shared by the runtime and its plugins. The epoch thread stops when the last one is dropped.
 pub(crate) struct Host {
@@ -51,6 +55,8 @@ pub(crate) struct Host {
     live: Arc<AtomicUsize>,
     code_bytes: Arc<AtomicUsize>,
     saturated: AtomicU64,
+    /// By the name of the plugin.
+    pub(crate) counters: NamedMeters<Counters>,
     plugins: AtomicU64,
     /// Present only where the fuel of guests is counted.
     pub(crate) meter: Option<Meter>,
@@ -129,6 +135,7 @@ impl Host {
             live: Arc::new(AtomicUsize::new(0)),
             code_bytes: Arc::default(),
             saturated: AtomicU64::new(0),
+            counters: NamedMeters::new(COUNTED_PLUGINS_MAX),
             plugins: AtomicU64::new(0),
             meter: sandbox.metered.then(Meter::default),
             _ticker: ticker,

@@ -289,7 +289,7 @@ fn settle<T>(
     state: &GuestState,
     outcome: Option<wasmtime::Result<T>>,
 ) -> Result<T, CallError> {
-    plugin.counters().called(account.spent_ns());
+    plugin.counters().called(function, account.spent_ns(), state.limiter.bytes());
     let fail = |kind: &CallErrorKind, backtrace: Option<&WasmBacktrace>| {
         if let Some(tape) = &state.tape {
             tape.fail(TapedFailure { kind, function, backtrace: backtrace.map(ToString::to_string) });

@@ -86,7 +86,7 @@ pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
 pub use context::CallContext;
 pub use contract::{COMPONENT_BYTES_MAX, ContractLine};
-pub use counters::{CounterValues, Counters};
+pub use counters::{CounterValues, Counters, HookAction};
 pub use encoding::{EncodingError, component_of, is_core_module};
 pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,

@@ -123,8 +123,8 @@ impl Plugin {
         let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
+            profile: Arc::new(Profile { counters: host.counters.of(&manifest.name), grant, manifest }),
             host,
-            profile: Arc::new(Profile { grant, manifest, counters: Counters::default() }),
             digest,
             origin,
             is_built_in,
@@ -226,7 +226,7 @@ impl Plugin {
         Some(format!("lacks grants: {}; to allow it: {}", missing.join(", "), lines.join("; ")))
     }
 
-    /// Totals of calls and errors since the plugin was loaded.
+    /// Totals of calls and errors of the plugins of this name since the start of the process.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.profile.counters

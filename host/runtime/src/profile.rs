@@ -1,5 +1,7 @@
 //! The parts of a plugin that its instances use.
 
+use std::sync::Arc;
+
 use crate::counters::Counters;
 use crate::grant::Grant;
 use crate::manifest::Manifest;
@@ -9,7 +11,8 @@ use crate::manifest::Manifest;
 pub(crate) struct Profile {
     pub(crate) grant: Grant,
     pub(crate) manifest: Manifest,
-    pub(crate) counters: Counters,
+    /// Shared with the plugin of the same name before and after a reload.
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Profile {

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
 use crate::contract::{self, ContractLine, Finding};
+use crate::counters::CounterValues;
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{ContractError, LoadError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
@@ -148,6 +149,12 @@ impl Runtime {
     pub fn retain(&self, plugins: &Plugins) {
         let installed: BTreeSet<&str> = plugins.iter().map(|plugin| plugin.digest()).collect();
         self.host.retain_loaded(|digest| installed.contains(digest));
+    }
+
+    /// What was counted for plugins, by name, since the start of the process.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, CounterValues)> {
+        self.host.counters.all().into_iter().map(|(name, counters)| (name, counters.values())).collect()
     }
 
     /// How many instances are in use and free.

@@ -20,6 +20,7 @@ use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
+use crate::tls::{CertificatePair, Tls};
 use crate::traffic::Traffic;
 use crate::wiring::{LiveConfig, SharedServices};
 
@@ -43,6 +44,8 @@ pub(crate) struct App {
     pub(crate) traffic: Traffic,
     live: ArcSwap<LiveConfig>,
     at: Addresses,
+    /// With it both listeners speak TLS.
+    tls: Option<Arc<Tls>>,
     started: Instant,
     draining: AtomicBool,
     compiled: AtomicBool,
@@ -55,9 +58,16 @@ pub(crate) struct App {
 pub(crate) struct Addresses {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Whether both listeners speak TLS.
+    pub(crate) is_tls: bool,
 }
 
 impl Addresses {
+    /// How URLs of both listeners begin.
+    pub(crate) fn scheme(self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+
     /// The address to use from this machine: loopback instead of an unspecified address.
     pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
         let loopback = match address {
@@ -93,6 +103,7 @@ impl App {
         live: LiveConfig,
         metrics: Arc<Metrics>,
         at: Addresses,
+        tls: Option<Arc<Tls>>,
         desk: GrantEditor,
         operators: Operators,
     ) -> Self {
@@ -110,6 +121,7 @@ impl App {
             traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
             at,
+            tls,
             started: Instant::now(),
             draining: AtomicBool::new(false),
             compiled: AtomicBool::new(false),
@@ -129,6 +141,17 @@ impl App {
 
     pub(crate) fn addresses(&self) -> Addresses {
         self.at
+    }
+
+    /// Takes the certificate of a reload. A host that started without TLS goes on without it.
+    pub(crate) fn replace_certificate(&self, pair: Option<CertificatePair>) {
+        if let (Some(tls), Some(pair)) = (&self.tls, pair) {
+            tls.replace(pair);
+        }
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
     }
 
     /// Replaces the current configuration by a new one.
@@ -169,6 +192,7 @@ impl App {
             pid: std::process::id(),
             listen: self.at.listen.to_string(),
             admin: self.at.admin.to_string(),
+            tls: self.at.is_tls,
             ready: self.readiness().is_ready(),
             uptime_s: self.started.elapsed().as_secs(),
             requests_running: self.metrics.requests_running.load(Ordering::Relaxed),

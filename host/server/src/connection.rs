@@ -1,4 +1,4 @@
-//! Accepts connections and serves HTTP/1.1 and HTTP/2 on one port. A permit is taken before a
+//! Accepts connections and serves HTTP/1.1 and HTTP/2 on one port, plain or with TLS. A permit is taken before a
 //! connection is accepted, and idle connections are closed. On shutdown every connection finishes
 //! its running requests and takes no new ones. The rest is cut off when the drain timeout ends, or
 //! soon after a second signal or the loss of the store.
@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -31,10 +32,13 @@ use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
 use crate::stall::Stalling;
+use crate::tls::Tls;
 use crate::workers::Workers;
 
 /// A request head must arrive completely within this time. It also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a connection is checked for activity. A connection without any for two rounds is
 /// closed gracefully, and after a third round at once.
 const IDLE_ROUND: Duration = Duration::from_secs(30);
@@ -77,6 +81,7 @@ pub(crate) struct Connections {
     refused: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
     workers: Workers,
+    tls: Option<Arc<Tls>>,
     tasks: TaskTracker,
     stop: CancellationToken,
     cut: CancellationToken,
@@ -84,13 +89,19 @@ pub(crate) struct Connections {
 
 impl Connections {
     #[must_use]
-    pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>, workers: Workers) -> Self {
+    pub(crate) fn new(
+        connections_max: usize,
+        metrics: Arc<Metrics>,
+        workers: Workers,
+        tls: Option<Arc<Tls>>,
+    ) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
             addresses: Arc::default(),
             refused: Arc::default(),
             metrics,
             workers,
+            tls,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -223,6 +234,41 @@ impl Connections {
             Err(error) => return tracing::warn!(%error, "a connection could not be served"),
         };
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        if let Some(tls) = &self.tls {
+            self.shake_hands_and_converse(tls, stream, peer, handler).await;
+        } else {
+            self.converse(Stalling::new(stream, STALL_MAX), peer, handler).await;
+        }
+        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(permit);
+    }
+
+    /// Serves a connection whose client has to begin with a TLS handshake. No request is under way during the
+    /// handshake, so a stop ends it.
+    async fn shake_hands_and_converse<H, F>(&self, tls: &Tls, stream: TcpStream, peer: Peer, handler: H)
+    where
+        H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<ResponseBody>> + Send + 'static,
+    {
+        let handshake = Box::pin(tls.accept(stream, STALL_MAX));
+        let shaken = tokio::select! {
+            () = self.stop.cancelled() => return,
+            shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => shaken,
+        };
+        match shaken {
+            // On the heap, so that connections without TLS do not take its room.
+            Ok(Ok(stream)) => self.converse(Box::new(stream), peer, handler).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake took too long"),
+        }
+    }
+
+    async fn converse<S, H, F>(&self, stream: S, peer: Peer, handler: H)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<ResponseBody>> + Send + 'static,
+    {
         let (running, answers) = (Arc::clone(&peer.running), Arc::clone(&peer.answers));
         let served = Arc::new(AtomicUsize::new(0));
         let service = {
@@ -233,8 +279,7 @@ impl Connections {
             })
         };
         let builder = builder(Tracked { workers: self.workers.clone(), tasks: self.tasks.clone() });
-        let mut connection =
-            pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut idle = Idle::default();
         idle.round(&running, &served);
         let mut notices = FuturesUnordered::from_iter([self.cutting(), self.stopping(), next_round()]);
@@ -263,8 +308,6 @@ impl Connections {
                 }
             }
         }
-        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-        drop(permit);
     }
 }
 
@@ -346,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_of_one_address_are_limited() {
-        let connections = Connections::new(8, Arc::default(), Workers::current());
+        let connections = Connections::new(8, Arc::default(), Workers::current(), None);
         let open = async |address: &str, most| {
             let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();
             connections.of_address(permit, address.parse().unwrap(), most)

@@ -3,6 +3,7 @@
 //! plugins. Nothing is changed, apart from a compile cache that does not exist yet and audit records
 //! of credentials that are tried.
 
+mod certificate;
 mod configuration;
 mod files;
 mod finding;
@@ -25,6 +26,7 @@ use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::Options;
 use crate::start::{block_on, open, runtime};
+use crate::tls::Tls;
 use crate::wiring;
 
 pub(crate) use files::mode;
@@ -40,6 +42,8 @@ struct Installation<'i> {
     store: Option<&'i Store>,
     /// The addresses of the running host.
     at: Option<Addresses>,
+    /// The certificate that the running host serves.
+    tls: Option<&'i Tls>,
     now_ms: u64,
     /// Nothing is sent.
     offline: bool,
@@ -96,6 +100,7 @@ pub(crate) fn alone(
         has_store,
         store: store.as_ref(),
         at: None,
+        tls: None,
         now_ms: Clock::system().now_ms(),
         offline: arguments.offline,
     };
@@ -133,6 +138,7 @@ pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<Check
         has_store: true,
         store: Some(&app.store),
         at: Some(app.addresses()),
+        tls: app.tls().map(Arc::as_ref),
         now_ms: app.clock.now_ms(),
         offline: arguments.offline,
     };
@@ -167,6 +173,7 @@ async fn examine(
         findings.push(machine::address_space(runtime));
         findings.push(machine::compile_cache(runtime, installation));
     }
+    findings.extend(certificate::check(installation));
     findings.extend(machine::listeners(installation).await);
     if let Some(plugins) = parts.plugins {
         findings.extend(plugins::check(plugins, installation));

@@ -36,6 +36,8 @@ pub struct Serving {
     pub listen: String,
     /// The address for health checks and metrics.
     pub admin: String,
+    /// Whether both addresses speak TLS.
+    pub tls: bool,
     /// False until the plugins are compiled, and while the host stops.
     pub ready: bool,
     pub uptime_s: u64,

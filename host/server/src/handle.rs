@@ -50,13 +50,17 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
     let mut response = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(RefusedCall { fault, user, closing })) => {
+            app.metrics.count_refusal(fault.line().1);
             let mut response = fault.into_response(user.map(|member| member.to_string()));
             if closing {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             response
         }
-        Err(_) => Fault::Internal.into_response(None),
+        Err(_) => {
+            app.metrics.count_refusal(Fault::Internal.line().1);
+            Fault::Internal.into_response(None)
+        }
     };
     if is_head {
         empty(&mut response);

@@ -61,6 +61,8 @@ mod route;
 mod fault;
 mod limits;
 mod peer;
+mod tls;
+
 mod stall;
 mod traffic;
 mod workers;

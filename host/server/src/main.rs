@@ -18,15 +18,15 @@ fn main() -> ExitCode {
     let sealed = hygiene::seal_process();
     let cli = Cli::parse();
     let as_json = cli.options.json;
-    let (logging, mistake) = match telemetry::start(cli.log_level()) {
+    let (logging, mistakes) = match telemetry::start(cli.log_level()) {
         Ok(started) => started,
         Err(error) => {
             complain(&Failure::system("the log")(error).describe(as_json));
             return ExitCode::FAILURE;
         }
     };
-    if let Some(telemetry::Mistake { variable, error }) = mistake {
-        tracing::warn!(mistake = error, "{variable} is not a valid log filter and is ignored");
+    for telemetry::Mistake { variable, error } in mistakes {
+        tracing::warn!(variable, mistake = error, "the value of {variable} is ignored");
     }
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");

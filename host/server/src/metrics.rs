@@ -5,6 +5,9 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cofferdam_runtime::wire::{ERROR_KINDS, ErrorKind};
+use cofferdam_store::{HistogramReading, SECONDS, StripedHistogram};
+
 use crate::route::Label;
 
 /// Statuses that are counted separately. All others are counted as the last one, 0.
@@ -13,42 +16,6 @@ const STATUSES: [u16; 26] = [
     524, 529, 201, 499, 0,
 ];
 
-/// Upper bounds of the histogram buckets, in seconds.
-const BOUNDS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
-
-/// A histogram of durations.
-#[derive(Default)]
-pub(crate) struct DurationHistogram {
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl DurationHistogram {
-    pub(crate) fn observe(&self, elapsed: Duration) {
-        let seconds = elapsed.as_secs_f64();
-        let index = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
-        if let Some(bucket) = self.buckets.get(index) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.sum_us.fetch_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn write(&self, text: &mut Text, name: &str, labels: &str) {
-        let mut total = 0;
-        let comma = if labels.is_empty() { "" } else { "," };
-        for (index, bucket) in self.buckets.iter().enumerate() {
-            total += bucket.load(Ordering::Relaxed);
-            let bound = BOUNDS.get(index).map_or_else(|| "+Inf".to_owned(), ToString::to_string);
-            text.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"{bound}\""), total);
-        }
-        let sum = self.sum_us.load(Ordering::Relaxed);
-        text.sample(&format!("{name}_sum"), labels, format!("{}.{:06}", sum / 1_000_000, sum % 1_000_000));
-        text.sample(&format!("{name}_count"), labels, total);
-    }
-}
-
-#[derive(Default)]
 pub(crate) struct Metrics {
     /// Requests whose response is not finished.
     pub requests_running: AtomicU64,
@@ -61,13 +28,38 @@ pub(crate) struct Metrics {
     /// Streams whose client disconnected before the end.
     pub streams_abandoned: AtomicU64,
     /// From the end of a request's head to the first byte of its stream.
-    pub first_bytes: DurationHistogram,
+    pub first_bytes: StripedHistogram,
     /// Reloads that replaced the configuration.
     pub reloads: AtomicU64,
     /// Reloads that were refused.
     pub reloads_refused: AtomicU64,
     requests: [[AtomicU64; STATUSES.len()]; Label::ALL.len()],
-    durations: [DurationHistogram; Label::ALL.len()],
+    durations: [StripedHistogram; Label::ALL.len()],
+    refusals: [AtomicU64; ERROR_KINDS.len()],
+    vault: [[AtomicU64; VAULT_RESULTS.len()]; VAULT_OPERATIONS.len()],
+}
+
+/// What requests to the vault do.
+pub(crate) const VAULT_OPERATIONS: [&str; 5] = ["list", "effective", "put", "delete", "copy"];
+const VAULT_RESULTS: [&str; 3] = ["done", "refused", "failed"];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests_running: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
+            streams_running: AtomicU64::new(0),
+            streams_abandoned: AtomicU64::new(0),
+            first_bytes: StripedHistogram::new(&SECONDS),
+            reloads: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
+            requests: Default::default(),
+            durations: Label::ALL.map(|_| StripedHistogram::new(&SECONDS)),
+            refusals: Default::default(),
+            vault: Default::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -78,7 +70,25 @@ impl Metrics {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(histogram) = self.durations.get(route as usize) {
-            histogram.observe(elapsed);
+            histogram.observe(micros(elapsed));
+        }
+    }
+
+    /// Counts an error document by its error type.
+    pub(crate) fn count_refusal(&self, kind: ErrorKind) {
+        let column = ERROR_KINDS.iter().position(|(known, _)| *known == kind);
+        if let Some(counter) = column.and_then(|column| self.refusals.get(column)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an operation of the vault. `refusal` is the status of its error.
+    pub(crate) fn count_vault(&self, operation: &str, refusal: Option<u16>) {
+        let column = refusal.map_or(0, |status| if status < 500 { 1 } else { 2 });
+        let row = VAULT_OPERATIONS.iter().position(|known| *known == operation);
+        let row = row.and_then(|row| self.vault.get(row));
+        if let Some(counter) = row.and_then(|row| row.get(column)) {
+            counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -108,18 +118,16 @@ impl Metrics {
             "From the head of a request to the end of its answer",
         );
         for (route, histogram) in Label::ALL.iter().zip(&self.durations) {
-            histogram.write(
-                text,
-                "cofferdam_request_duration_seconds",
-                &format!("route=\"{}\"", route.as_str()),
-            );
+            let labels = format!("route=\"{}\"", route.as_str());
+            text.histogram("cofferdam_request_duration_seconds", &labels, &histogram.reading());
         }
         text.family(
             "cofferdam_stream_first_byte_seconds",
             "histogram",
             "From the head of a request to the first byte of its stream",
         );
-        self.first_bytes.write(text, "cofferdam_stream_first_byte_seconds", "");
+        text.histogram("cofferdam_stream_first_byte_seconds", "", &self.first_bytes.reading());
+        self.write_refusals(text);
         for (name, kind, help, counter) in [
             (
                 "cofferdam_requests_running",
@@ -154,6 +162,28 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    fn write_refusals(&self, text: &mut Text) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        text.family("cofferdam_refusals_total", "counter", "Error documents sent to clients, by error type");
+        for ((_, reason), counter) in ERROR_KINDS.iter().zip(&self.refusals) {
+            text.sample("cofferdam_refusals_total", &format!("reason=\"{reason}\""), read(counter));
+        }
+        let help = "Operations of the vault whose caller had access to it";
+        text.family("cofferdam_vault_operations_total", "counter", help);
+        for (operation, row) in VAULT_OPERATIONS.iter().zip(&self.vault) {
+            for (result, counter) in VAULT_RESULTS.iter().zip(row) {
+                let labels = format!("operation=\"{operation}\",result=\"{result}\"");
+                text.sample("cofferdam_vault_operations_total", &labels, read(counter));
+            }
+        }
+    }
+}
+
+pub(crate) fn micros(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Builds Prometheus text.
 #[derive(Default)]
 pub(crate) struct Text(String);
@@ -179,6 +209,20 @@ impl Text {
         }
     }
 
+    /// Adds the samples of a histogram.
+    pub(crate) fn histogram(&mut self, name: &str, labels: &str, reading: &HistogramReading) {
+        let mut total = 0;
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (index, count) in reading.buckets.iter().enumerate() {
+            total += count;
+            let bound = reading.bounds.get(index).map(|bound| *bound as f64 / reading.per_unit as f64);
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+            self.sample(&format!("{name}_bucket"), &format!("{labels}{comma}le=\"{bound}\""), total);
+        }
+        self.sample(&format!("{name}_sum"), labels, decimal(reading.sum, reading.per_unit));
+        self.sample(&format!("{name}_count"), labels, total);
+    }
+
     #[must_use]
     pub(crate) fn finish(self) -> String {
         self.0
@@ -188,6 +232,17 @@ impl Text {
         if self.0.write_fmt(line).is_err() {
             debug_assert!(false, "writing to a string cannot fail");
         }
+    }
+}
+
+/// A sum of parts, of which `per_unit`, a power of ten, are one unit.
+#[must_use]
+pub(crate) fn decimal(sum: u64, per_unit: u64) -> String {
+    match per_unit.checked_ilog10() {
+        Some(digits @ 1..) => {
+            format!("{}.{:0width$}", sum / per_unit, sum % per_unit, width = digits as usize)
+        }
+        _ => sum.to_string(),
     }
 }
 

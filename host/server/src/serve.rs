@@ -7,6 +7,7 @@ mod check;
 mod compile;
 mod greeting;
 mod reload;
+mod renewal;
 mod upkeep;
 mod watchdog;
 
@@ -38,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
+use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
 use crate::workers::Workers;
 
@@ -128,7 +130,12 @@ impl Listeners {
         let (api, listen) = bind("server.listen", config.server.listen).await?;
         let (admin, operators) = bind("server.admin", config.server.admin).await?;
         let socket = admin::socket::bind(data).map_err(Failure::system("admin.sock"))?;
-        Ok(Self { api, admin, socket, at: Addresses { listen, admin: operators } })
+        Ok(Self {
+            api,
+            admin,
+            socket,
+            at: Addresses { listen, admin: operators, is_tls: config.server.tls.is_some() },
+        })
     }
 }
 
@@ -148,6 +155,10 @@ async fn serve(
     end: Stop,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
+    let tls = match &config.server.tls {
+        Some(files) => Some(Arc::new(Tls::start(files, renewal::unix_s(&ground.clock))?)),
+        None => None,
+    };
     let listeners = Listeners::bind(&config, &options.data).await?;
     // Only now are the real ports known. Guests must not reach the host's own listeners.
     let settled = FixedSettings::new(&config, listeners.at);
@@ -161,22 +172,27 @@ async fn serve(
     let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
     let operators = Operators::open(&options.data, &ground.clock)?;
     let desk = GrantEditor::serving(options.clone(), arguments.clone(), runtime, environment);
-    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk, operators));
+    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, tls.clone(), desk, operators));
     warn_if_open(at, &app.live().config);
-    let greeting = Greeting::new(&app.live(), &ground.store, at).await?;
+    let greeting = Greeting::new(&app, &ground.store).await?;
     write_out(&greeting.text(options.json))?;
 
-    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers);
-    let operators = Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()), Workers::current());
+    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers, tls.clone());
+    let operators =
+        Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()), Workers::current(), tls.clone());
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
     tasks.spawn(accept_operators(operators.clone(), admin, Admin::new(Arc::clone(&app), stop.clone())));
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
-    tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
+    tracing::info!(listen = %at.listen, admin = %at.admin, tls = at.is_tls, "listening");
 
     tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
+    if let Some(tls) = &tls {
+        let app = Arc::clone(&app);
+        tasks.spawn(renewal::run(app, Arc::clone(tls), ground.clock.clone(), stop.clone()));
+    }
     let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
     // From here on there are two ways to end: a signal, or a store that stops writing.
@@ -299,15 +315,15 @@ async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> 
 
 /// Warns of addresses that other machines can reach.
 fn warn_if_open(at: Addresses, config: &Config) {
-    let Addresses { listen, admin } = at;
+    let Addresses { listen, admin, is_tls } = at;
     if !admin.ip().is_loopback() {
         tracing::warn!(%admin, "health and metrics are open to anyone who can reach this address");
     }
-    if !listen.ip().is_loopback() && config.server.trusted_proxies.is_empty() {
+    if !is_tls && !listen.ip().is_loopback() && config.server.trusted_proxies.is_empty() {
         tracing::warn!(
             %listen,
-            "keys and content travel unencrypted to this address: let a proxy that ends TLS reach it and name it in \
-             server.trusted_proxies, or listen on a loopback address"
+            "keys and content travel unencrypted to this address: set [server.tls], or let a proxy that ends TLS reach \
+             it and name it in server.trusted_proxies, or listen on a loopback address"
         );
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct LiveConfig {
     pub providers: Vec<Arc<Provider>>,
     /// Exports records of finished requests to the configured destinations.
     pub broadcast: Broadcaster,
+    /// When it was built, in seconds of Unix time.
+    pub loaded_s: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +105,8 @@ pub(crate) fn services(
     let defaults = defaults::read(&config.workspaces, &plugins, &mut problems);
     let mut providers = BTreeMap::new();
     for written in configured {
-        match provider(written, &plugins, credentials.remove(&Of::Provider(written.name.clone()))) {
+        let secret = credentials.remove(&Of::Provider(written.name.clone()));
+        match provider(written, &plugins, secret, memory) {
             Ok(provider) => {
                 providers.insert(written.name.as_str(), Arc::new(provider));
             }
@@ -151,7 +154,7 @@ pub(crate) fn live(
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
     let egress = Egress::new(config.egress.clone())?;
-    let broadcast = Broadcaster::start(destinations, &egress, store);
+    let broadcast = Broadcaster::start(destinations, &egress, store, &memory.meters);
     let serving = plugins.clone();
     let engine = Engine::new(EngineParts {
         plugins,
@@ -171,7 +174,7 @@ pub(crate) fn live(
         memory: Arc::clone(memory),
     })?;
     runtime.retain(&serving);
-    Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast })
+    Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast, loaded_s: clock.now_ms() / 1000 })
 }
 
 /// Warns of workspaces and secrets that the configuration names and the store lacks.
@@ -184,6 +187,7 @@ fn provider(
     written: &config::ProviderConfig,
     plugins: &Plugins,
     secret: Option<Secret>,
+    memory: &Memory,
 ) -> Result<Provider, String> {
     let wanted = format!("provider-{}", written.adapter);
     let adapter = plugins.get(&wanted).filter(|plugin| plugin.kind() == PluginKind::Provider);
@@ -218,7 +222,7 @@ fn provider(
         origin: written.origin.clone(),
         authentication,
         options: AllowedOptions::new(table, &written.options, &written.betas),
-        attempts: catalog::AttemptCounters::default(),
+        meter: memory.meters.provider(&written.name),
     })
 }
 

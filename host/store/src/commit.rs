@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::AuditEntry;
@@ -45,6 +46,7 @@ impl CommitWriter {
     pub(crate) fn run(mut self) {
         // If the thread panics, the store must still be marked as failed.
         let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
+        self.measure_disk();
         let mut wanted = 1;
         while self.queue.wait(wanted) {
             self.shared.busy();
@@ -92,6 +94,7 @@ impl CommitWriter {
             return Ok(());
         }
         let VaultReader { database, keys, .. } = &self.access;
+        let started = Instant::now();
         let tip = database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the store cannot write; it takes no more writes");
@@ -102,10 +105,18 @@ impl CommitWriter {
             tracing::error!(%error, "the anchor cannot be written; the store takes no more writes");
             CommitFailed
         })?;
+        self.shared.commits.observe(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX));
+        self.measure_disk();
         self.tip = tip;
         self.shared.directory.store(directory);
         self.shared.tip.store(Arc::new(tip));
         Ok(())
+    }
+
+    fn measure_disk(&self) {
+        if let Ok(bytes) = self.access.database.disk_bytes() {
+            self.shared.disk_bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Called before any answer is sent: a caller that gets "failed" must find the store failed.

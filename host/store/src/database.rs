@@ -122,6 +122,11 @@ impl Database {
         self.engine.snapshot()
     }
 
+    /// Size of all files in bytes, by the engine's own records.
+    pub(crate) fn disk_bytes(&self) -> Result<u64, fjall::Error> {
+        self.engine.disk_space()
+    }
+
     /// The four keyspaces with their names, in the order of [`KEYSPACES`].
     pub(crate) fn keyspaces(&self) -> [(&'static str, &Keyspace); 4] {
         let [keys, meta, values, log] = KEYSPACES;

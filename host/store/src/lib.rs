@@ -86,6 +86,7 @@ mod digest;
 mod dollars;
 mod hex;
 mod ids;
+mod measure;
 mod name;
 mod text;
 
@@ -109,10 +110,12 @@ pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
 pub use ledger::{Balance, KeySpend, ReservationRefused};
 pub use lock::{DirectoryLock, LockError};
 pub use lookup::{LookupError, RecordKind};
+pub use measure::{HistogramReading, HistogramScale, NamedMeters, OTHER, SECONDS, StripedHistogram};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
 pub use page::Page;
 pub use pending::{Pending, QueuePermit};
+pub use queue::QueuePart;
 pub use quota::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota};
 pub use records::{ApiKey, Credit, Intern, KeyCounts, KeyKind, Member, MemberRole, RoleError, Workspace};
 pub use root_key::{

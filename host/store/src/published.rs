@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::database::CommitHead;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::measure::{SECONDS, StripedHistogram};
 
 /// A commit that takes longer than this counts as stalled.
 const STALL_MS: u64 = 10_000;
@@ -23,6 +24,11 @@ pub(crate) struct PublishedState {
     pub(crate) directory: ArcSwap<Directory>,
     pub(crate) tip: ArcSwap<CommitHead>,
     pub(crate) state: AtomicU8,
+    /// How long commits took to write, in microseconds.
+    pub(crate) commits: StripedHistogram,
+    /// Size of the database after the last commit. The writer measures it, because that takes a
+    /// lock which a commit holds.
+    pub(crate) disk_bytes: AtomicU64,
     /// Monotonic time at which the commit in progress began; 0 between commits.
     busy_since_ms: AtomicU64,
     clock: Clock,
@@ -34,6 +40,8 @@ impl PublishedState {
             directory: ArcSwap::new(directory),
             tip: ArcSwap::from_pointee(tip),
             state: AtomicU8::new(RUNNING),
+            commits: StripedHistogram::new(&SECONDS),
+            disk_bytes: AtomicU64::new(0),
             busy_since_ms: AtomicU64::new(0),
             clock,
         }

@@ -45,6 +45,17 @@ pub(crate) struct Rows {
     pub(crate) audit: Vec<AuditEntry>,
 }
 
+/// One part of the writer's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePart {
+    /// `changes`, `usage` or `audit`.
+    pub name: &'static str,
+    /// What waits now.
+    pub length: usize,
+    /// With this many waiting, callers wait or are refused.
+    pub max: usize,
+}
+
 #[derive(Default)]
 struct WaitingWrites {
     jobs: VecDeque<(QueuePermit, Mutation)>,
@@ -190,6 +201,17 @@ impl WriteQueue {
         drop(waiting);
         self.places.close();
         drop(dropped);
+    }
+
+    /// What waits in each of the three parts, and the most that it takes before it refuses.
+    pub(crate) fn parts(&self) -> [QueuePart; 3] {
+        let waiting = self.lock();
+        let part = |name, length, max| QueuePart { name, length, max };
+        [
+            part("changes", waiting.jobs.len(), JOBS_MAX),
+            part("usage", waiting.usage.len(), USAGE_ROWS_MAX),
+            part("audit", waiting.audit.len(), AUDIT_ENTRIES_MAX),
+        ]
     }
 
     /// Numbers of waiting mutations and usage rows.

@@ -41,6 +41,20 @@ pub enum UsageOutcome {
     Interrupted,
 }
 
+impl UsageOutcome {
+    /// The word for it in records and in the log.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// Usage of one request. There is exactly one row per request id.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UsageRow {

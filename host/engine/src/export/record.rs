@@ -62,12 +62,6 @@ impl PendingExport {
 
 impl ExportRecord {
     pub(super) fn outcome(&self) -> &'static str {
-        match self.row.outcome {
-            UsageOutcome::Completed => "completed",
-            UsageOutcome::Incomplete => "incomplete",
-            UsageOutcome::Failed => "failed",
-            UsageOutcome::Cancelled => "cancelled",
-            UsageOutcome::Interrupted => "interrupted",
-        }
+        self.row.outcome.as_str()
     }
 }

@@ -48,7 +48,7 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
 fn a_full_queue_drops_records_and_counts_them() {
     let (sender, mut messages) = channel(1);
     let tally = Arc::new(ExportTally::default());
-    let queue = ExportQueue { name: "slow".to_owned(), sender, tally: Arc::clone(&tally) };
+    let queue = ExportQueue { sender, tally: Arc::clone(&tally) };
     let broadcaster = Broadcaster { queues: Arc::from([queue]) };
     for _ in 0..3 {
         broadcaster.send(record(None, UsageOutcome::Completed, None));

@@ -1,8 +1,9 @@
 //! Sends the records of one destination, independently of any request.
 
-use super::{Destination, DestinationKind, ExportTally, Message, otlp, webhook};
+use super::{Destination, DestinationKind, Message, otlp, webhook};
 use crate::authentication::OperatorKey;
 use crate::export::record::ExportRecord;
+use crate::memory::meters::ExportTally;
 use cofferdam_egress::{Credential, Egress, ExchangeLimits, Outgoing, Placement};
 use cofferdam_store::{Actor, Purpose, ReleaseRequest, ReleaseScope, Store};
 use futures_util::future::join_all;

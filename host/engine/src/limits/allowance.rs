@@ -4,10 +4,10 @@
 //! when it ends, whichever way the request ends. For a request without limits it is empty.
 
 use crate::limits::rate::{Quota, RateLimit};
-use cofferdam_store::{Clock, KeyId, WorkspaceId};
+use cofferdam_store::{Clock, KeyId, UsageOutcome, WorkspaceId};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Tokens used so far, by the keys and workspaces that have a token limit.
 pub struct TokenLimits {
@@ -34,6 +34,18 @@ struct SharedAllowance {
     key: Option<(KeyId, Quota)>,
     workspace: Option<(WorkspaceId, Quota)>,
     place: Mutex<Option<RunPermit<KeyId>>>,
+    end: OnceLock<RequestEnd>,
+}
+
+/// How a request ended, for its line in the log. It holds names of the configuration only.
+#[derive(Clone, Debug)]
+pub struct RequestEnd {
+    /// The model that was asked last.
+    pub model: Arc<str>,
+    /// Attempts of all turns.
+    pub attempts: u32,
+    /// Whether it was answered.
+    pub outcome: UsageOutcome,
 }
 
 impl Allowance {
@@ -47,7 +59,7 @@ impl Allowance {
         workspace: Option<(WorkspaceId, Quota)>,
     ) -> Self {
         let (tokens, place) = (Arc::clone(tokens), Mutex::new(Some(place)));
-        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, place })))
+        Self(Some(Arc::new(SharedAllowance { tokens, key, workspace, place, end: OnceLock::new() })))
     }
 
     /// Charges tokens, input and output together, to the key and the workspace.
@@ -59,6 +71,19 @@ impl Allowance {
         if let Some((workspace, quota)) = held.workspace {
             held.tokens.by_workspace.debit(workspace, quota, tokens);
         }
+    }
+
+    /// Notes how the request ended. Only the first note counts.
+    pub(crate) fn note_end(&self, end: RequestEnd) {
+        if let Some(held) = &self.0 {
+            held.end.get_or_init(|| end);
+        }
+    }
+
+    /// How the request ended; `None` while it runs, and if no endpoint was asked.
+    #[must_use]
+    pub fn end(&self) -> Option<&RequestEnd> {
+        self.0.as_ref()?.end.get()
     }
 
     /// Releases the permit before the last clone is dropped: the client has its whole answer, and

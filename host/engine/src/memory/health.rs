@@ -14,6 +14,7 @@ mod watch;
 pub use breaker::BreakerPhase;
 pub(crate) use watch::AttemptWatch;
 
+use super::meters::EndpointMeters;
 use breaker::{Breaker, BreakerPermit};
 use cofferdam_runtime::wire::{Percentiles, Statistics};
 use histogram::RollingHistogram;
@@ -69,6 +70,8 @@ pub struct EndpointKey {
 pub struct Health {
     id: u64,
     key: EndpointKey,
+    model: Arc<str>,
+    meters: EndpointMeters,
     retries: AtomicU64,
     /// Whether the breaker is closed. Attempts read it without the lock.
     is_well: AtomicBool,
@@ -212,7 +215,9 @@ impl Health {
         };
         Self {
             id,
+            model: Arc::from(key.model.as_str()),
             key,
+            meters: EndpointMeters::default(),
             retries: AtomicU64::new(0),
             is_well: AtomicBool::new(true),
             reasons_until_ms: AtomicU64::new(0),
@@ -220,9 +225,24 @@ impl Health {
         }
     }
 
+    /// The same, counted in `meters`.
+    pub(super) fn counted_in(self, meters: EndpointMeters) -> Self {
+        Self { meters, ..self }
+    }
+
+    /// The meters of its model and of its provider.
+    pub(crate) fn meters(&self) -> &EndpointMeters {
+        &self.meters
+    }
+
     /// A number that is unique in this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The catalog's id of the model.
+    pub(crate) fn model(&self) -> &Arc<str> {
+        &self.model
     }
 
     /// The endpoint that this belongs to.

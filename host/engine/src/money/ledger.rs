@@ -12,7 +12,8 @@ use crate::cost::{Amount, Cost, Used, no_usage};
 use crate::export::PendingExport;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::ClientPresence;
-use crate::limits::allowance::Allowance;
+use crate::limits::allowance::{Allowance, RequestEnd};
+use crate::memory::health::Health;
 use crate::money::cost_account::CostAccount;
 use crate::money::credit::{self, INTENT_TIME_MAX, TurnEstimate};
 use crate::refusal::Refusal;
@@ -42,6 +43,11 @@ pub(crate) struct LedgerEntry {
     pledge: Option<Pledge>,
     /// The record for the request export, if there is a destination.
     pending: Option<Box<PendingExport>>,
+    /// The health of the endpoint that was asked last, for the model's meter.
+    asked: Option<Arc<Health>>,
+    attempts: u32,
+    /// What the models' meters have counted so far.
+    metered: Used,
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
     /// The cost account of this request, to which the cost of its questions is added. It has the
@@ -77,6 +83,9 @@ impl LedgerEntry {
             aside: None,
             pledge: None,
             pending: None,
+            asked: None,
+            attempts: 0,
+            metered: Used::default(),
             allowance: caller.allowance.clone(),
             account: Arc::clone(account),
         })
@@ -151,6 +160,9 @@ impl LedgerEntry {
         output_max: u64,
         presence: &Arc<ClientPresence>,
     ) {
+        self.meter_use();
+        self.asked = Some(Arc::clone(&endpoint.health));
+        self.attempts = self.attempts.saturating_add(1);
         // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.turns.usage.output_tokens);
         self.underway = Some(Underway::of(endpoint, input_tokens, output_max, presence, &self.hosted));
@@ -237,17 +249,35 @@ impl LedgerEntry {
     /// Charges the tokens of its own turns, once. A question charges its tokens itself, although it
     /// has no row.
     fn charge_tokens(&mut self) {
+        self.meter_use();
         let Used { usage, .. } = self.turns.plus(&self.lost);
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         std::mem::take(&mut self.allowance).charge(tokens);
+    }
+
+    /// Counts what was used since the last time for the model that was asked last.
+    fn meter_use(&mut self) {
+        let Some(asked) = &self.asked else { return };
+        let used = self.turns.plus(&self.lost);
+        asked.meters().model.used(&self.metered, &used);
+        self.metered = used;
     }
 
     /// Ends the request: charges it and writes its row.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
         self.charge_aside();
         self.note();
+        self.note_end(outcome);
         self.charge_tokens();
         self.hand_over(outcome);
+    }
+
+    /// Notes the end for the log line of a client's request. A question has none of its own.
+    fn note_end(&self, outcome: UsageOutcome) {
+        if let Some(asked) = self.asked.as_ref().filter(|_| !self.account.is_question()) {
+            let model = Arc::clone(asked.model());
+            self.allowance.note_end(RequestEnd { model, attempts: self.attempts, outcome });
+        }
     }
 
     /// Writes the row and the record for the request export.
@@ -293,6 +323,7 @@ impl LedgerEntry {
     fn abandon(&mut self) {
         self.charge_aside();
         self.break_off();
+        self.note_end(UsageOutcome::Cancelled);
         self.charge_tokens();
         match self.account.own_reservation() {
             Some(reservation) if !self.is_routed && !reservation.has_spent() => reservation.release(),

@@ -21,7 +21,7 @@ use crate::request::{Prompts, RequestBounds, RequestPlugin, ResponsesRequest, to
 use bytes::Bytes;
 use cofferdam_runtime::manifest::{HookPhase, OnStream};
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
-use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
+use cofferdam_runtime::{CallError, CallErrorKind, HookAction, Plugin, Plugins, Services};
 use std::sync::Arc;
 
 /// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
@@ -240,6 +240,12 @@ impl Hook {
         shown: &[u8],
         request: &ResponsesRequest,
     ) -> Result<Option<Vec<u8>>, Refusal> {
+        self.plugin.counters().hook_decided(match &verdict {
+            Ok(Ok(Action::Pass)) => HookAction::Pass,
+            Ok(Ok(Action::Replace(_))) => HookAction::Replace,
+            Ok(Ok(Action::Reject(_))) => HookAction::Reject,
+            Ok(Err(_)) | Err(_) => HookAction::Failed,
+        });
         match verdict {
             Ok(Ok(Action::Pass)) => Ok(None),
             Ok(Ok(Action::Replace(json))) => Ok(Some(json)),

@@ -24,6 +24,7 @@ mod stream;
 use crate::Engine;
 use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
+use crate::memory::meters::{ReleaseCounts, ReleaseResult, ReleasedFor};
 use crate::memory::reflection::{Reflections, Use};
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
@@ -65,6 +66,7 @@ pub(crate) struct HttpCapability {
     scope: VaultId,
     reflections: Arc<Reflections>,
     unreached: Arc<LogThrottle>,
+    releases: Arc<ReleaseCounts>,
     request_id: Arc<str>,
     time_max: Duration,
     refusals: AtomicU32,
@@ -136,6 +138,7 @@ impl HttpCapability {
             scope: caller.intern.map_or(VaultId::Workspace(caller.workspace.id), VaultId::Intern),
             reflections: Arc::clone(&engine.parts.memory.reflections),
             unreached: Arc::clone(&engine.parts.memory.unreached),
+            releases: Arc::clone(&engine.parts.memory.meters.releases),
             request_id: Arc::clone(request_id),
             time_max: engine.parts.timeouts.total,
             refusals: AtomicU32::new(0),
@@ -318,6 +321,7 @@ impl Visit<'_> {
             let (actor, purpose) = (self.capability.actor, self.purpose());
             let request = ReleaseRequest { actor, scope, secret: bound, purpose };
             let released = self.capability.store.release_recorded(request).await;
+            self.capability.releases.decided(ReleasedFor::Tool, &released);
             releases.push(
                 released
                     .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
@@ -361,6 +365,7 @@ impl Visit<'_> {
     fn note_reflection(&self, sent: &SentSecret, blocked: bool) {
         let SentSecret { name, host, fingerprint } = sent;
         let suspended = self.capability.reflections.count(self.used(name), Instant::now());
+        self.capability.releases.count(ReleasedFor::Tool, ReleaseResult::Reflected);
         tracing::warn!(plugin = self.plugin, %host, secret.name = %name, blocked, suspended, "a host sent a secret back");
         let reflection = Reflection {
             host: host.clone(),

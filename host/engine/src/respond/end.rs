@@ -28,6 +28,7 @@ impl ResponseRun {
             run.entry.failed(refusal.kind);
             run.trace.selected = None;
         }
+        run.count_turns();
         run.trace.ended(run.deadline.since_dispatch());
         run.trace.pipeline.extend(job.tools.as_ref().map(|tools| tools.stage()));
         let left_out =

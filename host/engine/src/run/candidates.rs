@@ -111,6 +111,7 @@ impl Run {
     ) -> Result<Answering<T::Rest>, Refusal> {
         self.deadline.note_dispatch();
         self.memory().retries.earn();
+        self.turns += 1;
         let mut failed =
             RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.endpoints.len()).filter(|index| Some(*index) != self.preferred);

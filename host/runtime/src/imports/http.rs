@@ -47,6 +47,7 @@ impl Host for GuestState {
             }
             Err(error) => Err(error),
         };
+        self.plugin.counters.requested(&answer);
         asked.note(&answer);
         Ok(answer)
     }

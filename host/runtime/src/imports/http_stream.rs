@@ -41,6 +41,7 @@ impl Host for GuestState {
             Some(head) => head.map(recorded),
             None => {
                 let opened = self.open_exchange(request).await;
+                self.plugin.counters.requested(&opened);
                 asked.note(&opened.as_ref().map(|exchange| (exchange.status, &exchange.headers)));
                 opened
             }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde_json::{Map, Value};
 
 use super::{Plugin, Taping};
-use crate::counters::Counters;
 use crate::profile::Profile;
 
 impl Plugin {
@@ -24,7 +23,7 @@ impl Plugin {
         }
         Self {
             host: Arc::clone(&self.host),
-            profile: Arc::new(Profile { grant, manifest, counters: Counters::default() }),
+            profile: Arc::new(Profile { grant, manifest, counters: Arc::default() }),
             number: self.host.next_number(),
             digest: self.digest.clone(),
             origin: self.origin.clone(),

@@ -12,8 +12,9 @@ use crate::operators::Refused;
 /// Checks the name by which the client calls this host. A page of another site whose name was made
 /// to point at this address (DNS rebinding) still sends its own name.
 pub(super) fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<(), AdminFault> {
-    let bound = app.addresses().admin.ip();
-    if !bound.is_loopback() {
+    let at = app.addresses();
+    let bound = at.admin.ip();
+    if !bound.is_loopback() && !at.is_tls {
         return Err(AdminFault::NeedsTls);
     }
     let named = uri.authority().map(|authority| authority.host().to_owned());

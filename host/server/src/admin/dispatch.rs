@@ -40,8 +40,8 @@ pub(super) fn dispatch(
 /// to no server.
 fn console_link(app: &App) -> Result<CommandOutcome, CommandError> {
     let code = app.operators.login_code().map_err(|error| CommandError::new(error.to_string()))?;
-    let at = Addresses::reachable(app.addresses().admin);
-    let url = format!("http://{at}/#code={}", code.as_str());
+    let at = app.addresses();
+    let url = format!("{}://{}/#code={}", at.scheme(), Addresses::reachable(at.admin), code.as_str());
     let text =
         format!("{url}\n\nThe link works once, for {CODE_SECONDS} s. It opens the console of this host.\n");
     Ok(CommandOutcome { document: json!({"url": url, "expires_in_s": CODE_SECONDS}), text })

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::endpoints;
+use cofferdam_engine::memory::meters::Meters;
+
+use super::{endpoints, plugins, process};
 use crate::app::App;
 use crate::metrics::{Text, escape};
+use crate::telemetry;
 
 /// The whole text of `/metrics`.
 pub(super) fn page(app: &App) -> String {
@@ -17,13 +20,40 @@ pub(super) fn page(app: &App) -> String {
         "1 when requests are answered",
         u8::from(app.readiness().is_ready()),
     );
+    let live = app.live_config();
+    let loaded = "Unix time at which the configuration that serves was read";
+    text.single("cofferdam_config_loaded_seconds", "gauge", loaded, live.loaded_s);
     app.metrics.write(&mut text);
+    certificate(app, &mut text);
     sandbox(app, &mut text);
-    providers(app, &mut text);
+    let meters = live.engine.meters();
+    providers(meters, &mut text);
+    models(meters, &mut text);
     endpoints::write(app, &mut text);
-    plugins(app, &mut text);
-    broadcast(app, &mut text);
+    let catalog = plugins::PluginCatalog::of(live.engine.plugins());
+    plugins::write(&app.runtime.counters(), &catalog, &mut text);
+    releases(meters, &mut text);
+    broadcast(meters, &mut text);
+    store(app, &mut text);
+    let lost = "Log lines that standard error did not take";
+    text.single("cofferdam_log_lines_lost_total", "counter", lost, telemetry::lines_lost());
+    process::write(&mut text);
     text.finish()
+}
+
+fn certificate(app: &App, text: &mut Text) {
+    const NAME: &str = "cofferdam_certificate_expiry_seconds";
+    let Some(tls) = app.tls() else { return };
+    let now_s = i64::try_from(app.clock.now_ms() / 1000).unwrap_or(i64::MAX);
+    let left = tls.current().facts().not_after_s.saturating_sub(now_s);
+    text.family(
+        NAME,
+        "gauge",
+        "Seconds until the certificate of `[server.tls]` expires; negative afterwards",
+    );
+    for listener in ["api", "admin"] {
+        text.sample(NAME, &format!("listener=\"{listener}\""), left);
+    }
 }
 
 fn sandbox(app: &App, text: &mut Text) {
@@ -50,57 +80,91 @@ fn sandbox(app: &App, text: &mut Text) {
     );
 }
 
-fn providers(app: &App, text: &mut Text) {
+fn providers(meters: &Meters, text: &mut Text) {
+    let providers = meters.providers();
+    let providers: Vec<_> = providers.iter().map(|(name, meter)| (escape(name), meter)).collect();
     text.family("cofferdam_attempts_total", "counter", "Requests sent to providers, by how they ended");
-    for provider in &app.live().providers {
-        let name = escape(&provider.name);
-        let counts = [("answered", &provider.attempts.answered), ("failed", &provider.attempts.failed)];
-        for (outcome, counter) in counts {
+    for (name, meter) in &providers {
+        for (outcome, count) in meter.attempts() {
             let labels = format!("provider=\"{name}\",outcome=\"{outcome}\"");
-            text.sample("cofferdam_attempts_total", &labels, counter.load(Ordering::Relaxed));
+            text.sample("cofferdam_attempts_total", &labels, count);
         }
+    }
+    let help = "From the beginning of an attempt to the first content of its stream";
+    text.family("cofferdam_first_content_seconds", "histogram", help);
+    for (name, meter) in &providers {
+        let labels = format!("provider=\"{name}\"");
+        text.histogram("cofferdam_first_content_seconds", &labels, &meter.first_content());
+    }
+    let help = "From the beginning of an attempt to the end of its answer, or to its failure";
+    text.family("cofferdam_attempt_seconds", "histogram", help);
+    for (name, meter) in &providers {
+        let labels = format!("provider=\"{name}\"");
+        text.histogram("cofferdam_attempt_seconds", &labels, &meter.attempt_times());
     }
 }
 
-fn broadcast(app: &App, text: &mut Text) {
+fn models(meters: &Meters, text: &mut Text) {
+    let models = meters.models();
+    let models: Vec<_> = models.iter().map(|(name, meter)| (escape(name), meter)).collect();
+    text.family(
+        "cofferdam_tokens_total",
+        "counter",
+        "Tokens of models, by direction; none is in two of them",
+    );
+    for (name, meter) in &models {
+        for (direction, count) in meter.tokens() {
+            let labels = format!("model=\"{name}\",direction=\"{direction}\"");
+            text.sample("cofferdam_tokens_total", &labels, count);
+        }
+    }
+    text.family("cofferdam_cost_dollars_total", "counter", "Cost of models in dollars, by what paid it");
+    for (name, meter) in &models {
+        for (paid, dollars) in meter.cost() {
+            let labels = format!("model=\"{name}\",paid=\"{paid}\"");
+            text.sample("cofferdam_cost_dollars_total", &labels, dollars);
+        }
+    }
+    text.family("cofferdam_turns", "histogram", "Turns of responses, questions of plugins included");
+    text.histogram("cofferdam_turns", "", &meters.turns());
+}
+
+fn releases(meters: &Meters, text: &mut Text) {
+    let help = "Releases of secrets out of the vault, and secrets that hosts sent back";
+    text.family("cofferdam_releases_total", "counter", help);
+    for (purpose, result, count) in meters.releases().all() {
+        let labels = format!("purpose=\"{purpose}\",result=\"{result}\"");
+        text.sample("cofferdam_releases_total", &labels, count);
+    }
+}
+
+fn broadcast(meters: &Meters, text: &mut Text) {
     text.family(
         "cofferdam_broadcast_records_total",
         "counter",
         "Records of finished requests, by destination",
     );
-    for (name, tally) in app.live().broadcast.tallies() {
+    for (name, tally) in meters.destinations() {
         let counts = [("sent", &tally.sent), ("failed", &tally.failed), ("dropped", &tally.dropped)];
         for (outcome, counter) in counts {
-            let labels = format!("destination=\"{}\",outcome=\"{outcome}\"", escape(name));
+            let labels = format!("destination=\"{}\",outcome=\"{outcome}\"", escape(&name));
             text.sample("cofferdam_broadcast_records_total", &labels, counter.load(Ordering::Relaxed));
         }
     }
 }
 
-fn plugins(app: &App, text: &mut Text) {
-    let live = app.live();
-    let plugins = live.engine.plugins();
-    let plugins: Vec<_> =
-        plugins.iter().map(|plugin| (escape(plugin.name()), plugin.counters().values())).collect();
-    text.family("cofferdam_plugin_calls_total", "counter", "Calls into plugins");
-    for (name, values) in &plugins {
-        text.sample("cofferdam_plugin_calls_total", &format!("plugin=\"{name}\""), values.calls);
+fn store(app: &App, text: &mut Text) {
+    let store = &app.store;
+    text.family("cofferdam_store_commit_seconds", "histogram", "Time to write a commit and to sync the disk");
+    text.histogram("cofferdam_store_commit_seconds", "", &store.commits());
+    let parts = store.queue_parts();
+    text.family("cofferdam_store_queue", "gauge", "What waits for the next commit");
+    for part in &parts {
+        text.sample("cofferdam_store_queue", &format!("queue=\"{}\"", part.name), part.length);
     }
-    text.family("cofferdam_plugin_busy_seconds_total", "counter", "Time that plugins' code ran");
-    for (name, values) in &plugins {
-        let seconds = format!("{}.{:09}", values.busy_ns / 1_000_000_000, values.busy_ns % 1_000_000_000);
-        text.sample("cofferdam_plugin_busy_seconds_total", &format!("plugin=\"{name}\""), seconds);
+    text.family("cofferdam_store_queue_max", "gauge", "Room for what waits for the next commit");
+    for part in &parts {
+        text.sample("cofferdam_store_queue_max", &format!("queue=\"{}\"", part.name), part.max);
     }
-    text.family("cofferdam_plugin_errors_total", "counter", "Calls into plugins that failed, traps included");
-    for (name, values) in &plugins {
-        for (kind, count) in &values.errors {
-            let labels = format!("plugin=\"{name}\",kind=\"{kind}\"");
-            text.sample("cofferdam_plugin_errors_total", &labels, count);
-        }
-    }
-    text.family("cofferdam_plugin_log_lines_dropped_total", "counter", "Lines of plugins beyond their quota");
-    for (name, values) in &plugins {
-        let labels = format!("plugin=\"{name}\"");
-        text.sample("cofferdam_plugin_log_lines_dropped_total", &labels, values.log_lines_dropped);
-    }
+    text.single("cofferdam_store_bytes", "gauge", "Size of the store on the disk", store.disk_bytes());
 }

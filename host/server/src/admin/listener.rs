@@ -4,16 +4,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{access, api, console, http as open};
+use super::fault::AdminFault;
+use super::{access, api, console, http as open, openapi};
 use crate::app::App;
 use crate::peer::Peer;
 use crate::reply::answer::ResponseBody;
+use crate::reply::json_response;
 
+/// The description of the admin API. It tells nothing about this host, so it needs no bearer.
+const OPENAPI: &str = "/openapi.json";
 /// Commands of the admin API that run at the same time; others wait.
 const COMMANDS_MAX: usize = 8;
 
@@ -51,11 +55,17 @@ impl Admin {
     async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let path = request.uri().path();
         let in_api = path.starts_with("/admin/");
-        if !in_api && !console::has(path) && path != "/openapi.json" {
+        if !in_api && !console::has(path) && path != OPENAPI {
             return open::answer(&self.app, request.method(), path);
         }
         if let Err(fault) = access::check_host(&self.app, request.headers(), request.uri()) {
             return fault.into_response();
+        }
+        if path == OPENAPI {
+            return match *request.method() {
+                Method::GET => json_response(StatusCode::OK, openapi::document()),
+                _ => AdminFault::WrongMethod("GET").into_response(),
+            };
         }
         if !in_api {
             return console::answer(request.method(), path);

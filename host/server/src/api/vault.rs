@@ -30,11 +30,22 @@ pub(crate) async fn answer(
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, Fault> {
     let leave = gate::pass(call, route).await?;
+    let answered = operate(call, &leave, body).await;
+    let refusal = answered.as_ref().err().map(|fault| fault.line().0);
+    call.app.metrics.count_vault(leave.wish.name(), refusal);
+    answered
+}
+
+async fn operate(
+    call: &Call<'_>,
+    leave: &VaultPermit<'_>,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, Fault> {
     match leave.wish {
-        VaultOperation::List | VaultOperation::Effective => read(call, &leave).await,
+        VaultOperation::List | VaultOperation::Effective => read(call, leave).await,
         VaultOperation::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
         VaultOperation::Delete(written) => delete(call, leave.vault()?, name(written)?, body).await,
-        VaultOperation::Copy => copy(call, &leave, body).await,
+        VaultOperation::Copy => copy(call, leave, body).await,
     }
 }
 

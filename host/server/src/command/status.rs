@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::table::{listing, or_dash, pairs};
 use super::{CommandError, CommandOutcome};
-use crate::facts::{Facts, HeldFacts, ModelFacts};
+use crate::facts::{Facts, HeldFacts, ModelFacts, Serving};
 
 pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<CommandOutcome, CommandError> {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     match &facts.serving {
         Some(serving) => rows.extend([
             ("serving", format!("yes, process {}", serving.pid)),
-            ("listen", format!("http://{}", serving.listen)),
-            ("admin", format!("http://{}", serving.admin)),
+            ("listen", format!("{}://{}", scheme(serving), serving.listen)),
+            ("admin", format!("{}://{}", scheme(serving), serving.admin)),
             ("ready", yes_no(serving.ready)),
             ("uptime", format!("{} s", serving.uptime_s)),
             ("requests running", serving.requests_running.to_string()),
@@ -80,6 +80,10 @@ fn recovery(state: &StoreStatus) -> &'static str {
         (false, true) => "yes",
         (false, false) => "no, `vault recovery new` makes one",
     }
+}
+
+fn scheme(serving: &Serving) -> &'static str {
+    if serving.tls { "https" } else { "http" }
 }
 
 fn yes_no(flag: bool) -> String {

@@ -69,6 +69,12 @@ pub const KEYS: &[ConfigKey] = &[
         "address ranges",
         "Proxies whose `Forwarded` or `X-Forwarded-For` tells the address of the client",
     ),
+    required(
+        "server.tls.certificate",
+        "PEM file",
+        "The certificate, then those of its issuers; with `[server.tls]` both listeners speak TLS only",
+    ),
+    required("server.tls.key", "PEM file", "Its private key, not encrypted: PKCS#8, PKCS#1 or SEC1"),
     key("timeouts.connect_ms", "5000", "ms", "To open a connection to a provider"),
     key(
         "timeouts.first_event_ms",

@@ -35,7 +35,7 @@ pub use limits::{LimitsConfig, RateLimits};
 pub use models::{EndpointConfig, ModelConfig, demo};
 pub use providers::{KeySource, ProviderConfig};
 pub use routing::Routing;
-pub use server::ServerConfig;
+pub use server::{NamedFile, ServerConfig, TlsFiles};
 pub use store::StoreConfig;
 pub use timeouts::TimeoutsConfig;
 pub use vault::VaultConfig;

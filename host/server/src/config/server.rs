@@ -1,10 +1,11 @@
 //! `[server]`: listeners and region.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use cofferdam_egress::IpRange;
 
-use super::document::Table;
+use super::document::{ConfigSpan, Table};
 
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -18,6 +19,22 @@ pub struct ServerConfig {
     pub region: Option<String>,
     /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpRange>,
+    /// With it both listeners speak TLS only.
+    pub tls: Option<TlsFiles>,
+}
+
+/// `[server.tls]`: the PEM files of the certificate and of its key.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: NamedFile,
+    pub key: NamedFile,
+}
+
+/// A file and the position where the configuration names it.
+#[derive(Debug, Clone)]
+pub struct NamedFile {
+    pub path: PathBuf,
+    pub place: ConfigSpan,
 }
 
 pub(super) fn read(table: &Table<'_>) -> ServerConfig {
@@ -35,7 +52,7 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    ServerConfig { listen, admin, regional_hosts, admin_hosts, region, trusted_proxies }
+    ServerConfig { listen, admin, regional_hosts, admin_hosts, region, trusted_proxies, tls: tls(table) }
 }
 
 fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {
@@ -47,6 +64,17 @@ fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {
         names.push(host.value.trim_end_matches('.').to_ascii_lowercase());
     }
     names
+}
+
+/// The files themselves are read by `crate::tls`, so that commands that do not serve need no right to the key.
+fn tls(server: &Table<'_>) -> Option<TlsFiles> {
+    server.names().iter().find(|name| name.value == "tls")?;
+    let table = server.table("tls");
+    let file = |key| {
+        let written = table.required_text(key);
+        NamedFile { path: table.directory().join(&written.value), place: written.place() }
+    };
+    Some(TlsFiles { certificate: file("certificate"), key: file("key") })
 }
 
 /// A quick check that the text is not a URL, an address with a port or a pattern.

@@ -69,19 +69,19 @@ pub(super) async fn listeners(installation: &Installation<'_>) -> Vec<CheckFindi
     let server = &installation.config.server;
     let findings = match installation.at {
         None => [free("server.listen", server.listen), free("server.admin", server.admin)],
-        Some(Addresses { listen, admin }) => {
+        Some(Addresses { listen, admin, .. }) => {
             [answers("server.listen", listen).await, answers("server.admin", admin).await]
         }
     };
     let mut findings = Vec::from(findings);
-    let Addresses { listen, admin } =
-        installation.at.unwrap_or(Addresses { listen: server.listen, admin: server.admin });
-    if !listen.ip().is_loopback() && server.trusted_proxies.is_empty() {
+    let configured = Addresses { listen: server.listen, admin: server.admin, is_tls: server.tls.is_some() };
+    let Addresses { listen, admin, is_tls } = installation.at.unwrap_or(configured);
+    if !is_tls && !listen.ip().is_loopback() && server.trusted_proxies.is_empty() {
         findings.push(CheckFinding::warn(
             "listener",
             "server.listen",
             format!("keys and content travel unencrypted to {listen}"),
-            "let a proxy that ends TLS reach it and name it in server.trusted_proxies, or listen on loopback",
+            "set [server.tls], or let a proxy that ends TLS reach it and name it in server.trusted_proxies, or listen on loopback",
         ));
     }
     if !admin.ip().is_loopback() {

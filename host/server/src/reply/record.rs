@@ -13,7 +13,7 @@ use http::{Method, Request, Version};
 use uuid::Uuid;
 
 use crate::limits::admission::RateLimitHeaders;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, micros};
 use crate::peer::Peer;
 use crate::route::Label;
 use crate::stall::Handed;
@@ -103,7 +103,7 @@ impl RequestRecord {
                     handed.hand();
                 }
                 if self.streamed && self.bytes_sent == 0 {
-                    self.metrics.first_bytes.observe(self.started.elapsed());
+                    self.metrics.first_bytes.observe(micros(self.started.elapsed()));
                 }
                 self.bytes_sent += bytes as u64;
                 self.whole |= !self.streamed;
@@ -123,6 +123,7 @@ impl Drop for RequestRecord {
             self.metrics.streams_running.fetch_sub(1, Ordering::Relaxed);
             self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
+        let end = self.allowance.end();
         // Attaches the request id to the line, as on all other lines of the request.
         within(self.id, || {
             tracing::info!(
@@ -137,6 +138,9 @@ impl Drop for RequestRecord {
                 abandoned = self.streamed && !self.whole,
                 key = self.key.map(tracing::field::display),
                 generation = self.generation.as_deref(),
+                model = end.map(|end| &*end.model),
+                attempts = end.map(|end| end.attempts),
+                outcome = end.map(|end| end.outcome.as_str()),
                 "request"
             );
         });

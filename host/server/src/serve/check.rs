@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use cofferdam_engine::Memory;
-use cofferdam_store::{DirectoryLock, HostName, LockError, SecretName};
+use cofferdam_store::{Clock, DirectoryLock, HostName, LockError, SecretName};
 use serde_json::json;
 
+use super::renewal::unix_s;
 use crate::command::{Command, SecretCommand, SecretScope};
 use crate::config::{Config, Environment};
 use crate::execute::execute;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
 use crate::start::{block_on, open, runtime, write_out};
+use crate::tls::Tls;
 use crate::wiring::operator_secrets::{Missing, are_wanted, missing, missing_of};
 use crate::wiring::{self, advice};
 
@@ -31,6 +33,9 @@ pub(super) fn check(
     let runtime = runtime(config, &options.data)?;
     let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
     let services = wiring::services(config, places, &runtime, environment, &Memory::default(), 0)?;
+    if let Some(files) = &config.server.tls {
+        Tls::start(files, unix_s(&Clock::system()))?;
+    }
     advice::warn_of_origins(config);
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
     let secrets = check_secrets(options, config);

@@ -2,14 +2,15 @@
 //! command that streams a response. Because of the key it goes only to standard output, never to
 //! the log.
 
+use std::net::{IpAddr, SocketAddr};
+
 use cofferdam_engine::catalog::ModelKind;
 use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store};
 use serde_json::json;
 
-use crate::app::Addresses;
+use crate::app::{Addresses, App};
 use crate::command::CommandError;
 use crate::failure::Failure;
-use crate::wiring::LiveConfig;
 
 pub(crate) struct Greeting {
     key: Option<String>,
@@ -19,7 +20,8 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     /// Creates a key for the workspace `default` if the store has no key for clients.
-    pub(crate) async fn new(live: &LiveConfig, store: &Store, at: Addresses) -> Result<Self, Failure> {
+    pub(crate) async fn new(app: &App, store: &Store) -> Result<Self, Failure> {
+        let (live, at) = (app.live(), app.addresses());
         let key = match store.find_workspace("default").await {
             Ok(workspace) if !store.has_client_key().await.map_err(CommandError::from)? => {
                 let wanted = NewKey {
@@ -37,8 +39,8 @@ impl Greeting {
         let model = models.iter().find(|model| model.kind == ModelKind::Responses);
         let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
         let curl = format!(
-            "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
-            Addresses::reachable(at.listen),
+            "curl -N {}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
+            reach(app, Addresses::reachable(at.listen)),
             key.as_deref().unwrap_or("YOUR_KEY"),
             json!({"model": model, "input": "Hello!", "stream": true}),
         );
@@ -47,7 +49,8 @@ impl Greeting {
 
     /// The text for people, or one line of JSON.
     pub(crate) fn text(&self, as_json: bool) -> String {
-        let Self { key, curl, at: Addresses { listen, admin } } = self;
+        let Self { key, curl, at } = self;
+        let (Addresses { listen, admin, is_tls }, scheme) = (at, at.scheme());
         if as_json {
             let mut line = serde_json::Map::new();
             if let Some(key) = key {
@@ -56,14 +59,42 @@ impl Greeting {
             line.insert("curl".to_owned(), curl.as_str().into());
             line.insert("listen".to_owned(), listen.to_string().into());
             line.insert("admin".to_owned(), admin.to_string().into());
+            line.insert("tls".to_owned(), (*is_tls).into());
             return format!("{}\n", serde_json::Value::Object(line));
         }
         let mut text =
-            format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
+            format!("Cofferdam listens on {scheme}://{listen}; health and metrics on {scheme}://{admin}.\n");
         if let Some(key) = key {
             text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
         }
         text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
         text
     }
+}
+
+/// The options and the begin of a URL with which `curl` on this machine reaches the listener of clients. With TLS the
+/// URL has a name of the certificate, and a certificate that is its own root is trusted by its file.
+fn reach(app: &App, address: SocketAddr) -> String {
+    let Some(tls) = app.tls() else { return format!("http://{address}") };
+    let pair = tls.current();
+    let facts = pair.facts();
+    let file = std::path::absolute(&pair.files().certificate.path).unwrap_or_default();
+    let trust = if facts.ends_in_root {
+        format!("--cacert {} ", quoted(&file.to_string_lossy()))
+    } else {
+        String::new()
+    };
+    let (ip, port) = (address.ip(), address.port());
+    let name = facts.names.iter().find(|name| !name.contains('*') && name.parse::<IpAddr>().is_err());
+    match name {
+        Some(name) if !facts.names.contains(&ip.to_string()) => {
+            format!("{trust}--resolve {name}:{port}:{ip} https://{name}:{port}")
+        }
+        _ => format!("{trust}https://{address}"),
+    }
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::compile;
+use super::renewal::unix_s;
 use crate::app::{Addresses, App};
-use crate::config::{Config, LimitsConfig, ServerConfig, VaultConfig};
+use crate::config::{Config, ConfigError, LimitsConfig, ServerConfig, TlsFiles, VaultConfig};
 use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
 use crate::start::set_limits;
+use crate::tls::CertificatePair;
 use crate::wiring::{self, LiveConfig, SharedServices};
 
 /// Reads configuration and plugins again.
@@ -60,6 +62,7 @@ impl FixedSettings {
         for (key, differs) in [
             ("server.listen", server.listen != now.server.listen),
             ("server.admin", server.admin != now.server.admin),
+            ("server.tls", server.tls.is_some() != now.server.tls.is_some()),
             ("limits.connections", limits.connections != now.limits.connections),
             ("limits.streams", limits.streams != now.limits.streams),
             ("timeouts.drain_ms", *drain != now.timeouts.drain),
@@ -124,7 +127,8 @@ impl Reload {
                 _ = signals.hang_up.recv() => {}
             }
             match self.read().await {
-                Ok(live) => {
+                Ok((live, pair)) => {
+                    app.replace_certificate(pair);
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
                     app.replace(live);
@@ -143,22 +147,31 @@ impl Reload {
     }
 
     /// Reads and compiles everything. The running configuration is not touched.
-    async fn read(&self) -> Result<LiveConfig, Failure> {
+    async fn read(&self) -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
         let (options, arguments, ground) =
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
         let settled = self.settled.clone();
-        let read = move || -> Result<LiveConfig, Failure> {
+        let now_s = unix_s(&ground.clock);
+        let read = move || -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);
             let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
-            Ok(wiring::live(config, places, &ground)?)
+            let pair = config.server.tls.as_ref().map(|files| new_pair(files, now_s)).transpose()?;
+            Ok((wiring::live(config, places, &ground)?, pair))
         };
         // Reading files and loading plugins blocks.
         let read = tokio::task::spawn_blocking(read).await;
-        let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
+        let (live, pair) =
+            read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
         wiring::warn_of_absent(&live.config, &self.ground.store).await;
         compile::required(&live).await?;
-        Ok(live)
+        Ok((live, pair))
     }
+}
+
+/// Reads the certificate that a reload takes.
+fn new_pair(files: &TlsFiles, now_s: i64) -> Result<CertificatePair, ConfigError> {
+    let pair = CertificatePair::read(files)?;
+    pair.valid_at(now_s).map_err(|problem| ConfigError::Invalid(vec![problem]))
 }

@@ -12,6 +12,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::request;
 
+/// The target of guests' lines, which filters name. Lines show `plugin::NAME` in its place, because
+/// a target is fixed when the program is compiled.
+const GUEST: &str = "cofferdam::guest";
+
 /// One JSON object per line: time, level, the event's fields, target, request id.
 pub(super) struct Json;
 
@@ -68,11 +72,16 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
     line.write_str("{\"timestamp\":\"")?;
     SystemTime.format_time(line)?;
     write!(line, "\",\"level\":\"{}\"", metadata.level().as_str())?;
-    let mut fields = EventFields { line, written: Ok(()) };
+    let is_guest = metadata.target() == GUEST;
+    let mut fields = EventFields { line, written: Ok(()), plugin: is_guest.then(String::new) };
     event.record(&mut fields);
     fields.written?;
+    let plugin = fields.plugin;
     line.write_str(",\"target\":")?;
-    write_string(line, metadata.target())?;
+    match plugin {
+        Some(plugin) => write_string(line, &format!("plugin::{plugin}"))?,
+        None => write_string(line, metadata.target())?,
+    }
     if let Some(id) = request::current() {
         write!(line, ",\"request_id\":\"{id}\"")?;
     }
@@ -83,6 +92,8 @@ fn write_json(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
 struct EventFields<'l, W> {
     line: &'l mut W,
     written: fmt::Result,
+    /// The plugin that wrote the line, if it is a line of a guest.
+    plugin: Option<String>,
 }
 
 impl<W: Write> EventFields<'_, W> {
@@ -120,6 +131,9 @@ impl<W: Write> Visit for EventFields<'_, W> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
+        if let Some(plugin) = self.plugin.as_mut().filter(|_| field.name() == "plugin") {
+            value.clone_into(plugin);
+        }
         self.member(field, |line| write_string(line, value));
     }
 
@@ -242,6 +256,14 @@ mod tests {
             "target": "place", "request_id": id.to_string(),
         });
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_line_of_a_guest_names_its_plugin_as_target() {
+        let line = json_of(|| tracing::info!(target: "cofferdam::guest", plugin = "tool-x", "said"));
+        assert_eq!(line["target"], "plugin::tool-x");
+        let line = json_of(|| tracing::info!(target: "elsewhere", plugin = "tool-x", "said"));
+        assert_eq!(line["target"], "elsewhere");
     }
 
     #[test]

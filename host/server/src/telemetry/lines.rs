@@ -6,6 +6,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
@@ -26,6 +27,14 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The pause between tries while a non-blocking standard error is full.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// Lines lost since the start of the process, which has one logger.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Lines lost since the start of the process.
+pub(crate) fn lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
 
 /// The handle of the running logger. Dropping it writes the lines that are left.
 pub struct Logging {
@@ -81,6 +90,7 @@ impl LogLines {
         let mut waiting = self.queue.lock();
         if line.len() > WAITING_BYTES_MAX - waiting.text.len() {
             waiting.lost += 1;
+            LOST.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let is_first = waiting.text.is_empty();
@@ -149,7 +159,10 @@ impl LogQueue {
                 // another report.
                 Ok(()) if lost > 0 => report(mem::take(&mut lost)),
                 Ok(()) => {}
-                Err(Torn(lines)) => lost += lines,
+                Err(Torn(lines)) => {
+                    lost += lines;
+                    LOST.fetch_add(lines, Ordering::Relaxed);
+                }
             }
             batch.clear();
             batch.shrink_to(KEPT_BYTES_MAX);

@@ -1,4 +1,5 @@
-//! Logs to standard error: text on a terminal, JSON lines otherwise. `COFFERDAM_LOG` sets a filter;
+//! Logs to standard error: text on a terminal, JSON lines otherwise, unless `COFFERDAM_LOG_FORMAT`
+//! names one of the two. `COFFERDAM_LOG` sets a filter;
 //! without it, the part of `RUST_LOG` about the host itself is used. Never logged: content,
 //! prompts, bodies, keys, secrets, query strings and responses of providers.
 
@@ -15,47 +16,78 @@ mod request;
 use format::{ForPeople, Json};
 use lines::LogLines;
 pub use lines::Logging;
+pub(crate) use lines::lines_lost;
 pub(crate) use request::{within, within_polls};
 
 /// The variable with the filter, such as `info,cofferdam_engine=debug`.
 const FILTER_VARIABLE: &str = "COFFERDAM_LOG";
+/// The variable with the format of lines: `text` or `json`.
+const FORMAT_VARIABLE: &str = "COFFERDAM_LOG_FORMAT";
 /// The variable that other Rust programs read too.
 const COMMON_VARIABLE: &str = "RUST_LOG";
 /// The prefix of all log targets of the host.
 const OWN_TARGETS: &str = "cofferdam";
 
-/// A filter that could not be parsed and is not used.
+/// The format of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line, for programs.
+    Json,
+}
+
+/// A variable whose value cannot be used and is ignored.
 pub struct Mistake {
     pub variable: &'static str,
     pub error: String,
 }
 
-/// Starts logging at `level`, unless a filter is set. Also returns the mistake in the filter, if
-/// there is one.
+/// Starts logging at `level`, unless a filter is set. Also returns the mistakes in the variables.
 ///
 /// # Errors
 ///
 /// The writer thread cannot be started.
-pub fn start(level: LevelFilter) -> io::Result<(Logging, Option<Mistake>)> {
+pub fn start(level: LevelFilter) -> io::Result<(Logging, Vec<Mistake>)> {
     let (variable, written) = written_filter(|name| std::env::var(name).ok());
     let builder = EnvFilter::builder().with_default_directive(level.into());
-    let (filter, mistake) = match builder.parse(&written) {
-        Ok(filter) => (filter, None),
-        Err(error) => {
-            (EnvFilter::new(level.to_string()), Some(Mistake { variable, error: error.to_string() }))
-        }
-    };
+    let mut mistakes = Vec::new();
+    let filter = builder.parse(&written).unwrap_or_else(|error| {
+        let error = format!("it is not a log filter: {error}");
+        mistakes.push(Mistake { variable, error });
+        EnvFilter::new(level.to_string())
+    });
+    let wanted = std::env::var(FORMAT_VARIABLE).unwrap_or_default();
+    let format = chosen_format(&wanted, stderr().is_terminal()).unwrap_or_else(|(error, format)| {
+        mistakes.push(Mistake { variable: FORMAT_VARIABLE, error });
+        format
+    });
     let (lines, logging) = LogLines::start(stderr(), lines::GATHER, |lost| {
         tracing::warn!(lines = lost, "log lines were lost: standard error did not take them");
     })?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
-    if stderr().is_terminal() {
-        subscriber.event_format(ForPeople).init();
-    } else {
-        subscriber.event_format(Json).init();
+    let subscriber = tracing_subscriber::fmt().with_ansi(stderr().is_terminal());
+    let subscriber = subscriber.with_env_filter(filter).with_writer(lines);
+    match format {
+        LogFormat::Text => subscriber.event_format(ForPeople).init(),
+        LogFormat::Json => subscriber.event_format(Json).init(),
     }
     std::panic::set_hook(Box::new(log_panic));
-    Ok((logging, mistake))
+    Ok((logging, mistakes))
+}
+
+/// The format that is asked for, or else the one that fits standard error.
+///
+/// # Errors
+///
+/// The name of the format is unknown: what is wrong, and the format that fits.
+fn chosen_format(wanted: &str, is_terminal: bool) -> Result<LogFormat, (String, LogFormat)> {
+    let fitting = if is_terminal { LogFormat::Text } else { LogFormat::Json };
+    match wanted {
+        "" => Ok(fitting),
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(("it takes `text` or `json`".to_owned(), fitting)),
+    }
 }
 
 /// The filter, and the variable that contains it.
@@ -87,7 +119,21 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{own_part, written_filter};
+    use super::{LogFormat, chosen_format, own_part, written_filter};
+
+    #[test]
+    fn the_format_is_the_one_that_is_asked_for_or_fits_the_output() {
+        for (wanted, is_terminal, format) in [
+            ("", true, LogFormat::Text),
+            ("", false, LogFormat::Json),
+            ("json", true, LogFormat::Json),
+            ("text", false, LogFormat::Text),
+        ] {
+            assert_eq!(chosen_format(wanted, is_terminal), Ok(format), "{wanted}");
+        }
+        let (error, format) = chosen_format("JSON", false).unwrap_err();
+        assert_eq!((error.as_str(), format), ("it takes `text` or `json`", LogFormat::Json));
+    }
 
     #[test]
     fn rust_log_applies_to_the_host_only() {

@@ -1,7 +1,11 @@
 //! A summary of the store's state, for health checks, metrics and commands.
 
+use std::sync::atomic::Ordering;
+
 use super::Store;
 use crate::ids::StoreId;
+use crate::measure::HistogramReading;
+use crate::queue::QueuePart;
 use crate::root_key::RootKeyId;
 
 /// Summary of the store's state.
@@ -58,6 +62,21 @@ impl Store {
             queued_mutations,
             queued_usage_rows,
         }
+    }
+
+    /// How long commits took to write, in microseconds.
+    pub fn commits(&self) -> HistogramReading {
+        self.0.shared.commits.reading()
+    }
+
+    /// The parts of the writer's queue.
+    pub fn queue_parts(&self) -> [QueuePart; 3] {
+        self.0.queue.parts()
+    }
+
+    /// Size of the database on the disk in bytes, after the last commit.
+    pub fn disk_bytes(&self) -> u64 {
+        self.0.shared.disk_bytes.load(Ordering::Relaxed)
     }
 
     /// False after a failed write and after closing.

@@ -57,11 +57,18 @@ impl AttemptWatch {
         let now_ms = self.clock.monotonic_ms();
         self.content_ms = Some(now_ms);
         self.health.answered(self.began_ms, now_ms, self.streamed);
+        let (meter, time_ms) = (&self.health.meters().provider, now_ms.saturating_sub(self.began_ms));
+        if self.streamed {
+            meter.had_content_after(time_ms);
+        } else {
+            meter.ended_after(time_ms);
+        }
     }
 
     /// Records that the attempt failed before that.
     pub(crate) fn failed(mut self, failed: &AttemptFailure) {
         let now_ms = self.clock.monotonic_ms();
+        self.health.meters().provider.ended_after(now_ms.saturating_sub(self.began_ms));
         match failed.blame() {
             Blame::Endpoint => self.health.failed(self.began_ms, now_ms, false),
             Blame::Limit => self.health.limited(now_ms, failed.failure.retry_after_ms),
@@ -72,7 +79,9 @@ impl AttemptWatch {
 
     /// Records that an answer that had begun broke off, for the endpoint's own reasons.
     pub(crate) fn broke(&self) {
-        self.health.failed(self.began_ms, self.clock.monotonic_ms(), self.content_ms.is_some());
+        let now_ms = self.clock.monotonic_ms();
+        self.stream_ended(now_ms);
+        self.health.failed(self.began_ms, now_ms, self.content_ms.is_some());
     }
 
     /// Records that the answer is complete. The speed of a stream is measured from its first
@@ -80,6 +89,7 @@ impl AttemptWatch {
     pub(crate) fn finished(&self, usage: &Usage, held: Duration) {
         let output_tokens = usage.output_tokens;
         let now_ms = self.clock.monotonic_ms();
+        self.stream_ended(now_ms);
         if usage.reasoning_tokens > 0 {
             self.health.reasoned(now_ms);
         }
@@ -92,6 +102,15 @@ impl AttemptWatch {
         }
         if output_tokens >= TOKENS_MIN && time_ms >= TIME_MIN_MS {
             self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
+        }
+    }
+}
+
+impl AttemptWatch {
+    /// Another answer than a stream has ended with its content.
+    fn stream_ended(&self, now_ms: u64) {
+        if self.streamed {
+            self.health.meters().provider.ended_after(now_ms.saturating_sub(self.began_ms));
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// How long one call may take, including waits.
@@ -125,7 +125,9 @@ impl Invocation<'_> {
         let account = capabilities.asking().account();
         let price = Amount::from_dollars(self.plugin.grant().call_price());
         let pledge = account.pledge_call(price).await.map_err(|_: Refusal| ToolFailure::NoCredit)?;
+        let started = Instant::now();
         let ended = self.run_unsearched(context, services).await;
+        self.plugin.counters().tool_called(started.elapsed(), ended.is_err());
         if let Ok(output) = &ended {
             account.add_tool(Amount(output.cost_pico), pledge);
         }

@@ -48,6 +48,17 @@ impl<'r> VaultOperation<'r> {
         }
     }
 
+    /// The word for it in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Effective => "effective",
+            Self::Put(_) => "put",
+            Self::Delete(_) => "delete",
+            Self::Copy => "copy",
+        }
+    }
+
     fn writes(self) -> bool {
         matches!(self, Self::Put(_) | Self::Delete(_) | Self::Copy)
     }
