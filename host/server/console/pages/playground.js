@@ -9,7 +9,7 @@ import { drawing, stepTable, whereTimeWent } from "../timeline.js";
 
 const EVENTS_MAX = 2000;
 const TABS = ["Answer", "Events", "Sent upstream", "curl"];
-const FIRST = "Send an HTTP request to https://api.github.com/user and tell me what came back.";
+const FIRST = "Hello! What can you do?";
 
 function requestOf(given) {
   const request = { model: given.model, input: given.input ?? "", stream: true };

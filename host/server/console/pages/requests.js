@@ -18,10 +18,9 @@ function outcome(it) {
 export function requestTable(requests, names) {
   return table("Requests, newest first", [
     { title: "Time", cell: (it) => h("a", { href: `#/requests/${encodeURIComponent(it.request_id)}` }, time(it.started_at)) },
-    { title: "Model", cell: (it) => name(it.model ?? it.requested_model ?? NONE) },
-    { title: "Provider", cell: (it) => name(it.provider ?? NONE) },
+    { title: "Model", cell: (it) => [name(it.model ?? it.requested_model ?? NONE), it.provider && h("small", {}, name(it.provider))] },
     { title: "Outcome", cell: outcome },
-    { title: "Time taken", kind: "number", cell: (it) => duration(it.us) },
+    { title: "Took", kind: "number", cell: (it) => duration(it.us) },
     { title: "Attempts", kind: "number", cell: (it) => count(it.attempts) },
     { title: "Tokens", kind: "number", cell: (it) => `${short(it.input_tokens)} / ${short(it.output_tokens)}` },
     { title: "Cost", kind: "number", cell: (it) => dollars((it.cost ?? 0) + (it.byok_cost ?? 0)) },
