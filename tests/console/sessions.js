@@ -6,7 +6,7 @@ import path from "node:path";
 import { Viewer } from "./browser.js";
 
 // A browser tells of each failed request on its own; these are meant to fail.
-const REFUSED = ["401 (Unauthorized)", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"];
+const REFUSED = ["401 (Unauthorized)", "429 (Too Many Requests)", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"];
 
 export async function smoke({ host, browser, check, shots, sources }) {
   await check("sign in and look at the overview", async () => {
