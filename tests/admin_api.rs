@@ -171,6 +171,7 @@ const REMOTE: &[(&str, &str)] = &[
     ("GET", "member/list"),
     ("GET", "models"),
     ("GET", "plugin/list"),
+    ("GET", "plugin/logs"),
     ("GET", "secret/list"),
     ("GET", "status"),
     ("GET", "usage"),

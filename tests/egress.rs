@@ -4,6 +4,7 @@
 
 mod first_party;
 mod hosts;
+mod logs;
 mod placeholders;
 mod plans;
 mod recordings;

@@ -2,6 +2,8 @@
 //! their files against.
 
 mod changes;
+mod logs;
+mod mending;
 mod steps;
 mod swaps;
 mod tampering;

@@ -1,5 +1,7 @@
 //! Failing calls of plugins are recorded, and replayed in another place with the built program.
 
+mod kinds;
+
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, single};
 use crate::kit::guests::{built, folder};
@@ -47,7 +49,7 @@ impl Bench {
 }
 
 /// The recordings of a host, oldest first.
-fn files(host: &Host) -> Vec<PathBuf> {
+pub fn files(host: &Host) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(host.data().join("recordings")).into_iter().flatten();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -109,6 +111,14 @@ async fn a_trap_is_replayed_in_another_place() {
     let told = different(&file, "[\"trap\",", "[\"echo\",");
     assert!(told.contains("recorded: the call broke (unreachable); now: the guest answers"), "{told}");
     assert!(told.contains("a word of the model"), "{told}");
+}
+
+#[test]
+fn a_check_of_the_configuration_does_not_say_that_calls_are_recorded() {
+    let setup = Setup::new().config("[plugins.tool-datetime]\nrecord = 2\n").argument("--check");
+    let output = setup.serve().output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !log.contains("are recorded"), "{log}");
 }
 
 #[tokio::test]

@@ -90,6 +90,7 @@ async fn answers_are_as_the_document_says() {
     for path in ["workspace/list", "member/list", "intern/list", "key/list", "secret/list", "status"] {
         api.ask(path).await;
     }
+    api.ask("plugin/logs?name=router&lines=5").await;
     api.ask("vault/verify").await;
     api.ask("vault/audit?since=1").await;
     api.change("secret/delete", &json!({"name": "hidden", "operator": true})).await;

@@ -40,7 +40,16 @@ fn update() -> (Vec<String>, Option<Edition>) {
     (words(&["plugin", "update", &edition.file()]), Some(edition))
 }
 
-const TRIED: [Tried; 5] = [
+/// Installs the plugin with a table of the configuration.
+fn configure(setup: &Setup) {
+    install_first(setup);
+    let table = format!("[plugins.{NAME}]\nmemory_mib = 32\n");
+    let file = setup.directory().join("cofferdam.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text + &table).unwrap();
+}
+
+const TRIED: [Tried; 6] = [
     Tried {
         prepare: |_| {},
         line: || {
@@ -61,6 +70,12 @@ const TRIED: [Tried; 5] = [
         prepare: install_both,
         line: || (words(&["plugin", "remove", NAME]), None),
         before: Some("0.2.0"),
+        after: None,
+    },
+    Tried {
+        prepare: configure,
+        line: || (words(&["plugin", "remove", NAME, "--grants"]), None),
+        before: Some("0.1.0"),
         after: None,
     },
     Tried {
@@ -101,6 +116,11 @@ fn check(setup: &Setup, tried: &Tried, line: &[String], again: bool) {
         let left = setup.files();
         assert!(left.iter().all(|name| !name.ends_with(".new")), "{left:?}");
     }
+    if setup.version().is_none() {
+        // A table without its plugin would make the next start fail.
+        let config = std::fs::read_to_string(setup.directory().join("cofferdam.toml")).unwrap();
+        assert!(!config.contains(NAME), "{config}");
+    }
 }
 
 /// Runs a command until the shim stops it, and kills it then. Returns whether it came to its end
@@ -121,12 +141,13 @@ fn ends_before_it_is_stopped(mut command: Command, shim: &Shim) -> bool {
     ended
 }
 
-/// Kills the change at each call of this sort. Returns how many there were.
-fn kill_at_each(call: Call, tried: &Tried, prepared: &Setup, line: &[String]) -> u64 {
+/// Kills the change at each call of this sort for files with this word in their path. Returns how many
+/// there were.
+fn kill_at_each(call: Call, path: &'static str, tried: &Tried, prepared: &Setup, line: &[String]) -> u64 {
     for after in 0..STEPS_MAX {
         let setup = copy_of(prepared);
         let shim = Shim::new(&setup.data());
-        shim.rules(&[Rule { after, ..Rule::new(call, "plugins", Action::Freeze) }]);
+        shim.rules(&[Rule { after, ..Rule::new(call, path, Action::Freeze) }]);
         let ended = ends_before_it_is_stopped(command(&setup, &shim, line), &shim);
         check(&setup.reread_config(), tried, line, after % 3 == 1);
         if ended {
@@ -143,10 +164,9 @@ fn a_change_that_is_killed_at_any_step_is_done_or_not_begun() {
         prepared.write_config();
         (tried.prepare)(&prepared);
         let (line, _edition) = (tried.line)();
-        let steps: u64 = [Call::Create, Call::Sync]
-            .into_iter()
-            .map(|call| kill_at_each(call, &tried, &prepared, &line))
-            .sum();
+        let sorts = [Call::Create, Call::Sync].into_iter();
+        let sorts = sorts.flat_map(|call| ["plugins", "cofferdam.toml"].map(|path| (call, path)));
+        let steps: u64 = sorts.map(|(call, path)| kill_at_each(call, path, &tried, &prepared, &line)).sum();
         assert!(steps >= 2, "only {steps} steps of {line:?} were interrupted");
     }
 }

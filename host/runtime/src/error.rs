@@ -29,6 +29,8 @@ pub enum LoadError {
     /// The manifest is wrong.
     #[error("{origin}: {error}")]
     Manifest {
+        /// The plugin's name, as its file says it.
+        name: String,
         /// Path of the manifest, or `embedded`.
         origin: String,
         /// The mistake and its line.
@@ -37,6 +39,8 @@ pub enum LoadError {
     /// The component does not fit the contract.
     #[error("{origin}: {error}")]
     Contract {
+        /// The plugin's name.
+        name: String,
         /// The manifest and the component.
         origin: String,
         /// The first mistake.
@@ -98,6 +102,23 @@ pub enum LoadError {
         /// The name in the configuration.
         name: String,
     },
+}
+
+impl LoadError {
+    /// The name of the plugin that is refused.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Manifest { name, .. }
+            | Self::Contract { name, .. }
+            | Self::BuiltIn { name, .. }
+            | Self::Pinned { name, .. } => Some(name),
+            Self::Read { .. }
+            | Self::Untrusted { .. }
+            | Self::Duplicate { .. }
+            | Self::UnknownPlugin { .. } => None,
+        }
+    }
 }
 
 /// Which user other than root and the host's own can change a file of a plugin.

@@ -269,6 +269,14 @@ impl Plugin {
         !matches!(self.taping, Taping::Off)
     }
 
+    /// Logs that failing calls are recorded, if they are: recordings hold content.
+    pub(crate) fn tell_recording(&self) {
+        if let Taping::Record(plan) = &self.taping {
+            let (plugin, kept, directory) = (self.name(), plan.kept, plan.recorder.directory().display());
+            tracing::warn!(plugin, kept, %directory, "failing calls of this plugin are recorded, with their content");
+        }
+    }
+
     /// The tape of a new call.
     pub(crate) fn tape(&self, context: &CallContext, services: &Services) -> Option<Arc<Tape>> {
         match &self.taping {

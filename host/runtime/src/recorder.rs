@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -66,6 +66,11 @@ impl RecordingMemory {
         true
     }
 
+    /// How much more there is now.
+    pub(crate) fn left(&self) -> usize {
+        MEMORY_BYTES_MAX.saturating_sub(self.all.load(Ordering::Relaxed))
+    }
+
     /// Gives all of it back.
     pub(crate) fn clear(&mut self) {
         self.all.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
@@ -105,11 +110,13 @@ impl Recorder {
 /// Starts the thread. It ends with the recorder, after what waits is written.
 fn start(directory: PathBuf) -> Option<SyncSender<FailedCall>> {
     let (queue, calls) = sync_channel::<FailedCall>(WAITING_MAX);
-    let numbers = AtomicU64::new(0);
     let write = move || {
+        let mut number = next_number(&directory);
         for call in calls {
             let plugin = call.head.plugin.clone();
-            match keep(&directory, &numbers, &call) {
+            let kept = keep(&directory, number, &call);
+            number = number.saturating_add(1);
+            match kept {
                 Ok(Some(file)) => {
                     tracing::warn!(plugin, file = %file.display(), "a failing call was recorded")
                 }
@@ -129,7 +136,7 @@ fn start(directory: PathBuf) -> Option<SyncSender<FailedCall>> {
 
 /// Writes a recording and removes the oldest ones beyond the limits. Returns the file, or `None` if
 /// a secret occurs in the recording.
-fn keep(directory: &Path, numbers: &AtomicU64, call: &FailedCall) -> io::Result<Option<PathBuf>> {
+fn keep(directory: &Path, number: u64, call: &FailedCall) -> io::Result<Option<PathBuf>> {
     let FailedCall { head, lines, searches, kept, .. } = call;
     let first = serde_json::to_vec(head)?;
     if !searches.is_empty() && has_secret(&first, lines, searches)? {
@@ -137,7 +144,6 @@ fn keep(directory: &Path, numbers: &AtomicU64, call: &FailedCall) -> io::Result<
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
-    let number = numbers.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}.{:013}-{number:06}", head.plugin, now_ms());
     let temporary = directory.join(format!("{name}.{TEMPORARY}"));
     let path = directory.join(format!("{name}.{EXTENSION}"));
@@ -187,13 +193,13 @@ fn prune(directory: &Path, plugin: &str, kept: usize) {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == TEMPORARY) {
             drop(fs::remove_file(&path));
-        } else if let (Some((owner, time)), Ok(metadata)) = (name_of(&path), entry.metadata()) {
-            recordings.push((time, owner, metadata.len(), path));
+        } else if let (Some(name), Ok(metadata)) = (name_of(&path), entry.metadata()) {
+            recordings.push((name.number, name.time, name.plugin, metadata.len(), path));
         }
     }
     recordings.sort_unstable_by(|one, other| other.cmp(one));
     let (mut own, mut bytes) = (0, 0_u64);
-    for (_, owner, length, path) in recordings {
+    for (_, _, owner, length, path) in recordings {
         own += usize::from(owner == plugin);
         bytes = bytes.saturating_add(length);
         if bytes > FILES_BYTES_MAX || (owner == plugin && own > kept) {
@@ -203,11 +209,27 @@ fn prune(directory: &Path, plugin: &str, kept: usize) {
     }
 }
 
-/// The plugin and the time in the name of a recording.
-fn name_of(path: &Path) -> Option<(String, String)> {
+/// The number of the next recording: higher than those of the recordings in the directory, of which
+/// the lowest is the oldest. The clock may have been set back since they were written.
+fn next_number(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| Some(name_of(&entry.path())?.number));
+    numbers.max().map_or(0, |number| number.saturating_add(1))
+}
+
+/// What the name of a recording says: `PLUGIN.TIME-NUMBER.jsonl`.
+struct RecordingName {
+    plugin: String,
+    /// Unix time in milliseconds.
+    time: u64,
+    number: u64,
+}
+
+fn name_of(path: &Path) -> Option<RecordingName> {
     let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
-    let (plugin, time) = name.rsplit_once('.')?;
-    Some((plugin.to_owned(), time.to_owned()))
+    let (plugin, rest) = name.rsplit_once('.')?;
+    let (time, number) = rest.split_once('-')?;
+    Some(RecordingName { plugin: plugin.to_owned(), time: time.parse().ok()?, number: number.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -257,10 +279,9 @@ mod tests {
     fn the_last_recordings_of_each_plugin_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().join("recordings");
-        let numbers = AtomicU64::new(0);
         let mut files = Vec::new();
-        for plugin in ["a", "a.b", "a", "a", "a"] {
-            files.push(keep(&directory, &numbers, &failed(plugin, b"{}\n", None)).unwrap().unwrap());
+        for (number, plugin) in (0..).zip(["a", "a.b", "a", "a", "a"]) {
+            files.push(keep(&directory, number, &failed(plugin, b"{}\n", None)).unwrap().unwrap());
         }
         let kept = [1, 3, 4].map(|index: usize| files[index].file_name().unwrap().to_str().unwrap());
         let mut kept = kept.to_vec();
@@ -277,17 +298,31 @@ mod tests {
             fs::File::create(directory.path().join(name)).unwrap().set_len(bytes).unwrap();
         }
         fs::write(directory.path().join("left.new"), "").unwrap();
-        let file = keep(directory.path(), &AtomicU64::new(0), &failed("p", b"{}\n", None)).unwrap().unwrap();
+        let number = next_number(directory.path());
+        let file = keep(directory.path(), number, &failed("p", b"{}\n", None)).unwrap().unwrap();
         assert_eq!(names(directory.path()), [file.file_name().unwrap().to_str().unwrap()]);
+    }
+
+    #[test]
+    fn a_new_recording_stays_although_the_clock_was_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 5..7 {
+            let name = format!("p.9999999999999-{number:06}.jsonl");
+            fs::write(directory.path().join(name), "{}").unwrap();
+        }
+        let number = next_number(directory.path());
+        assert_eq!(number, 7);
+        let file = keep(directory.path(), number, &failed("p", b"{}\n", None)).unwrap().unwrap();
+        let new = file.file_name().unwrap().to_str().unwrap();
+        assert_eq!(names(directory.path()), [new, "p.9999999999999-000006.jsonl"]);
     }
 
     #[test]
     fn a_secret_in_a_text_or_in_bytes_keeps_a_recording_from_being_written() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().join("recordings");
-        let written = |lines: &[u8]| {
-            keep(&directory, &AtomicU64::new(0), &failed("p", lines, Some("se\"cret"))).unwrap().is_some()
-        };
+        let written =
+            |lines: &[u8]| keep(&directory, 0, &failed("p", lines, Some("se\"cret"))).unwrap().is_some();
         assert!(!written(br#"{"a":[{"b":"x se\"cret x"}]}"#));
         assert!(!written(br#"{"se\"cret":1}"#));
         assert!(!written(br#"{"a":{"$base64":"/3NlImNyZXQ="}}"#));

@@ -3,6 +3,7 @@
 
 pub(crate) mod json;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -162,6 +163,16 @@ impl Recording {
         })
     }
 
+    /// What the guest asked the host for, in this order.
+    pub fn imports(&self) -> impl Iterator<Item = RecordedImport<'_>> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Import { name, sent, answer, waits } => {
+                Some(RecordedImport { name, sent, answer: (!waits).then_some(answer) })
+            }
+            _ => None,
+        })
+    }
+
     /// The name of the tool's function in the input of the first call, if that runs one.
     #[must_use]
     pub fn first_function(&self) -> Option<String> {
@@ -176,6 +187,37 @@ impl Recording {
         let (_, input) = self.first_call()?;
         let input: Vec<serde_json::Value> = serde_json::from_str(input).ok()?;
         json::read(input.get(index)?.clone()).ok()
+    }
+}
+
+/// What a guest asked the host for, and the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordedImport<'r> {
+    /// The function of the import, such as `http.send`, or what was read of the machine: `wall clock`,
+    /// `monotonic clock` or `random bytes`.
+    pub name: &'r str,
+    sent: &'r RawValue,
+    answer: Option<&'r RawValue>,
+}
+
+impl RecordedImport<'_> {
+    /// What the guest gave; the type is that of the import's parameters. `None` if it is another one.
+    #[must_use]
+    pub fn sent<T: DeserializeOwned>(&self) -> Option<T> {
+        json::read_text(self.sent.get()).ok()
+    }
+
+    /// What the host answered; the type is that of the import's result. `None` if it is another one,
+    /// or if the call ended while the guest waited.
+    #[must_use]
+    pub fn answer<T: DeserializeOwned>(&self) -> Option<T> {
+        json::read_text(self.answer?.get()).ok()
+    }
+
+    /// Whether the call ended before there was an answer.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.answer.is_none()
     }
 }
 

@@ -144,9 +144,10 @@ impl Runtime {
         Ok(Plugins { by_name: Arc::new(by_name) })
     }
 
-    /// Lets native code go that none of these plugins has. They are the ones that serve from now on:
-    /// plugins that are only checked are loaded, too.
+    /// Lets native code go that none of these plugins has, and logs whose failing calls are recorded.
+    /// They are the ones that serve from now on: plugins that are only checked are loaded, too.
     pub fn retain(&self, plugins: &Plugins) {
+        plugins.iter().for_each(|plugin| plugin.tell_recording());
         let installed: BTreeSet<&str> = plugins.iter().map(|plugin| plugin.digest()).collect();
         self.host.retain_loaded(|digest| installed.contains(digest));
     }
@@ -198,6 +199,7 @@ impl Runtime {
         tape: Option<Arc<Tape>>,
     ) -> Result<Plugin, LoadError> {
         let blame = |error| LoadError::Contract {
+            name: manifest.name.clone(),
             origin: format!("{} ({})", source.origin, manifest.component),
             error,
         };
@@ -219,7 +221,7 @@ impl Runtime {
             (Some(tape), ..) => Taping::Replay(tape),
             (None, Some(kept), Some(recorder)) => {
                 let head = recording_head(&manifest, &source.manifest, &digest, line, &joined.grant);
-                Taping::Record(Arc::new(plan(recorder, head, kept)))
+                Taping::Record(Arc::new(RecordingPlan { recorder: Arc::clone(recorder), head, kept }))
             }
             _ => Taping::Off,
         };
@@ -260,13 +262,6 @@ impl Runtime {
         }
         Ok((line, finding))
     }
-}
-
-/// The plan to record failing calls, which the log tells because recordings hold content.
-fn plan(recorder: &Arc<Recorder>, head: RecordingHead, kept: u32) -> RecordingPlan {
-    let (plugin, directory) = (&head.plugin, recorder.directory().display());
-    tracing::warn!(plugin, kept, %directory, "failing calls of this plugin are recorded, with their content");
-    RecordingPlan { recorder: Arc::clone(recorder), head, kept }
 }
 
 /// The head of the recordings of a plugin; that of one call is completed when it is written.

@@ -52,8 +52,11 @@ impl Tape {
     /// The host calls a function of the guest.
     pub(crate) fn call(&self, function: &'static str, input: &impl Serialize) {
         match self {
-            Self::Record(recorder) if !recorder.is_open() => {}
-            Self::Record(recorder) => recorder.call(function, json::write(input)),
+            Self::Record(recorder) => {
+                if let Some(input) = recorder.written(input) {
+                    recorder.call(function, input);
+                }
+            }
             Self::Replay(replay) => replay.call(function),
         }
     }
@@ -61,8 +64,11 @@ impl Tape {
     /// The guest has answered the call.
     pub(crate) fn answer(&self, answer: &impl Serialize) {
         match self {
-            Self::Record(recorder) if !recorder.is_open() => {}
-            Self::Record(recorder) => recorder.answer(json::write(answer)),
+            Self::Record(recorder) => {
+                if let Some(answer) = recorder.written(answer) {
+                    recorder.answer(answer);
+                }
+            }
             Self::Replay(replay) => replay.answer(&json::write(answer)),
         }
     }
@@ -78,11 +84,10 @@ impl Tape {
         sent: &impl Serialize,
     ) -> wasmtime::Result<Asked> {
         match &**self {
-            Self::Record(recorder) if !recorder.is_open() => Ok(Asked { open: None, recorded: None }),
-            Self::Record(_) => {
-                let sent = json::write(sent);
-                let open = OpenQuestion { tape: Arc::clone(self), name, sent };
-                Ok(Asked { open: Some(open), recorded: None })
+            Self::Record(recorder) => {
+                let sent = recorder.written(sent);
+                let open = sent.map(|sent| OpenQuestion { tape: Arc::clone(self), name, sent });
+                Ok(Asked { open, recorded: None })
             }
             Self::Replay(replay) => {
                 Ok(Asked { open: None, recorded: Some(replay.ask(name, &json::write(sent))?) })
@@ -163,8 +168,11 @@ impl Asked {
 
     /// Records the answer.
     pub(crate) fn note(mut self, answer: &impl Serialize) {
-        if let Some(OpenQuestion { tape, name, sent }) = self.open.take() {
-            tape.close(name, sent, Some(json::write(answer)));
+        if let Some(OpenQuestion { tape, name, sent }) = self.open.take()
+            && let Tape::Record(recorder) = &*tape
+            && let Some(answer) = recorder.written(answer)
+        {
+            recorder.import(name, sent, Some(answer));
         }
     }
 }
@@ -172,16 +180,10 @@ impl Asked {
 impl Drop for Asked {
     /// A question that the host did not answer before the call ended.
     fn drop(&mut self) {
-        if let Some(OpenQuestion { tape, name, sent }) = self.open.take() {
-            tape.close(name, sent, None);
-        }
-    }
-}
-
-impl Tape {
-    fn close(&self, name: &'static str, sent: Box<RawValue>, answer: Option<Box<RawValue>>) {
-        if let Self::Record(recorder) = self {
-            recorder.import(name, sent, answer);
+        if let Some(OpenQuestion { tape, name, sent }) = self.open.take()
+            && let Tape::Record(recorder) = &*tape
+        {
+            recorder.import(name, sent, None);
         }
     }
 }

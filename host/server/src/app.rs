@@ -20,6 +20,7 @@ use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
+use crate::telemetry::{KeptLines, PluginLines};
 use crate::tls::{CertificatePair, Tls};
 use crate::traffic::Traffic;
 use crate::wiring::{LiveConfig, SharedServices};
@@ -42,6 +43,8 @@ pub(crate) struct App {
     pub(crate) recorder: Arc<RequestRecorder>,
     /// Requests of the last hour by minute.
     pub(crate) traffic: Traffic,
+    /// The last log lines about each plugin that is loaded.
+    lines: PluginLines,
     live: ArcSwap<LiveConfig>,
     at: Addresses,
     /// With it both listeners speak TLS.
@@ -113,6 +116,7 @@ impl App {
             desk,
             operators,
             clock: ground.clock.clone(),
+            lines: ground.lines.clone(),
             metrics,
             bodies: BodyMemory::new(&ground.clock),
             rates: rate::RateLimiters::new(&ground.clock),
@@ -156,6 +160,7 @@ impl App {
 
     /// Replaces the current configuration by a new one.
     pub(crate) fn replace(&self, live: LiveConfig) {
+        self.lines.retain(live.engine.plugins().iter().map(|plugin| plugin.name()));
         self.live.store(Arc::new(live));
         self.uncompiled.notify_one();
     }
@@ -183,6 +188,12 @@ impl App {
             store_writable: self.store.is_writable() && !self.store.is_stalled(),
             draining: self.draining.load(Ordering::Acquire),
         }
+    }
+
+    /// The last log lines about a plugin, at most `most`; `None` if no plugin of this name is loaded.
+    pub(crate) fn plugin_lines(&self, plugin: &str, most: usize) -> Option<KeptLines> {
+        self.live().engine.plugins().get(plugin)?;
+        Some(self.lines.last(plugin, most))
     }
 
     /// The status that the `status` command and other operator requests show.

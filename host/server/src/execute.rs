@@ -13,6 +13,7 @@ use cofferdam_store::{DirectoryLock, LockError, Store};
 use crate::admin::socket::{self, SendError};
 use crate::command::{
     Command, CommandError, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
+    not_running,
 };
 use crate::config::{Config, Environment};
 use crate::doctor;
@@ -163,6 +164,9 @@ fn describe(options: &Options, command: &Command) -> Result<CommandOutcome, Fail
     if matches!(command, Command::Console) {
         let message = "no host serves this data directory; start one with `cofferdam serve`";
         return Err(CommandError::new(message).into());
+    }
+    if let Command::Plugin(PluginCommand::Logs(wanted)) = command {
+        return Err(not_running(wanted).into());
     }
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;

@@ -95,6 +95,15 @@ impl Failure {
         }
     }
 
+    /// The name of the plugin that cannot be used, where this is the reason.
+    pub(crate) fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Plugin(name) => Some(name),
+            Self::Wiring(error) => error.plugin(),
+            _ => None,
+        }
+    }
+
     /// The error as a reply to the process that sent the command.
     pub(crate) fn into_reply(self) -> CommandError {
         let is_configuration = self.exit_code() == CONFIGURATION;

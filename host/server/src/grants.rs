@@ -132,12 +132,27 @@ impl GrantEditor {
         file: &Path,
         candidate: Option<&PluginLock>,
     ) -> Result<Plugins, Failure> {
-        let mut config = Config::parse(text, file, &self.options.data)?;
-        self.arguments.apply(&mut config);
-        let folder = self.arguments.plugins.as_deref();
-        let places = PluginPlaces { candidate, ..PluginPlaces::new(&self.options.data, folder) };
+        let config = self.parse(text, file)?;
+        let places = self.places(candidate);
         Ok(wiring::services(&config, places, &self.runtime, &self.environment, &Memory::default(), 0)?
             .plugins)
+    }
+
+    /// Checks only whether the plugins can be loaded.
+    pub(crate) fn load(&self, text: &str, file: &Path, candidate: &PluginLock) -> Result<Plugins, Failure> {
+        let config = self.parse(text, file)?;
+        Ok(wiring::loaded(&config, self.places(Some(candidate)), &self.runtime)?)
+    }
+
+    fn parse(&self, text: &str, file: &Path) -> Result<Config, Failure> {
+        let mut config = Config::parse(text, file, &self.options.data)?;
+        self.arguments.apply(&mut config);
+        Ok(config)
+    }
+
+    fn places<'p>(&'p self, candidate: Option<&'p PluginLock>) -> PluginPlaces<'p> {
+        let folder = self.arguments.plugins.as_deref();
+        PluginPlaces { candidate, ..PluginPlaces::new(&self.options.data, folder) }
     }
 
     /// Sends SIGHUP to this process if it serves, so that it reloads its configuration.

@@ -21,7 +21,7 @@ use crate::facts;
 use crate::failure::Failure;
 use crate::grants::{GrantEditor, replace};
 use crate::installed::{
-    InstalledError, InstalledFolder, InstalledVersion, LockedPlugin, PluginLock, beyond, granted,
+    InstalledError, InstalledFolder, InstalledVersion, LockedPlugin, PluginLock, VersionPart, beyond, granted,
 };
 use crate::timestamp::timestamp;
 use crate::wiring::WiringError;
@@ -42,7 +42,9 @@ pub(crate) fn carry_out(desk: &GrantEditor, command: &PluginCommand) -> Result<C
         PluginCommand::Manage(ManageCommand::Update(wanted)) => Installer::new(desk)?.update(wanted),
         PluginCommand::Manage(ManageCommand::Remove(wanted)) => Installer::new(desk)?.remove(wanted),
         PluginCommand::Manage(ManageCommand::Rollback(wanted)) => Installer::new(desk)?.roll_back(wanted),
-        PluginCommand::List(_) | PluginCommand::Kit(_) => Err(refusal("this command changes nothing")),
+        PluginCommand::List(_) | PluginCommand::Logs(_) | PluginCommand::Kit(_) => {
+            Err(refusal("this command changes nothing"))
+        }
     }
 }
 
@@ -145,7 +147,7 @@ impl<'d> Installer<'d> {
             )));
         }
         check_order(&installed.current.version, &version.version, wanted)?;
-        let more = beyond(&package.manifest, &self.files.manifest(name, &installed.current)?);
+        let more = beyond(&package.manifest, &self.files.current_asks(name, installed));
         if !more.is_empty() {
             return self.hold(&package, installed, version, more);
         }
@@ -173,7 +175,7 @@ impl<'d> Installer<'d> {
         self.files.put(name, &version, &package.files)?;
         // Whether it could serve is found out now and not when it is accepted.
         let accepted = LockedPlugin { current: version.clone(), ..installed.clone() };
-        self.check_or_sweep(&self.candidate(name, Some(accepted)))?;
+        self.check_update(name, &self.candidate(name, Some(accepted)))?;
         let held = LockedPlugin { held: Some(version), ..installed.clone() };
         self.commit(&self.candidate(name, Some(held)))?;
         let change = Change::new(name, &shown, ChangeKind::Held { serving, more });
@@ -189,7 +191,11 @@ impl<'d> Installer<'d> {
     ) -> Result<CommandOutcome, Failure> {
         let name = &package.manifest.name;
         self.files.put(name, &plugin.current, &package.files)?;
-        let plugins = self.check_or_sweep(&self.candidate(name, Some(plugin.clone())))?;
+        let candidate = self.candidate(name, Some(plugin.clone()));
+        let plugins = match kind {
+            ChangeKind::Updated { .. } => self.check_update(name, &candidate)?,
+            _ => self.check_or_sweep(&candidate)?,
+        };
         if let Some(loaded) = plugins.get(name) {
             plugin.current.granted = granted(&facts::plugin_facts(loaded).granted);
         }
@@ -209,6 +215,44 @@ impl<'d> Installer<'d> {
             self.files.sweep(&self.lock);
         }
         checked
+    }
+
+    /// Checks what a start would load with another version of a plugin, without the other plugins
+    /// that it refuses: each of them is mended by an update of its own.
+    fn check_update(&self, name: &str, candidate: &PluginLock) -> Result<Plugins, Failure> {
+        let (file, text) = self.desk.read_file()?;
+        let checked = self.check_beside_refused(name, candidate, &text, &file);
+        if checked.is_err() {
+            self.files.sweep(&self.lock);
+        }
+        checked
+    }
+
+    fn check_beside_refused(
+        &self,
+        name: &str,
+        candidate: &PluginLock,
+        text: &str,
+        file: &Path,
+    ) -> Result<Plugins, Failure> {
+        let (mut rest, mut text) = (candidate.clone(), text.to_owned());
+        let mut checked = self.desk.check(&text, file, Some(&rest));
+        loop {
+            let refused = match checked {
+                Ok(plugins) => return Ok(plugins),
+                Err(refused) => refused,
+            };
+            let other = refused.plugin().filter(|other| *other != name).map(str::to_owned);
+            let Some(other) = other.filter(|other| rest.plugins.remove(other).is_some()) else {
+                return Err(refused);
+            };
+            tracing::warn!(%refused, "a start would still be refused after this change");
+            if Config::parse(&text, file, &self.desk.options().data)?.plugins.contains_key(&other) {
+                let without = edit::remove(&text, &other);
+                text = without.map_err(|error| refusal(format!("{}: {error}", file.display())))?;
+            }
+            checked = self.desk.load(&text, file, &rest);
+        }
     }
 
     fn check(&self, candidate: &PluginLock) -> Result<Plugins, Failure> {
@@ -296,7 +340,7 @@ impl<'d> Installer<'d> {
         let Some(previous) = previous else {
             return Err(refusal(format!("there is no version of {name} before {}", current.version)));
         };
-        self.files.read(name, &previous)?;
+        self.files.read(name, &previous).map_err(|error| error.in_part(VersionPart::Earlier))?;
         let (from, version) = (current.version.clone(), previous.version.clone());
         let plugin = LockedPlugin { kind, current: previous, previous: Some(current), held };
         let candidate = self.candidate(name, Some(plugin));

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use cofferdam_runtime::PluginSource;
 
-pub(crate) use asks::{asks, beyond, granted};
-pub(crate) use error::InstalledError;
+pub(crate) use asks::{InstalledAsks, asks, beyond, granted};
+pub(crate) use error::{InstalledError, VersionPart};
 pub(crate) use folder::{InstalledFolder, PluginFiles};
 pub(crate) use lock::{InstalledVersion, LockedPlugin, PluginLock};
 
@@ -80,10 +80,12 @@ pub(crate) fn damaged(data: &Path) -> Vec<(String, InstalledError)> {
     let files = InstalledFolder::new(data);
     let Ok(lock) = files.read_lock() else { return Vec::new() };
     let kept = lock.plugins.iter().flat_map(|(name, plugin)| {
-        let kept = [&plugin.previous, &plugin.held].into_iter().flatten();
-        kept.map(move |version| (name, version))
+        let kept = [(&plugin.previous, VersionPart::Earlier), (&plugin.held, VersionPart::Held)];
+        kept.into_iter().filter_map(move |(version, part)| Some((name, version.as_ref()?, part)))
     });
-    let damaged = kept.filter_map(|(name, version)| Some((name.clone(), files.read(name, version).err()?)));
+    let damaged = kept.filter_map(|(name, version, part)| {
+        Some((name.clone(), files.read(name, version).err()?.in_part(part)))
+    });
     damaged.collect()
 }
 

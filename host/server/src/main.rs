@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     let sealed = hygiene::seal_process();
     let cli = Cli::parse();
     let as_json = cli.options.json;
-    let (logging, mistakes) = match telemetry::start(cli.log_level()) {
+    let lines = telemetry::PluginLines::default();
+    let (logging, mistakes) = match telemetry::start(cli.log_level(), &lines) {
         Ok(started) => started,
         Err(error) => {
             complain(&Failure::system("the log")(error).describe(as_json));
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");
     }
-    let outcome = run(cli);
+    let outcome = run(cli, lines);
     // The logger writes from a thread of its own. It is flushed here, so that the error below is
     // the last line.
     drop(logging);

@@ -39,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
 use crate::start::{acquire, open, runtime, write_out};
+use crate::telemetry::PluginLines;
 use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
 use crate::workers::Workers;
@@ -59,7 +60,7 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 ///
 /// The host cannot start, or its store failed while it served.
-pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> Result<(), Failure> {
     let environment = Arc::new(Environment::default());
     let mut config = Config::load(options.config.as_deref(), &options.data)?;
     environment.take(&config);
@@ -78,7 +79,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
     let (end, ending) = ShutdownSender::new();
-    let ground = SharedServices { runtime, store: store.clone(), clock, environment, memory, ending };
+    let ground = SharedServices { runtime, store: store.clone(), clock, environment, memory, ending, lines };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
     let ended = control.block_on(Box::pin(serve(options, arguments, config, ground, workers, end)));
     drop(threads);

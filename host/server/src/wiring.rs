@@ -24,6 +24,7 @@ use cofferdam_store::{BoundSecret, Clock, HostNameError, Secret, SecretName, Sto
 
 use crate::config::{self, Config, ConfigError, ConfigSpan, Environment, KeySource, Of, Problem};
 use crate::installed::{InstalledError, PluginPlaces};
+use crate::telemetry::PluginLines;
 
 pub(crate) use plugins::embedded_component;
 
@@ -53,6 +54,17 @@ pub enum WiringError {
     Router(#[from] cofferdam_engine::NoRouter),
 }
 
+impl WiringError {
+    /// The name of the plugin that cannot be used.
+    pub(crate) fn plugin(&self) -> Option<&str> {
+        match self {
+            Self::Plugins(error) => error.plugin(),
+            Self::Installed(error) => error.plugin(),
+            Self::Config(_) | Self::Egress(_) | Self::Router(_) => None,
+        }
+    }
+}
+
 /// Services that live as long as the process and are shared by all configurations.
 #[derive(Clone)]
 pub(crate) struct SharedServices {
@@ -66,6 +78,8 @@ pub(crate) struct SharedServices {
     pub memory: Arc<Memory>,
     /// Signals to running requests that the host is stopping.
     pub ending: Shutdown,
+    /// The last log lines about each plugin.
+    pub lines: PluginLines,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -92,9 +106,7 @@ pub(crate) fn services(
     memory: &Memory,
     now_s: u64,
 ) -> Result<CatalogServices, WiringError> {
-    let installed = places.installed()?;
-    let plugins = plugins::load(runtime, installed, places.folder, config);
-    let plugins = plugins.map_err(|error| placed(error, config))?;
+    let plugins = loaded(config, places, runtime)?;
     let mut credentials = environment.credentials(config)?;
     let demo = config.is_demo().then(config::demo);
     let (configured, models) = match &demo {
@@ -124,6 +136,21 @@ pub(crate) fn services(
     Ok(CatalogServices { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
+/// Loads the plugins of a configuration.
+///
+/// # Errors
+///
+/// A plugin cannot be loaded.
+pub(crate) fn loaded(
+    config: &Config,
+    places: PluginPlaces<'_>,
+    runtime: &Runtime,
+) -> Result<Plugins, WiringError> {
+    let installed = places.installed()?;
+    let plugins = plugins::load(runtime, installed, places.folder, config);
+    plugins.map_err(|error| placed(error, config))
+}
+
 /// Turns a missing or wrongly pinned plugin into an error with its line in the configuration.
 fn placed(error: LoadError, config: &Config) -> WiringError {
     let (name, message) = match &error {
@@ -147,7 +174,7 @@ pub(crate) fn live(
     places: PluginPlaces<'_>,
     ground: &SharedServices,
 ) -> Result<LiveConfig, WiringError> {
-    let SharedServices { runtime, store, clock, environment, memory, ending } = ground;
+    let SharedServices { runtime, store, clock, environment, memory, ending, lines: _ } = ground;
     let CatalogServices { plugins, providers, catalog, destinations, defaults } =
         services(&config, places, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);

@@ -16,12 +16,18 @@ const TEXT: &str = "$text";
 const BASE64: &str = "$base64";
 const F64: &str = "$f64";
 
-/// Writes a value. A value that cannot be written becomes `null`; types of the contract always can.
+/// Writes a value.
 pub(crate) fn write(value: &impl Serialize) -> Box<RawValue> {
-    let mut out = Vec::new();
-    let written = value.serialize(&mut Serializer::with_formatter(&mut out, Bytes::default()));
-    let text = written.ok().and_then(|()| String::from_utf8(out).ok());
-    text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| RawValue::NULL.to_owned())
+    write_within(value, usize::MAX).unwrap_or_else(|| RawValue::NULL.to_owned())
+}
+
+/// Writes a value, unless that takes more bytes than this. Types of the contract can always be
+/// written.
+pub(crate) fn write_within(value: &impl Serialize, bytes_max: usize) -> Option<Box<RawValue>> {
+    let mut out = BoundedBytes { bytes: Vec::new(), most: bytes_max };
+    let formatter = Bytes { is_open: false, bytes: BoundedBytes { bytes: Vec::new(), most: bytes_max } };
+    value.serialize(&mut Serializer::with_formatter(&mut out, formatter)).ok()?;
+    RawValue::from_string(String::from_utf8(out.bytes).ok()?).ok()
 }
 
 /// Reads what [`write()`] wrote.
@@ -93,12 +99,31 @@ fn bytes_of(value: &Value, name: &str) -> Option<Vec<u8>> {
     if name == TEXT { Some(text.as_bytes().to_vec()) } else { STANDARD.decode(text).ok() }
 }
 
+/// Takes no more than so many bytes.
+struct BoundedBytes {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Write for BoundedBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.most.saturating_sub(self.bytes.len()) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Collects the elements of an array as long as all of them are bytes.
-#[derive(Default)]
 struct Bytes {
     /// An array has begun, and nothing of it is written.
     is_open: bool,
-    bytes: Vec<u8>,
+    bytes: BoundedBytes,
 }
 
 impl Bytes {
@@ -108,7 +133,7 @@ impl Bytes {
             return Ok(());
         }
         writer.write_all(b"[")?;
-        for byte in self.bytes.drain(..) {
+        for byte in self.bytes.bytes.drain(..) {
             write!(writer, "{byte},")?;
         }
         Ok(())
@@ -131,7 +156,7 @@ impl Formatter for Bytes {
         if !std::mem::take(&mut self.is_open) {
             return writer.write_all(b"]");
         }
-        let bytes = std::mem::take(&mut self.bytes);
+        let bytes = std::mem::take(&mut self.bytes.bytes);
         if bytes.is_empty() {
             return writer.write_all(b"[]");
         }
@@ -150,8 +175,7 @@ impl Formatter for Bytes {
 
     fn write_u8<W: ?Sized + Write>(&mut self, writer: &mut W, value: u8) -> io::Result<()> {
         if self.is_open {
-            self.bytes.push(value);
-            return Ok(());
+            return self.bytes.write_all(&[value]);
         }
         write!(writer, "{value}")
     }
@@ -228,6 +252,16 @@ mod tests {
             r#"[{"$text":"{\"a\":1}"},[1,2],{"$base64":"/w=="}]"#
         );
         assert_eq!(shown(&(vec![], vec![], vec![])), "[[],[],[]]");
+    }
+
+    #[test]
+    fn a_value_that_takes_more_than_its_limit_is_not_written() {
+        let value = (vec![b'x'; 100], vec![1_u32; 50], "y".repeat(100));
+        let length = write(&value).get().len();
+        assert!(write_within(&value, length).is_some());
+        for limit in [0, 50, 150, length - 1] {
+            assert!(write_within(&value, limit).is_none(), "{limit}");
+        }
     }
 
     #[test]

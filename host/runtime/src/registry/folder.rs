@@ -92,9 +92,9 @@ fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadE
     let text = read_bounded(path, MANIFEST_BYTES_MAX)?;
     let text = String::from_utf8(text)
         .map_err(|_| unreadable(path, io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text")))?;
-    let blame = |error| LoadError::Manifest { origin: origin.clone(), error };
-    let manifest = Manifest::parse(&text).map_err(blame)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let blame = |error| LoadError::Manifest { name: name.clone(), origin: origin.clone(), error };
+    let manifest = Manifest::parse(&text).map_err(blame)?;
     // Checked before the component is read: with a wrong name the only error would be a missing
     // component.
     check_name(&manifest, &name).map_err(blame)?;

@@ -26,9 +26,10 @@ pub struct PluginSource {
 
 /// Parses a source's manifest and checks its name.
 pub(super) fn checked_manifest(source: &PluginSource) -> Result<Manifest, LoadError> {
-    let blame = |error| LoadError::Manifest { origin: source.origin.clone(), error };
+    let (name, origin) = (&source.name, &source.origin);
+    let blame = |error| LoadError::Manifest { name: name.clone(), origin: origin.clone(), error };
     let manifest = Manifest::parse(&source.manifest).map_err(blame)?;
-    check_name(&manifest, &source.name).map_err(blame)?;
+    check_name(&manifest, name).map_err(blame)?;
     Ok(manifest)
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::TapedFailure;
@@ -12,8 +13,12 @@ use crate::clock::{CLOCK_GRAIN_MS, coarse, milliseconds};
 use crate::context::CallContext;
 use crate::inputs::GuestInputs;
 use crate::recorder::{FailedCall, Recorder, RecordingMemory};
-use crate::recording::{Entry, RECORDING_BYTES_MAX, RecordedEnd, RecordingHead};
+use crate::recording::{Entry, RECORDING_BYTES_MAX, RecordedEnd, RecordingHead, json};
 use crate::services::{HttpAccess, SentSearch, Services};
+
+/// Why a recording is given up.
+const TOO_LARGE: &str = "its recording is larger than 8 MiB";
+const NO_MEMORY: &str = "the calls that are being recorded take 64 MiB together";
 
 /// How the failing calls of one plugin are recorded.
 pub(crate) struct RecordingPlan {
@@ -66,10 +71,21 @@ impl CallRecorder {
         &*self.machine
     }
 
-    /// Whether the next step would be noted. Without it, large steps would be written for nothing.
-    pub(super) fn is_open(&self) -> bool {
-        let recorded = self.lock();
-        recorded.given_up.is_none() && !recorded.has_failed
+    /// A value of the next step as JSON. `None` if the step is not noted: the call has failed, or the
+    /// recording is given up, as it is for a value that has no room in it.
+    pub(super) fn written(&self, value: &impl Serialize) -> Option<Box<RawValue>> {
+        let (left, memory_left) = {
+            let recorded = self.lock();
+            if recorded.given_up.is_some() || recorded.has_failed {
+                return None;
+            }
+            (RECORDING_BYTES_MAX.saturating_sub(recorded.lines.len()), recorded.memory.left())
+        };
+        let written = json::write_within(value, left.min(memory_left));
+        if written.is_none() {
+            self.lock().give_up(if left <= memory_left { TOO_LARGE } else { NO_MEMORY });
+        }
+        written
     }
 
     pub(super) fn call(&self, function: &'static str, input: Box<RawValue>) {
@@ -114,9 +130,9 @@ impl CallRecorder {
         let line = serde_json::to_vec(entry).unwrap_or_default();
         let bytes = line.len() + 1;
         if recorded.lines.len() + bytes > RECORDING_BYTES_MAX {
-            recorded.give_up("its recording is larger than 8 MiB");
+            recorded.give_up(TOO_LARGE);
         } else if !recorded.memory.grow(bytes) {
-            recorded.give_up("the calls that are being recorded take 64 MiB together");
+            recorded.give_up(NO_MEMORY);
         } else {
             recorded.lines.extend_from_slice(&line);
             recorded.lines.push(b'\n');

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::app::{Addresses, App};
-use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out};
+use crate::command::{Command, CommandError, CommandOutcome, PluginCommand, Progress, carry_out, logged};
 use crate::doctor;
 use crate::failure::Failure;
 use crate::install;
@@ -23,6 +23,9 @@ pub(super) fn dispatch(
     match command {
         Command::Plugin(command @ (PluginCommand::Grant(_) | PluginCommand::Manage(_))) => {
             install::carry_out(&app.desk, command).map_err(Failure::into_reply)
+        }
+        Command::Plugin(PluginCommand::Logs(wanted)) => {
+            logged(wanted, app.plugin_lines(&wanted.name, wanted.lines))
         }
         Command::Doctor(arguments) => {
             let findings = Handle::current().block_on(doctor::serving(app, arguments));

@@ -54,6 +54,7 @@ fn folded(mut known: Vec<(&EndpointKey, EndpointReading)>) -> Vec<(String, Endpo
         openings: sum.openings.saturating_add(more.openings),
         outliers: sum.outliers.saturating_add(more.outliers),
         retries: sum.retries.saturating_add(more.retries),
+        ..sum
     });
     let other = [OTHER; 4].map(str::to_owned);
     let [model, provider, upstream, tier] = other;

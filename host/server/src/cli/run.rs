@@ -21,20 +21,21 @@ use crate::options::{Options, Serve};
 use crate::plugin_kit::{self, Checked};
 use crate::serve;
 use crate::start::{acquire, open_options, write_out};
+use crate::telemetry::PluginLines;
 
-/// Carries out the command line.
+/// Carries out the command line. A host reports `lines` to operators.
 ///
 /// # Errors
 ///
 /// The command failed.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
     let Cli { options, parent, action } = cli;
     if let Some(parent) = parent {
         end_with(parent).map_err(Failure::system("--parent"))?;
     }
     match action {
-        None => serve::run(&options, &Serve::default()),
-        Some(Action::Serve(serve)) => serve::run(&options, &serve),
+        None => serve::run(&options, &Serve::default(), lines),
+        Some(Action::Serve(serve)) => serve::run(&options, &serve, lines),
         Some(Action::Tour) => tour(&options),
         Some(Action::Completions { shell }) => completions(&options, shell),
         Some(Action::Man { directory }) => manual(&options, &directory),

@@ -58,6 +58,8 @@ fn every_command_of_the_contract_is_accepted() {
         "vault recovery new",
         "status",
         "models",
+        "plugin logs tool-x",
+        "plugin logs tool-x --lines 200 --json",
         "plugin list",
         "completions bash",
         "man pages",

@@ -35,12 +35,14 @@ pub use credits::CreditsCommand;
 pub use intern::InternCommand;
 pub use key::{CreateKey, KeyCommand};
 pub use member::MemberCommand;
-pub(crate) use plugin::{Became, grant_lines, granted, held_text, indented, injection_text, shown};
+pub(crate) use plugin::{
+    Became, grant_lines, granted, held_text, indented, injection_text, logged, not_running, shown,
+};
 pub use plugin::{
     ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
     RerunArguments,
 };
-pub use plugin::{GrantCommand, PluginCommand};
+pub use plugin::{GrantCommand, LogsArguments, PluginCommand};
 pub use plugin::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };
@@ -306,6 +308,7 @@ pub async fn carry_out(
         (Command::Plugin(PluginCommand::Grant(_)), _) => {
             Err(CommandError::new("grants are changed where the configuration is"))
         }
+        (Command::Plugin(PluginCommand::Logs(wanted)), _) => Err(not_running(wanted)),
         (Command::Plugin(PluginCommand::Manage(_)), _) => {
             Err(CommandError::new("plugins are installed where the data directory is"))
         }

@@ -1,8 +1,9 @@
 //! `plugin list` and `plugin grant`: their arguments and output. The configuration file is changed
 //! in `grants`. The commands that change which plugins are installed are in `manage`, those for
-//! authors in `kit`.
+//! authors in `kit`, `plugin logs` in `logs`.
 
 mod kit;
+mod logs;
 mod manage;
 
 use std::path::Path;
@@ -21,6 +22,8 @@ pub use kit::{
     ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
     RerunArguments,
 };
+pub use logs::LogsArguments;
+pub(crate) use logs::{logged, not_running};
 pub use manage::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };
@@ -35,6 +38,9 @@ pub enum PluginCommand {
     /// Show what a plugin asks for, or add to what it is granted in the configuration
     #[command(add = Remote::Changes)]
     Grant(GrantCommand),
+    /// Show the last log lines about a plugin, from the running host
+    #[command(add = Remote::Reads)]
+    Logs(LogsArguments),
     /// Changes of what is installed.
     #[command(flatten)]
     Manage(ManageCommand),

@@ -12,16 +12,17 @@ use crate::config::edit::{self, Additions};
 use crate::facts;
 use crate::failure::Failure;
 use crate::grants::replace;
-use crate::installed::{LockedPlugin, beyond, granted};
+use crate::installed::{InstalledAsks, LockedPlugin, VersionPart, beyond, granted};
 
 impl Installer<'_> {
     pub(super) fn accept(&self, wanted: &GrantCommand) -> Result<CommandOutcome, Failure> {
         let name = &wanted.name;
         let installed = self.installed(name)?.clone();
+        let old = self.files.current_asks(name, &installed);
         let Some(held) = installed.held else {
             return Err(refusal(format!("no update of {name} is held")));
         };
-        let old = self.files.manifest(name, &installed.current)?;
+        self.files.read(name, &held).map_err(|error| error.in_part(VersionPart::Held))?;
         let new = self.files.manifest(name, &held)?;
         let (from, version) = (installed.current.version.clone(), held.version.clone());
         let mut plugin = LockedPlugin {
@@ -34,7 +35,7 @@ impl Installer<'_> {
         let (file, text) = self.desk.read_file()?;
         let edited = edit::add(&text, name, &additions(&new, &old))
             .map_err(|error| refusal(format!("{}: {error}", file.display())))?;
-        let plugins = self.desk.check(&edited.text, &file, Some(&candidate))?;
+        let plugins = self.check_beside_refused(name, &candidate, &edited.text, &file)?;
         let kind = ChangeKind::Accepted { from, more: beyond(&new, &old), lines: edited.lines };
         let change = Change::new(name, &version, kind);
         if wanted.print {
@@ -56,13 +57,19 @@ impl Installer<'_> {
 }
 
 /// Grants for what the new version asks for by name and the old one did not.
-fn additions(new: &Manifest, old: &Manifest) -> Additions {
-    let by_name = new.imports.difference(&old.imports).filter(|import| import.is_granted_by_name());
+fn additions(new: &Manifest, old: &InstalledAsks) -> Additions {
+    let by_name = new.imports.iter().filter(|import| import.is_granted_by_name());
     Additions {
-        hosts: texts(new.hosts.named().filter(|host| !old.hosts.covers(host))),
-        secrets: texts(new.secrets.named().filter(|secret| !old.secrets.covers(secret))),
-        imports: texts(by_name.map(|import| import.as_str())),
-        placeholder_headers: texts(new.placeholder_headers.difference(&old.placeholder_headers)),
+        hosts: texts(new.hosts.named().filter(|host| !old.covers(&format!("host {host}")))),
+        secrets: texts(new.secrets.named().filter(|secret| !old.covers(&format!("secret {secret}")))),
+        imports: texts(
+            by_name.map(|import| import.as_str()).filter(|import| !old.covers(&format!("import {import}"))),
+        ),
+        placeholder_headers: texts(
+            new.placeholder_headers
+                .iter()
+                .filter(|header| !old.covers(&format!("placeholder header {header}"))),
+        ),
     }
 }
 

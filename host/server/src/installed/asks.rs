@@ -62,23 +62,47 @@ pub(crate) fn granted(reach: &PluginReach) -> BTreeSet<String> {
     lines(reach)
 }
 
+/// What an installed version asks for.
+pub(crate) struct InstalledAsks {
+    lines: BTreeSet<String>,
+    /// Absent if this program does not accept its manifest, or cannot read it.
+    manifest: Option<Manifest>,
+}
+
+impl InstalledAsks {
+    pub(super) fn of(manifest: Manifest) -> Self {
+        Self { lines: asks(&manifest), manifest: Some(manifest) }
+    }
+
+    /// For a manifest that cannot be used: what the lock noted when the version was installed.
+    pub(super) fn noted(lines: &BTreeSet<String>) -> Self {
+        Self { lines: lines.clone(), manifest: None }
+    }
+
+    /// Whether it asks for what this line says.
+    pub(crate) fn covers(&self, line: &str) -> bool {
+        let kind = line.split(' ').next().unwrap_or_default();
+        let any = ["host", "secret"].contains(&kind).then(|| format!("{kind} *"));
+        self.lines.contains(line) || any.is_some_and(|any| self.lines.contains(&any))
+    }
+}
+
 /// What `new` asks for and `old` does not, with limits that are higher than those of `old` and those
 /// of the kind.
-pub(crate) fn beyond(new: &Manifest, old: &Manifest) -> Vec<String> {
-    let had = asks(old);
-    let is_covered = |line: &String| {
-        let kind = line.split(' ').next().unwrap_or_default();
-        had.contains(line) || (["host", "secret"].contains(&kind) && had.contains(&format!("{kind} *")))
-    };
-    let mut more: Vec<String> = asks(new).into_iter().filter(|line| !is_covered(line)).collect();
+pub(crate) fn beyond(new: &Manifest, old: &InstalledAsks) -> Vec<String> {
+    let mut more: Vec<String> = asks(new).into_iter().filter(|line| !old.covers(line)).collect();
     let plain = Manifest { limits: LimitsTable::default(), ..new.clone() };
-    let ceiling = |of: LimitOf| of(old).max(of(&plain));
     let limits: [(&str, LimitOf); 2] = [
         ("memory_mib", |manifest| manifest.memory_mib().into()),
         ("deadline_ms", |manifest| manifest.deadline().as_millis()),
     ];
-    let raised = limits.into_iter().filter(|(_, of)| of(new) > ceiling(*of));
-    more.extend(raised.map(|(key, of)| format!("limit {key} {}, was {}", of(new), of(old))));
+    for (key, of) in limits {
+        let before = old.manifest.as_ref().map(of);
+        if of(new) > before.unwrap_or_default().max(of(&plain)) {
+            let was = before.map(|before| format!(", was {before}")).unwrap_or_default();
+            more.push(format!("limit {key} {}{was}", of(new)));
+        }
+    }
     more
 }
 
@@ -104,6 +128,19 @@ mod tests {
         Manifest::parse(&format!("{head}{more}\n[tool]\ntype = \"t\"\n")).unwrap()
     }
 
+    fn had(more: &str) -> InstalledAsks {
+        InstalledAsks::of(manifest(more))
+    }
+
+    #[test]
+    fn what_the_lock_noted_stands_for_a_manifest_that_is_not_accepted() {
+        let old = "imports = [\"http\"]\nhosts = [\"a.test\"]\n[limits]\nmemory_mib = 65";
+        let noted = InstalledAsks::noted(&asks(&manifest(old)));
+        assert_eq!(beyond(&manifest(old), &noted), ["limit memory_mib 65"]);
+        let new = "imports = [\"http\"]\nhosts = [\"a.test\", \"b.test\"]";
+        assert_eq!(beyond(&manifest(new), &noted), ["host b.test"]);
+    }
+
     #[test]
     fn only_what_is_new_is_more() {
         let http = "imports = [\"http\"]\nhosts = [\"a.test\", \"b.test\"]\nsecrets = [\"k\"]";
@@ -120,7 +157,7 @@ mod tests {
             ("", "[limits]\nmemory_mib = 65\ndeadline_ms = 1000", vec!["limit memory_mib 65, was 64"]),
             ("[limits]\nmemory_mib = 8", "[limits]\nmemory_mib = 64", vec![]),
         ] {
-            assert_eq!(beyond(&manifest(new), &manifest(old)), more, "{old} to {new}");
+            assert_eq!(beyond(&manifest(new), &had(old)), more, "{old} to {new}");
         }
     }
 
@@ -129,10 +166,10 @@ mod tests {
         let head = "name = \"h\"\nkind = \"hook\"\nversion = \"1.0.0\"\n[hook]\nid = \"h\"\n";
         let old = Manifest::parse(&format!("{head}phases = [\"on-request\"]")).unwrap();
         let new = Manifest::parse(&format!("{head}phases = [\"on-request\", \"on-response\"]")).unwrap();
-        assert_eq!(beyond(&new, &old), ["hook phase on-response"]);
-        assert!(beyond(&old, &new).is_empty());
+        assert_eq!(beyond(&new, &InstalledAsks::of(old.clone())), ["hook phase on-response"]);
+        assert!(beyond(&old, &InstalledAsks::of(new)).is_empty());
         let mut new = manifest("");
         new.tool.as_mut().unwrap().client_types = vec!["web_search".to_owned()];
-        assert_eq!(beyond(&new, &manifest("")), ["client tool type web_search"]);
+        assert_eq!(beyond(&new, &had("")), ["client tool type web_search"]);
     }
 }

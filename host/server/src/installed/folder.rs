@@ -12,8 +12,8 @@ use cofferdam_runtime::{
     check_installed_folder, read_installed_file,
 };
 
-use super::asks::beyond;
-use super::error::InstalledError;
+use super::asks::{InstalledAsks, beyond};
+use super::error::{InstalledError, VersionPart};
 use super::lock::{InstalledVersion, LOCK_BYTES_MAX, LockedPlugin, PluginLock};
 
 /// Hexadecimal digits of a digest in the name of a file.
@@ -140,13 +140,21 @@ impl InstalledFolder {
     ) -> Result<Manifest, InstalledError> {
         let origin = self.manifest_file(name, version).display().to_string();
         let text = self.manifest_text(name, version)?;
-        Ok(Manifest::parse(&text).map_err(|error| LoadError::Manifest { origin, error })?)
+        let blame = |error| LoadError::Manifest { name: name.to_owned(), origin, error };
+        Ok(Manifest::parse(&text).map_err(blame)?)
+    }
+
+    /// What the version that serves asks for, also where its manifest cannot be used: an update may
+    /// mend that.
+    pub(crate) fn current_asks(&self, name: &str, plugin: &LockedPlugin) -> InstalledAsks {
+        let current = &plugin.current;
+        self.manifest(name, current).map_or_else(|_| InstalledAsks::noted(&current.asks), InstalledAsks::of)
     }
 
     /// What the held version asks for beyond the one that serves.
     pub(crate) fn asks_more(&self, name: &str, plugin: &LockedPlugin) -> Result<Vec<String>, InstalledError> {
         let Some(held) = &plugin.held else { return Ok(Vec::new()) };
-        Ok(beyond(&self.manifest(name, held)?, &self.manifest(name, &plugin.current)?))
+        Ok(beyond(&self.manifest(name, held)?, &self.current_asks(name, plugin)))
     }
 
     /// Writes the files of a version, durably. They count once a lock names them.
@@ -244,13 +252,18 @@ fn read_locked(
 ) -> Result<Vec<u8>, InstalledError> {
     let (name, version, locked) = (name.to_owned(), version.version.clone(), locked.to_owned());
     let bytes = match read_installed_file(&path, bytes_max) {
-        Err(error) if is_absent(&error) => return Err(InstalledError::Missing { path, name, version }),
+        Err(error) if is_absent(&error) => {
+            return Err(InstalledError::Missing { path, name, version, part: VersionPart::Serving });
+        }
         bytes => bytes?,
     };
     let found = Inspection::digest_of(&bytes);
     match found == locked {
         true => Ok(bytes),
-        false => Err(InstalledError::OtherBytes { path, name, version, locked, found }),
+        false => {
+            let part = VersionPart::Serving;
+            Err(InstalledError::OtherBytes { path, name, version, locked, found, part })
+        }
     }
 }
 

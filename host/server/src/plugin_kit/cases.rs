@@ -20,7 +20,9 @@ use super::project::{read_text, wrong};
 use crate::failure::Failure;
 
 pub(super) use expectation::{Expectation, cut, difference};
-pub(super) use imports::{HTTP_ERRORS, HttpScript, ScriptedAnswer, ScriptedReply, Scripts};
+pub(super) use imports::{
+    ANSWERS_MAX, HTTP_ERRORS, HttpScript, ScriptedAnswer, ScriptedReply, Scripts, TOOL_ERRORS, texts,
+};
 pub(super) use provider::{ProviderInput, ProviderRequest, UpstreamAnswer};
 pub(super) use router::RouterInput;
 pub(super) use written::{HookInput, ToolInput};

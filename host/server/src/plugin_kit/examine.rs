@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::Target;
+use cofferdam_egress::{EgressConfig, Target};
 use cofferdam_runtime::{
     Asked, CallErrorKind, Manifest, OperatorGrant, Plugin, PluginSource, PluginState, Runtime, TrapKind,
 };
@@ -83,7 +83,7 @@ fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
     let runtime = Runtime::start_metered(Duration::from_millis(2))?;
     let grant = grant(&manifest, &secrets, &cases);
     let plugin = load(&runtime, manifest_text, &manifest, grant, component)?;
-    let bench = Bench::new(&plugin, Canaries::new(secrets))?;
+    let bench = Bench::new(&plugin, Canaries::new(secrets), ports(&cases))?;
     let started = Instant::now();
     let outcome = block_on(async {
         plugin.compile().await?;
@@ -165,8 +165,7 @@ fn secrets(manifest: &Manifest, cases: &[Case]) -> BTreeSet<SecretName> {
 /// Everything that the manifest asks for, so that only mistakes of the plugin show. Where it asks for
 /// any host, those of the cases are granted by name, as they are where secrets go.
 fn grant(manifest: &Manifest, secrets: &BTreeSet<SecretName>, cases: &[Case]) -> OperatorGrant {
-    let requests = cases.iter().filter_map(|case| case.input.scripts()).flat_map(|scripts| &scripts.http);
-    let hosts = requests.filter_map(|request| Target::parse(&request.url).ok()?.host_name().cloned());
+    let hosts = targets(cases).filter_map(|target| target.host_name().cloned());
     let hosts = hosts.filter(|host| manifest.hosts.covers(host));
     OperatorGrant {
         hosts: manifest.hosts.named().cloned().chain(hosts).collect(),
@@ -176,6 +175,18 @@ fn grant(manifest: &Manifest, secrets: &BTreeSet<SecretName>, cases: &[Case]) ->
         imports: manifest.imports.iter().map(|import| import.as_str().to_owned()).collect(),
         ..OperatorGrant::default()
     }
+}
+
+/// Where the requests go that cases list.
+fn targets(cases: &[Case]) -> impl Iterator<Item = Target> {
+    let requests = cases.iter().filter_map(|case| case.input.scripts()).flat_map(|scripts| &scripts.http);
+    requests.filter_map(|request| Target::parse(&request.url).ok())
+}
+
+/// The ports that an operator opens for what the cases list, besides the default of `[egress]`.
+fn ports(cases: &[Case]) -> Vec<u16> {
+    let listed = targets(cases).map(|target| target.port());
+    EgressConfig::default().ports.into_iter().chain(listed).collect()
 }
 
 fn load(

@@ -4,6 +4,7 @@
 
 mod build;
 mod canaries;
+mod case_of_recording;
 mod cases;
 mod check;
 mod create;

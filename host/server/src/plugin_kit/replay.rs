@@ -2,18 +2,17 @@
 //! it went the same way.
 
 use std::env;
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cofferdam_runtime::{Inspection, RECORDING_BYTES_MAX, Recording, read_plugin_dir};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::Checked;
+use super::case_of_recording::write_case;
 use super::process::{self, Ended};
 use super::project::{read_bounded, read_component, wrong};
 use super::rerun::{End, Report};
@@ -158,49 +157,4 @@ fn told(recording: &Recording, report: &Report, is_recorded_component: bool) -> 
         "log": report.log,
     });
     CommandOutcome { document, text }
-}
-
-#[derive(Serialize)]
-struct CaseFile {
-    case: [WrittenCase; 1],
-}
-
-#[derive(Serialize)]
-struct WrittenCase {
-    name: String,
-    settings: Value,
-    call: WrittenCall,
-}
-
-#[derive(Serialize)]
-struct WrittenCall {
-    function: String,
-    arguments: Value,
-}
-
-/// Writes the recorded call as a case for `plugin test`. The case passes when the call does not
-/// fail any more.
-fn write_case(recording: &Recording, file: &Path) -> Result<(), Failure> {
-    let no_case = |reason: &str| wrong(format!("no case can be made of this recording: {reason}"));
-    if recording.first_call().is_none_or(|(function, _)| function != "invoke") {
-        return Err(no_case("cases are calls of a function of a tool"));
-    }
-    let input = |index, what| {
-        let bytes = recording.first_input(index);
-        let value: Option<Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        value.ok_or_else(|| no_case(&format!("the {what} are not JSON")))
-    };
-    let (arguments, settings) = (input(1, "arguments")?, input(2, "settings")?);
-    let function = recording.first_function().ok_or_else(|| no_case("it names no function"))?;
-    let end = &recording.end;
-    let name = format!("{function} {}", end.message);
-    let case = CaseFile { case: [WrittenCase { name, settings, call: WrittenCall { function, arguments } }] };
-    let case = toml::to_string(&case).map_err(|_| no_case("the arguments have null, which TOML has not"))?;
-    let text = format!(
-        "# A recorded call of {}, which {}. Add what the answer has to be: expect = {{ ... }}.\n{case}",
-        recording.head.plugin, end.message
-    );
-    let failed = |error| Failure::system(file.display().to_string())(error);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(file).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
 }

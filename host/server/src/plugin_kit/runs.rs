@@ -61,11 +61,18 @@ pub(super) struct Bench {
 }
 
 impl Bench {
+    /// `ports` are open to requests of the plugin.
+    ///
     /// # Errors
     ///
     /// The rules for requests cannot be read.
-    pub(super) fn new(plugin: &Arc<Plugin>, canaries: Canaries) -> Result<Self, CommandFailure> {
-        let egress = Egress::new(EgressConfig::default()).map_err(|error| wrong(error.to_string()))?;
+    pub(super) fn new(
+        plugin: &Arc<Plugin>,
+        canaries: Canaries,
+        ports: Vec<u16>,
+    ) -> Result<Self, CommandFailure> {
+        let rules = EgressConfig { ports, ..EgressConfig::default() };
+        let egress = Egress::new(rules).map_err(|error| wrong(error.to_string()))?;
         Ok(Self { plugin: Arc::clone(plugin), canaries: Arc::new(canaries), egress: Arc::new(egress) })
     }
 

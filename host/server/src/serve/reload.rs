@@ -140,7 +140,8 @@ impl Reload {
                 }
                 Err(error) => {
                     app.metrics.reloads_refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    tracing::error!(%error, "the new configuration is not used, the old one stays");
+                    let plugin = error.plugin();
+                    tracing::error!(plugin, %error, "the new configuration is not used, the old one stays");
                 }
             }
         }

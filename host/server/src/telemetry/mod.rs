@@ -6,17 +6,22 @@
 use std::io::{self, IsTerminal, stderr};
 use std::panic::PanicHookInfo;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
 mod format;
 mod lines;
+mod plugin_lines;
 mod request;
 
 use format::{ForPeople, Json};
 use lines::LogLines;
 pub use lines::Logging;
 pub(crate) use lines::lines_lost;
+pub use plugin_lines::PluginLines;
+pub(crate) use plugin_lines::{KeptLines, PLUGIN_LINES_MAX};
 pub(crate) use request::{within, within_polls};
 
 /// The variable with the filter, such as `info,cofferdam_engine=debug`.
@@ -43,12 +48,13 @@ pub struct Mistake {
     pub error: String,
 }
 
-/// Starts logging at `level`, unless a filter is set. Also returns the mistakes in the variables.
+/// Starts logging at `level`, unless a filter is set, and keeps the last lines about each plugin in
+/// `kept`. Also returns the mistakes in the variables.
 ///
 /// # Errors
 ///
 /// The writer thread cannot be started.
-pub fn start(level: LevelFilter) -> io::Result<(Logging, Vec<Mistake>)> {
+pub fn start(level: LevelFilter, kept: &PluginLines) -> io::Result<(Logging, Vec<Mistake>)> {
     let (variable, written) = written_filter(|name| std::env::var(name).ok());
     let builder = EnvFilter::builder().with_default_directive(level.into());
     let mut mistakes = Vec::new();
@@ -65,11 +71,11 @@ pub fn start(level: LevelFilter) -> io::Result<(Logging, Vec<Mistake>)> {
     let (lines, logging) = LogLines::start(stderr(), lines::GATHER, |lost| {
         tracing::warn!(lines = lost, "log lines were lost: standard error did not take them");
     })?;
-    let subscriber = tracing_subscriber::fmt().with_ansi(stderr().is_terminal());
-    let subscriber = subscriber.with_env_filter(filter).with_writer(lines);
+    let kept = registry().with(kept.layer().with_filter(PluginLines::filter()));
+    let shown = fmt::layer().with_ansi(stderr().is_terminal()).with_writer(lines);
     match format {
-        LogFormat::Text => subscriber.event_format(ForPeople).init(),
-        LogFormat::Json => subscriber.event_format(Json).init(),
+        LogFormat::Text => kept.with(shown.event_format(ForPeople).with_filter(filter)).init(),
+        LogFormat::Json => kept.with(shown.event_format(Json).with_filter(filter)).init(),
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok((logging, mistakes))

@@ -1,5 +1,5 @@
 //! A hook that asks a model, with itself among the question's plugins, and makes instructions of the answer.
-//! `reject` in its entry rejects the request afterwards.
+//! `reject` in its entry rejects the request afterwards, `break` breaks instead.
 
 use bindings::cofferdam::plugin::hooks::Action;
 use bindings::cofferdam::plugin::model;
@@ -28,6 +28,10 @@ impl Guest for Hook {
         };
         if settings.get("reject").is_some() {
             return Ok(Action::Reject(rejected()));
+        }
+        if settings.get("break").is_some() {
+            eprintln!("broken after {told}");
+            std::process::abort();
         }
         if let Some(members) = request.as_object_mut() {
             members.insert("instructions".to_owned(), Value::String(told));

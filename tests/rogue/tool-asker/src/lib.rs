@@ -15,7 +15,7 @@ mod bindings {
 
 struct Tool;
 
-const FUNCTIONS: [&str; 4] = ["question", "questions", "panel", "for_ever"];
+const FUNCTIONS: [&str; 5] = ["question", "questions", "panel", "for_ever", "break"];
 
 impl Guest for Tool {
     fn functions(_: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
@@ -45,6 +45,11 @@ impl Guest for Tool {
                 let requests: Vec<_> =
                     requests.iter().map(|request| request.to_string().into_bytes()).collect();
                 Ok(told(&model_panel::ask_all(&requests)))
+            }
+            "break" => {
+                let asked = [model::ask(text.as_bytes())];
+                eprintln!("broken after {}", told(&asked).for_model);
+                std::process::abort();
             }
             // Whatever it is told.
             _ => loop {

@@ -6,7 +6,7 @@
 //! all but `url` optional; an injection is `{secret, header: [name, before, after]}`,
 //! `{secret, query}` or `{secret, placeholder: [header, text]}`. It answers with
 //! `{"answers": [...], "memory": BASE64}`, each answer the response or its error. With `broken` its item
-//! is not an object, which breaks a rule of the contract.
+//! is not an object, which breaks a rule of the contract. With `log` it writes the answers to the log.
 
 #[allow(unsafe_code, clippy::all, unused_qualifications, reason = "generated")]
 mod bindings {
@@ -19,6 +19,7 @@ mod memory;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bindings::cofferdam::plugin::http::{self, HttpError, Injection, Placement, Request, Response};
+use bindings::cofferdam::plugin::log;
 use bindings::cofferdam::plugin::types::{CallContext, Json};
 use bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
 use serde_json::{Value, json};
@@ -39,6 +40,10 @@ impl Guest for Probe {
             .map_err(|_| ToolError::InvalidArguments("no JSON".to_owned()))?;
         let requests = told.get("requests").and_then(Value::as_array).into_iter().flatten();
         let answers: Vec<Value> = requests.map(|told| answer(http::send(&request(told)))).collect();
+        if told.get("log").is_some() {
+            log::write(log::Level::Debug, &format!("{} answers", answers.len()));
+            answers.iter().for_each(|answer| log::write(log::Level::Info, &answer.to_string()));
+        }
         let mut shown = json!({ "answers": answers });
         if let (Some(Value::Bool(true)), Some(shown)) = (told.get("memory"), shown.as_object_mut()) {
             shown.insert("memory".to_owned(), STANDARD.encode(memory::all()).into());

@@ -14,7 +14,7 @@ use toml::Spanned;
 use super::CaseMistake;
 
 /// Number of answers of one kind in one case.
-const ANSWERS_MAX: usize = 64;
+pub(in super::super) const ANSWERS_MAX: usize = 64;
 
 /// The errors of `http` by their names in `wit/http.wit`.
 pub(in super::super) const HTTP_ERRORS: [(HttpError, &str); 9] = [
@@ -30,7 +30,7 @@ pub(in super::super) const HTTP_ERRORS: [(HttpError, &str); 9] = [
 ];
 
 /// The errors of `tool-call` by their names in `wit/tool-call.wit`.
-const TOOL_ERRORS: [(ToolCallError, &str); 4] = [
+pub(in super::super) const TOOL_ERRORS: [(ToolCallError, &str); 4] = [
     (ToolCallError::Unavailable, "unavailable"),
     (ToolCallError::InvalidArguments, "invalid-arguments"),
     (ToolCallError::Failed, "failed"),
@@ -355,7 +355,7 @@ impl WrittenFailure {
 }
 
 /// The texts of all messages, joined, as the host gives them to a plugin.
-fn texts(output: &[Value]) -> String {
+pub(in super::super) fn texts(output: &[Value]) -> String {
     let messages = output.iter().filter(|item| item["type"] == "message");
     let parts = messages.filter_map(|message| message["content"].as_array()).flatten();
     parts.filter(|part| part["type"] == "output_text").filter_map(|part| part["text"].as_str()).collect()
