@@ -109,10 +109,10 @@ function logs(found) {
   return [
     found.earlier > 0 && h("p", { class: "hint" }, `${plural(found.earlier, "earlier line")} not shown.`),
     table("Last lines about the plugin, newest first", [
-      { title: "Time", cell: (it) => time(it.at ?? it.time ?? it.timestamp) },
+      { title: "Time", cell: (it) => time(it.time) },
       { title: "Level", cell: (it) => level(it.level) },
       { title: "Line", kind: "wide", cell: (it) => h("bdi", { class: "log" }, it.text) },
-      { title: "Request", cell: (it) => (it.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.request_id)}` }, it.request_id.slice(0, 8)) : NONE) },
+      { title: "Request", cell: (it) => (it.generation ? h("a", { href: `#/requests/${encodeURIComponent(it.generation)}` }, it.generation.slice(0, 13)) : it.request_id?.slice(0, 8) ?? NONE) },
     ], [...found.lines].reverse(), { empty: empty("No line yet", "Lines that the plugin writes and lines of the host about it appear here.") }),
   ];
 }

@@ -67,6 +67,12 @@ function rest(entry, names) {
     .map(([key, value]) => `${words(key)} ${plain(value).replaceAll(ID, (id) => names.get(id) ?? `${id.slice(0, 8)}…`)}`).join(", ");
 }
 
+function about(entry, names) {
+  const hosts = entry.host ?? entry.hosts?.join(", ");
+  const more = rest(entry, names);
+  return [entry.name && name(entry.name), hosts && [entry.name ? " for " : "", name(hosts)], more && h("small", {}, h("bdi", {}, more))];
+}
+
 function auditTable(data, page) {
   const { secret } = page.query;
   const names = new Map([...data.workspaces, ...data.interns].map((it) => [it.id, it.name]));
@@ -76,11 +82,9 @@ function auditTable(data, page) {
     { title: "No.", kind: "number", cell: (it) => String(it.seq) },
     { title: "Time", cell: (it) => time(it.at) },
     { title: "What", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
-    { title: "Secret or name", cell: (it) => (it.entry.name ? name(it.entry.name) : NONE) },
-    { title: "Host", cell: (it) => (it.entry.host ? name(it.entry.host) : it.entry.hosts ? name(it.entry.hosts.join(", ")) : NONE) },
+    { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
     { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
     { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
-    { title: "More", kind: "wide", cell: (it) => h("bdi", { class: "log" }, rest(it.entry, names)) },
   ], shown, { key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
 }
 
