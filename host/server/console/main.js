@@ -261,6 +261,10 @@ $("skip").addEventListener("click", (event) => {
   event.preventDefault();
   $("main").focus();
 });
+// What happened while the page was hidden is shown when it is looked at again.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && session.bearer) current?.load();
+});
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#code=")) return void start();
   show();
