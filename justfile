@@ -37,6 +37,12 @@ clients-all:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" all
 
+# The console in Chromium against the built program: every page, the keyboard, hostile names, sessions. `just console
+# --smoke` only signs in. Screenshots are in target/console.
+console *arguments:
+    cargo build --package cofferdam --locked
+    tests/console/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" {{arguments}}
+
 # The templates of `plugin new` in all languages: built, checked and called; mistakes in all languages. Downloads their toolchains' packages.
 plugins-all:
     COFFERDAM_LANGUAGES=all cargo test --package cofferdam --test all --locked plugin_kit

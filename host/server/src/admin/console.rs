@@ -32,7 +32,23 @@ const FILES: &[ConsoleFile] = files![
     "/", "text/html; charset=utf-8", "index.html";
     "/console/style.css", "text/css; charset=utf-8", "style.css";
     "/console/icon.svg", "image/svg+xml", "icon.svg";
+    "/console/api.js", "text/javascript; charset=utf-8", "api.js";
+    "/console/chart.js", "text/javascript; charset=utf-8", "chart.js";
+    "/console/format.js", "text/javascript; charset=utf-8", "format.js";
+    "/console/h.js", "text/javascript; charset=utf-8", "h.js";
+    "/console/live.js", "text/javascript; charset=utf-8", "live.js";
     "/console/main.js", "text/javascript; charset=utf-8", "main.js";
+    "/console/parts.js", "text/javascript; charset=utf-8", "parts.js";
+    "/console/timeline.js", "text/javascript; charset=utf-8", "timeline.js";
+    "/console/pages/keys.js", "text/javascript; charset=utf-8", "pages/keys.js";
+    "/console/pages/models.js", "text/javascript; charset=utf-8", "pages/models.js";
+    "/console/pages/overview.js", "text/javascript; charset=utf-8", "pages/overview.js";
+    "/console/pages/playground.js", "text/javascript; charset=utf-8", "pages/playground.js";
+    "/console/pages/plugins.js", "text/javascript; charset=utf-8", "pages/plugins.js";
+    "/console/pages/requests.js", "text/javascript; charset=utf-8", "pages/requests.js";
+    "/console/pages/signin.js", "text/javascript; charset=utf-8", "pages/signin.js";
+    "/console/pages/spend.js", "text/javascript; charset=utf-8", "pages/spend.js";
+    "/console/pages/vault.js", "text/javascript; charset=utf-8", "pages/vault.js";
 ];
 
 pub(super) fn has(path: &str) -> bool {
@@ -69,4 +85,32 @@ pub(super) fn answer(method: &Method, path: &str) -> Response<ResponseBody> {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::FILES;
+
+    /// The files below a folder, as paths of requests.
+    fn files(folder: &Path, path: &str, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{path}/{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                files(&entry.path(), &path, found);
+            } else {
+                found.insert(path.replace("/console/index.html", "/"));
+            }
+        }
+    }
+
+    #[test]
+    fn each_file_of_the_folder_is_served() {
+        let mut found = BTreeSet::new();
+        files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("console"), "/console", &mut found);
+        assert_eq!(FILES.iter().map(|file| file.path.to_owned()).collect::<BTreeSet<_>>(), found);
+    }
 }

@@ -1,0 +1,146 @@
+// Which secrets there are and where they may go, and the audit log of who used them. No value, and
+// no field for one: values are stored by the command line or by clients.
+
+import { query } from "../api.js";
+import { count, day, NONE, time, words } from "../format.js";
+import { h } from "../h.js";
+import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
+
+const PAGE = 100;
+const ACTIONS = [
+  "secret_released", "release_refused", "secret_reflected", "request_refused", "secret_stored", "secret_deleted", "secrets_copied",
+  "key_issued", "key_changed", "key_revoked", "tokens_refused", "workspace_created", "workspace_deleted", "member_created", "member_deleted",
+  "intern_created", "intern_deleted", "credit_added", "damage_found",
+];
+const BAD = new Set(["release_refused", "secret_reflected", "request_refused", "tokens_refused", "damage_found", "rollback_accepted"]);
+const ID = /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g;
+const HIDDEN = new Set(["actor", "action", "name", "host", "hosts", "vault", "fingerprint", "used_by", "request_id"]);
+
+function secretsTable({ secrets, workspaces, interns }, page) {
+  const where = (it) => {
+    if (it.scope === "operator") return "operator";
+    const intern = interns.find((found) => found.id === it.intern_id);
+    const workspace = workspaces.find((found) => found.id === it.workspace_id);
+    return [name(workspace?.name ?? it.workspace_id ?? NONE), it.intern_id && [", intern ", name(intern?.name ?? it.intern_id)]];
+  };
+  const remove = (it) => dialog({
+    title: `Delete the secret ${it.name}`,
+    body: h("p", {}, "Requests that need ", name(it.name), " fail from then on. This cannot be undone."),
+    verb: "Delete", isDanger: true,
+    act: async () => void await page.change("secret/delete", {
+      name: it.name, ...(it.scope === "operator" ? { operator: true } : it.intern_id ? { intern: it.intern_id } : { workspace: it.workspace_id }),
+    }),
+  }).then((isDone) => isDone && page.refresh());
+  return table("Secrets", [
+    { title: "Secret", cell: (it) => name(it.name) },
+    { title: "Of", cell: where },
+    { title: "May go to", kind: "wide", cell: (it) => (it.hosts ? it.hosts.map((host, index) => [index ? ", " : "", name(host)]) : badge("warn", "no host: never released")) },
+    { title: "Fingerprint", cell: (it) => (it.fingerprint ? h("code", { title: it.fingerprint }, it.fingerprint.replace(/^(sha256:)?(.{8}).+$/, "$2…")) : NONE) },
+    { title: "Stored", cell: (it) => day(it.created_at) },
+    { title: "Actions", cell: (it) => h("div", { class: "actions" },
+      h("a", { class: "button small", href: `#/vault${query({ secret: it.name })}`, "aria-label": `Uses of ${it.name}` }, "Uses"),
+      button("Delete", () => remove(it), { class: "small danger", "aria-label": `Delete ${it.name}` })) },
+  ], secrets, {
+    key: (it) => `${it.scope} ${it.workspace_id} ${it.intern_id} ${it.name}`,
+    empty: empty("No secret", "Store one on the machine of the host: ", code("printf %s \"$TOKEN\" | cofferdam secret put NAME --host HOST --workspace default")),
+  });
+}
+
+// The records as one row for each entry, newest first.
+function rows(records) {
+  return records.flatMap(({ seq, at, entries }) => entries.map((entry, index) => ({ seq, at, entry, key: `${seq}.${index}` }))).reverse();
+}
+
+function plain(value) {
+  if (Array.isArray(value)) return value.map(plain).join(", ");
+  if (value && typeof value === "object") return Object.entries(value).map(([key, it]) => `${words(key)} ${plain(it)}`).join(" ");
+  return String(value);
+}
+
+function who(actor) {
+  return typeof actor === "object" && actor ? plain(actor) : words(actor);
+}
+
+// What else an entry says; names stand for the ids that are known, other ids are cut.
+function rest(entry, names) {
+  return Object.entries(entry).filter(([key, value]) => !HIDDEN.has(key) && value !== null)
+    .map(([key, value]) => `${words(key)} ${plain(value).replaceAll(ID, (id) => names.get(id) ?? `${id.slice(0, 8)}…`)}`).join(", ");
+}
+
+function about(entry, names) {
+  const hosts = entry.host ?? entry.hosts?.join(", ");
+  const more = rest(entry, names);
+  return [entry.name && name(entry.name), hosts && [entry.name ? " for " : "", name(hosts)], more && h("small", {}, h("bdi", {}, more))];
+}
+
+function auditTable(data, page) {
+  const { secret } = page.query;
+  const names = new Map([...data.workspaces, ...data.interns].map((it) => [it.id, it.name]));
+  const named = (entry) => !secret || entry.name === secret || (entry.names ?? []).includes(secret) || (entry.secrets ?? []).some((it) => it.name === secret);
+  const shown = rows(data.records).filter(({ entry }) => named(entry));
+  return table("Entries of the audit log, newest first", [
+    { title: "No.", kind: "number", cell: (it) => String(it.seq) },
+    { title: "Time", cell: (it) => time(it.at) },
+    { title: "What", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
+    { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
+    { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
+    { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
+  ], shown, { key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
+}
+
+function filters(page, secrets) {
+  const set = (members) => page.go(`vault${query({ ...page.query, until: "", ...members })}`);
+  const names = [...new Set(secrets.map((it) => it.name))].sort();
+  if (page.query.secret && !names.includes(page.query.secret)) names.unshift(page.query.secret);
+  const chosen = (label, value, options, key) => field(label, h("select", { onchange: (event) => set({ [key]: event.target.value }) },
+    h("option", { value: "" }, "all"), options.map((it) => h("option", { value: it, selected: it === value }, key === "action" ? words(it) : it))));
+  return h("div", { class: "filters" },
+    chosen("Secret", page.query.secret, names, "secret"),
+    chosen("Action", page.query.action, ACTIONS, "action"),
+    field("Day, UTC", h("input", { type: "date", value: page.query.day ?? "", onchange: (event) => set({ day: event.target.value }) })));
+}
+
+function verdict(found) {
+  if (!found) return null;
+  const figures = `${count(found.secrets)} secrets in ${count(found.vaults)} vaults, ${count(found.audit_records)} audit records, ${count(found.usage_rows)} usage rows`;
+  if (found.ok) return notice("ok", h("strong", {}, "The store is whole. "), `Checked: ${figures}.`);
+  return notice("bad", h("strong", {}, "The store is damaged. "), `Checked: ${figures}.`, h("ul", {}, found.problems.map((it) => h("li", {}, h("bdi", {}, plain(it))))));
+}
+
+export default {
+  title: "Vault",
+
+  // The log is read from its end: `until` is the last record that is shown.
+  async load(page) {
+    const [status, secrets, workspaces, interns] = await Promise.all([page.ask("status"), page.ask("secret/list"), page.ask("workspace/list"), page.ask("intern/list")]);
+    const last = Math.min(Number(page.query.until) || status.store.seq, status.store.seq);
+    const { action, day: on, secret } = page.query;
+    let first = last + 1;
+    let records = [];
+    // With a filter a page may be empty: some further ones are read.
+    for (let tries = 0; first > 1 && records.length < PAGE && tries < 5; tries += 1) {
+      const since = Math.max(0, first - 1 - (tries || action || on || secret ? 1000 : PAGE));
+      const found = await page.ask(`vault/audit${query({ since, action, day: on })}`);
+      const list = Array.isArray(found) ? found : found.records;
+      records = [...list.filter((it) => it.seq < first), ...records];
+      first = since + 1;
+    }
+    return { secrets, workspaces, interns, records, first, last, seq: status.store.seq };
+  },
+
+  view(data, page) {
+    const verify = () => page.run(async () => {
+      page.state.verified = await page.ask("vault/verify");
+    }, "The store was checked");
+    return [
+      section("Secrets", secretsTable(data, page), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
+      section("Audit log", filters(page, data.secrets), auditTable(data, page),
+        h("div", { class: "buttons" },
+          data.last < data.seq && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: "" })}` }, "Newest"),
+          data.first > 1 && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: data.first - 1 })}` }, "Older"))),
+      section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
+        h("div", { class: "buttons" }, button("Verify the store", verify))),
+      behind("What is never here", h("p", {}, "Values of secrets, contents of requests and answers, and keys after they were made.")),
+    ];
+  },
+};
