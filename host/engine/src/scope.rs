@@ -49,7 +49,13 @@ impl RequestScope {
     pub(crate) fn credentials(&self) -> Credentials<'_> {
         let Self { engine, caller, context, timeline, .. } = self;
         let releases = &engine.parts.memory.meters.releases;
-        Credentials { store: &engine.parts.store, caller, request_id: &context.request_id, releases, timeline }
+        Credentials {
+            store: &engine.parts.store,
+            caller,
+            request_id: &context.request_id,
+            releases,
+            timeline,
+        }
     }
 
     /// The routing trace of the request, whose first model is `requested`. `router` is the plugin

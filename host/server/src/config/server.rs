@@ -56,7 +56,16 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
     }
     let region = table.text("region").map(|region| region.value);
     let recorder = table.integer("recorder", 0..=RECORDED_MAX as u64).unwrap_or(0) as usize;
-    ServerConfig { listen, admin, regional_hosts, admin_hosts, region, trusted_proxies, recorder, tls: tls(table) }
+    ServerConfig {
+        listen,
+        admin,
+        regional_hosts,
+        admin_hosts,
+        region,
+        trusted_proxies,
+        recorder,
+        tls: tls(table),
+    }
 }
 
 fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {
