@@ -1,6 +1,7 @@
 //! The admin API: commands over HTTP, and who may use it.
 
 mod access;
+mod live;
 mod openapi;
 
 use crate::kit::admin::Admin;

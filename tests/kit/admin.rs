@@ -28,9 +28,14 @@ impl Admin {
         read(self.http.get(format!("{}{path}", self.base)).send().await.unwrap()).await
     }
 
+    /// A request without a bearer.
+    pub fn plain(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base))
+    }
+
     /// A request with the operator token.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+        self.plain(method, path).bearer_auth(&self.token)
     }
 
     /// `GET` of a path of the admin API.
