@@ -1,6 +1,6 @@
 //! Recordings of failing calls that sent a secret.
 
-use super::{API, Bench, GRANT, VALUE};
+use super::{API, Bench, GRANT, OTHER, VALUE};
 use crate::kit::guests::built;
 use crate::kit::host::program;
 use crate::kit::upstream::Reply;
@@ -90,12 +90,14 @@ async fn a_recording_of_requests_becomes_a_case_that_fails_in_the_same_way() {
     bench.secret("api_key", VALUE, API);
     let headers = vec![("content-type", "text/plain".to_owned())];
     bench.site.reply(Reply::Whole { status: 418, headers, body: format!("a page, and {VALUE}") });
+    let location = vec![("location", bench.url(OTHER, "/b"))];
+    bench.site.reply(Reply::Whole { status: 302, headers: location, body: String::new() });
     bench.site.reply(page("second \u{0}".to_owned()));
     let injections = json!([{"secret": "api_key", "header": ["authorization", "", ""]}]);
     let requests = json!([
         {"url": bench.url(API, "/a"), "method": "POST", "body": "x", "injections": injections},
         {"url": "https://evil.test/"},
-        {"url": bench.url(API, "/b")},
+        {"url": bench.url(OTHER, "/old"), "redirects": 1},
     ]);
     bench.run("probe", &bench.host.key, json!({"requests": requests, "broken": true})).await;
     bench.host.until_logged("a failing call was recorded");
@@ -109,7 +111,7 @@ async fn a_recording_of_requests_becomes_a_case_that_fails_in_the_same_way() {
     assert!(case["now"].as_str().unwrap().starts_with("20"), "{text}");
     assert_eq!(case["secrets"]["api_key"][0].as_str(), Some(API));
     let http = case["http"].as_array().unwrap();
-    assert_eq!(http.len(), 3, "{text}");
+    assert_eq!(http.len(), 4, "{text}");
     assert_eq!(
         (http[0]["method"].as_str(), http[0]["answer"]["status"].as_integer()),
         (Some("POST"), Some(418))

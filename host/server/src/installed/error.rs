@@ -28,8 +28,8 @@ pub enum InstalledError {
         path: PathBuf,
         name: String,
         version: String,
-        locked: String,
-        found: String,
+        locked: Box<str>,
+        found: Box<str>,
         part: VersionPart,
     },
     #[error(

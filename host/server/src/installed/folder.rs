@@ -250,7 +250,7 @@ fn read_locked(
     bytes_max: usize,
     locked: &str,
 ) -> Result<Vec<u8>, InstalledError> {
-    let (name, version, locked) = (name.to_owned(), version.version.clone(), locked.to_owned());
+    let (name, version) = (name.to_owned(), version.version.clone());
     let bytes = match read_installed_file(&path, bytes_max) {
         Err(error) if is_absent(&error) => {
             return Err(InstalledError::Missing { path, name, version, part: VersionPart::Serving });
@@ -262,6 +262,7 @@ fn read_locked(
         true => Ok(bytes),
         false => {
             let part = VersionPart::Serving;
+            let (locked, found) = (locked.into(), found.into());
             Err(InstalledError::OtherBytes { path, name, version, locked, found, part })
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct ScriptedCall {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     model: Vec<ModelEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<ToolEntry>,
+    tools: Vec<ToolCallEntry>,
 }
 
 /// Which entries of `http` are streams that are still read.
@@ -114,7 +114,7 @@ struct ModelFailure {
 }
 
 #[derive(Serialize)]
-struct ToolEntry {
+struct ToolCallEntry {
     tool: String,
     function: String,
     answer: ToolAnswer,
@@ -205,7 +205,7 @@ impl ScriptedCall {
                     Ok(output) => ToolAnswer::Text(String::from_utf8_lossy(&output).into_owned()),
                     Err(error) => ToolAnswer::Error(name_of(&TOOL_ERRORS, &error)),
                 };
-                self.tools.push(ToolEntry { tool, function, answer });
+                self.tools.push(ToolCallEntry { tool, function, answer });
             }
             "catalog.models" => self.catalog = list(import, values)?,
             "request.transcript" => self.transcript = list(import, values)?,
@@ -241,7 +241,7 @@ impl ScriptedCall {
             Ok(reply) => {
                 self.add_secrets(request, &target);
                 if reply.url != entry.url && Target::parse(&reply.url).is_ok() {
-                    let next = HttpEntry { url: reply.url.clone(), ..entry.redirected_to(&reply.url) };
+                    let next = entry.redirected_to(&reply.url);
                     self.http.push(std::mem::replace(&mut entry, next));
                 }
                 entry.answer.fill(reply, values);
@@ -275,7 +275,7 @@ impl ScriptedCall {
         let index = match read.get(&number) {
             Some(index) => *index,
             None if unread.is_empty() => return,
-            None => *read.entry(number).or_insert(unread.remove(0)),
+            None => *read.entry(number).or_insert_with(|| unread.remove(0)),
         };
         let Some(entry) = self.http.get_mut(index) else { return };
         match import.answer::<Result<Vec<u8>, HttpError>>() {
@@ -318,7 +318,8 @@ impl ScriptedCall {
 }
 
 impl HttpEntry {
-    /// This request with a redirect to `url` in answer, which the host follows as it did.
+    /// Makes a redirect to `url` the answer, which the host follows as it did. Returns the request that
+    /// follows, without an answer.
     fn redirected_to(&mut self, url: &str) -> Self {
         // The host repeats only these methods after a 302.
         let status = if matches!(self.method.as_str(), "GET" | "HEAD") { 302 } else { 307 };
