@@ -33,9 +33,10 @@ mod money;
 pub mod export;
 
 pub mod catalog;
-pub mod cost;
 
 pub mod memory;
+
+pub mod cost;
 
 mod failure;
 mod plugin_defaults;
