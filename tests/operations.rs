@@ -408,6 +408,18 @@ fn an_invalid_log_filter_is_named_and_the_host_starts() {
 }
 
 #[test]
+fn the_log_has_the_format_that_is_asked_for() {
+    let mut host = Setup::new().environment("COFFERDAM_LOG_FORMAT", "text").start();
+    host.end();
+    assert!(host.log().contains(" INFO listening "), "{}", host.log());
+    assert!(!host.log().contains(['{', '\u{1b}']), "{}", host.log());
+    let mut wrong = Setup::new().environment("COFFERDAM_LOG_FORMAT", "xml").start();
+    wrong.end();
+    assert!(wrong.log().contains("the value of COFFERDAM_LOG_FORMAT is ignored"), "{}", wrong.log());
+    assert!(wrong.log().contains("it takes `text` or `json`"), "{}", wrong.log());
+}
+
+#[test]
 fn rust_log_applies_without_cofferdam_log() {
     let mut quiet = Setup::new().environment("RUST_LOG", "error").start();
     assert!(!quiet.end().contains("\"listening\""), "{}", quiet.log());

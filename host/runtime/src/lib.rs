@@ -73,11 +73,11 @@ mod injection;
 
 mod recording;
 
+mod counters;
+
 pub mod wire;
 
 mod bindings;
-
-mod counters;
 
 mod error;
 mod schedule;

@@ -11,8 +11,9 @@ const PROVIDERS_MAX: usize = 64;
 /// Models that are counted by name. Further ones are counted together.
 const MODELS_MAX: usize = 256;
 
-/// Destinations of the request export that are counted by name. Further ones are counted together.
-const DESTINATIONS_MAX: usize = 64;
+/// Destinations of the request export, of which a configuration has at most 16, and during a reload
+/// those of two configurations.
+const DESTINATIONS_MAX: usize = 32;
 
 static TURNS: HistogramScale = HistogramScale::new(&[1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128], 1);
 

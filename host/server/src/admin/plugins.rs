@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::{CounterValues, PluginKind, PluginState, Plugins};
-use cofferdam_store::OTHER;
 
 use crate::metrics::{Text, decimal, escape};
 
@@ -34,7 +33,7 @@ impl PluginCatalog {
             {
                 catalog.compiled.push((name.clone(), from_cache, ms));
             }
-            if plugin.grant().imports.contains(&Import::Http) {
+            if plugin.manifest().imports.contains(&Import::Http) {
                 catalog.callers.push(name.clone());
             }
             if let Some(tool) = &plugin.manifest().tool {
@@ -50,7 +49,7 @@ impl PluginCatalog {
     /// The name of the tool that these counts belong to, if they are counts of a tool.
     fn tool<'a>(&'a self, name: &'a str, values: &CounterValues) -> Option<&'a str> {
         let known = self.tools.get(name).map(String::as_str);
-        known.or_else(|| values.tools.is_some().then_some(if name == OTHER { OTHER } else { name }))
+        known.or_else(|| values.tools.is_some().then_some(name))
     }
 }
 
@@ -155,7 +154,7 @@ fn tools(plugins: &[Row<'_>], catalog: &PluginCatalog, text: &mut Text) {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_store::HistogramReading;
+    use cofferdam_store::{HistogramReading, OTHER};
 
     use super::*;
 
