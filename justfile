@@ -18,6 +18,15 @@ run *arguments:
 dist:
     deploy/dist.sh
 
+# An archive of target/dist/cofferdam, or of another program, with licences, units, manual pages, digests and a bill of
+# materials.
+release *arguments:
+    deploy/release.sh {{arguments}}
+
+# The unit and the manifests of deploy/, with systemd's own tools and the schemas of Kubernetes, which are downloaded.
+deploy-check:
+    deploy/check.sh
+
 # All Rust tests of the host and of the whole program.
 test:
     cargo test --workspace

@@ -101,6 +101,8 @@ mod vault_commands;
 mod gateway_faults;
 
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod story;
