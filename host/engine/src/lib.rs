@@ -36,10 +36,6 @@ pub mod catalog;
 
 pub mod memory;
 
-pub mod timeline;
-
-pub mod cost;
-
 mod failure;
 mod plugin_defaults;
 mod upstream;
@@ -48,6 +44,10 @@ mod authentication;
 mod caller;
 mod lifecycle;
 pub mod limits;
+
+pub mod timeline;
+
+pub mod cost;
 
 mod log_throttle;
 mod offload;

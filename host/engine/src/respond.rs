@@ -60,8 +60,7 @@ impl Engine {
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         let deadline = deadline.attended(departure.presence()).counting(guard.timeline());
         let opened = self.open(caller, body, options, &hex, deadline, &guard).await;
-        guard.answered(&opened);
-        let mut response = opened?;
+        let mut response = opened.inspect_err(|refusal| guard.refused(refusal))?;
         response.guard = Some(guard);
         if response.job.request.stream {
             let stream = EventStream::start(departure, |client| response.answer_stream(client)).await?;
@@ -220,6 +219,7 @@ impl ResponseRun {
         result
     }
 
+    /// The work of [`Self::answer`].
     async fn make(&mut self) -> Result<Vec<u8>, Refusal> {
         let plan = match self.prepare().await {
             Ok(plan) => plan,

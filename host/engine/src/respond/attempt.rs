@@ -174,7 +174,9 @@ impl ResponseAttempt<'_> {
                 Beginning::Wait | Beginning::Answered if !reading.is_over() => continue,
                 _ => return Err(AttemptFailure::of(Cause::Endpoint).with_status(status)),
             };
-            self.scope.timeline.first_content();
+            if deadline.is_streamed() {
+                self.scope.timeline.first_content();
+            }
             let rest = RestOfAnswer { reading: Some(reading), told: None };
             return Ok(Begun { status: Some(status), used: None, events, is_empty, rest });
         }

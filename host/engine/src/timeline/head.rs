@@ -68,12 +68,13 @@ impl RequestHead {
         };
     }
 
-    /// The outcome of the usage row, else the one that the answer's status stands for.
+    /// The outcome of the usage row. A request without one was refused, or its client has left.
     pub(super) fn outcome(&self, is_running: bool) -> &'static str {
         match (self.outcome, self.status) {
             _ if is_running => "running",
             (Some(outcome), _) => outcome_word(outcome),
-            (None, Some(_)) => "refused",
+            (None, _) if self.error.is_some() => "refused",
+            (None, Some(_)) => "completed",
             (None, None) => "cancelled",
         }
     }

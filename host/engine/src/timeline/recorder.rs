@@ -288,11 +288,18 @@ impl RequestGuard {
 
     /// Notes how the request was answered.
     pub(crate) fn answered<T>(&self, result: &Result<T, Refusal>) {
-        let Some(shared) = &self.shared else { return };
-        let head = &mut shared.lock().head;
-        match result {
-            Ok(_) => head.status = Some(200),
-            Err(refusal) => (head.status, head.error) = (Some(refusal.status), Some(refusal.kind)),
+        match (result, &self.shared) {
+            (Ok(_), Some(shared)) => shared.lock().head.status = Some(200),
+            (Err(refusal), _) => self.refused(refusal),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Notes why the request was refused.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        if let Some(shared) = &self.shared {
+            let head = &mut shared.lock().head;
+            (head.status, head.error) = (Some(refusal.status), Some(refusal.kind));
         }
     }
 }
