@@ -93,7 +93,7 @@ async fn a_new_tool_in_python_answers() {
 fn new_hooks_routers_and_providers_pass_their_checks() {
     if is_tried("rust", &["cargo"]) {
         let workshop = Workshop::new();
-        for (kind, name) in [("hook", "my-hook"), ("router", "router"), ("provider", "provider-mine")] {
+        for (kind, name) in [("hook", "my-hook"), ("router", "my-router"), ("provider", "provider-mine")] {
             made(&workshop, kind, name, "rust");
         }
     }

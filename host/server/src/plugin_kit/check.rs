@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
-use cofferdam_runtime::{ContractLine, Fit, Inspection, missing_grants};
+use cofferdam_runtime::{ContractLine, Fit, Inspection, PluginKind, missing_grants};
 use serde_json::{Value, json};
 
 use super::Checked;
@@ -305,9 +305,13 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
     if is_built_in(&manifest.name) && !granted.replaces {
         let text = format!("{} is built in, and this plugin may not replace it", manifest.name);
         let place = project.place_of("plugin.toml", "name");
-        let replace = format!("or let the operator set [plugins.{}] replaces = true", manifest.name);
+        let replace = format!("let the operator set [plugins.{}] replaces = true", manifest.name);
         let line = Line::new("name", text, Verdict::Missing);
-        lines.push(line.with(format!("{place}: choose another name")).with(replace));
+        // Under another name a router would order no endpoints.
+        lines.push(match manifest.kind {
+            PluginKind::Router => line.with(replace),
+            _ => line.with(format!("{place}: choose another name")).with(format!("or {replace}")),
+        });
     }
     if denials.is_empty() {
         lines.push(Line::new("grants", "all that plugin.toml asks for", Verdict::Ok));
@@ -339,9 +343,10 @@ fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked
         let verdict = line.verdict.as_str();
         // Behind a text of several lines a verdict would be overlooked.
         let is_long = line.verdict != Verdict::Ok && line.text.chars().count() > TEXT_WIDTH;
-        let line_text = match is_long {
-            true => format!("{verdict}: {}", line.text),
-            false => format!("{:TEXT_WIDTH$}  {verdict}", line.text),
+        let line_text = if is_long {
+            format!("{verdict}: {}", line.text)
+        } else {
+            format!("{:TEXT_WIDTH$}  {verdict}", line.text)
         };
         text.push_str(&format!("{shown:TITLE_WIDTH$}{line_text}\n"));
         text.extend(line.more.iter().map(|more| format!("{:TITLE_WIDTH$}{more}\n", "")));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::project::Project;
 use super::replay;
 
-/// Number of new recordings of which one is told at a time: the newest.
+/// Number of new recordings that one look tells of, the newest.
 const TOLD_MAX: usize = 5;
 
 /// The folder of recordings and what was in it at the last look.
