@@ -5,11 +5,13 @@
 //!   one directory that is empty at first. What they print is compared with the other lines, in which `[..]` stands
 //!   for any text and a line `...` for any lines. A command that shows no output has to succeed.
 //! - `console`: calls of `cofferdam` have subcommands and options that exist; so in `sh` and `bash`.
+//! - the guide to a first plugin and the pages that go on from it are followed by `first_plugin.rs`.
 //! - `toml`: a whole configuration that `serve --check` accepts; `toml fragment` is only read.
 
 mod commands;
 mod configuration;
 mod expect;
+mod first_plugin;
 mod generated;
 mod lines;
 mod manifest;

@@ -5,4 +5,5 @@ mod debug;
 mod dialects;
 mod object;
 mod prompts;
+mod spans;
 mod truncation;

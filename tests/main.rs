@@ -74,6 +74,10 @@ mod metrics;
 mod operations;
 
 #[cfg(test)]
+mod health;
+#[cfg(test)]
+mod notify;
+#[cfg(test)]
 mod tls;
 
 #[cfg(test)]

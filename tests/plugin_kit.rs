@@ -13,6 +13,9 @@ mod mistakes;
 mod third_party;
 mod trials;
 
+pub use examples::is_tried;
+pub use mistakes::tool_module;
+
 /// A folder in which projects are begun.
 pub struct Workshop(TempDir);
 

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use super::expect::is_output;
 use super::shell::Step;
 
-/// How long a command may take: the first start of a debug build compiles plugins.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a command may take: a build of a plugin compiles its dependencies on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// How often a server's output is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Stands before the status of a command.
@@ -156,6 +156,16 @@ impl Session {
     /// With the ports that pages show.
     fn as_shown(&self, text: String) -> String {
         self.ports.iter().fold(text, |text, (shown, used)| text.replace(used, shown))
+    }
+
+    /// The directory that the shell begins in.
+    pub(super) fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    /// What the server that was started last has printed.
+    pub(super) fn printed(&self) -> String {
+        std::fs::read_to_string(self.file("out", self.servers)).unwrap()
     }
 
     /// What the servers have written to their logs.

@@ -1,6 +1,7 @@
 //! `plugin dev`: a project is served, and again after every change that passes.
 
 use super::Workshop;
+use super::mistakes::tool_module;
 use crate::kit::client::http;
 use crate::kit::host::program;
 use crate::kit::processes::{children, runs};
@@ -24,8 +25,16 @@ struct Dev {
 
 impl Dev {
     fn start(workshop: &Workshop, project: &str) -> Self {
+        Self::start_with(workshop, project, &[])
+    }
+
+    fn start_with(workshop: &Workshop, project: &str, options: &[&str]) -> Self {
         let mut command = program();
-        command.args(["plugin", "dev", "--json", project]).current_dir(workshop.path("."));
+        command.args(["plugin", "dev", "--json", project]).args(options).current_dir(workshop.path("."));
+        Self::of(command, workshop, project)
+    }
+
+    fn of(mut command: Command, workshop: &Workshop, project: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, events) = sync_channel(64);
@@ -129,6 +138,103 @@ async fn a_tool_is_served_and_again_after_a_change() {
     assert_eq!(host.len(), 1, "{host:?}");
     dev.end("TERM");
     assert!(!runs(&host[0]), "the host of the loop runs on");
+}
+
+#[tokio::test]
+async fn a_failing_call_is_recorded_on_request_and_told_with_the_command_that_replays_it() {
+    let workshop = Workshop::new();
+    workshop.prebuilt_of("tool-breaks", &tool_module("0.1.0", b"text"));
+    let dev = Dev::start_with(&workshop, "tool-breaks", &["--record"]);
+    dev.next("live");
+    let serving = dev.next("serving");
+    let folder = serving["recordings"].as_str().unwrap();
+    assert_eq!(Path::new(folder), dev.data.canonicalize().unwrap().join("recordings"));
+    let (listen, key) = (serving["listen"].as_str().unwrap(), serving["key"].as_str().unwrap());
+    let ask = async |settings: Value| {
+        let tools = json!([{"type": "service:tool_breaks", "parameters": settings}]);
+        let body = json!({"model": "local/demo", "input": "Hello!", "tools": tools});
+        let request = http().build().unwrap().post(format!("http://{listen}/v1/responses"));
+        let request = request.bearer_auth(key).header("content-type", "application/json");
+        request.body(body.to_string()).send().await.unwrap().status()
+    };
+    assert_eq!(ask(json!({})).await, 200);
+    assert!(ask(json!({"long": "x".repeat(200)})).await.is_server_error());
+    let recorded = dev.next("recorded");
+    assert_eq!((&recorded["function"], &recorded["kind"]), (&json!("functions"), &json!("unreachable")));
+    assert!(recorded["file"].as_str().unwrap().starts_with(folder), "{recorded}");
+    let command = recorded["replay"].as_str().unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!((words[0], words[4]), ("cofferdam", "tool-breaks/plugins/tool-breaks.wasm"), "{command}");
+    let replayed = workshop.document(&words[1..]);
+    assert_eq!((&replayed["same"], &replayed["recorded_component"]), (&json!(true), &json!(true)));
+    dev.end("TERM");
+    // Those of an earlier run are not new, and without the option nothing is recorded.
+    let dev = Dev::start(&workshop, "tool-breaks");
+    dev.next("live");
+    assert_eq!(dev.next("serving")["recordings"], Value::Null);
+    dev.end("TERM");
+}
+
+#[test]
+fn recording_is_not_switched_on_in_a_configuration_of_the_author() {
+    let workshop = Workshop::new();
+    project(&workshop, "tool-time", "true");
+    std::fs::write(workshop.path("own.toml"), "").unwrap();
+    let command = ["plugin", "dev", "tool-time", "--record=3", "--config", "own.toml"];
+    let complaint = workshop.complaint(&command);
+    assert!(complaint.contains("set `record = 3` in [plugins.tool-time] of own.toml"), "{complaint}");
+    let output = workshop.run(&["plugin", "dev", "tool-time", "--record=0"]);
+    assert!(super::text(&output).contains("0 is not in 1..=1000"), "{}", super::text(&output));
+}
+
+#[test]
+fn a_component_is_compiled_once_for_its_check_its_tests_and_its_host() {
+    let workshop = Workshop::new();
+    project(&workshop, "tool-time", "true");
+    let cache = workshop.path("cache");
+    std::fs::create_dir(&cache).unwrap();
+    let mut dev = program();
+    dev.args(["plugin", "dev", "--json", "tool-time"]).current_dir(workshop.path("."));
+    dev.env("COFFERDAM_CACHE", &cache);
+    let dev = Dev::of(dev, &workshop, "tool-time");
+    dev.next("live");
+    let serving = dev.next("serving");
+    let log = || std::fs::read_to_string(serving["log"].as_str().unwrap()).unwrap();
+    let is_own = |line: &&str| line.contains("plugin compiled") && line.contains("tool-time");
+    until("compiled", || log().lines().any(|line| is_own(&line)));
+    let log = log();
+    assert!(log.lines().find(is_own).unwrap().contains("\"from_cache\":true"), "{log}");
+    dev.end("TERM");
+}
+
+#[test]
+fn a_router_takes_the_place_of_the_built_in_one_and_a_provider_is_called_by_its_model() {
+    let workshop = Workshop::new();
+    let built = |name: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../plugins/{name}.wasm"));
+        std::fs::read(file).unwrap()
+    };
+    workshop.prebuilt_of("router", &built("router"));
+    std::fs::remove_dir_all(workshop.path("router/cases")).unwrap();
+    let dev = Dev::start(&workshop, "router");
+    dev.next("live");
+    assert!(dev.next("serving")["curl"].as_str().unwrap().contains("local/demo"));
+    assert_eq!(dev.version("router"), "0.1.0");
+    dev.end("TERM");
+
+    workshop.prebuilt_of("provider-mine", &built("provider-openai-chat"));
+    std::fs::remove_dir_all(workshop.path("provider-mine/cases")).unwrap();
+    let dev = Dev::start(&workshop, "provider-mine");
+    dev.next("live");
+    assert_eq!(dev.next("serving")["curl"], Value::Null);
+    dev.end("TERM");
+    let config = "[[providers]]\nname = \"p\"\nadapter = \"mine\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+        [[models]]\nid = \"mine/one\"\nendpoints = [{ provider = \"p\", model = \"one\" }]\n";
+    std::fs::write(workshop.path("own.toml"), config).unwrap();
+    let dev = Dev::start_with(&workshop, "provider-mine", &["--config", "own.toml"]);
+    dev.next("live");
+    assert!(dev.next("serving")["curl"].as_str().unwrap().contains("mine/one"));
+    dev.end("TERM");
 }
 
 #[test]

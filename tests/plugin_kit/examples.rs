@@ -15,7 +15,7 @@ use std::path::Path;
 const LANGUAGES: [&str; 4] = ["rust", "js", "python", "c"];
 
 /// Whether to go on: the language is wanted here, and its programs are installed.
-pub(super) fn is_tried(language: &str, programs: &[&str]) -> bool {
+pub fn is_tried(language: &str, programs: &[&str]) -> bool {
     let named = std::env::var("COFFERDAM_LANGUAGES").unwrap_or_default();
     let downloads = language != "c";
     if downloads && !named.split(',').any(|word| word == language || word == "all") {
@@ -93,8 +93,8 @@ async fn a_new_tool_in_python_answers() {
 fn new_hooks_routers_and_providers_pass_their_checks() {
     if is_tried("rust", &["cargo"]) {
         let workshop = Workshop::new();
-        for kind in ["hook", "router", "provider"] {
-            made(&workshop, kind, &format!("my-{kind}"), "rust");
+        for (kind, name) in [("hook", "my-hook"), ("router", "router"), ("provider", "provider-mine")] {
+            made(&workshop, kind, name, "rust");
         }
     }
 }

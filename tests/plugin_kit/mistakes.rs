@@ -48,6 +48,14 @@ fn a_folder_without_a_project_is_told_how_to_get_one() {
 }
 
 #[test]
+fn a_provider_that_no_adapter_could_name_is_not_begun() {
+    let workshop = Workshop::new();
+    let complaint = workshop.complaint(&["plugin", "new", "provider", "mine", "--lang", "rust"]);
+    told("a provider without its prefix", &complaint);
+    assert!(!workshop.path("mine").exists());
+}
+
+#[test]
 fn a_project_that_is_not_built_is_told_to_build() {
     let workshop = Workshop::new();
     workshop.document(&["plugin", "new", "tool", "t", "--lang", "c"]);
@@ -240,8 +248,8 @@ fn calls_that_break_or_exceed_a_limit_are_told_with_the_key_of_the_limit() {
 }
 
 /// A tool for the version of the contract, as a core module. Each call tells the model this text and has an empty
-/// item.
-fn tool_module(version: &str, for_model: &[u8]) -> Vec<u8> {
+/// item. Settings of 100 to 999 bytes break the call that asks for its functions.
+pub fn tool_module(version: &str, for_model: &[u8]) -> Vec<u8> {
     let text = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:02x}")).collect::<String>();
     let words = |words: &[u32]| text(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
     let functions = words(&[0, 1040, 1, 0, 2048, 1, 2048, 1, 2056, 2]);
@@ -249,7 +257,7 @@ fn tool_module(version: &str, for_model: &[u8]) -> Vec<u8> {
     let tools = format!("cofferdam:plugin/tools@{version}");
     let module = format!(
         "(module
-           (memory (export \"memory\") 2)
+           (memory (export \"memory\") 64)
            (global $free (mut i32) (i32.const 65536))
            (data (i32.const 1024) \"{functions}\")
            (data (i32.const 1104) \"{output}\")
@@ -258,7 +266,9 @@ fn tool_module(version: &str, for_model: &[u8]) -> Vec<u8> {
              global.get $free
              (global.set $free (i32.and (i32.add (i32.add (global.get $free) (local.get 3)) (i32.const 7))
                (i32.const -8))))
-           (func (export \"{tools}#functions\") (param i32 i32 i32 i32 i32 i32 i64) (result i32) (i32.const 1024))
+           (func (export \"{tools}#functions\") (param i32 i32 i32 i32 i32 i32 i64) (result i32)
+             (if (i32.lt_u (i32.sub (local.get 1) (i32.const 100)) (i32.const 900)) (then unreachable))
+             (i32.const 1024))
            (func (export \"{tools}#invoke\") (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i64) (result i32)
              (i32.const 1104)))",
         text(for_model)

@@ -1,5 +1,6 @@
 //! What a client asks of its answer beyond the body, and the answer that the server sends.
 
+use crate::export::TraceParent;
 use crate::lifecycle::stream::EventStream;
 use crate::refusal::Refusal;
 use crate::timeline::StepSender;
@@ -13,6 +14,8 @@ pub struct RespondOptions {
     pub metadata_field: Option<&'static str>,
     /// The value of `x-session-id`. The `session_id` of the body takes precedence.
     pub session_header: Option<String>,
+    /// The trace of the client, from its header `traceparent`.
+    pub trace_parent: Option<TraceParent>,
     /// Gets the steps of the request as they happen, where they are followed.
     pub follow: Option<StepSender>,
 }

@@ -9,6 +9,7 @@ use crate::lifecycle::deadline::Deadline;
 use crate::plugins::http_capability::CredentialSearch;
 use crate::request::ProviderPreferences;
 use crate::scope::RequestScope;
+use crate::timeline::{FactName, StepMark, StepType};
 use crate::upstream::reading::ANSWER_BYTES_MAX;
 use cofferdam_egress::{Error as EgressError, ExchangeLimits, Origin, Outgoing, Reply, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
@@ -45,6 +46,12 @@ pub(crate) async fn open(
     Ok((instance, target))
 }
 
+/// Begins the step of a call into a provider's guest.
+pub(crate) fn begin_call(scope: &RequestScope, instance: &ProviderInstance, function: &str) -> StepMark {
+    let plugin = instance.plugin().name();
+    scope.timeline.begin(StepType::GuestCall, &[plugin, function], &[FactName::Plugin.name(plugin)])
+}
+
 /// Sends the guest's request and waits for the head of a successful answer.
 pub(crate) async fn exchange(
     scope: &RequestScope,
@@ -61,7 +68,14 @@ pub(crate) async fn exchange(
         instance.search_with(|| Box::new(CredentialSearch(used.credential.clone())));
     }
     instance.pause();
-    let reply = send(scope, endpoint, upstream, used, deadline).await?;
+    let host = endpoint.provider.origin.as_ref().map_or("", Origin::host);
+    let facts = [FactName::Host.name(host), FactName::Bytes.number(upstream.body.len() as u64)];
+    let step = scope.timeline.begin(StepType::Exchange, &["POST", host], &facts);
+    let sent = send(scope, endpoint, upstream, used, deadline).await;
+    let status = sent.as_ref().ok().map(|reply| u64::from(reply.status.as_u16()));
+    let outcome = sent.as_ref().map_or_else(|failed| failed.failure.kind.as_str(), |_| "ok");
+    scope.timeline.end(step, outcome, &[FactName::Status.number(status)]);
+    let reply = sent?;
     instance.resume(&scope.context).await?;
     let streamed = asked_for_stream && is_event_stream(&reply.headers);
     let head = response_head(endpoint.provider.adapter.manifest(), &reply, streamed);

@@ -8,6 +8,7 @@ use crate::catalog::Provider;
 use crate::failure::{AttemptFailure, Cause};
 use crate::memory::meters::{ReleaseCounts, ReleasedFor};
 use crate::refusal::SATURATED;
+use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::{Credential, CredentialError};
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{Actor, BoundSecret, Purpose, ReleaseError, ReleaseRequest, ReleaseScope, Store};
@@ -19,6 +20,8 @@ pub(crate) struct Credentials<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) request_id: &'a str,
     pub(crate) releases: &'a ReleaseCounts,
+    /// Where releases are noted.
+    pub(crate) timeline: &'a Timeline,
 }
 
 impl Credentials<'_> {
@@ -53,11 +56,21 @@ impl Credentials<'_> {
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
         if let Some(secret) = byok {
             let request = self.request(provider, self.caller.release_scope(), secret);
-            let release = self.store.release_if_bound(request).await;
-            if !matches!(release, Ok(None)) {
-                self.releases.decided(ReleasedFor::Provider, &release);
+            let step = self.timeline.begin(StepType::Release, &release_name(secret), &[]);
+            let released = self.store.release_if_bound(request).await;
+            if !matches!(released, Ok(None)) {
+                self.releases.decided(ReleasedFor::Provider, &released);
             }
-            if let Some(release) = release.map_err(callers)? {
+            self.ended(
+                step,
+                provider,
+                match &released {
+                    Ok(Some(_)) => "ok",
+                    Ok(None) => "absent",
+                    Err(_) => "refused",
+                },
+            );
+            if let Some(release) = released.map_err(callers)? {
                 let credential = Credential::new(placement, release.expose());
                 let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
                 return Ok(Some(UsedCredential { credential, is_byok: true }));
@@ -71,9 +84,11 @@ impl Credentials<'_> {
             Some(OperatorKey::Fixed(credential)) => credential.clone(),
             Some(OperatorKey::Vault(secret)) => {
                 let request = self.request(provider, ReleaseScope::Operator, secret);
-                let release = self.store.release(request).await;
-                self.releases.decided(ReleasedFor::Provider, &release);
-                let release = release.map_err(failed)?;
+                let step = self.timeline.begin(StepType::Release, &release_name(secret), &[]);
+                let released = self.store.release(request).await;
+                self.releases.decided(ReleasedFor::Provider, &released);
+                self.ended(step, provider, if released.is_ok() { "ok" } else { "refused" });
+                let release = released.map_err(failed)?;
                 Credential::new(placement, release.expose()).map_err(|error| {
                     tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
                     unavailable()
@@ -83,6 +98,11 @@ impl Credentials<'_> {
         Ok(Some(UsedCredential { credential, is_byok: false }))
     }
 
+    fn ended(&self, step: StepMark, provider: &Provider, outcome: &'static str) {
+        let facts = [FactName::Purpose.word("provider"), FactName::Provider.name(&*provider.name)];
+        self.timeline.end(step, outcome, &facts);
+    }
+
     fn request(&self, provider: &Provider, scope: ReleaseScope, secret: &BoundSecret) -> ReleaseRequest {
         let purpose = Purpose {
             used_by: format!("provider {}", provider.name),
@@ -90,6 +110,11 @@ impl Credentials<'_> {
         };
         ReleaseRequest { actor: Actor::Key(self.caller.key), scope, secret: secret.clone(), purpose }
     }
+}
+
+/// The name of a release: of the secret, and of the host that it is bound to.
+fn release_name(secret: &BoundSecret) -> [&str; 3] {
+    [secret.name.as_str(), ">", secret.host.as_str()]
 }
 
 /// The failure of an attempt whose credential was not released. The cause is logged for the

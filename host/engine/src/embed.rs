@@ -19,6 +19,7 @@ use crate::request::EmbeddingsRequest;
 use crate::routing::{self, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
+use crate::timeline::{FactName, RequestGuard, StepType};
 use attempt::EmbeddingAttempt;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Purpose, RequestSummary, Usage};
@@ -35,23 +36,42 @@ impl Engine {
         self: &Arc<Self>,
         caller: Caller,
         body: Bytes,
-        options: RespondOptions,
+        mut options: RespondOptions,
     ) -> Result<Answer, Refusal> {
+        let id = format!("embd_{}", random_hex());
+        let follower = options.follow.take();
+        let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), follower);
+        let result = self.embed_recorded(caller, body, options, &id, &guard).await;
+        guard.answered(&result);
+        let body = result?;
+        guard.timeline().responded(body.len());
+        Ok(Answer { id, body: AnswerBody::Whole(body) })
+    }
+
+    async fn embed_recorded(
+        self: &Arc<Self>,
+        caller: Caller,
+        body: Bytes,
+        options: RespondOptions,
+        id: &str,
+        guard: &RequestGuard,
+    ) -> Result<Bytes, Refusal> {
+        let timeline = guard.timeline();
+        timeline.open(StepType::Parse, &["parse"], &[]);
         let request = aside(body.len(), move || EmbeddingsRequest::parse(&body)).await??;
+        timeline.close("ok", &[]);
+        guard.asks(&request.model, false);
         options.check_session(request.session_id.as_deref())?;
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
-        let id = format!("embd_{}", random_hex());
-        let scope = RequestScope::new(Arc::clone(self), caller, options, &id);
+        let scope = RequestScope::new(Arc::clone(self), caller, options, id, timeline);
         let trace = scope.trace(&request.model, &request.provider, || None);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let (kind, account) = (UsageKind::Embeddings, Arc::default());
         let mut run = Run::open(&scope, kind, false, &account, trace, deadline).await?;
-        match Box::pin(answer(&scope, &request, &models, &mut run)).await {
-            Ok(body) => Ok(Answer { id, body: AnswerBody::Whole(body) }),
-            Err(refusal) => Err(run.fail(refusal)),
-        }
+        let answered = Box::pin(answer(&scope, &request, &models, &mut run)).await;
+        answered.map_err(|refusal| run.fail(refusal))
     }
 }
 
@@ -80,6 +100,7 @@ async fn answer(
     };
     run.reserve(turn.tokens).await?;
     let mut answering = run.ask(&EmbeddingAttempt { scope, request }, &turn).await?;
+    scope.timeline.close("ok", &[FactName::Status.number(answering.begun.status.map(u64::from))]);
     run.trace.ended(run.deadline.since_dispatch());
     let vectors = &mut answering.begun.rest;
     if vectors.prompt_tokens == 0 {

@@ -1,5 +1,6 @@
 //! The engine: the parts that every request uses.
 
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::catalog::model_routers::ModelRouters;
 use crate::export::Broadcaster;
@@ -9,9 +10,10 @@ use crate::memory::meters::Meters;
 use crate::memory::{self, Memory};
 use crate::plugin_defaults::PluginDefaults;
 use crate::request::Prompts;
+use crate::timeline::{RequestBeginning, RequestGuard, StepSender};
 use cofferdam_egress::Egress;
 use cofferdam_runtime::{Plugin, PluginKind, Plugins};
-use cofferdam_store::{Clock, Store};
+use cofferdam_store::{Clock, Store, UsageKind};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -82,6 +84,28 @@ impl Engine {
         let ids = parts.plugins.iter().filter_map(|plugin| plugin.manifest().entry_id());
         let entry_ids = ids.map(str::to_owned).collect();
         Ok(Self { parts, router, entry_ids, model_routers: OnceCell::new() })
+    }
+
+    /// Begins to record a request that the client knows by `id`.
+    pub(crate) fn record(
+        &self,
+        id: &str,
+        caller: &Caller,
+        endpoint: UsageKind,
+        request_bytes: usize,
+        follower: Option<StepSender>,
+    ) -> RequestGuard {
+        let EngineParts { memory, broadcast, clock, .. } = &self.parts;
+        let beginning = || RequestBeginning {
+            request_id: Arc::from(id),
+            started_ms: clock.now_ms(),
+            workspace: caller.workspace.id,
+            key: caller.key,
+            intern: caller.intern,
+            endpoint,
+            request_bytes: request_bytes as u64,
+        };
+        memory.recorder().begin(beginning, follower, broadcast.wants_steps())
     }
 
     /// The models and endpoints that are served.

@@ -8,11 +8,13 @@
 
 mod otlp;
 mod record;
+mod trace_parent;
 mod webhook;
 mod worker;
 
 pub(crate) use record::About;
 pub use record::PendingExport;
+pub use trace_parent::TraceParent;
 
 use crate::authentication::OperatorKey;
 use crate::memory::meters::{ExportTally, Meters};
@@ -58,12 +60,24 @@ impl OtlpFormat {
     }
 }
 
+/// What a collector gets of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spans {
+    /// One span.
+    #[default]
+    Request,
+    /// One span for the request, and one for each step below it.
+    Steps,
+}
+
 /// Where records are sent. The operator grants exactly one origin.
 pub struct Destination {
     /// Its name in the configuration and in metrics.
     pub name: String,
     /// The format of its records.
     pub kind: DestinationKind,
+    /// What a collector gets of a request.
+    pub spans: Spans,
     /// Scheme, host, port and the beginning of the path.
     pub origin: Origin,
     /// What is appended to the path of `origin`.
@@ -98,12 +112,14 @@ struct ExportQueue {
 #[derive(Clone, Default)]
 pub struct Broadcaster {
     queues: Arc<[ExportQueue]>,
+    wants_steps: bool,
 }
 
 impl Broadcaster {
     /// Starts a worker for each destination, on the current tokio runtime.
     #[must_use]
     pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store, meters: &Meters) -> Self {
+        let wants_steps = destinations.iter().any(|it| it.spans == Spans::Steps);
         let queues = destinations.into_iter().map(|destination| {
             let (sender, messages) = channel(QUEUE_MAX);
             let tally = meters.destination(&destination.name);
@@ -112,7 +128,7 @@ impl Broadcaster {
             tokio::spawn(worker.run(messages));
             queue
         });
-        Self { queues: queues.collect() }
+        Self { queues: queues.collect(), wants_steps }
     }
 
     /// Waits until all records taken so far are sent or given up, at most for `patience`.
@@ -127,6 +143,11 @@ impl Broadcaster {
         if tokio::time::timeout(patience, futures_util::future::join_all(flushed)).await.is_err() {
             tracing::warn!("records of finished requests could not be sent in time and are lost");
         }
+    }
+
+    /// Whether a destination gets the steps of requests.
+    pub(crate) fn wants_steps(&self) -> bool {
+        self.wants_steps
     }
 
     /// Begins the record of a request. `None` when there are no destinations.

@@ -5,6 +5,7 @@ pub(crate) mod blame;
 use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::Late;
 use crate::refusal::{PROVIDER_FAILED, SATURATED, STEP_TIMED_OUT, status_of};
+use crate::timeline::{FactName, Timeline};
 use crate::upstream::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
@@ -76,7 +77,39 @@ pub(crate) fn exceeded(error: &CallError, shown: usize) -> Option<String> {
     Some(format!("plugins.{}.{limit}", error.plugin))
 }
 
+impl Cause {
+    /// The word for it in the recorder of requests.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Endpoint => "endpoint",
+            Self::Unreachable => "unreachable",
+            Self::Empty => "empty",
+            Self::Dialect => "dialect",
+            Self::Credential => "credential",
+            Self::NoCredential => "no_credential",
+            Self::CallersCredential => "callers_credential",
+            Self::Withdrawn => "withdrawn",
+            Self::Limited => "limited",
+            Self::Late { total: true, .. } => "late_request",
+            Self::Late { total: false, .. } => "late_step",
+            Self::Saturated => "saturated",
+            Self::Plugin => "plugin",
+        }
+    }
+}
+
 impl AttemptFailure {
+    /// Ends the open step of an attempt that failed like this.
+    pub(crate) fn close_attempt(&self, timeline: &Timeline) {
+        let facts = [
+            FactName::Cause.word(self.cause.as_str()),
+            FactName::Status.number(self.status.map(u64::from)),
+            FactName::RetryAfterMs.number(self.failure.retry_after_ms),
+        ];
+        timeline.close(self.failure.kind.as_str(), &facts);
+    }
+
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
         Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
     }

@@ -32,6 +32,7 @@ use crate::request::{RequestBounds, ResponsesRequest};
 use crate::routing::model_choice::ChosenModels;
 use crate::run::Run;
 use crate::scope::RequestScope;
+use crate::timeline::{RequestGuard, StepType, Timeline};
 use crate::upstream::echo::Echo;
 use bytes::Bytes;
 use cofferdam_store::UsageKind;
@@ -49,29 +50,53 @@ impl Engine {
         self: &Arc<Self>,
         caller: Caller,
         body: Bytes,
-        options: RespondOptions,
+        mut options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let engine = Arc::clone(self);
-        let mut request = aside(body.len(), move || engine.read(&body)).await??;
-        self.parts.defaults.apply(&caller.workspace, &mut request.plugins)?;
-        options.check_session(request.session_id.as_deref())?;
-        let streamed = request.stream;
-        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
-        let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
-        let deadline = deadline.attended(departure.presence());
         let hex = random_hex();
         let id = format!("resp_{hex}");
-        let asking = QuestionScope::of_client(&request, &id);
-        let scope = RequestScope::new(Arc::clone(self), caller, options, &id);
-        let mut response = ResponseRun::open(scope, request, hex, asking, deadline).await?;
-        let ResponsesRequest { session_id, user, trace, .. } = &response.job.request;
-        response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
-        if streamed {
+        let follower = options.follow.take();
+        let guard = self.record(&id, &caller, UsageKind::Responses, body.len(), follower);
+        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
+        let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
+        let deadline = deadline.attended(departure.presence()).counting(guard.timeline());
+        let opened = self.open(caller, body, options, &hex, deadline, &guard).await;
+        guard.answered(&opened);
+        let mut response = opened?;
+        response.guard = Some(guard);
+        if response.job.request.stream {
             let stream = EventStream::start(departure, |client| response.answer_stream(client)).await?;
             return Ok(Answer { id, body: AnswerBody::Stream(stream) });
         }
         let body = AttendedWork::new(departure, response.answer()).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
+    }
+
+    /// Opens a client's request: parses it and opens its ledger entry.
+    async fn open(
+        self: &Arc<Self>,
+        caller: Caller,
+        body: Bytes,
+        options: RespondOptions,
+        hex: &str,
+        deadline: Deadline,
+        guard: &RequestGuard,
+    ) -> Result<Box<ResponseRun>, Refusal> {
+        let timeline = guard.timeline();
+        timeline.open(StepType::Parse, &["parse"], &[]);
+        let engine = Arc::clone(self);
+        let mut request = aside(body.len(), move || engine.read(&body)).await??;
+        timeline.close("ok", &[]);
+        let requested = request.models.first().map_or("", String::as_str);
+        guard.asks(requested, request.stream);
+        self.parts.defaults.apply(&caller.workspace, &mut request.plugins)?;
+        options.check_session(request.session_id.as_deref())?;
+        let id = format!("resp_{hex}");
+        let asking = QuestionScope::of_client(&request, &id);
+        let scope = RequestScope::new(Arc::clone(self), caller, options, &id, timeline);
+        let mut response = ResponseRun::open(scope, request, hex.to_owned(), asking, deadline).await?;
+        let ResponsesRequest { session_id, user, trace, .. } = &response.job.request;
+        response.run.export(session_id.as_ref(), user.as_ref(), trace.as_ref());
+        Ok(response)
     }
 
     /// Parses the body of a request.
@@ -90,6 +115,7 @@ impl Engine {
         mut request: ResponsesRequest,
         asking: QuestionScope,
         time: Duration,
+        timeline: Timeline,
     ) -> Result<Vec<u8>, Refusal> {
         // Default hooks look at everything that models get, and so at questions. Default tools are
         // meant for the client's models only, so a question does not get them.
@@ -97,7 +123,8 @@ impl Engine {
         let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
         self.parts.defaults.apply(&caller.workspace, plugins)?;
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
-        let scope = RequestScope::new(self, caller, RespondOptions::default(), asking.response_id());
+        let scope =
+            RequestScope::new(self, caller, RespondOptions::default(), asking.response_id(), timeline);
         let response = ResponseRun::open(scope, request, random_hex(), asking, Deadline::new(time)).await?;
         Box::pin(response.answer()).await
     }
@@ -129,8 +156,8 @@ struct Job {
 impl Job {
     fn plugin_scope(&self) -> PluginScope<'_> {
         let Self { scope, scratches, asking, .. } = self;
-        let RequestScope { engine, caller, context, .. } = &**scope;
-        PluginScope { engine, caller, context, scratches, asking }
+        let RequestScope { engine, caller, context, timeline, .. } = &**scope;
+        PluginScope { engine, caller, context, scratches, asking, timeline }
     }
 }
 
@@ -139,6 +166,8 @@ struct ResponseRun {
     /// Dropped first: what was spent until then is charged before the tools are closed.
     run: Run,
     job: Job,
+    /// Dropped last: the record of a client's request ends with it. `None` for a question.
+    guard: Option<RequestGuard>,
 }
 
 impl ResponseRun {
@@ -170,7 +199,7 @@ impl ResponseRun {
             cost: Cost::default(),
         };
         // Boxed because it is large and passed on from step to step.
-        Ok(Box::new(Self { run, job }))
+        Ok(Box::new(Self { run, job, guard: None }))
     }
 
     /// Answers the request with a stream to `client`.
@@ -183,6 +212,15 @@ impl ResponseRun {
     /// Answers the request. For a stream everything is sent to the client and the result is empty;
     /// otherwise the result is the body.
     async fn answer(mut self: Box<Self>) -> Result<Vec<u8>, Refusal> {
+        let result = self.make().await;
+        if let Some(guard) = &self.guard {
+            guard.answered(&result);
+            self.job.scope.timeline.responded(result.as_ref().map_or(0, Vec::len));
+        }
+        result
+    }
+
+    async fn make(&mut self) -> Result<Vec<u8>, Refusal> {
         let plan = match self.prepare().await {
             Ok(plan) => plan,
             // Nothing was routed, so there is no routing metadata.
@@ -204,6 +242,7 @@ impl ResponseRun {
         if !self.run.deadline.has_spoken() {
             return Err(refusal);
         }
+        self.job.scope.timeline.failed(refusal.kind);
         self.end_with(refusal).await;
         Ok(Vec::new())
     }

@@ -8,6 +8,7 @@ use crate::engine::EngineParts;
 use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
 use crate::scope::RequestScope;
+use crate::timeline::{FactName, StepType, call_outcome};
 use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use std::sync::Arc;
@@ -125,7 +126,11 @@ impl RoutingPlan {
         self.summary.sticky = remembered.and_then(|endpoint| self.place_of(endpoint));
         let described = self.describe(scope).await;
         let router = &scope.engine.router;
+        let name = [router.name(), "route"];
+        let step = scope.timeline.begin(StepType::Route, &name, &[FactName::Plugin.name(router.name())]);
         let answer = router.route(&scope.context, &self.summary, &described, random_seed()).await;
+        let count = FactName::Count.number(described.len() as u64);
+        scope.timeline.end(step, call_outcome(&answer), &[count]);
         let decision = match answer {
             Ok(Ok(decision)) => decision,
             Ok(Err(failure)) => return Err(Refusal::from_failure(&failure)),

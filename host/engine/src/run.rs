@@ -41,6 +41,7 @@ pub(crate) struct Run {
     /// Index of the endpoint that answered last. In the next turn it is tried first, because it has
     /// the conversation in its cache.
     preferred: Option<usize>,
+    /// How many turns have begun.
     turns: u32,
 }
 
@@ -58,8 +59,10 @@ impl Run {
         deadline: Deadline,
     ) -> Result<Self, Refusal> {
         let (store, id) = (&scope.parts().store, &scope.context.request_id);
+        let mut entry = LedgerEntry::open(store, &scope.caller, kind, id, streamed, account).await?;
+        entry.note_in(scope.timeline.here());
         Ok(Self {
-            entry: LedgerEntry::open(store, &scope.caller, kind, id, streamed, account).await?,
+            entry,
             scope: Arc::clone(scope),
             deadline,
             trace,
@@ -78,7 +81,7 @@ impl Run {
         user: Option<&String>,
         trace: Option<&Bytes>,
     ) {
-        let RequestScope { engine, caller, options, context } = &*self.scope;
+        let RequestScope { engine, caller, options, context, .. } = &*self.scope;
         self.entry.broadcast(engine.parts.broadcast.begin(&engine.parts.clock, || About {
             started_ms: context.now_ms,
             requested: self.trace.requested.clone(),
@@ -86,6 +89,7 @@ impl Run {
             session_id: session_id.or(options.session_header.as_ref()).cloned(),
             user: user.cloned(),
             trace: trace.cloned(),
+            trace_parent: options.trace_parent,
         }));
     }
 

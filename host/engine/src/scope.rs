@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::credential::Credentials;
 use crate::engine::EngineParts;
 use crate::request::ProviderPreferences;
+use crate::timeline::Timeline;
 use crate::trace::{RoutingTrace, params};
 use cofferdam_runtime::{CallContext, Owner};
 use std::sync::Arc;
@@ -17,11 +18,19 @@ pub(crate) struct RequestScope {
     pub(crate) caller: Caller,
     pub(crate) options: RespondOptions,
     pub(crate) context: CallContext,
+    /// Where the steps of the request are noted.
+    pub(crate) timeline: Timeline,
 }
 
 impl RequestScope {
     /// For a request that the client knows by `id`.
-    pub(crate) fn new(engine: Arc<Engine>, caller: Caller, options: RespondOptions, id: &str) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        caller: Caller,
+        options: RespondOptions,
+        id: &str,
+        timeline: Timeline,
+    ) -> Arc<Self> {
         let context = CallContext {
             request_id: Arc::from(id),
             workspace: caller.workspace.id.to_string(),
@@ -29,7 +38,7 @@ impl RequestScope {
             now_ms: engine.parts.clock.now_ms(),
             inputs: None,
         };
-        Arc::new(Self { engine, caller, options, context })
+        Arc::new(Self { engine, caller, options, context, timeline })
     }
 
     pub(crate) fn parts(&self) -> &EngineParts {
@@ -38,9 +47,15 @@ impl RequestScope {
 
     /// The credentials that the request may use.
     pub(crate) fn credentials(&self) -> Credentials<'_> {
-        let Self { engine, caller, context, .. } = self;
+        let Self { engine, caller, context, timeline, .. } = self;
         let releases = &engine.parts.memory.meters.releases;
-        Credentials { store: &engine.parts.store, caller, request_id: &context.request_id, releases }
+        Credentials {
+            store: &engine.parts.store,
+            caller,
+            request_id: &context.request_id,
+            releases,
+            timeline,
+        }
     }
 
     /// The routing trace of the request, whose first model is `requested`. `router` is the plugin

@@ -20,7 +20,9 @@ pub use recorder::{RECORDED_MAX, RequestEvent, RequestFilter, RequestRecorder, R
 pub(crate) use step::Fact;
 pub use step::{FactName, StepKind, StepType};
 
-use cofferdam_runtime::wire::ErrorKind;
+use crate::refusal::Refusal;
+use cofferdam_runtime::CallError;
+use cofferdam_runtime::wire::{ErrorKind, Failure};
 use cofferdam_store::{UsageOutcome, UsageRow};
 use head::RequestHead;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -76,14 +78,9 @@ impl Timeline {
         self.under(StepMark(0))
     }
 
-    /// Whether anything is recorded.
-    pub(crate) fn is_on(&self) -> bool {
-        self.shared.is_some()
-    }
-
     /// Begins a step. The name consists of `parts`, which must be fixed words and names of the
     /// configuration.
-    pub(crate) fn begin(&self, step: StepType, parts: &[&str], facts: &[Fact<'_>]) -> StepMark {
+    pub(crate) fn begin(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
         let Some(shared) = &self.shared else { return StepMark(0) };
         let now_us = shared.now_us();
         let mut state = shared.lock();
@@ -94,7 +91,7 @@ impl Timeline {
     }
 
     /// Ends a step. `outcome` is `ok` or a fixed word for what went wrong.
-    pub(crate) fn end(&self, step: StepMark, outcome: &'static str, facts: &[Fact<'_>]) {
+    pub(crate) fn end(&self, step: StepMark, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
         let Some(shared) = self.shared.as_ref().filter(|_| step.0 != 0) else { return };
         let now_us = shared.now_us();
         let mut state = shared.lock();
@@ -104,20 +101,26 @@ impl Timeline {
     }
 
     /// Ends the call of a guest that used this processor time.
-    pub(crate) fn end_call(&self, step: StepMark, outcome: &'static str, busy: Duration, facts: &[Fact<'_>]) {
+    pub(crate) fn end_call(
+        &self,
+        step: StepMark,
+        outcome: &'static str,
+        busy: Duration,
+        facts: &[Option<Fact<'_>>],
+    ) {
         let Some(shared) = self.shared.as_ref().filter(|_| step.0 != 0) else { return };
         shared.lock().steps.busy(step.0, micros(busy));
         self.end(step, outcome, facts);
     }
 
     /// Notes a step that has no duration.
-    pub(crate) fn note(&self, step: StepType, parts: &[&str], facts: &[Fact<'_>]) {
+    pub(crate) fn note(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
         let mark = self.begin(step, parts, facts);
         self.end(mark, "ok", &[]);
     }
 
     /// Begins a step of which the following steps are parts, until it is closed.
-    pub(crate) fn open(&self, step: StepType, parts: &[&str], facts: &[Fact<'_>]) {
+    pub(crate) fn open(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
         let mark = self.begin(step, parts, facts);
         if mark.0 != 0 {
             self.open.store(mark.0, Ordering::Relaxed);
@@ -134,7 +137,7 @@ impl Timeline {
     }
 
     /// Ends the step that is open, if there is one.
-    pub(crate) fn close(&self, outcome: &'static str, facts: &[Fact<'_>]) {
+    pub(crate) fn close(&self, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
         if let Some(n) = self.opened() {
             self.open.store(self.base, Ordering::Relaxed);
             self.end(StepMark(n), outcome, facts);
@@ -167,11 +170,11 @@ impl Timeline {
         self.note(StepType::Usage, &["usage row"], &facts);
     }
 
-    /// Calls `then` with all steps when the request ends. Returns it where nothing is recorded.
-    pub(crate) fn at_end(&self, then: AtEnd) -> Option<AtEnd> {
-        let Some(shared) = &self.shared else { return Some(then) };
-        shared.lock().at_end = Some(then);
-        None
+    /// Calls `then` with all steps when the request ends, if it is recorded.
+    pub(crate) fn at_end(&self, then: AtEnd) {
+        if let Some(shared) = &self.shared {
+            shared.lock().at_end = Some(then);
+        }
     }
 
     fn parent(&self) -> u16 {
@@ -222,6 +225,23 @@ impl TimelineState {
     }
 }
 
+/// The outcome of a step that may be refused.
+pub(crate) fn outcome_of<T>(result: &Result<T, Refusal>) -> &'static str {
+    result.as_ref().map_or_else(|refusal| refusal.kind.as_str(), |_| "ok")
+}
+
+/// The outcome of a call into a guest.
+pub(crate) fn call_outcome<T>(result: &Result<Result<T, Failure>, CallError>) -> &'static str {
+    match result {
+        Ok(Ok(_)) => "ok",
+        Ok(Err(failure)) => failure.kind.as_str(),
+        Err(error) => error.kind.as_str(),
+    }
+}
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,9 +20,6 @@ use wasmtime::Engine;
 
 use crate::code::Code;
 
-/// Limits of the cache.
-const BOUNDS: CacheLimits =
-    CacheLimits { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
 /// A temporary file older than this was left by a killed process.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Length limit of an entry that is read, in bytes: compiled code of the largest component.
@@ -40,10 +37,18 @@ const FORM: &str = concat!("cofferdam cache 2 ", env!("CARGO_PKG_VERSION"));
 
 /// Limits of the cache. Entries that were not used for the longest time are removed first.
 #[derive(Clone, Copy)]
-struct CacheLimits {
+pub(crate) struct CacheLimits {
     entries: usize,
     bytes: u64,
     unused: Duration,
+}
+
+impl CacheLimits {
+    /// For all plugins of a host.
+    pub(crate) const HOST: Self =
+        Self { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
+    /// For the last builds of one plugin.
+    pub(crate) const PROJECT: Self = Self { entries: 8, bytes: 128 << 20, ..Self::HOST };
 }
 
 /// The checked cache directory and its key.
@@ -72,7 +77,7 @@ pub(crate) enum CacheError {
 
 impl Cache {
     /// Opens the cache for this engine. Creates the directory if it does not exist.
-    pub(crate) fn open(directory: &Path, engine: &Engine) -> Result<Self, CacheError> {
+    pub(crate) fn open(directory: &Path, engine: &Engine, bounds: CacheLimits) -> Result<Self, CacheError> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         // Checks the path itself, not the target of a link: a user who can change the link could
         // point it elsewhere.
@@ -86,7 +91,7 @@ impl Cache {
         let engine = hex(&hasher.0.finalize());
         let cache = Self {
             directory: directory.to_owned(),
-            bounds: BOUNDS,
+            bounds,
             key: key(directory)?,
             engine,
             temporaries: AtomicU64::new(0),

@@ -183,6 +183,11 @@ impl Instance {
         Ok((self, answer))
     }
 
+    /// Processor time of the last call.
+    pub(crate) fn spent(&self) -> Duration {
+        Duration::from_nanos(self.live.account.spent_ns())
+    }
+
     /// Notes a call on the tape, before it is made.
     pub(crate) fn note_call(&self, function: &'static str, input: &impl Serialize) {
         if let Some(tape) = self.tape() {
@@ -290,6 +295,9 @@ fn settle<T>(
     outcome: Option<wasmtime::Result<T>>,
 ) -> Result<T, CallError> {
     plugin.counters().called(function, account.spent_ns(), state.limiter.bytes());
+    if let Some(spent) = &state.services.spent {
+        spent.add(account.spent_ns());
+    }
     let fail = |kind: &CallErrorKind, backtrace: Option<&WasmBacktrace>| {
         if let Some(tape) = &state.tape {
             tape.fail(TapedFailure { kind, function, backtrace: backtrace.map(ToString::to_string) });

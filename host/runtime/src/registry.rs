@@ -6,14 +6,14 @@ mod source;
 mod unique;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_store::hex;
 use sha2::{Digest, Sha256};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheLimits};
 use crate::contract::{self, ContractLine, Finding};
 use crate::counters::CounterValues;
 use crate::engine::{Sandbox, Ticker};
@@ -75,7 +75,7 @@ impl Runtime {
     /// [`StartError`] if the machine cannot run the sandbox.
     pub fn start(config: RuntimeConfig) -> Result<Self, StartError> {
         let sandbox = Sandbox::start(config.streams)?;
-        let cache = match Cache::open(&config.cache_dir, &sandbox.engine) {
+        let cache = match Cache::open(&config.cache_dir, &sandbox.engine, CacheLimits::HOST) {
             Ok(cache) => Ok(cache),
             Err(error) => {
                 let directory = config.cache_dir.display();
@@ -98,16 +98,20 @@ impl Runtime {
     }
 
     /// Starts a sandbox that counts fuel and memory of every call, with the limits of any other. For
-    /// checks of one plugin: compiled code is not kept.
+    /// checks of one plugin: only code of its last builds is kept in the cache, if one is named.
     ///
     /// # Errors
     ///
     /// [`StartError`] if the machine cannot run the sandbox.
-    pub fn start_metered(tick: Duration) -> Result<Self, StartError> {
+    pub fn start_metered(tick: Duration, cache_dir: Option<&Path>) -> Result<Self, StartError> {
         let sandbox = Sandbox::start_metered()?;
         let warm = Arc::new(Warm::new(sandbox.instances as usize, processors()));
         let ticker = Ticker::start(&sandbox.engine, tick, Arc::clone(&warm))?;
-        let cache = Err("commands for authors use none".to_owned());
+        let cache = match cache_dir {
+            Some(directory) => Cache::open(directory, &sandbox.engine, CacheLimits::PROJECT)
+                .map_err(|error| error.to_string()),
+            None => Err("none is named".to_owned()),
+        };
         let host = Arc::new(Host::new(sandbox, 1, cache, warm, ticker));
         Ok(Self { host, lines: ContractLine::SERVED, recorder: None })
     }

@@ -3,7 +3,9 @@
 //! if it were not granted.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::grant::Grant;
 use crate::manifest::Import;
@@ -112,6 +114,22 @@ pub trait RequestView: DeferredTools {
     fn transcript(&self) -> Vec<u8>;
 }
 
+/// The processor time of calls, readable when they have ended. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Spent(Arc<AtomicU64>);
+
+impl Spent {
+    /// The processor time so far.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add(&self, ns: u64) {
+        self.0.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
 /// The capabilities of one call. The default has none.
 #[derive(Clone, Default)]
 pub struct Services {
@@ -129,6 +147,8 @@ pub struct Services {
     pub deferred: Option<Arc<dyn DeferredTools>>,
     /// For `scratch`: one storage per plugin and request, shared by its calls.
     pub scratch: Scratch,
+    /// Gets the processor time of the call.
+    pub spent: Option<Spent>,
     /// Nesting depth: 0 for a client's own request, [`Question::depth`] while answering a question.
     pub depth: u8,
 }

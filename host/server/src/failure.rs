@@ -73,6 +73,9 @@ pub enum Failure {
     /// `doctor` found what is bad.
     #[error("{0} findings are bad")]
     Bad(u64),
+    /// `health` found a host that is not ready, or none.
+    #[error("not ready: {0}")]
+    NotReady(String),
     /// `tour` did not come to its end.
     #[error("the tour failed while {step}: {cause}")]
     Tour {

@@ -6,6 +6,7 @@
 mod check;
 mod compile;
 mod greeting;
+mod notify;
 mod reload;
 mod renewal;
 mod upkeep;
@@ -46,6 +47,7 @@ use crate::workers::Workers;
 
 use check::check;
 use greeting::Greeting;
+use notify::Notifier;
 use reload::{FixedSettings, Reload, Signals};
 
 const ADMIN_CONNECTIONS: usize = 64;
@@ -178,7 +180,7 @@ async fn serve(
     let greeting = Greeting::new(&app, &ground.store).await?;
     write_out(&greeting.text(options.json))?;
 
-    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers, tls.clone());
+    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers.clone(), tls.clone());
     let operators =
         Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()), Workers::current(), tls.clone());
     let stop = CancellationToken::new();
@@ -195,12 +197,15 @@ async fn serve(
         tasks.spawn(renewal::run(app, Arc::clone(tls), ground.clock.clone(), stop.clone()));
     }
     let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
-    let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
+    let notifier = Arc::new(Notifier::from_environment());
+    tasks.spawn(Arc::clone(&notifier).keep_alive(store.clone(), workers, stop.clone()));
+    let reload = Reload::new(options.clone(), arguments.clone(), ground, settled, Arc::clone(&notifier));
     // From here on there are two ways to end: a signal, or a store that stops writing.
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
         lost = watchdog::until_lost(&store) => Err(lost),
     };
+    notifier.stopping();
     let ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
     // No client is left. The admin listener has reported the drain until now.
@@ -310,6 +315,7 @@ async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> 
     compiled?;
     app.note_compiled();
     tracing::info!("ready");
+    reload.notifier.ready();
     reload.until_stopped(app, signals).await;
     Ok(())
 }

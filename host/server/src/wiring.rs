@@ -201,6 +201,7 @@ pub(crate) fn live(
         memory: Arc::clone(memory),
     })?;
     runtime.retain(&serving);
+    memory.recorder().keep(config.server.recorder);
     Ok(LiveConfig { config, engine: Arc::new(engine), providers, broadcast, loaded_s: clock.now_ms() / 1000 })
 }
 

@@ -55,6 +55,15 @@ impl Workers {
         Self(Arc::new([Worker { scheduler: Handle::current(), tasks: AtomicUsize::new(0) }]))
     }
 
+    /// Waits until each thread has run a task.
+    pub(crate) async fn run_a_task_each(&self) {
+        let tasks: Vec<_> = self.0.iter().map(|worker| worker.scheduler.spawn(async {})).collect();
+        for task in tasks {
+            // It ends with an error only when its thread has been stopped.
+            drop(task.await);
+        }
+    }
+
     /// Runs a task on the thread with the fewest tasks, and counts it in `tasks`.
     pub(crate) fn spawn(&self, tasks: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
         let least = self.0.iter().enumerate().min_by_key(|(_, worker)| worker.tasks.load(Ordering::Relaxed));

@@ -1,7 +1,7 @@
 //! One attempt at one endpoint for embeddings.
 
 use super::document::floats;
-use crate::attempt::{exchange, open};
+use crate::attempt::{begin_call, exchange, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
@@ -9,6 +9,7 @@ use crate::lifecycle::deadline::Deadline;
 use crate::request::EmbeddingsRequest;
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
+use crate::timeline::{FactName, StepType, call_outcome};
 use crate::upstream::reading::ANSWER_BYTES_MAX;
 use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{
@@ -33,7 +34,10 @@ impl Trial for EmbeddingAttempt<'_> {
     ) -> Result<Begun<Embeddings>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
         let request = &self.request.guest_json;
+        let step = begin_call(self.scope, &instance, "prepare");
         let prepared = instance.prepare_embeddings(request, &target).await;
+        let outcome = prepared.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
+        self.scope.timeline.end_call(step, outcome, instance.spent(), &[]);
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, request.len()))?;
         let begun = |status, used, rest| Begun { status, used, events: Vec::new(), is_empty: false, rest };
         let upstream = match prepared {
@@ -65,11 +69,19 @@ impl EmbeddingAttempt<'_> {
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
         let (status, idle) = (head.status, self.scope.parts().timeouts.idle);
+        let timeline = &self.scope.timeline;
+        let step = timeline.begin(StepType::Answer, &["body"], &[]);
         let body = deadline.during(body.collect(ANSWER_BYTES_MAX), idle).await;
+        let bytes = body.as_ref().ok().and_then(|body| Some(body.as_ref().ok()?.len() as u64));
+        let outcome = if bytes.is_some() { "ok" } else { "unfinished" };
+        timeline.end(step, outcome, &[FactName::Bytes.number(bytes)]);
         let body = body.map_err(|late| AttemptFailure::late(late, true))??;
         // Embeddings come as one body whatever its content type says.
         let head = ResponseHead { streamed: false, ..head };
-        let vectors = instance.decode_embeddings(&head, &body).await?;
+        let step = begin_call(self.scope, &instance, "decode");
+        let vectors = instance.decode_embeddings(&head, &body).await;
+        timeline.end_call(step, call_outcome(&vectors), instance.spent(), &[]);
+        let vectors = vectors?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status)))?;
         let vectors = self.checked(vectors)?;
         instance.close().await;

@@ -3,9 +3,11 @@
 //! each key of the client's trace becomes `trace.KEY`.
 
 mod message;
+mod steps;
 
-use super::OtlpFormat;
 use super::record::ExportRecord;
+use super::trace_parent::{TraceParent, parse_id};
+use super::{OtlpFormat, Spans};
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use message::{
@@ -20,9 +22,9 @@ use std::sync::Arc;
 const TRACE_ID_BYTES: usize = 16;
 const SPAN_ID_BYTES: usize = 8;
 
-/// The body of `POST /v1/traces`, with one span for each record.
-pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat) -> Vec<u8> {
-    let request = export(records);
+/// The body of `POST /v1/traces`, with the spans of each record.
+pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat, spans: Spans) -> Vec<u8> {
+    let request = export(records, spans);
     match format {
         OtlpFormat::Protobuf => request.encode_to_vec(),
         // Text, numbers and bytes always serialize.
@@ -30,16 +32,28 @@ pub(super) fn body(records: &[Arc<ExportRecord>], format: OtlpFormat) -> Vec<u8>
     }
 }
 
-fn export(records: &[Arc<ExportRecord>]) -> ExportRequest {
+fn export(records: &[Arc<ExportRecord>], spans: Spans) -> ExportRequest {
     let attributes =
         vec![text("service.name", "cofferdam"), text("service.version", env!("CARGO_PKG_VERSION"))];
     let scope_spans = ScopeSpans {
         scope: Some(Scope { name: "cofferdam".to_owned() }),
-        spans: records.iter().map(|record| span(record)).collect(),
+        spans: records.iter().flat_map(|record| spans_of(record, spans)).collect(),
+        schema_url: match spans {
+            Spans::Request => String::new(),
+            Spans::Steps => steps::SCHEMA_URL.to_owned(),
+        },
     };
     let resource_spans =
         ResourceSpans { resource: Some(Resource { attributes }), scope_spans: vec![scope_spans] };
     ExportRequest { resource_spans: vec![resource_spans] }
+}
+
+fn spans_of(record: &ExportRecord, spans: Spans) -> Vec<Span> {
+    let root = span(record);
+    match &record.timeline {
+        Some(timeline) if spans == Spans::Steps => steps::spans(root, operation(record), timeline),
+        _ => vec![root],
+    }
 }
 
 fn span(record: &ExportRecord) -> Span {
@@ -50,12 +64,16 @@ fn span(record: &ExportRecord) -> Span {
     let failed = record.row.outcome == UsageOutcome::Failed;
     let code = if failed { StatusCode::Error } else { StatusCode::Unset };
     let named = known("span_name").or_else(|| known("generation_name"));
+    let given = known("parent_span_id").and_then(|parent| parse_id(parent, SPAN_ID_BYTES));
+    let (trace_id, parent) = match (known("trace_id"), record.about.trace_parent) {
+        (Some(trace), _) => (id(trace, TRACE_ID_BYTES), given),
+        (None, Some(TraceParent { trace_id, span_id })) => (trace_id.to_vec(), Some(span_id.to_vec())),
+        (None, None) => (id(request, TRACE_ID_BYTES), given),
+    };
     Span {
-        trace_id: id(known("trace_id").unwrap_or(request), TRACE_ID_BYTES),
+        trace_id,
         span_id: id(request, SPAN_ID_BYTES),
-        parent_span_id: known("parent_span_id")
-            .and_then(|parent| parse_id(parent, SPAN_ID_BYTES))
-            .unwrap_or_default(),
+        parent_span_id: parent.unwrap_or_default(),
         name: named.map_or_else(|| format!("{operation} {}", record.about.requested), str::to_owned),
         kind: SpanKind::Client.into(),
         start_time_unix_nano: nanoseconds(record.about.started_ms),
@@ -142,22 +160,6 @@ fn number(key: &str, value: u64) -> KeyValue {
 
 fn nanoseconds(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
-}
-
-/// Decodes an id of `bytes` bytes from hexadecimal. All zeros are refused, because OpenTelemetry
-/// calls them invalid.
-fn parse_id(text: &str, bytes: usize) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if digits.len() != bytes * 2 {
-        return None;
-    }
-    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(value(*high)? << 4 | value(*low)?),
-        _ => None,
-    };
-    let id: Option<Vec<u8>> = digits.chunks_exact(2).map(pair).collect();
-    id.filter(|id| id.iter().any(|byte| *byte != 0))
 }
 
 /// An id of `bytes` bytes: the one that the text spells in hexadecimal, hyphens removed, else the

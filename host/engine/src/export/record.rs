@@ -1,6 +1,8 @@
 //! The content of one record.
 
 use super::Broadcaster;
+use super::TraceParent;
+use crate::timeline::{RecordedTimeline, Timeline};
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{Clock, InternId, UsageOutcome, UsageRow};
@@ -20,6 +22,8 @@ pub(crate) struct About {
     pub(crate) user: Option<String>,
     /// The field `trace` of the request, a JSON object of at most 16 KiB.
     pub(crate) trace: Option<Bytes>,
+    /// The trace of the client, from its header.
+    pub(crate) trace_parent: Option<TraceParent>,
 }
 
 /// A finished request.
@@ -31,6 +35,8 @@ pub(super) struct ExportRecord {
     pub(super) row: UsageRow,
     /// Why it failed, where that is known.
     pub(super) error: Option<ErrorKind>,
+    /// The steps of the request, where a destination gets them.
+    pub(super) timeline: Option<RecordedTimeline>,
 }
 
 /// The record of a request that still runs.
@@ -51,12 +57,20 @@ impl PendingExport {
         self.error = Some(error);
     }
 
-    /// Completes the record with the usage row and the outcome, and puts it into the queues.
-    pub(crate) fn send(self, row: &UsageRow, outcome: UsageOutcome) {
+    /// Completes the record with the usage row and the outcome, and puts it into the queues. Where
+    /// a destination gets the steps of requests, this is done when the request is over.
+    pub(crate) fn send(self, row: &UsageRow, outcome: UsageOutcome, timeline: &Timeline) {
         let Self { broadcaster, clock, about, error } = self;
         let ended_ms = clock.now_ms().max(about.started_ms);
         let error = error.filter(|_| outcome == UsageOutcome::Failed);
-        broadcaster.send(ExportRecord { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
+        let row = UsageRow { outcome, ..row.clone() };
+        let record = ExportRecord { about, ended_ms, row, error, timeline: None };
+        if !broadcaster.wants_steps() {
+            return broadcaster.send(record);
+        }
+        timeline.at_end(Box::new(move |timeline| {
+            broadcaster.send(ExportRecord { timeline: Some(timeline), ..record });
+        }));
     }
 }
 

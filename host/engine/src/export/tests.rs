@@ -1,5 +1,5 @@
 use super::record::{About, ExportRecord};
-use super::{Broadcaster, ExportQueue, ExportTally, Message, OtlpFormat, otlp, webhook};
+use super::{Broadcaster, ExportQueue, ExportTally, Message, OtlpFormat, Spans, otlp, webhook};
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{KeyId, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
@@ -40,8 +40,9 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         session_id: Some("s-1".to_owned()),
         user: Some("u-1".to_owned()),
         trace: trace.map(|trace| Bytes::from(trace.to_string())),
+        trace_parent: None,
     };
-    ExportRecord { about, ended_ms: 1_700_000_000_250, row, error }
+    ExportRecord { about, ended_ms: 1_700_000_000_250, row, error, timeline: None }
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn a_full_queue_drops_records_and_counts_them() {
     let (sender, mut messages) = channel(1);
     let tally = Arc::new(ExportTally::default());
     let queue = ExportQueue { sender, tally: Arc::clone(&tally) };
-    let broadcaster = Broadcaster { queues: Arc::from([queue]) };
+    let broadcaster = Broadcaster { queues: Arc::from([queue]), wants_steps: false };
     for _ in 0..3 {
         broadcaster.send(record(None, UsageOutcome::Completed, None));
     }
@@ -59,7 +60,8 @@ fn a_full_queue_drops_records_and_counts_them() {
 }
 
 fn span(record: ExportRecord) -> Value {
-    let body: Value = serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json)).unwrap();
+    let body: Value =
+        serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json, Spans::Request)).unwrap();
     let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     assert_eq!(spans.as_array().unwrap().len(), 1);
     spans[0].clone()
@@ -120,7 +122,7 @@ fn protobuf_and_json_encode_the_same_span() {
         "count": -3, "share": 0.5, "flag": true,
     });
     let record = Arc::new(record(Some(trace), UsageOutcome::Failed, Some(ErrorKind::Timeout)));
-    let body = otlp::body(&[record], OtlpFormat::Protobuf);
+    let body = otlp::body(&[record], OtlpFormat::Protobuf, Spans::Request);
     let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
     let [resource] = request.resource_spans.as_slice() else { panic!() };
     assert_eq!(resource.resource.as_ref().unwrap().attributes[0].key, "service.name");

@@ -1,6 +1,6 @@
 //! Sends the records of one destination, independently of any request.
 
-use super::{Destination, DestinationKind, Message, otlp, webhook};
+use super::{Destination, DestinationKind, Message, Spans, otlp, webhook};
 use crate::authentication::OperatorKey;
 use crate::export::record::ExportRecord;
 use crate::memory::meters::ExportTally;
@@ -17,6 +17,8 @@ use tokio::time::sleep;
 
 /// The most spans in one request to a collector.
 const SPANS_MAX: usize = 256;
+/// The most requests to a collector that gets their steps. Each has up to 257 spans.
+const TRACES_MAX: usize = 16;
 /// The most webhook requests at once.
 const HOOKS_MAX: usize = 8;
 /// How long the first span of a batch waits for further ones.
@@ -79,6 +81,7 @@ impl Worker {
     ) -> (Vec<Arc<ExportRecord>>, Vec<oneshot::Sender<()>>) {
         let (most, linger) = match self.destination.kind {
             DestinationKind::Webhook => (HOOKS_MAX, Duration::ZERO),
+            DestinationKind::Otlp(_) if self.destination.spans == Spans::Steps => (TRACES_MAX, LINGER),
             DestinationKind::Otlp(_) => (SPANS_MAX, LINGER),
         };
         let (mut batch, mut flushed) = (Vec::new(), Vec::new());
@@ -107,7 +110,7 @@ impl Worker {
     async fn send(&mut self, batch: &[Arc<ExportRecord>]) {
         let tried: Vec<(usize, Tried)> = match self.destination.kind {
             DestinationKind::Otlp(format) => {
-                vec![(batch.len(), self.insist(otlp::body(batch, format)).await)]
+                vec![(batch.len(), self.insist(otlp::body(batch, format, self.destination.spans)).await)]
             }
             DestinationKind::Webhook => {
                 let requests = batch.iter().map(|record| self.insist(webhook::body(record)));
@@ -144,7 +147,7 @@ impl Worker {
     }
 
     async fn try_once(&self, body: bytes::Bytes) -> Tried {
-        let Destination { name, kind, origin, path, key, headers } = &self.destination;
+        let Destination { name, kind, origin, path, key, headers, .. } = &self.destination;
         // Released for each try, so that a replaced secret is used at once.
         let credential: Option<Credential> = match key {
             None => None,

@@ -4,6 +4,7 @@
 use crate::lifecycle::departure::ClientPresence;
 use crate::lifecycle::shutdown::Shutdown;
 use crate::refusal::Refusal;
+use crate::timeline::Timeline;
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use std::future::Future;
@@ -53,6 +54,8 @@ pub(crate) struct Deadline {
     dispatched: Option<Instant>,
     held: Duration,
     presence: Arc<ClientPresence>,
+    /// Where the bytes that the client is sent are counted.
+    timeline: Timeline,
 }
 
 /// The message of a request that ends with the host.
@@ -78,7 +81,13 @@ impl Deadline {
             dispatched: None,
             held: Duration::ZERO,
             presence: Arc::default(),
+            timeline: Timeline::default(),
         }
+    }
+
+    /// Sets where the bytes that the client is sent are counted.
+    pub(crate) fn counting(self, timeline: Timeline) -> Self {
+        Self { timeline, ..self }
     }
 
     /// Sets the state that records whether the client has left.
@@ -170,6 +179,7 @@ impl Deadline {
         match &self.client {
             Some(client) if !bytes.is_empty() => {
                 self.has_spoken = true;
+                self.timeline.responded(bytes.len());
                 let began = Instant::now();
                 client.send(Bytes::from(bytes)).await.map_err(|_| ClientGone)?;
                 self.spoke = Instant::now();

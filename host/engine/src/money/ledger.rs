@@ -17,6 +17,7 @@ use crate::memory::health::Health;
 use crate::money::cost_account::CostAccount;
 use crate::money::credit::{self, INTENT_TIME_MAX, TurnEstimate};
 use crate::refusal::Refusal;
+use crate::timeline::Timeline;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub(crate) struct LedgerEntry {
     attempts: u32,
     /// What the models' meters have counted so far.
     metered: Used,
+    /// Where the outcome of a client's request is noted.
+    timeline: Timeline,
     /// The token limits, until the tokens are charged.
     allowance: Allowance,
     /// The cost account of this request, to which the cost of its questions is added. It has the
@@ -86,9 +89,17 @@ impl LedgerEntry {
             asked: None,
             attempts: 0,
             metered: Used::default(),
+            timeline: Timeline::default(),
             allowance: caller.allowance.clone(),
             account: Arc::clone(account),
         })
+    }
+
+    /// Sets where the outcome of the request is noted. A question has none.
+    pub(crate) fn note_in(&mut self, timeline: Timeline) {
+        if !self.account.is_question() {
+            self.timeline = timeline;
+        }
     }
 
     /// Sets the record that the request export gets at the end.
@@ -98,6 +109,7 @@ impl LedgerEntry {
 
     /// Notes why the request fails.
     pub(crate) fn failed(&mut self, error: ErrorKind) {
+        self.timeline.failed(error);
         if let Some(pending) = &mut self.pending {
             pending.failed(error);
         }
@@ -282,8 +294,9 @@ impl LedgerEntry {
 
     /// Writes the row and the record for the request export.
     fn hand_over(&mut self, outcome: UsageOutcome) {
+        self.note_row(|row| self.timeline.settled(row, outcome));
         if let Some(pending) = self.pending.take() {
-            self.note_row(|row| pending.send(row, outcome));
+            self.note_row(|row| pending.send(row, outcome, &self.timeline));
         }
         if let Some(reservation) = self.account.own_reservation() {
             reservation.settle(outcome);

@@ -18,8 +18,10 @@ use crate::plugins::tools::{self, HookOutcome, HookTools, PluginScope, RequestCa
 use crate::refusal::Refusal;
 use crate::refusal::printable;
 use crate::request::{Prompts, RequestBounds, RequestPlugin, ResponsesRequest, tool_of_plugin};
+use crate::timeline::{FactName, StepMark, StepType, Timeline, call_outcome};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::{HookPhase, OnStream};
+use cofferdam_runtime::services::Spent;
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{CallError, CallErrorKind, HookAction, Plugin, Plugins, Services};
 use std::sync::Arc;
@@ -144,6 +146,21 @@ fn tools(hook: &Hook, scope: PluginScope<'_>, request: &ResponsesRequest) -> Opt
     Some(HookTools::new(scope.engine, scope.context, RequestCapabilities::new(scope, request)))
 }
 
+/// Notes the end of a call into a hook.
+fn end(timeline: &Timeline, step: StepMark, verdict: &HookOutcome, spent: &Spent) {
+    let action = match verdict {
+        Ok(Ok(Action::Pass)) => FactName::Action.word("pass"),
+        Ok(Ok(Action::Replace(_))) => FactName::Action.word("change"),
+        Ok(Ok(Action::Reject(_))) => FactName::Action.word("block"),
+        Ok(Err(_)) | Err(_) => None,
+    };
+    let outcome = match verdict {
+        Ok(Ok(Action::Reject(failure))) => failure.kind.as_str(),
+        verdict => call_outcome(verdict),
+    };
+    timeline.end_call(step, outcome, spent.time(), &[action]);
+}
+
 /// Calls each hook with the request. What a hook returns instead is parsed like a client's body.
 pub(crate) async fn on_request(
     hooks: &[Hook],
@@ -154,13 +171,18 @@ pub(crate) async fn on_request(
         if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
             continue;
         }
-        let tools = tools(hook, scope, request);
+        let step = hook.begin(scope.timeline, "on-request");
+        let below = scope.timeline.under(step);
+        let tools = tools(hook, PluginScope { timeline: &below, ..scope }, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spent = Spent::default();
+        let services = Services { spent: Some(spent.clone()), ..services };
         let shown = match hook.judges() {
             true => judged::shown(scope.engine.catalog(), request),
             false => request.guest_json.clone(),
         };
         let verdict = hook.plugin.on_request(scope.context, services, &shown, &hook.settings).await;
+        end(scope.timeline, step, &verdict, &spent);
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
         let length = replaced.len();
@@ -189,10 +211,15 @@ pub(crate) async fn on_response(
     mut response: Vec<u8>,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
-        let tools = tools(hook, scope, request);
+        let step = hook.begin(scope.timeline, "on-response");
+        let below = scope.timeline.under(step);
+        let tools = tools(hook, PluginScope { timeline: &below, ..scope }, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spent = Spent::default();
+        let services = Services { spent: Some(spent.clone()), ..services };
         let (context, asked) = (scope.context, &request.guest_json);
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
+        end(scope.timeline, step, &verdict, &spent);
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
         if let Err(malformed) = check_finished(&replaced) {
@@ -216,6 +243,11 @@ fn clean(verdict: HookOutcome, hook: &Hook, tools: Option<&HookTools>) -> HookOu
 impl Hook {
     pub(crate) fn name(&self) -> &str {
         self.plugin.name()
+    }
+
+    fn begin(&self, timeline: &Timeline, phase: &'static str) -> StepMark {
+        let name = self.name();
+        timeline.begin(StepType::Hook, &[name, phase], &[FactName::Plugin.name(name)])
     }
 
     fn judges(&self) -> bool {

@@ -17,6 +17,7 @@
 //!
 //! A redirect is a new request that passes all of these steps.
 
+mod noted;
 mod redirect;
 mod released;
 mod stream;
@@ -26,16 +27,18 @@ use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::meters::{ReleaseCounts, ReleaseResult, ReleasedFor};
 use crate::memory::reflection::{Reflections, Use};
+use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
-use cofferdam_runtime::services::{HttpAccess, HttpExchange, Opening, SentSearch};
+use cofferdam_runtime::services::HttpAccess;
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
 use cofferdam_store::{
     Actor, BoundSecret, HostName, Purpose, Reflection, RefusedRequest, Release, ReleaseRequest, ReleaseScope,
     RequestRefusal, SecretName, Store, VaultId, WorkspaceId,
 };
+use noted::{NotedHttp, error_word};
 pub use redirect::redirected;
 use released::Released;
 pub(crate) use released::{CredentialSearch, ReleasedSearch};
@@ -78,6 +81,7 @@ struct Visit<'a> {
     capability: &'a HttpCapability,
     plugin: &'a str,
     grant: &'a Grant,
+    timeline: &'a Timeline,
 }
 
 /// A request whose answer has arrived as far as its head.
@@ -85,45 +89,8 @@ struct Reached {
     /// The URL of the request that was sent last, after redirects.
     target: Target,
     reply: GuestReply,
-}
-
-impl HttpAccess for HttpCapability {
-    fn sent_for(&self, plugin: &str) -> Option<Box<dyn SentSearch>> {
-        self.released.search(plugin).map(|search| Box::new(search) as Box<dyn SentSearch>)
-    }
-
-    fn send<'a>(
-        &'a self,
-        plugin: &'a str,
-        grant: &'a Grant,
-        request: HttpRequest,
-    ) -> Opening<'a, Result<HttpResponse, HttpError>> {
-        Box::pin(async move {
-            let time = self.time_for(&request)?;
-            let deadline = tokio::time::Instant::now() + time;
-            let visit = Visit { capability: self, plugin, grant };
-            let answered = async { visit.read(visit.reach(request, time).await?, deadline).await };
-            timeout_at(deadline, answered).await.map_err(|_elapsed| HttpError::Timeout)?
-        })
-    }
-
-    fn open<'a>(
-        self: Arc<Self>,
-        plugin: &'a str,
-        grant: &'a Grant,
-        request: HttpRequest,
-    ) -> Opening<'a, Result<HttpExchange, HttpError>> {
-        Box::pin(async move {
-            let time = self.time_for(&request)?;
-            let deadline = tokio::time::Instant::now() + time;
-            let visit = Visit { capability: &self, plugin, grant };
-            let reached = timeout_at(deadline, visit.reach(request, time)).await;
-            let mut reached = reached.map_err(|_elapsed| HttpError::Timeout)??;
-            // Secrets in the head are noted now, because the guest may never read the body.
-            visit.note_reflections(&reached.reply.body.reflected())?;
-            Ok(stream::exchange(self, plugin, grant, reached, deadline))
-        })
-    }
+    /// The step of this request.
+    step: StepMark,
 }
 
 impl HttpCapability {
@@ -146,6 +113,11 @@ impl HttpCapability {
         })
     }
 
+    /// This capability for one call of a plugin, whose requests are noted in `timeline`.
+    pub(crate) fn noted_in(self: &Arc<Self>, timeline: &Timeline) -> Arc<dyn HttpAccess> {
+        Arc::new(NotedHttp { capability: Arc::clone(self), timeline: timeline.here() })
+    }
+
     /// A search through what a plugin gives on; `None` if no secret was sent for it.
     pub(crate) fn search(&self, plugin: &Plugin) -> Option<ReleasedSearch> {
         self.released.search(plugin.name())
@@ -166,7 +138,8 @@ impl HttpCapability {
     /// Returns whether the output is blocked.
     fn note_decoded(&self, plugin: &Plugin, search: &ReleasedSearch, blocks: bool) -> bool {
         let blocked = blocks && !search.found().is_empty();
-        let visit = Visit { capability: self, plugin: plugin.name(), grant: plugin.grant() };
+        let timeline = &Timeline::default();
+        let visit = Visit { capability: self, plugin: plugin.name(), grant: plugin.grant(), timeline };
         for sent in search.found() {
             visit.note_reflection(sent, blocked);
         }
@@ -211,22 +184,26 @@ impl Visit<'_> {
             if !checked.secrets().is_empty() {
                 break;
             }
-            let reply = self.exchange(&mut checked).await?;
+            let step = self.begin(&checked);
+            let reply = self.exchange(&mut checked, step).await?;
             let target = &checked.request().target;
             let next = redirected(checked.request(), reply.status.as_u16(), &reply.headers);
             let Some(next) = next.map_err(|error| self.refuse(target.host_name(), error.into()))? else {
-                return Ok(Reached { target: target.clone(), reply });
+                return Ok(Reached { target: target.clone(), reply, step });
             };
+            let status = u64::from(reply.status.as_u16());
+            self.timeline.end(step, "ok", &[FactName::Status.number(status)]);
             let next = self.admit(next, &[]).await?;
             if !next.secrets().is_empty() {
                 // The redirecting host chose the path, so a request to it must not carry a secret:
                 // the redirect itself is returned.
-                return Ok(Reached { target: target.clone(), reply });
+                return Ok(Reached { target: target.clone(), reply, step });
             }
             checked = next;
         }
-        let reply = self.exchange(&mut checked).await?;
-        Ok(Reached { target: checked.request().target.clone(), reply })
+        let step = self.begin(&checked);
+        let reply = self.exchange(&mut checked, step).await?;
+        Ok(Reached { target: checked.request().target.clone(), reply, step })
     }
 
     /// Checks that a request may be sent, and with which secrets.
@@ -276,10 +253,22 @@ impl Visit<'_> {
     }
 
     /// Releases the secrets and sends the request.
-    async fn exchange(&self, checked: &mut CheckedRequest) -> Result<GuestReply, HttpError> {
+    async fn exchange(&self, checked: &mut CheckedRequest, step: StepMark) -> Result<GuestReply, HttpError> {
+        let answered = self.exchange_below(checked, &self.timeline.under(step)).await;
+        if let Err(error) = &answered {
+            self.timeline.end(step, error_word(error), &[]);
+        }
+        answered
+    }
+
+    async fn exchange_below(
+        &self,
+        checked: &mut CheckedRequest,
+        timeline: &Timeline,
+    ) -> Result<GuestReply, HttpError> {
         let host = checked.request().target.host_name().cloned();
         let releases = match &host {
-            Some(host) if !checked.secrets().is_empty() => self.release(checked, host).await?,
+            Some(host) if !checked.secrets().is_empty() => self.release(checked, host, timeline).await?,
             _ => Vec::new(),
         };
         let reply = self.capability.egress.fetch(checked, releases).await.map_err(|error| {
@@ -295,6 +284,7 @@ impl Visit<'_> {
         &self,
         checked: &mut CheckedRequest,
         host: &HostName,
+        timeline: &Timeline,
     ) -> Result<Vec<Release>, HttpError> {
         // A secret that could not be searched for in the plugin's outputs must not be sent.
         if self.capability.released.is_full(self.plugin) {
@@ -320,8 +310,12 @@ impl Visit<'_> {
             let (scope, bound) = self.bound(secret, host);
             let (actor, purpose) = (self.capability.actor, self.purpose());
             let request = ReleaseRequest { actor, scope, secret: bound, purpose };
+            let facts = [FactName::Purpose.word("plugin"), FactName::Plugin.name(self.plugin)];
+            let name = [secret.as_str(), ">", host.as_str()];
+            let step = timeline.begin(StepType::Release, &name, &facts);
             let released = self.capability.store.release_recorded(request).await;
             self.capability.releases.decided(ReleasedFor::Tool, &released);
+            timeline.end(step, if released.is_ok() { "ok" } else { "refused" }, &[]);
             releases.push(
                 released
                     .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
@@ -333,14 +327,17 @@ impl Visit<'_> {
     /// The whole answer, if it arrives before the deadline.
     async fn read(
         &self,
-        Reached { target, mut reply }: Reached,
+        mut reached: Reached,
         deadline: tokio::time::Instant,
     ) -> Result<HttpResponse, HttpError> {
         // Even if the answer is late, a part of it was read, and secrets found in that part are
         // noted.
-        let body = timeout_at(deadline, reply.body.collect()).await;
+        let body = timeout_at(deadline, reached.reply.body.collect()).await;
         let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
-        self.note_reflections(&reply.body.reflected())?;
+        let reflected = reached.reply.body.reflected();
+        self.end(&reached, if body.is_ok() { "ok" } else { "broken" }, reflected.len());
+        self.note_reflections(&reflected)?;
+        let Reached { target, reply, .. } = reached;
         let body = body.map_err(|error| self.refuse(target.host_name(), error.into()))?;
         Ok(HttpResponse {
             status: reply.status.as_u16(),

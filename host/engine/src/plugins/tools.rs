@@ -33,6 +33,7 @@ use crate::lifecycle::deadline::{ClientGone, Deadline};
 use crate::plugins::questions::QuestionScope;
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, HostItem, ResponsesRequest, ToolChoice};
+use crate::timeline::Timeline;
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -98,6 +99,8 @@ pub(crate) struct PluginScope<'a> {
     pub(crate) scratches: &'a Option<Scratches>,
     /// The scope of the questions that its plugins ask.
     pub(crate) asking: &'a QuestionScope,
+    /// Where the calls of its plugins are noted.
+    pub(crate) timeline: &'a Timeline,
 }
 
 /// The most calls of one turn that are run. The others get an error as their result.

@@ -3,7 +3,7 @@
 
 use super::held;
 use crate::assembler::Permits;
-use crate::attempt::{exchange, framing_of, open};
+use crate::attempt::{begin_call, exchange, framing_of, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 use crate::request::{Dialect, RenderedRequest, RenderedTools, ResponsesRequest, render};
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
+use crate::timeline::call_outcome;
 use crate::upstream::echo::Echo;
 use crate::upstream::reading::{Beginning, UpstreamReading, verdict};
 use bytes::Bytes;
@@ -58,7 +59,9 @@ impl Trial for ResponseAttempt<'_> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
         let rendered = self.rendered(endpoint, is_byok).await?;
         let json = rendered.as_ref().map_or(&self.json[..], |rendered| &rendered.json);
+        let step = begin_call(self.scope, &instance, "prepare");
         let prepared = instance.prepare(json, &target).await;
+        self.scope.timeline.end_call(step, call_outcome(&prepared), instance.spent(), &[]);
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(error, json.len()))?;
         let told = rendered.map(|rendered| rendered.tools);
         let upstream = match prepared {
@@ -122,7 +125,7 @@ impl ResponseAttempt<'_> {
         let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
         let status = head.status;
         let framing = head.streamed.then(|| framing_of(endpoint.provider.adapter.manifest()));
-        let reading = UpstreamReading::open(instance, head, body, framing).await?;
+        let reading = UpstreamReading::open(instance, head, body, framing, &self.scope.timeline).await?;
         self.first_events(endpoint, reading, status, begin_by, deadline).await
     }
 
@@ -171,6 +174,7 @@ impl ResponseAttempt<'_> {
                 Beginning::Wait | Beginning::Answered if !reading.is_over() => continue,
                 _ => return Err(AttemptFailure::of(Cause::Endpoint).with_status(status)),
             };
+            self.scope.timeline.first_content();
             let rest = RestOfAnswer { reading: Some(reading), told: None };
             return Ok(Begun { status: Some(status), used: None, events, is_empty, rest });
         }

@@ -19,7 +19,7 @@ impl ResponseRun {
         reading: Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
     ) -> Result<Vec<u8>, Refusal> {
-        let Self { job, run } = &mut *self;
+        let Self { job, run, .. } = &mut *self;
         let outcome = if run.deadline.is_cut_short() { cut_short(outcome) } else { outcome };
         let is_too_long = run.deadline.is_held() && assembler.is_overfull();
         let outcome = if is_too_long { too_long_to_hold() } else { outcome };
@@ -81,7 +81,7 @@ impl ResponseRun {
 
     /// Calls the hooks with the response, within the request's deadline.
     async fn show_response(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Refusal> {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         let left = run.deadline.left();
         let shown = hooks::on_response(&job.hooks, job.plugin_scope(), &job.request, body);
         let late = |_| Err(Refusal::late_answer());
@@ -106,7 +106,7 @@ impl ResponseRun {
     }
 
     pub(super) fn receipt(&self, cost: Cost) -> Receipt {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         Receipt {
             completed_at: job.scope.parts().clock.now_ms() / 1000,
             cost,

@@ -14,6 +14,7 @@ use crate::request::ResponsesRequest;
 use crate::routing::{self, RoutingPlan};
 use crate::run::Run;
 use crate::scope::RequestScope;
+use crate::timeline::{StepType, outcome_of};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -76,8 +77,8 @@ impl Job {
     /// Calls the hooks with the request.
     async fn show_request(&mut self) -> Result<(), Refusal> {
         let Self { scope, scratches, hooks, request, asking, .. } = self;
-        let RequestScope { engine, caller, context, .. } = &**scope;
-        let plugin_scope = PluginScope { engine, caller, context, scratches, asking };
+        let RequestScope { engine, caller, context, timeline, .. } = &**scope;
+        let plugin_scope = PluginScope { engine, caller, context, scratches, asking, timeline };
         hooks::on_request(hooks, plugin_scope, request).await
     }
 
@@ -94,9 +95,11 @@ impl Job {
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
         };
-        let (engine, context) = (&scope.engine, &scope.context);
-        self.chosen_models =
-            engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
+        let RequestScope { engine, context, timeline, .. } = &**scope;
+        let step = timeline.begin(StepType::ModelChoice, &["model choice"], &[]);
+        let chosen = engine.choose_models(request, context, summary, serves, remembered, random_seed()).await;
+        timeline.end(step, outcome_of(&chosen), &[]);
+        self.chosen_models = chosen?;
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use crate::lifecycle::deadline::ClientGone;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{INTERNAL, Refusal, RefusedBy};
 use crate::run::Answering;
-use cofferdam_runtime::wire::{ErrorKind, Event};
+use crate::timeline::{FactName, Timeline};
+use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use std::mem;
 
 impl ResponseRun {
@@ -42,7 +43,7 @@ impl ResponseRun {
 
     /// The assembler of an answer that has begun.
     fn assembler(&mut self, answering: &Answering<RestOfAnswer>) -> Assembler {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         let candidate = &answering.endpoint.candidate;
         let identity = job.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, run.deadline.is_streamed());
@@ -72,7 +73,7 @@ impl ResponseRun {
         // Time spent waiting for the client does not count for the endpoint's speed.
         let held = self.run.deadline.held();
         let TurnEnd { outcome, is_endpoints_fault, is_cut_here } = self.read(answering, assembler).await?;
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         // Read before the entry forgets the turn.
         let calls = run.entry.noted_calls();
         let is_failed = matches!(outcome, Outcome::Failed(_));
@@ -94,6 +95,7 @@ impl ResponseRun {
             run.answered(answering, &usage);
         }
         job.cost = job.cost.plus(&answering.price(&usage, calls));
+        close_attempt(&job.scope.timeline, answering.begun.status, &usage, &outcome);
         if run.deadline.has_left() {
             // The answer was read on for its usage only. Dropping the entry records that the client
             // has left.
@@ -129,7 +131,7 @@ impl ResponseRun {
         answering: &mut Answering<RestOfAnswer>,
         assembler: &mut Assembler,
     ) -> Result<TurnEnd, ClientGone> {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         let mut events = mem::take(&mut answering.begun.events);
         loop {
             run.entry.received(&events);
@@ -161,6 +163,21 @@ impl ResponseRun {
             };
         }
     }
+}
+
+/// Ends the step of an attempt whose answer has ended.
+fn close_attempt(timeline: &Timeline, status: Option<u16>, usage: &Usage, outcome: &Outcome) {
+    let facts = [
+        FactName::Status.number(status.map(u64::from)),
+        FactName::InputTokens.number(usage.input_tokens),
+        FactName::CachedTokens.number(usage.cached_tokens),
+        FactName::OutputTokens.number(usage.output_tokens),
+    ];
+    let outcome = match outcome {
+        Outcome::Failed(refusal) => refusal.kind.as_str(),
+        _ => "ok",
+    };
+    timeline.close(outcome, &facts);
 }
 
 /// Hands events to the assembler. Returns how the turn ends, if it does.

@@ -67,7 +67,7 @@ impl ResponseRun {
     /// Reserves the most that the turn may cost, and tries endpoints in their order until one
     /// answers.
     async fn ask(&mut self) -> Result<Answering<RestOfAnswer>, Refusal> {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         let turn = job.turn();
         run.reserve(turn.tokens).await?;
         let attempt = ResponseAttempt {
@@ -91,7 +91,7 @@ impl ResponseRun {
         reading: Option<Box<UpstreamReading>>,
         assembler: &mut Assembler,
     ) -> Result<TurnStep, Refusal> {
-        let Self { job, run } = &mut *self;
+        let Self { job, run, .. } = &mut *self;
         let Some(tools) = &mut job.tools else { return Ok(TurnStep::End(outcome, reading)) };
         // The arguments of an incomplete answer may be incomplete too.
         if !matches!(outcome, Outcome::Completed) {
@@ -153,7 +153,7 @@ impl ResponseRun {
     /// # Errors
     /// 504: the deadline of the whole request has passed.
     async fn run_approved(&mut self) -> Result<(), Refusal> {
-        let Self { job, run } = self;
+        let Self { job, run, .. } = self;
         let Some(tools) = &mut job.tools else { return Ok(()) };
         let (context, time) = (&job.scope.context, job.scope.parts().timeouts.total);
         let ran = tools.run_approved(&job.request, context, &mut run.deadline, time).await;

@@ -18,6 +18,8 @@ use crate::money::credit::TurnTokens;
 use crate::money::ledger::{Charged, LedgerEntry};
 use crate::random::random_seed;
 use crate::refusal::Refusal;
+use crate::timeline::{FactName, StepType};
+use cofferdam_egress::Origin;
 use cofferdam_runtime::wire::{Event, Usage};
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -109,9 +111,9 @@ impl Run {
         trial: &T,
         turn: &Turn,
     ) -> Result<Answering<T::Rest>, Refusal> {
+        self.turns = self.turns.saturating_add(1);
         self.deadline.note_dispatch();
         self.memory().retries.earn();
-        self.turns += 1;
         let mut failed =
             RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.endpoints.len()).filter(|index| Some(*index) != self.preferred);
@@ -152,12 +154,14 @@ impl Run {
             let output_max = turn.tokens.output_at(&endpoint);
             self.entry.asked(&endpoint, turn.input_tokens, output_max, presence);
             let is_byok = self.order.is_byok(index);
+            self.open_attempt(&endpoint);
             // Boxed, so that a request has no room for it while its answer is read.
             let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline));
             let (failed, charged) = match attempt.await {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
                     watch.answered();
+                    self.scope.timeline.close("empty", &[]);
                     let failed = AttemptFailure { status: begun.status, ..AttemptFailure::of(Cause::Empty) };
                     let endpoint = Arc::clone(&endpoint);
                     (failed, Spare::keep(spare, Answering { index, endpoint, begun, watch }, self))
@@ -170,6 +174,7 @@ impl Run {
                 }
                 Err(failed) => {
                     watch.failed(&failed);
+                    failed.close_attempt(&self.scope.timeline);
                     self.unpin(&endpoint, &failed);
                     let charged = charge_failed(&failed, &mut self.entry, &self.deadline);
                     (failed, charged)
@@ -205,6 +210,19 @@ impl Run {
         let endpoint = endpoint(index)?;
         let anyway = || AttemptWatch::begin_anyway(&endpoint.health, clock, streamed);
         Some((index, Arc::clone(endpoint), watch.unwrap_or_else(anyway)))
+    }
+
+    /// Begins the step of an attempt, which stays open until its answer ends.
+    fn open_attempt(&self, endpoint: &Endpoint) {
+        let provider = &endpoint.provider;
+        let facts = [
+            FactName::Attempt.number(self.trace.attempts.len() as u64 + 1),
+            FactName::Turn.number(u64::from(self.turns)),
+            FactName::Provider.name(&*provider.name),
+            FactName::Model.name(&*endpoint.candidate.model),
+            FactName::Host.name(provider.origin.as_ref().map(Origin::host)),
+        ];
+        self.scope.timeline.open(StepType::Attempt, &["attempt", &provider.name], &facts);
     }
 
     /// Ends the conversation's preference for an endpoint that failed.

@@ -14,6 +14,9 @@ pub struct RecordedRequest {
     pub number: Option<u64>,
     /// The id that the client gets in a successful answer.
     pub request_id: String,
+    /// When it began, in Unix milliseconds.
+    #[serde(skip)]
+    pub started_ms: u64,
     /// When it began, as RFC 3339 in UTC with milliseconds.
     pub started_at: String,
     /// The workspace that pays.
@@ -203,6 +206,7 @@ impl RecordedRequest {
         Self {
             number,
             request_id: begun.request_id.to_string(),
+            started_ms: begun.started_ms,
             started_at: timestamp(begun.started_ms),
             workspace_id: begun.workspace.to_string(),
             key_id: begun.key.to_string(),

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::refusal::Refusal;
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -99,7 +98,7 @@ impl RequestFilter {
 #[derive(Clone, Debug)]
 pub enum RequestEvent {
     /// A request has ended.
-    Finished(RecordedRequest),
+    Finished(Box<RecordedRequest>),
     /// So many requests ended that this subscriber was not told of, because it was too slow.
     Lost(u64),
 }
@@ -111,7 +110,7 @@ impl RequestSubscription {
     /// The next event. `None` after the end of the recorder.
     pub async fn next(&mut self) -> Option<RequestEvent> {
         match self.0.recv().await {
-            Ok(finished) => Some(RequestEvent::Finished(finished.head())),
+            Ok(finished) => Some(RequestEvent::Finished(Box::new(finished.head()))),
             Err(RecvError::Lagged(lost)) => Some(RequestEvent::Lost(lost)),
             Err(RecvError::Closed) => None,
         }
@@ -295,16 +294,6 @@ impl RequestGuard {
             Ok(_) => head.status = Some(200),
             Err(refusal) => (head.status, head.error) = (Some(refusal.status), Some(refusal.kind)),
         }
-    }
-
-    /// Does the work of the request. The request is over when this ends or is dropped.
-    pub(crate) async fn attend<T>(
-        self,
-        work: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        let result = work.await;
-        self.answered(&result);
-        result
     }
 }
 

@@ -62,6 +62,26 @@ pub enum StepType {
 }
 
 impl StepType {
+    /// The word for it, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parse => "parse",
+            Self::Hook => "hook",
+            Self::ModelChoice => "model_choice",
+            Self::Route => "route",
+            Self::Attempt => "attempt",
+            Self::GuestCall => "guest_call",
+            Self::Release => "release",
+            Self::Exchange => "exchange",
+            Self::Answer => "answer",
+            Self::Tool => "tool",
+            Self::Http => "http",
+            Self::Question => "question",
+            Self::Usage => "usage",
+        }
+    }
+
     pub(super) fn kind(self) -> StepKind {
         match self {
             Self::Parse | Self::Question | Self::Usage => StepKind::Host,
@@ -132,17 +152,20 @@ pub(crate) struct Fact<'a> {
 }
 
 impl FactName {
-    pub(crate) fn number<'a>(self, number: impl Into<u64>) -> Fact<'a> {
-        Fact { name: self, value: FactValue::Number(number.into()) }
+    /// The fact, unless there is no number.
+    pub(crate) fn number<'a>(self, number: impl Into<Option<u64>>) -> Option<Fact<'a>> {
+        number.into().map(|number| Fact { name: self, value: FactValue::Number(number) })
     }
 
-    pub(crate) fn word<'a>(self, word: &'static str) -> Fact<'a> {
-        Fact { name: self, value: FactValue::Word(word) }
+    /// The fact with a fixed word.
+    pub(crate) fn word<'a>(self, word: &'static str) -> Option<Fact<'a>> {
+        Some(Fact { name: self, value: FactValue::Word(word) })
     }
 
-    /// `name` must be a name of the configuration, never a text of a client, model or provider.
-    pub(crate) fn name(self, name: &str) -> Fact<'_> {
-        Fact { name: self, value: FactValue::Name(name) }
+    /// The fact, unless there is no name. It must be a name of the configuration, never a text of a
+    /// client, model or provider.
+    pub(crate) fn name<'a>(self, name: impl Into<Option<&'a str>>) -> Option<Fact<'a>> {
+        name.into().map(|name| Fact { name: self, value: FactValue::Name(name) })
     }
 }
 
@@ -227,11 +250,11 @@ impl Steps {
     }
 
     /// Adds facts to a step.
-    pub(super) fn note(&mut self, n: u16, facts: &[Fact<'_>]) {
+    pub(super) fn note(&mut self, n: u16, facts: &[Option<Fact<'_>>]) {
         if n == 0 {
             return;
         }
-        for Fact { name, value } in facts {
+        for Fact { name, value } in facts.iter().flatten() {
             if self.facts.len() >= FACTS_MAX {
                 return;
             }

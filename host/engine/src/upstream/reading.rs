@@ -2,6 +2,7 @@
 //! provider's guest turns frames into events.
 
 use crate::lifecycle::deadline::{Deadline, Late};
+use crate::timeline::{FactName, StepMark, StepType, Timeline, call_outcome};
 use crate::upstream::framing::Framer;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
@@ -36,6 +37,53 @@ pub(crate) struct UpstreamReading {
     instance: ProviderInstance,
     body: Option<ReplyBody>,
     form: Form,
+    tally: ReadTally,
+}
+
+/// Counts what is read of an answer. Two steps are noted for it: the body, and the calls that decode
+/// it. They end when this is dropped.
+struct ReadTally {
+    timeline: Timeline,
+    answer: StepMark,
+    decode: StepMark,
+    pieces: u64,
+    bytes: u64,
+    calls: u64,
+    busy: Duration,
+    /// How the body and the calls end.
+    outcomes: [&'static str; 2],
+}
+
+impl ReadTally {
+    fn begin(timeline: &Timeline, plugin: &str) -> Self {
+        let timeline = timeline.here();
+        let answer = timeline.begin(StepType::Answer, &["body"], &[]);
+        let facts = [FactName::Plugin.name(plugin)];
+        let decode = timeline.begin(StepType::GuestCall, &[plugin, "decode"], &facts);
+        let (pieces, bytes, calls, busy) = (0, 0, 0, Duration::ZERO);
+        Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: ["unfinished"; 2] }
+    }
+
+    fn arrived(&mut self, bytes: usize) {
+        self.pieces += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// Counts a call into the guest.
+    fn called<T>(&mut self, instance: &ProviderInstance, answer: &Result<Result<T, Failure>, CallError>) {
+        self.calls += 1;
+        self.busy += instance.spent();
+        self.outcomes[1] = call_outcome(answer);
+    }
+}
+
+impl Drop for ReadTally {
+    fn drop(&mut self) {
+        let Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: [body, guest] } = self;
+        let facts = [FactName::Count.number(*pieces), FactName::Bytes.number(*bytes)];
+        timeline.end(*answer, body, &facts);
+        timeline.end_call(*decode, guest, *busy, &[FactName::Count.number(*calls)]);
+    }
 }
 
 /// The form of an answer.
@@ -63,7 +111,9 @@ impl UpstreamReading {
         head: ResponseHead,
         body: ReplyBody,
         framing: Option<Framing>,
+        timeline: &Timeline,
     ) -> Result<Box<Self>, CallError> {
+        let tally = ReadTally::begin(timeline, instance.plugin().name());
         let form = match framing {
             None => Form::Whole(head),
             Some(framing) => {
@@ -73,7 +123,7 @@ impl UpstreamReading {
                 Form::Stream(Box::new(stream))
             }
         };
-        Ok(Box::new(Self { instance, body: Some(body), form }))
+        Ok(Box::new(Self { instance, body: Some(body), form, tally }))
     }
 
     /// Whether the first event of a stream is still to come. Comments do not count as events.
@@ -93,13 +143,15 @@ impl UpstreamReading {
         deadline: &mut Deadline,
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
-        let Self { instance, body, form } = self;
+        let Self { instance, body, form, tally } = self;
         match form {
-            Form::Stream(stream) => stream.next(instance, body, deadline, limit).await,
+            Form::Stream(stream) => stream.next(instance, body, tally, deadline, limit).await,
             Form::Whole(head) => {
                 let Some(mut body) = body.take() else { return Ok(Vec::new()) };
-                let data = whole(&mut body, deadline, limit).await?;
-                events_of(instance.decode(head, Frame { name: String::new(), data }).await)
+                let data = whole(&mut body, tally, deadline, limit).await?;
+                let events = instance.decode(head, Frame { name: String::new(), data }).await;
+                tally.called(instance, &events);
+                events_of(events)
             }
         }
     }
@@ -107,6 +159,7 @@ impl UpstreamReading {
     /// Reads to the end of an answer whose last event has arrived, if that end is near.
     pub(crate) async fn drain(&mut self) {
         let Some(mut body) = self.body.take() else { return };
+        self.tally.outcomes[0] = "ok";
         let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
         // If it is too slow, the connection is closed instead of reused. Nothing else is lost.
         let drained = tokio::time::timeout(DRAIN, rest).await;
@@ -121,11 +174,20 @@ impl UpstreamReading {
 }
 
 /// Reads a whole body.
-async fn whole(body: &mut ReplyBody, deadline: &mut Deadline, limit: Duration) -> Result<Vec<u8>, ReadError> {
+async fn whole(
+    body: &mut ReplyBody,
+    tally: &mut ReadTally,
+    deadline: &mut Deadline,
+    limit: Duration,
+) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
         let chunk = deadline.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
-        let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { return Ok(data) };
+        let Some(bytes) = chunk.map_err(ReadError::Upstream)? else {
+            tally.outcomes[0] = "ok";
+            return Ok(data);
+        };
+        tally.arrived(bytes.len());
         if data.len() + bytes.len() > ANSWER_BYTES_MAX {
             return Err(ReadError::TooLong);
         }
@@ -143,6 +205,7 @@ impl StreamState {
         &mut self,
         instance: &mut ProviderInstance,
         body: &mut Option<ReplyBody>,
+        tally: &mut ReadTally,
         deadline: &mut Deadline,
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
@@ -150,27 +213,36 @@ impl StreamState {
         let chunk = deadline.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
         let mut over = true;
         if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
+            tally.arrived(bytes.len());
             self.framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
-            over = gather(upstream, &mut self.framer, &mut self.frames).await?;
+            over = gather(upstream, tally, &mut self.framer, &mut self.frames).await?;
         }
         if !over {
-            return self.feed(instance).await;
+            return self.feed(instance, tally).await;
         }
         *body = None;
+        tally.outcomes[0] = "ok";
         self.framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
-        let mut events = self.feed(instance).await?;
-        events.extend(events_of(instance.finish().await)?);
+        let mut events = self.feed(instance, tally).await?;
+        let last = instance.finish().await;
+        tally.called(instance, &last);
+        events.extend(events_of(last)?);
         Ok(events)
     }
 
-    async fn feed(&mut self, instance: &mut ProviderInstance) -> Result<Vec<Event>, ReadError> {
+    async fn feed(
+        &mut self,
+        instance: &mut ProviderInstance,
+        tally: &mut ReadTally,
+    ) -> Result<Vec<Event>, ReadError> {
         if self.frames.is_empty() {
             return Ok(Vec::new());
         }
         self.has_begun = true;
-        let events = events_of(instance.feed(&self.frames).await);
+        let events = instance.feed(&self.frames).await;
+        tally.called(instance, &events);
         self.frames.clear();
-        events
+        events_of(events)
     }
 }
 
@@ -179,6 +251,7 @@ impl StreamState {
 /// connection hands over one piece at a time. Returns true at the end of the body.
 async fn gather(
     body: &mut ReplyBody,
+    tally: &mut ReadTally,
     framer: &mut Framer,
     frames: &mut Vec<Frame>,
 ) -> Result<bool, ReadError> {
@@ -198,6 +271,7 @@ async fn gather(
             Some(Err(_)) => return Ok(false),
             Some(Ok(Some(bytes))) => {
                 gathered += bytes.len();
+                tally.arrived(bytes.len());
                 framer.push(&bytes, frames).map_err(|_| ReadError::TooLong)?;
             }
         }

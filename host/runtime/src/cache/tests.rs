@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use wasmtime::Engine;
 
-use super::{Cache, CacheError, finding_name};
+use super::{Cache, CacheError, CacheLimits, finding_name};
 use crate::code::Code;
 use crate::engine::Sandbox;
 
@@ -23,7 +23,7 @@ impl Fixture {
     }
 
     fn open(&self) -> Result<Cache, CacheError> {
-        Cache::open(&self.directory.path().join("cache"), &self.engine)
+        Cache::open(&self.directory.path().join("cache"), &self.engine, CacheLimits::HOST)
     }
 
     fn filled(&self) -> Cache {
@@ -138,7 +138,7 @@ fn directories_that_others_can_write_to_are_refused() {
     assert!(fixture.open().is_ok());
     let link = fixture.directory.path().join("link");
     symlink(&directory, &link).unwrap();
-    assert!(Cache::open(&link, &fixture.engine).is_err());
+    assert!(Cache::open(&link, &fixture.engine, CacheLimits::HOST).is_err());
 }
 
 #[test]

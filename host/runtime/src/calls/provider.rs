@@ -2,6 +2,7 @@
 //! answer or maps its error, and may keep state in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use wasmtime::component::{ResourceAny, TypedFunc};
@@ -81,6 +82,12 @@ impl ProviderInstance {
     #[must_use]
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
+    }
+
+    /// Processor time of the last call; zero after a call that failed.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        self.live.as_ref().map_or(Duration::ZERO, Instance::spent)
     }
 
     /// Translates a request into the provider's dialect, or answers it directly.

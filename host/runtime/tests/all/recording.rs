@@ -32,7 +32,7 @@ async fn recording(folder: &TempDir) -> PathBuf {
 
 async fn replay(file: &Path, fixture_name: &str) -> Replayed {
     let recording = Recording::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let metered = Runtime::start_metered(Duration::from_millis(2)).unwrap();
+    let metered = Runtime::start_metered(Duration::from_millis(2), None).unwrap();
     metered.replay(recording, fixture(fixture_name).into()).await.unwrap().unwrap()
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cofferdam_engine::export::TraceParent;
 use cofferdam_engine::{Answer, AnswerBody, Caller, Engine, Refusal, RespondOptions};
 use http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
@@ -26,6 +27,7 @@ static METADATA_HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("x-openrouter-experimental-metadata"), ALIAS_FIELD),
 ];
 static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
+static TRACE_PARENT_HEADER: HeaderName = HeaderName::from_static("traceparent");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
@@ -96,7 +98,13 @@ fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
 }
 
 fn options(headers: &HeaderMap) -> RespondOptions {
-    RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers), follow: None }
+    let trace_parent = headers.get(&TRACE_PARENT_HEADER).and_then(|value| value.to_str().ok());
+    RespondOptions {
+        metadata_field: metadata_field(headers),
+        session_header: session(headers),
+        trace_parent: trace_parent.and_then(TraceParent::parse),
+        ..RespondOptions::default()
+    }
 }
 
 /// Builds the response from the engine's answer and records its id.

@@ -2,6 +2,7 @@
 //! starts the host or runs a command.
 
 mod generate;
+mod health;
 mod prepare;
 mod run;
 mod tour;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::aot::Shell;
+use http::Uri;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
@@ -56,6 +58,12 @@ pub enum Action {
     Command(Command),
     /// Show in two seconds, offline, how a model uses a secret that it cannot see
     Tour,
+    /// Ask the running host whether it is ready: exit status 0 if it is, else 1
+    Health {
+        /// What is asked, in place of `/readyz` of the configured `server.admin`
+        #[arg(long, value_name = "URL", value_parser = health::url)]
+        url: Option<Uri>,
+    },
     /// Print the script that completes commands and options in a shell
     Completions {
         /// The shell

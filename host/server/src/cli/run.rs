@@ -6,6 +6,7 @@ use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
 use super::generate::{completions, manual};
+use super::health::health;
 use super::prepare::prepare;
 use super::tour::tour;
 use super::{Action, Cli};
@@ -37,6 +38,7 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
         None => serve::run(&options, &Serve::default(), lines),
         Some(Action::Serve(serve)) => serve::run(&options, &serve, lines),
         Some(Action::Tour) => tour(&options),
+        Some(Action::Health { url }) => health(&options, url.as_ref()),
         Some(Action::Completions { shell }) => completions(&options, shell),
         Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {

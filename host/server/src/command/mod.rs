@@ -38,11 +38,11 @@ pub use member::MemberCommand;
 pub(crate) use plugin::{
     Became, grant_lines, granted, held_text, indented, injection_text, logged, not_running, shown,
 };
+pub use plugin::{DevArguments, GrantCommand, LogsArguments, PluginCommand};
 pub use plugin::{
     ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
     RerunArguments,
 };
-pub use plugin::{GrantCommand, LogsArguments, PluginCommand};
 pub use plugin::{
     InstallArguments, ManageCommand, RemoveArguments, RollbackArguments, StagedPlugin, UpdateArguments,
 };

@@ -19,8 +19,8 @@ use super::{CommandOutcome, Folder, Remote};
 use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
 pub use kit::{
-    ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder, ReplayArguments,
-    RerunArguments,
+    DevArguments, ExamineArguments, KitCommand, Language, NewArguments, NewKind, ProjectFolder,
+    ReplayArguments, RerunArguments,
 };
 pub use logs::LogsArguments;
 pub(crate) use logs::{logged, not_running};

@@ -2,7 +2,7 @@
 //! request. Like a provider's `base_url`, a `url` is the operator's grant of that one origin.
 
 use cofferdam_egress::{EgressConfig, Origin, Placement, PlacementError, is_credential_header};
-use cofferdam_engine::export::{DestinationKind, OtlpFormat};
+use cofferdam_engine::export::{DestinationKind, OtlpFormat, Spans};
 use http::header::{HeaderName, HeaderValue};
 
 use super::document::{ConfigValue, Table};
@@ -19,6 +19,8 @@ pub struct Broadcast {
     pub name: String,
     /// The protocol and encoding.
     pub kind: DestinationKind,
+    /// What a collector gets of a request.
+    pub spans: Spans,
     /// `None` only after a mistake in the file was reported.
     pub origin: Option<Origin>,
     /// Appended to the origin's path.
@@ -48,6 +50,7 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast
         destinations.push(Broadcast {
             name: name.value,
             kind,
+            spans: spans(table, kind),
             origin,
             path,
             key,
@@ -71,6 +74,14 @@ fn kind(table: &Table<'_>) -> DestinationKind {
         _ => kind.reject("expected `webhook` or `otlp`"),
     }
     DestinationKind::Webhook
+}
+
+fn spans(table: &Table<'_>, kind: DestinationKind) -> Spans {
+    let spans = table.choice("spans", [("request", Spans::Request), ("steps", Spans::Steps)]);
+    if kind == DestinationKind::Webhook && spans != Spans::Request {
+        table.value("spans", ()).reject("a webhook takes `request` only");
+    }
+    spans
 }
 
 /// The origin and path of a destination. A collector's base URL is the origin. A webhook's URL is

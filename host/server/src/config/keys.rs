@@ -69,6 +69,12 @@ pub const KEYS: &[ConfigKey] = &[
         "address ranges",
         "Proxies whose `Forwarded` or `X-Forwarded-For` tells the address of the client",
     ),
+    key(
+        "server.recorder",
+        "512",
+        "requests",
+        "How many finished requests are kept with their steps, at most 4096; 0 keeps none",
+    ),
     required(
         "server.tls.certificate",
         "PEM file",
@@ -252,6 +258,12 @@ pub const KEYS: &[ConfigKey] = &[
         "\"json\"",
         "`json` or `protobuf`",
         "For `otlp`: the encoding; every collector takes `protobuf`, not every one `json`",
+    ),
+    key(
+        "broadcast[].spans",
+        "\"request\"",
+        "`request` or `steps`",
+        "For `otlp`: one span a request, or also one for each step of it",
     ),
     required("broadcast[].url", "URL", "The webhook, or the collector's base URL without `/v1/traces`"),
     optional("broadcast[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),

@@ -33,6 +33,7 @@ pub use document::{ConfigSpan, Problem};
 pub use environment::{Environment, EnvironmentCredentials, Of};
 pub use limits::{LimitsConfig, RateLimits};
 pub use models::{EndpointConfig, ModelConfig, demo};
+pub(crate) use plugins::RECORDINGS_MAX;
 pub use providers::{KeySource, ProviderConfig};
 pub use routing::Routing;
 pub use server::{NamedFile, ServerConfig, TlsFiles};

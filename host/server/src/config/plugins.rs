@@ -14,7 +14,7 @@ use super::ConfigSpan;
 use super::document::{ConfigValue, Table};
 
 /// The most recordings of failing calls that are kept for one plugin.
-const RECORDINGS_MAX: u64 = 1_000;
+pub(crate) const RECORDINGS_MAX: u32 = 1_000;
 /// Stands for every public host.
 const ANY: &str = "*";
 
@@ -53,7 +53,7 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
         sha256: sha256(table),
         replaces: table.flag("replaces"),
         compile: table.choice("compile", [("background", Compile::Background), ("start", Compile::Start)]),
-        record: number("record", RECORDINGS_MAX),
+        record: number("record", RECORDINGS_MAX.into()),
     };
     let secrets = &grant.secrets | &grant.operator_secrets;
     grant.injections = injections(table, &grant.hosts, &secrets);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cofferdam_egress::IpRange;
+use cofferdam_engine::timeline::RECORDED_MAX;
 
 use super::document::{ConfigSpan, Table};
 
@@ -19,6 +20,8 @@ pub struct ServerConfig {
     pub region: Option<String>,
     /// Address ranges of proxies whose `Forwarded` or `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpRange>,
+    /// How many finished requests are kept with their steps.
+    pub recorder: usize,
     /// With it both listeners speak TLS only.
     pub tls: Option<TlsFiles>,
 }
@@ -52,7 +55,17 @@ pub(super) fn read(table: &Table<'_>) -> ServerConfig {
         }
     }
     let region = table.text("region").map(|region| region.value);
-    ServerConfig { listen, admin, regional_hosts, admin_hosts, region, trusted_proxies, tls: tls(table) }
+    let recorder = table.integer("recorder", 0..=RECORDED_MAX as u64).unwrap_or(0) as usize;
+    ServerConfig {
+        listen,
+        admin,
+        regional_hosts,
+        admin_hosts,
+        region,
+        trusted_proxies,
+        recorder,
+        tls: tls(table),
+    }
 }
 
 fn host_names(table: &Table<'_>, key: &str) -> Vec<String> {

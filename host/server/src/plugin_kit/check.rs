@@ -1,20 +1,17 @@
 //! `plugin check`: what is wrong with a built plugin, and what it costs to compile and call it.
 
-use std::env;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::path::Path;
 
 use cofferdam_runtime::manifest::{DEADLINE_MS_MAX, MEMORY_MIB_MAX};
 use cofferdam_runtime::{ContractLine, Fit, Inspection, missing_grants};
 use serde_json::{Value, json};
 
 use super::Checked;
+use super::cases;
 use super::declared::sandbox;
-use super::examine::{CPU_SECONDS_MAX, Examination, ExaminedCall, MEMORY_BYTES_MAX, Problem};
-use super::process::{self, Ended};
+use super::examination::{Extent, examination};
+use super::examine::{Examination, ExaminedCall, Problem};
 use super::project::{Project, read_component, read_text};
 use super::recipe::Recipe;
 use super::watch::Watch;
@@ -24,11 +21,9 @@ use crate::failure::Failure;
 use crate::options::Options;
 use crate::wiring::plugins::is_built_in;
 
-/// For how long the process that compiles and calls may run.
-const EXAMINE_TIME_MAX: Duration = Duration::from_secs(900);
-/// Width of the first column, and of the second where a verdict follows.
+/// Width of the first column, and of the second where a verdict follows: with both, 80 characters.
 const TITLE_WIDTH: usize = 10;
-const TEXT_WIDTH: usize = 68;
+const TEXT_WIDTH: usize = 61;
 
 /// One line of the report.
 struct Line {
@@ -68,21 +63,42 @@ impl Line {
     }
 }
 
-pub(super) fn check(options: &Options, dir: &Path, freshness: Freshness) -> Result<Checked, Failure> {
+pub(super) fn check(options: &Options, dir: &Path) -> Result<Checked, Failure> {
     let project = Project::open(dir)?;
+    let extent = Extent { with_suite: false, host_cache: None };
+    check_project(options, &project, Freshness::ByTimes, extent).map(|(checked, _)| checked)
+}
+
+/// Also returns what compiling and calling showed, if that could be tried.
+pub(super) fn check_project(
+    options: &Options,
+    project: &Project,
+    freshness: Freshness,
+    extent: Extent<'_>,
+) -> Result<(Checked, Option<Examination>), Failure> {
     let inspection = Inspection::of(&read_component(&project.require_component()?)?);
-    let mut lines = vec![package(&project, freshness), contract(&project, &inspection)];
+    let mut lines = vec![package(project, freshness), contract(project, &inspection)];
     if let Ok(fit) = &inspection.verdict {
-        lines.push(imports(&project, &inspection, fit));
+        lines.push(imports(project, &inspection, fit));
         lines.push(needs(&inspection));
     }
+    if let Err(error) = cases::read(&project.cases(), project.manifest.kind) {
+        lines.push(Line::new("cases", error.to_string(), Verdict::Wrong));
+    }
+    let mut examined = None;
     // What loading refuses cannot be called.
     if lines.iter().all(|line| line.title == "package" || line.verdict == Verdict::Ok) {
-        lines.extend(examined(&project)?);
+        match examination(project, extent)? {
+            Ok(examination) => {
+                lines.extend(examination_lines(project, &examination));
+                examined = Some(examination);
+            }
+            Err(problem) => lines.push(Line::new("compile", problem, Verdict::Wrong)),
+        }
     }
-    lines.extend(rebuild(&project, &inspection));
-    lines.extend(grants(options, &project)?);
-    Ok(report(&project, &inspection, &lines))
+    lines.extend(rebuild(project, &inspection));
+    lines.extend(grants(options, project)?);
+    Ok((report(project, &inspection, &lines), examined))
 }
 
 /// How it is known that the component is that of the sources.
@@ -174,63 +190,6 @@ fn needs(inspection: &Inspection) -> Line {
     Line::new("sandbox", sandbox(inspection.sandbox), verdict)
 }
 
-/// What compiling and calling the component shows.
-fn examined(project: &Project) -> Result<Vec<Line>, Failure> {
-    Ok(match examination(project, false)? {
-        Ok(examination) => examination_lines(project, &examination),
-        Err(problem) => vec![Line::new("compile", problem, Verdict::Wrong)],
-    })
-}
-
-/// Compiles and calls the component in a process of its own. The inner error says why that process
-/// came to no report.
-pub(super) fn examination(
-    project: &Project,
-    with_suite: bool,
-) -> Result<Result<Examination, String>, Failure> {
-    let manifest = project.dir.join("plugin.toml");
-    examine_files(&project.manifest.name, &manifest, &project.component(), &project.cases(), with_suite)
-}
-
-/// As [`examination`], of files that need not be those of a project.
-pub(super) fn examine_files(
-    name: &str,
-    manifest: &Path,
-    component: &Path,
-    cases: &[PathBuf],
-    with_suite: bool,
-) -> Result<Result<Examination, String>, Failure> {
-    let program = env::current_exe().map_err(Failure::system("this program"))?;
-    let mut command = Command::new(program);
-    command.arg("--parent").arg(std::process::id().to_string());
-    command.args(["plugin", "examine", "--json", "--manifest"]).arg(manifest);
-    command.arg("--component").arg(component);
-    for case in cases {
-        command.arg("--cases").arg(case);
-    }
-    if with_suite {
-        command.arg("--suite");
-    }
-    command.stdin(Stdio::null());
-    let title = format!("compiling and calling {name}");
-    let (ended, output) = process::read(&mut command, EXAMINE_TIME_MAX, &title)
-        .map_err(Failure::system("a process for the check"))?;
-    let status = match ended {
-        Ended::Exited(status) if status.success() => None,
-        Ended::Exited(status) if status.signal().is_some() => Some(format!(
-            "{status}; it may take {} GiB of memory and {CPU_SECONDS_MAX} s of processor time",
-            MEMORY_BYTES_MAX >> 30
-        )),
-        Ended::Exited(status) => Some(status.to_string()),
-        Ended::OutOfTime => Some(format!("no end after {} s", EXAMINE_TIME_MAX.as_secs())),
-    };
-    if let Some(status) = status {
-        return Ok(Err(format!("the process that compiles and calls it ended: {status}")));
-    }
-    let report = serde_json::from_slice(&output);
-    Ok(report.map_err(|_| "the process that compiles and calls it wrote no report".to_owned()))
-}
-
 fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> {
     let problem = examination.problem.as_ref();
     if let Some(problem) = problem.filter(|problem| problem.in_compile) {
@@ -240,9 +199,10 @@ fn examination_lines(project: &Project, examination: &Examination) -> Vec<Line> 
         ms @ ..1_000 => format!("{ms} ms"),
         ms => format!("{:.1} s", ms as f64 / 1_000.0),
     };
+    let time = if examination.is_cached { "compiled before".to_owned() } else { time };
     let text = format!("{time}, {} of code", size(examination.code_bytes));
     let mut compile = Line::new("compile", text, Verdict::Ok);
-    if examination.compile_ms >= 2_000 {
+    if !examination.is_cached && examination.compile_ms >= 2_000 {
         let name = &project.manifest.name;
         compile = compile
             .with(format!("a host is ready before that, unless: [plugins.{name}] compile = \"start\""));
@@ -329,7 +289,7 @@ fn rebuild(project: &Project, inspection: &Inspection) -> Option<Line> {
         Interpreter::QuickJs => "QuickJS",
         Interpreter::Python => "Python",
     };
-    let text = format!("gives other bytes ({interpreter} starts from a snapshot): pin the digest");
+    let text = format!("gives other bytes ({interpreter} snapshot): pin the digest");
     let pin = format!("[plugins.{}] sha256 = \"{}\"", project.manifest.name, inspection.digest);
     Some(Line::new("rebuild", text, Verdict::Ok).with(pin))
 }
@@ -363,12 +323,13 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
 fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked {
     let manifest = &project.manifest;
     let mut text = format!(
-        "{} {} ({})  {}, {} bytes, sha256:{}\n",
+        "{} {} ({})  {}, {} bytes\n{:TITLE_WIDTH$}{}\n",
         manifest.name,
         manifest.version,
         manifest.kind,
         manifest.component,
         inspection.bytes,
+        "sha256",
         inspection.digest
     );
     let mut title = "";
@@ -376,7 +337,13 @@ fn report(project: &Project, inspection: &Inspection, lines: &[Line]) -> Checked
         let shown = if line.title == title { "" } else { line.title };
         title = line.title;
         let verdict = line.verdict.as_str();
-        text.push_str(&format!("{shown:TITLE_WIDTH$}{:TEXT_WIDTH$}  {verdict}\n", line.text));
+        // Behind a text of several lines a verdict would be overlooked.
+        let is_long = line.verdict != Verdict::Ok && line.text.chars().count() > TEXT_WIDTH;
+        let line_text = match is_long {
+            true => format!("{verdict}: {}", line.text),
+            false => format!("{:TEXT_WIDTH$}  {verdict}", line.text),
+        };
+        text.push_str(&format!("{shown:TITLE_WIDTH$}{line_text}\n"));
         text.extend(line.more.iter().map(|more| format!("{:TITLE_WIDTH$}{more}\n", "")));
     }
     let documents: Vec<Value> = lines

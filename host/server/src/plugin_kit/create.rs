@@ -21,6 +21,13 @@ pub(super) fn create(arguments: &NewArguments) -> Result<CommandOutcome, Failure
     if !TEMPLATES.iter().any(|(path, _)| path.starts_with(&source)) {
         return Err(wrong(format!("no template of a {kind} in {lang}; there are {}", sources())));
     }
+    let adapter = name.strip_prefix("provider-").unwrap_or_default();
+    if kind == PluginKind::Provider && adapter.is_empty() {
+        return Err(wrong(format!(
+            "{name} could not be used: a configuration names a provider's plugin by `adapter = \"NAME\"`, which is the \
+             plugin provider-NAME; call it provider-{name}"
+        )));
+    }
     let dir = std::path::PathBuf::from(name);
     if dir.exists() {
         return Err(wrong(format!("{name} exists already: choose another name, or remove it")));

@@ -17,10 +17,10 @@ pub(super) fn inspect(file: &Path) -> Result<Checked, Failure> {
             let kind = fit.kind.map_or("of no kind", |kind| kind.as_str());
             let imports: Vec<&str> = fit.imports.iter().map(|import| import.as_str()).collect();
             let asks = match imports.as_slice() {
-                [] => "has nothing to ask for".to_owned(),
-                imports => format!("asks for {}", imports.join(", ")),
+                [] => "no `imports`".to_owned(),
+                imports => format!("imports = [\"{}\"]", imports.join("\", \"")),
             };
-            format!("yes: a {kind} of line {} whose manifest {asks}", fit.line.name())
+            format!("yes: a {kind} of line {}; its manifest needs {asks}", fit.line.name())
         }
         Err(error) => format!("no: it {error}"),
     };
@@ -35,7 +35,9 @@ pub(super) fn inspect(file: &Path) -> Result<Checked, Failure> {
         sandbox(needs)
     );
     for (title, names) in [("exports", &inspection.exports), ("imports", &inspection.imports)] {
-        text.push_str(&format!("{title}\n"));
+        if !names.is_empty() {
+            text.push_str(&format!("{title}\n"));
+        }
         text.extend(names.iter().map(|name| format!("  {name}\n")));
     }
     let refusal: Value = inspection.verdict.as_ref().err().map(ToString::to_string).into();

@@ -2,24 +2,26 @@
 //! sources. What does not pass is printed, and the component before it goes on serving.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::builder::styling::Style;
 use serde_json::{Value, json};
 
-use super::check::Freshness;
+use super::check::{Freshness, check_project};
 use super::dev_host::{DevFolder, DevHost};
+use super::dev_recordings::{DevRecordings, word};
+use super::examination::Extent;
 use super::output::Marks;
 use super::process::{OutputTo, is_stopped, stop_on_signals};
 use super::project::Project;
 use super::recipe::Recipe;
 use super::watch::{CASES, FILES_MAX, Snapshot, Watch};
-use super::{Checked, build, check, trial};
-use crate::command::CommandOutcome;
+use super::{Checked, build, trial};
+use crate::command::{CommandOutcome, DevArguments};
 use crate::failure::Failure;
 use crate::options::Options;
-use crate::start::{pause, write_out};
+use crate::start::{cache_directory, pause, write_out};
 
 /// The time between two looks at the sources.
 const LOOK: Duration = Duration::from_millis(300);
@@ -34,11 +36,10 @@ const QUIET_TIME_MAX: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// There is no project, or its folder cannot be written.
-pub(super) fn dev(options: &Options, dir: &Path) -> Result<CommandOutcome, Failure> {
+/// There is no project, its folder cannot be written, or the options contradict each other.
+pub(super) fn dev(options: &Options, arguments: &DevArguments) -> Result<CommandOutcome, Failure> {
     stop_on_signals().map_err(Failure::system("signals"))?;
-    Project::open(dir)?;
-    let mut dev = DevLoop::new(options, dir)?;
+    let mut dev = DevLoop::new(options, arguments)?;
     let ended = dev.run();
     if let Some(host) = dev.host.take() {
         host.stop(&dev.folder);
@@ -52,6 +53,7 @@ struct DevLoop {
     folder: DevFolder,
     watch: Watch,
     host: Option<DevHost>,
+    recordings: DevRecordings,
     /// The sources that the last round was made of.
     seen: Snapshot,
     /// The files that changed during the last build.
@@ -74,12 +76,16 @@ struct Stumble {
 }
 
 impl DevLoop {
-    fn new(options: &Options, dir: &Path) -> Result<Self, Failure> {
+    fn new(options: &Options, arguments: &DevArguments) -> Result<Self, Failure> {
+        let dir = &arguments.project.dir;
+        let project = Project::open(dir)?;
+        let folder = DevFolder::make(options, &project, arguments.record)?;
         Ok(Self {
-            dir: dir.to_owned(),
-            folder: DevFolder::make(options, dir)?,
+            dir: dir.clone(),
             watch: Watch::new(dir),
             host: None,
+            recordings: DevRecordings::new(folder.recordings()),
+            folder,
             seen: Snapshot::default(),
             during: BTreeSet::new(),
             own: BTreeSet::new(),
@@ -137,15 +143,18 @@ impl DevLoop {
         built?;
         self.folder.configure(&project.manifest).map_err(|error| Stumble::new("serve", &error))?;
         let failed = |step| move |error: Failure| Stumble::new(step, &error);
-        passed(
-            "check",
-            check::check(&self.folder.options, &self.dir, Freshness::Known).map_err(failed("check"))?,
-        )?;
+        // Check and tests are one run of the code that the host then takes from its cache.
+        let cache = cache_directory(&self.folder.options.data);
+        let extent = Extent { with_suite: true, host_cache: Some(&cache) };
+        let (checked, examination) = check_project(&self.folder.options, &project, Freshness::Known, extent)
+            .map_err(failed("check"))?;
+        passed("check", checked)?;
         done.push("checked".to_owned());
-        let tested = trial::test(&self.dir).map_err(failed("test"))?;
-        let count = tested.outcome.document.get("cases").and_then(Value::as_array).map_or(0, Vec::len);
-        passed("test", tested)?;
-        done.push(if count == 0 { "tested".to_owned() } else { format!("{count} cases") });
+        if let Some(examination) = examination {
+            passed("test", trial::report(&examination))?;
+            let count = examination.cases.len();
+            done.push(if count == 0 { "tested".to_owned() } else { format!("{count} cases") });
+        }
         self.folder.install(&project).map_err(failed("serve"))?;
         self.serve().map_err(|text| Stumble { step: "serve", text })
     }
@@ -206,6 +215,7 @@ impl DevLoop {
             if is_stopped() {
                 return Ok(());
             }
+            self.tell_recordings()?;
             if let Some(text) = self.host.as_mut().and_then(DevHost::ended) {
                 self.host = None;
                 let text = format!("{text}\nIt starts again after the next change.");
@@ -219,6 +229,18 @@ impl DevLoop {
                 return Ok(());
             }
         }
+    }
+
+    /// Says which calls were recorded since the last look, and how they are made again.
+    fn tell_recordings(&mut self) -> Result<(), Failure> {
+        let Ok(project) = Project::open(&self.dir) else { return Ok(()) };
+        for recording in self.recordings.take_new(&project) {
+            self.tell(&recording.document(), &recording.title(), self.marks.bad)?;
+            if !self.as_json {
+                write_out(&format!("  {}\n", recording.command))?;
+            }
+        }
+        Ok(())
     }
 
     /// The sources when they have stayed as they are for a moment.
@@ -239,22 +261,34 @@ impl DevLoop {
     fn greet(&self) -> Result<(), Failure> {
         let (Some(host), Ok(project)) = (&self.host, Project::open(&self.dir)) else { return Ok(()) };
         let manifest = &project.manifest;
-        let curl = host.curl(manifest);
+        let curl = host.curl(manifest, &self.folder);
         if self.as_json {
             let document = json!({
-                "event": "serving", "listen": host.listen, "admin": host.admin, "key": host.key, "curl": curl,
+                "event": "serving", "listen": host.listen, "admin": host.admin, "key": host.key, "curl": curl.as_ref().ok(),
                 "log": self.folder.log, "watched": self.watch.names(),
+                "recordings": self.folder.record.map(|_| &self.recordings.folder),
             });
             return write_out(&format!("{document}\n"));
         }
+        let recorded = match self.folder.record {
+            Some(kept) => format!(
+                "The last {kept} failing calls, with their content: {}\n",
+                word(&self.recordings.folder)
+            ),
+            None => String::new(),
+        };
+        let how = match curl {
+            Ok(curl) => format!("Try it:\n\n  {curl}"),
+            Err(missing) => missing,
+        };
         write_out(&format!(
-            "\n{} {} is served on http://{}, health and metrics on http://{}.\nThe log: {}\n\nTry it:\n\n  {curl}\n\n\
+            "\n{} {} is served on http://{}, health and metrics on http://{}.\nThe log: {}\n{recorded}\n{how}\n\n\
              Watching {}. Ctrl-C ends it.\n\n",
             manifest.name,
             manifest.version,
             host.listen,
             host.admin,
-            self.folder.log.display(),
+            word(&self.folder.log),
             self.watch.names()
         ))
     }
@@ -312,13 +346,18 @@ fn wait(time: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::command::ProjectFolder;
 
     fn dev_loop(dir: &Path) -> DevLoop {
         let options = Options { data: dir.join("data"), config: None, json: true };
-        DevLoop::new(&options, dir).unwrap()
+        let manifest =
+            "name = \"t\"\nkind = \"tool\"\nversion = \"0.1.0\"\ndescription = \"d\"\n[tool]\ntype = \"t\"\n";
+        std::fs::write(dir.join("plugin.toml"), manifest).unwrap();
+        let project = ProjectFolder { dir: dir.to_owned() };
+        DevLoop::new(&options, &DevArguments { project, record: None }).unwrap()
     }
 
     #[test]

@@ -12,13 +12,15 @@ use toml::Table;
 
 use super::output::Elapsed;
 use super::process::is_stopped;
-use super::project::{FOLDER, Project, make_private_folder, read_component, write_file};
+use super::project::{FOLDER, Project, make_private_folder, read_component, write_file, wrong};
 use crate::command::{Command, CreateKey, KeyCommand};
+use crate::config::{Config, EndpointConfig};
 use crate::execute::execute;
 use crate::failure::Failure;
 use crate::host_process::{HostProcess, HostSetup};
 use crate::options::Options;
 use crate::start::{block_on, pause};
+use crate::wiring::plugins::is_built_in;
 
 /// For how long a host may start, and for how long it may read its plugins again. Both include
 /// compiling.
@@ -29,6 +31,8 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 const KEY_DAYS: u32 = 7;
 const WORKSPACE: &str = "default";
 const MODEL: &str = "local/demo";
+/// The name of the plugin that orders the endpoints of every request.
+const ROUTER: &str = "router";
 
 /// Files of the host within the project.
 pub(super) struct DevFolder {
@@ -38,12 +42,22 @@ pub(super) struct DevFolder {
     pub(super) options: Options,
     /// Whether the configuration is the author's own, which is not written here.
     has_own_config: bool,
+    /// How many failing calls of the plugin are recorded.
+    pub(super) record: Option<u32>,
 }
 
 impl DevFolder {
     /// Makes the folder. A configuration that `options` name is used as it is.
-    pub(super) fn make(options: &Options, dir: &Path) -> Result<Self, Failure> {
-        let folder = std::path::absolute(dir.join(FOLDER)).map_err(Failure::system(FOLDER))?;
+    pub(super) fn make(options: &Options, project: &Project, record: Option<u32>) -> Result<Self, Failure> {
+        if let Some((config, record)) = options.config.as_ref().zip(record) {
+            return Err(wrong(format!(
+                "--record changes the configuration, and that of --config is never written: set `record = {record}` in \
+                 [plugins.{}] of {} in place of --record",
+                project.manifest.name,
+                config.display()
+            )));
+        }
+        let folder = std::path::absolute(project.dir.join(FOLDER)).map_err(Failure::system(FOLDER))?;
         make_private_folder(&folder)?;
         let config = options.config.as_deref().map(std::path::absolute).transpose();
         let config = config.map_err(Failure::system("--config"))?;
@@ -51,6 +65,7 @@ impl DevFolder {
             plugins: folder.join("plugins"),
             log: folder.join("log.jsonl"),
             has_own_config: config.is_some(),
+            record,
             options: Options {
                 data: folder.join("data"),
                 config: Some(config.unwrap_or_else(|| folder.join("cofferdam.toml"))),
@@ -64,9 +79,37 @@ impl DevFolder {
         let Some(file) = self.options.config.as_ref().filter(|_| !self.has_own_config) else { return Ok(()) };
         let text = format!(
             "# Written by `cofferdam plugin dev`. `--config FILE` uses another configuration.\n{}",
-            configuration(manifest)
+            configuration(manifest, self.record)
         );
         write_file(file, text.as_bytes())
+    }
+
+    /// Where the host keeps recordings of failing calls.
+    pub(super) fn recordings(&self) -> PathBuf {
+        self.options.data.join("recordings")
+    }
+
+    /// A model whose requests come to the plugin, or what is missing for one.
+    fn model_of(&self, manifest: &Manifest) -> Result<String, String> {
+        let name = &manifest.name;
+        match manifest.kind {
+            PluginKind::Router if name != ROUTER => Err(format!(
+                "It orders the endpoints of no request, because its name is not `{ROUTER}`. A router that also chooses models \
+                 is called by its slugs."
+            )),
+            PluginKind::Provider => {
+                let adapter = name.strip_prefix("provider-").unwrap_or(name);
+                let config = Config::load(self.options.config.as_deref(), &self.options.data);
+                let model = config.ok().and_then(|config| model_with(&config, adapter));
+                model.ok_or_else(|| {
+                    format!(
+                        "No model is served by it. Write a provider with `adapter = \"{adapter}\"` and a model of that provider \
+                         into a configuration, and start again with --config FILE."
+                    )
+                })
+            }
+            _ => Ok(MODEL.to_owned()),
+        }
     }
 
     /// Puts the built plugin where the host reads it, in place of what is there.
@@ -87,11 +130,22 @@ impl DevFolder {
     }
 }
 
+/// A model of a provider with this adapter.
+fn model_with(config: &Config, adapter: &str) -> Option<String> {
+    let provider = config.providers.iter().find(|provider| provider.adapter == adapter)?;
+    let is_own = |endpoint: &EndpointConfig| endpoint.candidate.provider == provider.name;
+    let model = config.models.iter().find(|model| model.endpoints.iter().any(is_own))?;
+    Some(model.id.clone())
+}
+
 /// A configuration of a host for one author.
-fn configuration(manifest: &Manifest) -> Table {
+fn configuration(manifest: &Manifest, record: Option<u32>) -> Table {
     let list = |names: Vec<String>| -> toml::Value { names.into() };
     let mut plugin = Table::new();
     plugin.insert("compile".to_owned(), "start".into());
+    if let Some(record) = record {
+        plugin.insert("record".to_owned(), i64::from(record).into());
+    }
     let hosts = match &manifest.hosts {
         Asked::Any => vec!["*".to_owned()],
         Asked::Named(hosts) => hosts.iter().map(ToString::to_string).collect(),
@@ -106,6 +160,9 @@ fn configuration(manifest: &Manifest) -> Table {
         if !names.is_empty() {
             plugin.insert(key.to_owned(), list(names));
         }
+    }
+    if is_built_in(&manifest.name) {
+        plugin.insert("replaces".to_owned(), true.into());
     }
     let table =
         |key: &str, value: toml::Value| -> toml::Value { Table::from_iter([(key.to_owned(), value)]).into() };
@@ -197,13 +254,13 @@ impl DevHost {
         }
     }
 
-    /// A command that calls the plugin.
-    pub(super) fn curl(&self, manifest: &Manifest) -> String {
-        let body = request(manifest).to_string().replace('\'', "'\\''");
-        format!(
+    /// A command that calls the plugin, or what is missing for one.
+    pub(super) fn curl(&self, manifest: &Manifest, folder: &DevFolder) -> Result<String, String> {
+        let body = request(manifest, &folder.model_of(manifest)?).to_string().replace('\'', "'\\''");
+        Ok(format!(
             "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{body}'",
             self.listen, self.key
-        )
+        ))
     }
 }
 
@@ -260,16 +317,16 @@ fn reloads(folder: &DevFolder) -> Result<(u64, u64), String> {
 }
 
 /// The least that calls a plugin of this kind.
-fn request(manifest: &Manifest) -> Value {
+fn request(manifest: &Manifest, model: &str) -> Value {
     if let Some(tool) = &manifest.tool {
         let input = format!("{}: \"some text\"", manifest.description.trim_end_matches('.'));
         let tools = json!([{"type": format!("service:{}", tool.tool_type)}]);
-        return json!({"model": MODEL, "input": input, "stream": true, "tools": tools});
+        return json!({"model": model, "input": input, "stream": true, "tools": tools});
     }
     if let (PluginKind::Hook, Some(id)) = (manifest.kind, manifest.entry_id()) {
-        return json!({"model": MODEL, "input": "Hello!", "stream": true, "plugins": [{"id": id}]});
+        return json!({"model": model, "input": "Hello!", "stream": true, "plugins": [{"id": id}]});
     }
-    json!({"model": MODEL, "input": "Hello!", "stream": true})
+    json!({"model": model, "input": "Hello!", "stream": true})
 }
 
 #[cfg(test)]
@@ -283,8 +340,11 @@ mod tests {
         let manifest = "name = \"t\"\nkind = \"tool\"\nversion = \"0.1.0\"\ndescription = \"d\"\n\
             imports = [\"http\", \"model\", \"clock\"]\nhosts = [\"a.test\"]\nsecrets = [\"key\"]\n\
             [tool]\ntype = \"t\"\n";
-        let text = configuration(&Manifest::parse(manifest).unwrap()).to_string();
+        let manifest = Manifest::parse(manifest).unwrap();
+        assert!(!configuration(&manifest, None).to_string().contains("record"));
+        let text = configuration(&manifest, Some(5)).to_string();
         for line in [
+            "record = 5\n",
             "[plugins.t]\n",
             "compile = \"start\"\n",
             "hosts = [\"a.test\"]\n",

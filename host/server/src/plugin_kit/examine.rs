@@ -2,12 +2,14 @@
 //! reads the component, so that one which is hard to compile cannot take the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::{EgressConfig, Target};
 use cofferdam_runtime::{
-    Asked, CallErrorKind, Manifest, OperatorGrant, Plugin, PluginSource, PluginState, Runtime, TrapKind,
+    Asked, CallErrorKind, Manifest, OperatorGrant, Plugin, PluginSource, PluginState, Runtime, RuntimeConfig,
+    TrapKind,
 };
 use cofferdam_store::SecretName;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -33,6 +35,8 @@ pub(super) const CPU_SECONDS_MAX: u64 = 600;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Examination {
     pub(super) compile_ms: u64,
+    /// Whether it was compiled before, and only loaded.
+    pub(super) is_cached: bool,
     pub(super) code_bytes: usize,
     pub(super) calls: Vec<ExaminedCall>,
     /// How the checks that need no author ended, where they were asked for.
@@ -80,7 +84,7 @@ fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
     let cases = cases::read(&arguments.cases, manifest.kind)?;
     check_secrets(&manifest, &cases)?;
     let secrets = secrets(&manifest, &cases);
-    let runtime = Runtime::start_metered(Duration::from_millis(2))?;
+    let runtime = start(arguments)?;
     let grant = grant(&manifest, &secrets, &cases);
     let plugin = load(&runtime, manifest_text, &manifest, grant, component)?;
     let bench = Bench::new(&plugin, Canaries::new(secrets), ports(&cases))?;
@@ -97,11 +101,27 @@ fn examined(arguments: &ExamineArguments) -> Result<Examination, Failure> {
     let Calls { suite, cases, problem } = calls;
     Ok(Examination {
         compile_ms,
+        is_cached: matches!(plugin.state(), PluginState::Compiled { from_cache: true, .. }),
         code_bytes: plugin.code_bytes().unwrap_or_default(),
         calls: most(&runtime),
         suite,
         cases,
         problem,
+    })
+}
+
+/// A sandbox that counts, or the one of a serving host, whose compiled code it shares.
+fn start(arguments: &ExamineArguments) -> Result<Runtime, Failure> {
+    let tick = Duration::from_millis(2);
+    Ok(match &arguments.host_cache {
+        None => Runtime::start_metered(tick, arguments.cache.as_deref())?,
+        Some(cache) => Runtime::start(RuntimeConfig {
+            streams: 1,
+            cache_dir: cache.clone(),
+            // No grant of an examination has calls recorded.
+            recordings_dir: PathBuf::new(),
+            tick,
+        })?,
     })
 }
 
@@ -126,10 +146,9 @@ struct Calls {
 
 async fn called(bench: &Bench, cases: &[Case], with_suite: bool) -> Calls {
     let mut calls = Calls::default();
+    calls.problem = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
     if with_suite {
         calls.suite = suite::run(bench, cases).await;
-    } else {
-        calls.problem = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
     }
     for case in cases {
         let (result, broke) = bench.run(case).await;

@@ -11,6 +11,8 @@ mod create;
 mod declared;
 mod dev;
 mod dev_host;
+mod dev_recordings;
+mod examination;
 mod examine;
 mod output;
 mod package;
@@ -33,7 +35,6 @@ use crate::command::{CommandOutcome, KitCommand};
 use crate::failure::Failure;
 use crate::options::Options;
 
-use check::Freshness;
 pub(crate) use package::stage;
 use process::OutputTo;
 
@@ -49,9 +50,9 @@ pub(crate) fn carry_out(options: &Options, command: &KitCommand) -> Result<Check
     let done = match command {
         KitCommand::New(arguments) => create::create(arguments),
         KitCommand::Build(project) => build::build(&project.dir, OutputTo::Screen),
-        KitCommand::Check(project) => return check::check(options, &project.dir, Freshness::ByTimes),
+        KitCommand::Check(project) => return check::check(options, &project.dir),
         KitCommand::Test(project) => return trial::test(&project.dir),
-        KitCommand::Dev(project) => dev::dev(options, &project.dir),
+        KitCommand::Dev(arguments) => dev::dev(options, arguments),
         KitCommand::Inspect { file } => return declared::inspect(file),
         KitCommand::Wit { line, dir } => wit::write_out_to(dir, line.unwrap_or(ContractLine::newest())),
         KitCommand::Replay(arguments) => return replay::replay(options, arguments),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cofferdam_runtime::{Inspection, Manifest};
 use tempfile::TempDir;
 
-use super::check::examine_files;
+use super::examination::examine_files;
 use super::project::{Project, read_component, read_text, write_file, wrong};
 use crate::command::StagedPlugin;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ pub(crate) fn stage(options: &Options, file: &Path) -> Result<StagedCopy, Failur
         (folder.path().join(format!("{name}.toml")), folder.path().join(format!("{name}.wasm")));
     write_file(&manifest_copy, found.manifest_text.as_bytes())?;
     write_file(&component_copy, &component)?;
-    let examination = examine_files(&name, &manifest_copy, &component_copy, &[], false)?.map_err(wrong)?;
+    let examination = examine_files(&name, &manifest_copy, &component_copy)?.map_err(wrong)?;
     match examination.problem {
         Some(problem) if problem.in_compile => {
             return Err(wrong(format!("{shown} does not compile: {}", problem.message)));

@@ -55,7 +55,7 @@ pub(super) fn rerun(arguments: &RerunArguments) -> Result<CommandOutcome, Failur
     limit_this_process()?;
     let recording = read(&arguments.file)?;
     let component = read_component(&arguments.component)?;
-    let runtime = Runtime::start_metered(Duration::from_millis(2))?;
+    let runtime = Runtime::start_metered(Duration::from_millis(2), None)?;
     let replayed = block_on(runtime.replay(recording, component.into()))?;
     let replayed = replayed.map_err(|error| wrong(error.to_string()))?;
     let mut report = match replayed {

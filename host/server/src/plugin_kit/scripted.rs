@@ -79,6 +79,7 @@ impl ScriptedImports {
             catalog: Some(Arc::<Self>::clone(self)),
             request: Some(Arc::<Self>::clone(self)),
             deferred: Some(Arc::<Self>::clone(self)),
+            spent: None,
             scratch: Scratch::default(),
             depth: 0,
         }

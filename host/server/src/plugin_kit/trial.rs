@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Checked;
 use super::cases;
-use super::check::examination;
+use super::examination::{Extent, examination};
 use super::examine::Examination;
 use super::project::{Project, wrong};
 use super::runs::CaseResult;
@@ -15,15 +15,13 @@ use super::suite::SuiteResult;
 use crate::command::CommandOutcome;
 use crate::failure::Failure;
 
-/// Width of the name of a check of the suite.
-const CHECK_WIDTH: usize = 28;
-
 pub(super) fn test(dir: &Path) -> Result<Checked, Failure> {
     let project = Project::open(dir)?;
     // Mistakes in the files are told before anything is compiled.
     let cases = cases::read(&project.cases(), project.manifest.kind)?;
     project.require_component()?;
-    let examination = examination(&project, true)?.map_err(wrong)?;
+    let extent = Extent { with_suite: true, host_cache: None };
+    let examination = examination(&project, extent)?.map_err(wrong)?;
     if let Some(problem) = examination.problem.as_ref().filter(|problem| problem.in_compile) {
         return Err(wrong(problem.message.clone()));
     }
@@ -35,13 +33,13 @@ pub(super) fn test(dir: &Path) -> Result<Checked, Failure> {
     Ok(report)
 }
 
-fn report(examination: &Examination) -> Checked {
+pub(super) fn report(examination: &Examination) -> Checked {
     let Examination { suite, cases, .. } = examination;
     let mut text = String::new();
     for SuiteResult { check, problem } in suite {
         match problem {
-            None => text.push_str(&format!("suite  {check:CHECK_WIDTH$} ok\n")),
-            Some(problem) => text.push_str(&format!("suite  {check:CHECK_WIDTH$} wrong: {problem}\n")),
+            None => text.push_str(&format!("ok     suite: {check}\n")),
+            Some(problem) => text.push_str(&format!("wrong  suite: {check}: {problem}\n")),
         }
     }
     for case in cases {

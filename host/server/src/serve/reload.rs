@@ -1,11 +1,13 @@
 //! Signals. SIGTERM and SIGINT stop the host. SIGHUP reads configuration and plugins again: if they
 //! are valid they replace the old ones as a whole; if not, the error is logged and nothing changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::compile;
+use super::notify::Notifier;
 use super::renewal::unix_s;
 use crate::app::{Addresses, App};
 use crate::config::{Config, ConfigError, LimitsConfig, ServerConfig, TlsFiles, VaultConfig};
@@ -22,6 +24,7 @@ pub(crate) struct Reload {
     arguments: Serve,
     ground: SharedServices,
     settled: FixedSettings,
+    pub(super) notifier: Arc<Notifier>,
 }
 
 /// Settings that only a restart can change.
@@ -114,8 +117,9 @@ impl Reload {
         arguments: Serve,
         ground: SharedServices,
         settled: FixedSettings,
+        notifier: Arc<Notifier>,
     ) -> Self {
-        Self { options, arguments, ground, settled }
+        Self { options, arguments, ground, settled, notifier }
     }
 
     /// Reloads at each SIGHUP until a signal to stop.
@@ -126,6 +130,7 @@ impl Reload {
                 _ = signals.interrupt.recv() => return,
                 _ = signals.hang_up.recv() => {}
             }
+            self.notifier.reloading();
             match self.read().await {
                 Ok((live, pair)) => {
                     app.replace_certificate(pair);
@@ -144,6 +149,7 @@ impl Reload {
                     tracing::error!(plugin, %error, "the new configuration is not used, the old one stays");
                 }
             }
+            self.notifier.ready();
         }
     }
 

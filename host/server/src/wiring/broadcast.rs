@@ -41,6 +41,7 @@ fn destination(
     Ok(Some(Destination {
         name: written.name.clone(),
         kind: written.kind,
+        spans: written.spans,
         origin,
         path: written.path.clone(),
         key: key.map(|key| DestinationKey { placement, key }),

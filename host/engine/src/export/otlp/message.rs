@@ -29,11 +29,16 @@ pub(super) struct Resource {
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     pub(super) scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     pub(super) spans: Vec<Span>,
+    /// The revision of the semantic conventions that the names of attributes are from.
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) schema_url: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize)]
@@ -77,6 +82,10 @@ pub(super) struct Span {
 #[repr(i32)]
 pub(super) enum SpanKind {
     Unspecified = 0,
+    /// Work inside this host.
+    Internal = 1,
+    /// The request of a client.
+    Server = 2,
     /// A call to a remote service, here to a model's provider.
     Client = 3,
 }

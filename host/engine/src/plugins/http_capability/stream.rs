@@ -2,6 +2,7 @@
 //! are found.
 
 use super::{HttpCapability, Reached, Visit};
+use crate::timeline::Timeline;
 use cofferdam_egress::{GuestBody, Target};
 use cofferdam_runtime::Grant;
 use cofferdam_runtime::services::{HttpBody, HttpExchange, Opening};
@@ -31,7 +32,7 @@ pub(super) fn exchange(
     reached: Reached,
     deadline: Instant,
 ) -> HttpExchange {
-    let Reached { target, reply } = reached;
+    let Reached { target, reply, .. } = reached;
     let (plugin, grant) = (plugin.to_owned(), grant.clone());
     let body =
         StreamedBody { capability, plugin, grant, target, body: reply.body, deadline, is_blocked: false };
@@ -44,7 +45,8 @@ impl StreamedBody {
         let piece = piece.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
         let reflected = self.body.reflected();
         let Self { capability, plugin, grant, target, .. } = self;
-        let visit = Visit { capability, plugin, grant };
+        let timeline = &Timeline::default();
+        let visit = Visit { capability, plugin, grant, timeline };
         self.is_blocked |= visit.note_reflections(&reflected).is_err();
         if self.is_blocked {
             return Err(HttpError::Denied);

@@ -6,6 +6,7 @@ use crate::assembler::question_progress::{Note, QuestionProgress, Reporter};
 use crate::caller::Caller;
 use crate::refusal::Refusal;
 use crate::request::RequestBounds;
+use crate::timeline::{FactName, StepType, Timeline, outcome_of};
 use cofferdam_runtime::services::{Ask, Opening, Question};
 use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use std::sync::Arc;
@@ -23,17 +24,29 @@ pub(crate) struct ModelCapability {
     caller: Caller,
     asking: QuestionScope,
     reporter: Option<Reporter>,
+    timeline: Arc<Timeline>,
 }
 
 impl ModelCapability {
     /// Questions on behalf of the request whose scope is `asking`.
     pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &QuestionScope) -> Self {
-        Self { engine: Arc::clone(engine), caller: caller.clone(), asking: asking.clone(), reporter: None }
+        Self {
+            engine: Arc::clone(engine),
+            caller: caller.clone(),
+            asking: asking.clone(),
+            reporter: None,
+            timeline: Arc::default(),
+        }
     }
 
     /// A copy that also reports the progress of its questions.
     pub(crate) fn reporting(&self, reporter: Reporter) -> Self {
         Self { reporter: Some(reporter), ..self.clone() }
+    }
+
+    /// A copy whose questions are noted in `timeline`.
+    pub(crate) fn noted_in(&self, timeline: &Timeline) -> Self {
+        Self { timeline: Arc::new(timeline.here()), ..self.clone() }
     }
 
     /// The scope of the questions.
@@ -61,6 +74,9 @@ impl ModelCapability {
         report(Note::Asked).await;
         let asking = self.asking.question(&question, &request);
         let account = Arc::clone(asking.account());
+        let known = self.engine.catalog().find(&model).map(|model| model.id.as_str());
+        let name = ["question", known.unwrap_or("other model")];
+        let step = self.timeline.begin(StepType::Question, &name, &[FactName::Model.name(known)]);
         let answered = async {
             let turn = self.asking.pool.turn(question.depth).await?;
             // Checked after the wait, because other questions may have spent meanwhile.
@@ -69,7 +85,9 @@ impl ModelCapability {
                 return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));
             }
             let (engine, caller) = (Arc::clone(&self.engine), self.caller.clone());
-            let body = engine.answer_question(caller, request, asking, QUESTION_TIME_MAX).await;
+            let body = engine
+                .answer_question(caller, request, asking, QUESTION_TIME_MAX, self.timeline.under(step))
+                .await;
             drop(turn);
             Ok(answer::read(&body?, &account)?)
         };
@@ -77,6 +95,7 @@ impl ModelCapability {
             Ok(answered) => answered,
             Err(_elapsed) => Err(Refusal::new(504, ErrorKind::Timeout, "The model took too long to answer.")),
         };
+        self.timeline.end(step, outcome_of(&answered), &[]);
         match answered {
             Ok((answer, reasoning)) => {
                 report(Note::Answered { text: answer.text.clone(), reasoning }).await;

@@ -35,7 +35,11 @@ impl ServerTools {
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
             let finished = match invocation
-                .run(context, self.capabilities.services(&tool.plugin), &self.capabilities)
+                .run(
+                    context,
+                    self.capabilities.services(&tool.plugin, self.capabilities.timeline()),
+                    &self.capabilities,
+                )
                 .await
             {
                 Ok(output) => FinishedCall::completed(output),

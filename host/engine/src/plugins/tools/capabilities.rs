@@ -9,8 +9,9 @@ use crate::assembler::question_progress::Reporter;
 use crate::plugins::http_capability::HttpCapability;
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
+use crate::timeline::Timeline;
 use bytes::Bytes;
-use cofferdam_runtime::services::{DeferredTools, HttpAccess, ModelListing, RequestView, Scratch};
+use cofferdam_runtime::services::{DeferredTools, ModelListing, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,8 @@ pub(crate) struct RequestCapabilities {
     scratches: Scratches,
     ask: ModelCapability,
     approvals: Approvals,
+    /// Where the calls of these plugins are noted.
+    timeline: Timeline,
 }
 
 /// The scratch stores of one request's plugins, by plugin. Clones share them.
@@ -38,7 +41,7 @@ impl Scratches {
 
 impl RequestCapabilities {
     pub(crate) fn new(scope: PluginScope<'_>, request: &ResponsesRequest) -> Self {
-        let PluginScope { engine, caller, context, scratches, asking } = scope;
+        let PluginScope { engine, caller, context, scratches, asking, timeline } = scope;
         let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
@@ -49,14 +52,15 @@ impl RequestCapabilities {
             scratches: scratches.clone().unwrap_or_default(),
             ask: ModelCapability::new(engine, caller, asking),
             approvals: Approvals::new(&engine.parts.store, caller),
+            timeline: timeline.here(),
         }
     }
 
-    /// The host services for one call into `plugin`.
-    pub(crate) fn services(&self, plugin: &Plugin) -> Services {
+    /// The host services for one call into `plugin`. What they do is noted in `timeline`.
+    pub(crate) fn services(&self, plugin: &Plugin, timeline: &Timeline) -> Services {
         Services {
-            http: Some(Arc::clone(&self.http) as Arc<dyn HttpAccess>),
-            ask: Some(Arc::new(self.ask.clone())),
+            http: Some(self.http.noted_in(timeline)),
+            ask: Some(Arc::new(self.ask.noted_in(timeline))),
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
@@ -67,12 +71,23 @@ impl RequestCapabilities {
     }
 
     /// Like [`Self::services`], but for a call that reports the progress of its questions.
-    pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
-        Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
+    pub(crate) fn reporting_services(
+        &self,
+        plugin: &Plugin,
+        reporter: Reporter,
+        timeline: &Timeline,
+    ) -> Services {
+        let ask = self.ask.noted_in(timeline).reporting(reporter);
+        Services { ask: Some(Arc::new(ask)), ..self.services(plugin, timeline) }
+    }
+
+    /// Where the calls of these plugins are noted.
+    pub(crate) fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     /// The plugins' requests to other hosts.
-    pub(crate) fn http(&self) -> &HttpCapability {
+    pub(crate) fn http(&self) -> &Arc<HttpCapability> {
         &self.http
     }
 

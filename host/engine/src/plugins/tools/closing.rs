@@ -7,6 +7,7 @@ use super::capabilities::RequestCapabilities;
 use super::run::Invocation;
 use crate::Engine;
 use crate::request::ResponsesRequest;
+use crate::timeline::Timeline;
 use bytes::Bytes;
 use cofferdam_protocol::ToolKind;
 use cofferdam_runtime::{CallContext, Plugin, Services};
@@ -43,8 +44,9 @@ impl Closing {
         let last_call = |(name, settings): (&String, &Bytes)| {
             let plugin = engine.tool_plugin(name)?;
             function_of(plugin)?;
-            // The request is charged already, so the function cannot ask models.
-            let services = Services { ask: None, ..capabilities.services(plugin) };
+            // The request is charged already, so the function cannot ask models. Its record is over,
+            // so what it does is not noted.
+            let services = Services { ask: None, ..capabilities.services(plugin, &Timeline::default()) };
             Some(LastCall { plugin: Arc::clone(plugin), settings: settings.clone(), services })
         };
         let servers = request.tools.iter().filter_map(|tool| match &tool.kind {

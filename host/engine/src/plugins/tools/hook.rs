@@ -1,7 +1,7 @@
 //! Server tools for hooks: the same calls, made by a guest instead of a model.
 
 use super::capabilities::RequestCapabilities;
-use super::run::{Invocation, ToolFailure, shortened};
+use super::run::{Invocation, ToolFailure, begin_tool, outcome_of, shortened};
 use crate::Engine;
 use cofferdam_runtime::services::{Opening, ToolAccess, ToolCall};
 use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
@@ -34,7 +34,7 @@ impl HookTools {
     /// The host services for a call into `hook`.
     pub(crate) fn services(self: &Arc<Self>, hook: &Plugin) -> Services {
         let tools = Arc::clone(self) as Arc<dyn ToolAccess>;
-        Services { tools: Some(tools), ..self.capabilities.services(hook) }
+        Services { tools: Some(tools), ..self.capabilities.services(hook, self.capabilities.timeline()) }
     }
 
     /// Removes the values of secrets that were sent for `hook` from its decision.
@@ -56,11 +56,15 @@ impl HookTools {
             self.engine.log_lacking_tool(call.tool);
             ToolCallError::Unavailable
         })?;
-        let services = Services { depth: call.depth, ..self.capabilities.services(plugin) };
+        let timeline = self.capabilities.timeline();
+        let (step, spent) = begin_tool(timeline, plugin);
+        let services = self.capabilities.services(plugin, &timeline.under(step));
+        let services = Services { depth: call.depth, spent: Some(spent.clone()), ..services };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }
             .run(&self.context, services, &self.capabilities)
             .await;
+        timeline.end_call(step, outcome_of(&output), spent.time(), &[]);
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
             ToolFailure::Late | ToolFailure::NoRoom | ToolFailure::NoCredit => ToolCallError::Exhausted,

@@ -316,7 +316,11 @@ async fn functions(
     capabilities: &RequestCapabilities,
     until: Instant,
 ) -> Result<Vec<Function>, Refusal> {
-    let asked = tool.plugin.functions(context, capabilities.services(&tool.plugin), &tool.settings);
+    let asked = tool.plugin.functions(
+        context,
+        capabilities.services(&tool.plugin, capabilities.timeline()),
+        &tool.settings,
+    );
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
         Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, capabilities)),
         // The tool depends on a server of a third party. Its opening item reports the failure to

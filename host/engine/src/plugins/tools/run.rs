@@ -7,7 +7,9 @@ use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
 use crate::refusal::Refusal;
+use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_runtime::manifest::Import;
+use cofferdam_runtime::services::Spent;
 use cofferdam_runtime::wire::{Function, Output, ToolError};
 use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
 use serde::Deserialize;
@@ -213,11 +215,17 @@ pub(crate) async fn run(
         arguments: call.arguments.as_bytes(),
         settings: &tool.settings,
     };
+    let timeline = capabilities.timeline();
+    let (step, spent) = begin_tool(timeline, &tool.plugin);
+    let below = timeline.under(step);
     let services = match reporter {
-        Some(reporter) => capabilities.reporting_services(&tool.plugin, reporter),
-        None => capabilities.services(&tool.plugin),
+        Some(reporter) => capabilities.reporting_services(&tool.plugin, reporter, &below),
+        None => capabilities.services(&tool.plugin, &below),
     };
-    match invocation.run(context, services, capabilities).await {
+    let services = Services { spent: Some(spent.clone()), ..services };
+    let ended = invocation.run(context, services, capabilities).await;
+    timeline.end_call(step, outcome_of(&ended), spent.time(), &[]);
+    match ended {
         Ok(output) => FinishedCall::completed(output),
         Err(ToolFailure::Arguments(None)) => {
             FinishedCall::failed("The arguments are not a JSON object.", false)
@@ -237,6 +245,30 @@ pub(crate) async fn run(
         Err(ToolFailure::OutOfMemory) => FinishedCall::failed("The tool ran out of memory.", true),
         Err(ToolFailure::TooDeep) => FinishedCall::failed("The tool recursed too deeply.", true),
         Err(ToolFailure::Broken) => FinishedCall::failed("The tool failed.", true),
+    }
+}
+
+/// Begins the step of a tool's call. It has the name of the tool, because the name of the function
+/// may come from a server of the client.
+pub(super) fn begin_tool(timeline: &Timeline, plugin: &Plugin) -> (StepMark, Spent) {
+    let tool = plugin.manifest().tool.as_ref().map_or_else(|| plugin.name(), |table| &table.tool_type);
+    (timeline.begin(StepType::Tool, &[tool], &[FactName::Plugin.name(plugin.name())]), Spent::default())
+}
+
+/// The outcome of a call in the recorder of requests.
+pub(super) fn outcome_of(ended: &Result<Output, ToolFailure>) -> &'static str {
+    match ended {
+        Ok(_) => "ok",
+        Err(ToolFailure::Arguments(_)) => "invalid_arguments",
+        Err(ToolFailure::Failed(_)) => "failed",
+        Err(ToolFailure::Late) => "timeout",
+        Err(ToolFailure::TooLarge) => "output_too_large",
+        Err(ToolFailure::Withheld) => "withheld",
+        Err(ToolFailure::NoRoom) => "saturated",
+        Err(ToolFailure::NoCredit) => "payment_required",
+        Err(ToolFailure::OutOfMemory) => "out_of_memory",
+        Err(ToolFailure::TooDeep) => "stack_overflow",
+        Err(ToolFailure::Broken) => "broken",
     }
 }
 

@@ -8,6 +8,7 @@ use cofferdam_runtime::ContractLine;
 use cofferdam_runtime::manifest::Import;
 
 use crate::command::Folder;
+use crate::config::RECORDINGS_MAX;
 
 /// What authors of plugins do.
 #[derive(Debug, Clone, Subcommand)]
@@ -21,7 +22,7 @@ pub enum KitCommand {
     /// Try a built plugin with odd input and with the cases of its project, and compare the answers
     Test(ProjectFolder),
     /// Build, check, test and serve a plugin, again after every change of its sources
-    Dev(ProjectFolder),
+    Dev(DevArguments),
     /// Show what a component declares, and whether this host accepts it
     Inspect {
         /// The component
@@ -90,6 +91,18 @@ pub struct ProjectFolder {
     pub dir: PathBuf,
 }
 
+/// What to develop.
+#[derive(Debug, Clone, Args)]
+pub struct DevArguments {
+    /// Where the project is.
+    #[command(flatten)]
+    pub project: ProjectFolder,
+    /// Record the last N failing calls of the plugin, with their content, for `plugin replay` [default of N: 5]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDINGS_MAX)))]
+    pub record: Option<u32>,
+}
+
 /// What to replay.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArguments {
@@ -130,6 +143,12 @@ pub struct ExamineArguments {
     /// Also the checks that need no author
     #[arg(long)]
     pub suite: bool,
+    /// Where code that counts is kept between runs
+    #[arg(long)]
+    pub cache: Option<PathBuf>,
+    /// The compile cache of a host: its code is used, which does not count
+    #[arg(long, conflicts_with = "cache")]
+    pub host_cache: Option<PathBuf>,
 }
 
 /// Parses a name that is also a name for a package of every language.

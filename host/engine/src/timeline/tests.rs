@@ -1,0 +1,178 @@
+use super::*;
+use crate::cost::Amount;
+use cofferdam_store::{KeyId, UsageKind, WorkspaceId};
+use serde_json::{Value, json};
+
+fn beginning(id: &str) -> RequestBeginning {
+    RequestBeginning {
+        request_id: Arc::from(id),
+        started_ms: 1_700_000_000_000,
+        workspace: "3f2a0000-0000-4000-8000-000000000001".parse::<WorkspaceId>().unwrap(),
+        key: "abcdefghijkl".parse::<KeyId>().unwrap(),
+        intern: None,
+        endpoint: UsageKind::Responses,
+        request_bytes: 70,
+    }
+}
+
+fn recorder(keeps: usize) -> Arc<RequestRecorder> {
+    let recorder = Arc::new(RequestRecorder::default());
+    recorder.keep(keeps);
+    recorder
+}
+
+fn begin(recorder: &Arc<RequestRecorder>, id: &str) -> RequestGuard {
+    recorder.begin(|| beginning(id), None, false)
+}
+
+fn ids(requests: &[RecordedRequest]) -> Vec<&str> {
+    requests.iter().map(|request| request.request_id.as_str()).collect()
+}
+
+fn row() -> UsageRow {
+    let RequestBeginning { workspace, key, .. } = beginning("a");
+    UsageRow {
+        model: "meta/llama".to_owned(),
+        provider: "ollama".to_owned(),
+        attempts: 1,
+        input_tokens: 7,
+        cost_pico: 1_500_000,
+        ..UsageRow::begun("a".to_owned(), workspace, key, UsageKind::Responses, true)
+    }
+}
+
+/// The document without its times, which differ from run to run.
+fn timeless(timeline: &RecordedTimeline) -> Value {
+    let mut document = serde_json::to_value(timeline).unwrap();
+    document["us"].take();
+    for step in document["steps"].as_array_mut().unwrap() {
+        for member in ["at_us", "us"] {
+            assert!(step[member].take().is_u64(), "{step}");
+        }
+    }
+    document
+}
+
+#[test]
+fn a_finished_request_is_a_document_with_its_steps() {
+    let recorder = recorder(4);
+    let guard = begin(&recorder, "a");
+    let timeline = guard.timeline();
+    guard.asks(&"é".repeat(200), true);
+    timeline.open(StepType::Attempt, &["attempt", "ollama"], &[FactName::Attempt.number(1)]);
+    let step = timeline.begin(StepType::GuestCall, &["provider-demo", "prepare"], &[]);
+    timeline.end_call(step, "ok", Duration::from_micros(540), &[]);
+    let cut = timeline.begin(StepType::Exchange, &["POST", "api.test"], &[FactName::Host.name("api.test")]);
+    timeline.note(StepType::Release, &["key", ">", "api.test"], &[]);
+    assert_eq!(recorder.one("a").unwrap().steps[2].outcome, None, "{cut:?} runs");
+    assert_eq!(recorder.running()[0].outcome, "running");
+    timeline.close("timeout", &[FactName::Cause.word("late_step"), FactName::Status.number(None)]);
+    timeline.responded(9);
+    timeline.failed(ErrorKind::Timeout);
+    timeline.settled(&row(), UsageOutcome::Failed);
+    drop(guard);
+    let head = json!({
+        "number": 1, "request_id": "a", "started_at": "2023-11-14T22:13:20.000Z",
+        "workspace_id": "3f2a0000-0000-4000-8000-000000000001", "key_id": "abcdefghijkl", "intern_id": null,
+        "endpoint": "responses", "streamed": true, "requested_model": "é".repeat(128), "model": "meta/llama",
+        "provider": "ollama", "status": null, "outcome": "failed", "error_type": "timeout", "us": null,
+        "attempts": 1, "input_tokens": 7, "cached_tokens": 0, "output_tokens": 0, "reasoning_tokens": 0,
+        "cost": 0.000_001_5, "byok_cost": 0, "estimated": false, "request_bytes": 70, "response_bytes": 9, "steps_lost": 0,
+    });
+    let steps = json!([
+            {"n": 1, "parent": null, "kind": "net", "type": "attempt", "name": "attempt ollama", "at_us": null,
+             "us": null, "outcome": "timeout", "attempt": 1, "cause": "late_step"},
+            {"n": 2, "parent": 1, "kind": "guest", "type": "guest_call", "name": "provider-demo prepare",
+             "at_us": null, "us": null, "busy_us": 540, "outcome": "ok"},
+            {"n": 3, "parent": 1, "kind": "net", "type": "exchange", "name": "POST api.test", "at_us": null,
+             "us": null, "outcome": "unfinished", "host": "api.test"},
+            {"n": 4, "parent": 1, "kind": "secret", "type": "release", "name": "key > api.test", "at_us": null,
+             "us": null, "outcome": "ok"},
+            {"n": 5, "parent": null, "kind": "host", "type": "usage", "name": "usage row", "at_us": null,
+             "us": null, "outcome": "ok", "input_tokens": 7, "output_tokens": 0, "cost": 0.000_001_5},
+    ]);
+    let mut document = timeless(&recorder.one("a").unwrap());
+    let found = document.as_object_mut().unwrap().shift_remove("steps").unwrap();
+    assert_eq!((document, found), (head, steps));
+    assert_eq!(recorder.recent(&RequestFilter::default())[0].cost, Amount(1_500_000));
+    assert!(recorder.running().is_empty());
+}
+
+#[test]
+fn the_last_requests_are_kept_and_can_be_selected() {
+    let recorder = recorder(3);
+    for id in ["a", "b", "c", "d"] {
+        let guard = begin(&recorder, id);
+        guard.asks(if id == "c" { "x/c" } else { "x/other" }, false);
+        let refusal = Refusal::invalid("no");
+        guard.answered(&if id == "b" { Err(refusal) } else { Ok(()) });
+    }
+    let list = |filter: RequestFilter| {
+        let requests = recorder.recent(&filter);
+        requests.into_iter().map(|request| request.request_id).collect::<Vec<_>>()
+    };
+    let all = RequestFilter::default();
+    assert_eq!(list(all.clone()), ["d", "c", "b"]);
+    assert_eq!(list(RequestFilter { before: Some(4), limit: 1, ..all.clone() }), ["c"]);
+    assert_eq!(list(RequestFilter { after: Some(3), ..all.clone() }), ["d"]);
+    assert_eq!(list(RequestFilter { failed: true, ..all.clone() }), ["b"]);
+    assert_eq!(list(RequestFilter { model: Some("x/c".to_owned()), ..all.clone() }), ["c"]);
+    assert!(list(RequestFilter { key: Some("other".to_owned()), ..all.clone() }).is_empty());
+    let refused = recorder.one("b").unwrap().request;
+    assert_eq!(
+        (refused.status, refused.outcome, refused.error_type),
+        (Some(400), "refused", Some("invalid_request"))
+    );
+    recorder.keep(1);
+    assert_eq!(ids(&recorder.recent(&all)), ["d"]);
+    recorder.keep(0);
+    drop(begin(&recorder, "e"));
+    assert!(recorder.recent(&all).is_empty() && recorder.one("e").is_none());
+}
+
+#[test]
+fn steps_names_and_memory_are_bounded() {
+    let recorder = recorder(RECORDED_MAX);
+    for id in 0..600 {
+        let guard = begin(&recorder, &id.to_string());
+        let timeline = guard.timeline();
+        for _ in 0..300 {
+            let long = "é".repeat(100);
+            timeline.note(StepType::Tool, &[&long, "x"], &[FactName::Plugin.name(&*long); 8]);
+        }
+    }
+    let last = recorder.one("599").unwrap();
+    assert_eq!((last.steps.len(), last.steps_lost), (256, 44));
+    assert_eq!(last.steps[0].name.len(), 128);
+    let kept = recorder.recent(&RequestFilter { limit: usize::MAX, ..RequestFilter::default() });
+    assert!((50..400).contains(&kept.len()), "8 MiB hold {} such requests", kept.len());
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_of_finished_requests_and_how_many_it_missed() {
+    let recorder = recorder(4);
+    let mut events = recorder.subscribe();
+    drop(begin(&recorder, "a"));
+    let Some(RequestEvent::Finished(request)) = events.next().await else { panic!() };
+    assert_eq!((request.request_id.as_str(), request.outcome), ("a", "cancelled"));
+    (0..300).for_each(|_| drop(begin(&recorder, "b")));
+    assert!(matches!(events.next().await, Some(RequestEvent::Lost(44))));
+    assert!(matches!(events.next().await, Some(RequestEvent::Finished(_))));
+    drop(recorder);
+}
+
+#[tokio::test]
+async fn a_request_is_followed_step_by_step_although_none_is_kept() {
+    let recorder = recorder(0);
+    let (sender, mut steps) = follow_steps();
+    let guard = recorder.begin(|| beginning("a"), Some(sender), false);
+    let timeline = guard.timeline();
+    let step = timeline.begin(StepType::Route, &["router", "route"], &[]);
+    timeline.end(step, "ok", &[FactName::Count.number(2)]);
+    drop(guard);
+    let (begun, ended) = (steps.next().await.unwrap(), steps.next().await.unwrap());
+    assert_eq!((begun.n, begun.outcome, begun.us), (1, None, None));
+    assert_eq!((ended.n, ended.outcome, ended.facts.number(FactName::Count)), (1, Some("ok"), Some(2)));
+    assert!(steps.next().await.is_none());
+    assert!(recorder.one("a").is_none());
+}
