@@ -79,9 +79,8 @@ async function revoked({ host, browser, sources }) {
 
 async function oldBearer({ host, browser, sources }) {
   const viewer = await Viewer.open(browser, host, { sources });
-  await viewer.page.goto(`${host.url}/`);
-  await viewer.page.evaluate(() => sessionStorage.setItem("cofferdam.bearer", "of-another-host"));
   await viewer.page.goto(`${host.url}/#/keys`);
+  await viewer.page.evaluate(() => sessionStorage.setItem("cofferdam.bearer", "of-another-host"));
   await viewer.page.reload();
   await back(viewer);
   const wrong = viewer.wrong(REFUSED);

@@ -6,11 +6,8 @@ import { h } from "./h.js";
 import { badge, behind, name, table } from "./parts.js";
 
 const KINDS = { host: "this host", guest: "plugins", net: "network", secret: "vault" };
-const TYPES = {
-  parse: "parse", hook: "hook", model_choice: "model choice", route: "route", attempt: "attempt",
-  guest_call: "provider plugin", release: "release", exchange: "wait for the head", answer: "answer",
-  tool: "tool", http: "HTTP", question: "question", usage: "usage row",
-};
+// Words before the names of steps that do not say themselves what they are.
+const TYPES = { hook: "hook", attempt: "attempt", release: "release", answer: "answer", tool: "tool", http: "HTTP", question: "question" };
 const TOLD = ["attempt", "turn", "status", "cause", "action", "host", "purpose", "retry_after_ms", "first_content_us", "reflections", "count"];
 
 export function isBad(step) {
@@ -54,9 +51,8 @@ export function details(step) {
 }
 
 export function title(step) {
-  const type = TYPES[step.type] ?? (step.type ? words(step.type) : "");
-  if (!type) return step.name;
-  return step.name.startsWith(type) ? step.name : `${type} ${step.name}`.trim();
+  const type = TYPES[step.type];
+  return !type || step.name.startsWith(type) ? step.name : `${type} ${step.name}`;
 }
 
 // What each side took for itself: the time of its steps without that of the steps below them, so

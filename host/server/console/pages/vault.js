@@ -2,7 +2,7 @@
 // no field for one: values are stored by the command line or by clients.
 
 import { query } from "../api.js";
-import { count, day, NONE, time, words } from "../format.js";
+import { count, day, dollars, NONE, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
 
@@ -53,8 +53,15 @@ function rows(records) {
 
 function plain(value) {
   if (Array.isArray(value)) return value.map(plain).join(", ");
-  if (value && typeof value === "object") return Object.entries(value).map(([key, it]) => `${words(key)} ${plain(it)}`).join(" ");
+  if (value && typeof value === "object") return Object.entries(value).map(([key, it]) => pair(key, it)).join(" ");
   return String(value);
+}
+
+// A member with its name. Times and amounts are as people read them.
+function pair(key, value) {
+  if (key.endsWith("_ms") && Number.isFinite(value)) return `${words(key.slice(0, -3))} ${time(value)}`;
+  if (key.endsWith("_pico") && Number.isFinite(value)) return `${words(key.slice(0, -5))} ${dollars(value / 1e12)}`;
+  return `${words(key)} ${plain(value)}`;
 }
 
 function who(actor) {
@@ -63,8 +70,8 @@ function who(actor) {
 
 // What else an entry says; names stand for the ids that are known, other ids are cut.
 function rest(entry, names) {
-  return Object.entries(entry).filter(([key, value]) => !HIDDEN.has(key) && value !== null)
-    .map(([key, value]) => `${words(key)} ${plain(value).replaceAll(ID, (id) => names.get(id) ?? `${id.slice(0, 8)}…`)}`).join(", ");
+  return Object.entries(entry).filter(([key, value]) => !HIDDEN.has(key) && value !== null && !(key === "id" && entry.name))
+    .map(([key, value]) => pair(key, value).replaceAll(ID, (id) => names.get(id) ?? `${id.slice(0, 8)}…`)).join(", ");
 }
 
 function about(entry, names) {
@@ -82,9 +89,9 @@ function auditTable(data, page) {
     { title: "No.", kind: "number", cell: (it) => String(it.seq) },
     { title: "Time", cell: (it) => time(it.at) },
     { title: "What", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
-    { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
     { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
     { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
+    { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
   ], shown, { key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
 }
 
