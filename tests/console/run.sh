@@ -7,14 +7,14 @@ set -euo pipefail
 
 binary=$(realpath -- "${1:?usage: tests/console/run.sh PATH_TO_BINARY [--smoke]}")
 shift
-cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 if ! command -v "${CHROMIUM:-chromium}" >/dev/null; then
   echo "console: chromium is not on the PATH; Debian: apt-get install chromium, else set CHROMIUM" >&2
   exit 1
 fi
 CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
 export CHROMIUM
-if [[ ! node_modules/.package-lock.json -nt package-lock.json ]]; then
-  npm ci --no-audit --no-fund --loglevel=error
+if [[ ! $here/node_modules/.package-lock.json -nt $here/package-lock.json ]]; then
+  npm ci --prefix "$here" --no-audit --no-fund --loglevel=error
 fi
-exec node run.js "$binary" "$@"
+exec node "$here/run.js" "$binary" "$@"
