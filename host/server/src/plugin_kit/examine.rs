@@ -145,8 +145,8 @@ struct Calls {
 }
 
 async fn called(bench: &Bench, cases: &[Case], with_suite: bool) -> Calls {
-    let mut calls = Calls::default();
-    calls.problem = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
+    let problem_of_samples = samples::call(&bench.plugin, cases.is_empty()).await.err().map(problem);
+    let mut calls = Calls { problem: problem_of_samples, ..Calls::default() };
     if with_suite {
         calls.suite = suite::run(bench, cases).await;
     }
