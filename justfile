@@ -49,7 +49,7 @@ clients-all:
 # The console in Chromium against the built program: every page, the keyboard, hostile names, sessions. `just console
 # --smoke` only signs in. Screenshots are in target/console.
 console *arguments:
-    cargo build --package cofferdam --locked
+    cargo build --workspace --bins --locked
     tests/console/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" {{arguments}}
 
 # The templates of `plugin new` in all languages: built, checked and called; mistakes in all languages. Downloads their toolchains' packages.

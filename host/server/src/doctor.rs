@@ -18,6 +18,7 @@ use cofferdam_engine::Memory;
 use cofferdam_engine::catalog::Provider;
 use cofferdam_runtime::{Plugins, Runtime};
 use cofferdam_store::{Clock, DirectoryLock, Store};
+use tracing::subscriber::NoSubscriber;
 
 use crate::app::{Addresses, App};
 use crate::command::{CommandOutcome, DoctorArguments};
@@ -127,7 +128,9 @@ pub(crate) fn of_console(app: &App) -> DoctorArguments {
 pub(crate) async fn serving(app: &App, arguments: &DoctorArguments) -> Vec<CheckFinding> {
     let live = app.live_config();
     let options = app.desk.options();
-    let findings = match app.desk.check_file() {
+    // What a check reads is in its findings. The log would repeat it at every look of a console.
+    let checked = tracing::subscriber::with_default(NoSubscriber::default(), || app.desk.check_file());
+    let findings = match checked {
         Ok(()) => Vec::new(),
         Err(failure) => configuration::refused(&failure),
     };
