@@ -55,6 +55,37 @@ fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
     spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {names:?}"))
 }
 
+/// Checks the steps below the `first` attempt and beside it.
+fn assert_parts(spans: &[Value], first: &Value) {
+    let prepare = named(spans, "provider-openai-chat prepare");
+    assert_eq!(
+        (&prepare["kind"], &prepare["parentSpanId"]),
+        (&json!(SpanKind::Internal as i32), &first["spanId"])
+    );
+    assert!(attributes(prepare).contains_key("cofferdam.busy_us"));
+    let exchange = attributes(named(spans, "POST 127.0.0.1"));
+    assert_eq!(
+        (exchange["http.request.method"], exchange["cofferdam.step"]),
+        (&json!("POST"), &json!("exchange"))
+    );
+    let tool = named(spans, "execute_tool datetime");
+    assert_eq!((&tool["kind"], &tool["status"]), (&json!(SpanKind::Internal as i32), &json!({})));
+    assert_eq!(attributes(tool)["gen_ai.tool.name"], "datetime");
+    for name in ["parse", "router route", "provider-openai-chat decode", "body", "usage row"] {
+        named(spans, name);
+    }
+}
+
+/// Checks that each span lies within the span of the request.
+fn assert_within(root: &Value, spans: &[Value]) {
+    let time = |span: &Value, member: &str| span[member].as_str().unwrap().parse::<u64>().unwrap();
+    for span in spans {
+        let (start, end) = (time(span, "startTimeUnixNano"), time(span, "endTimeUnixNano"));
+        assert!(start <= end, "{span}");
+        assert!(time(root, "startTimeUnixNano") <= start && end <= time(root, "endTimeUnixNano"), "{span}");
+    }
+}
+
 #[tokio::test]
 async fn a_collector_gets_a_span_for_each_step_of_a_request() {
     let (one, two, collector) = (Upstream::start().await, Upstream::start().await, Upstream::start().await);
@@ -116,29 +147,8 @@ async fn a_collector_gets_a_span_for_each_step_of_a_request() {
         (&json!("2000"), &json!(2))
     );
 
-    let prepare = named(&spans, "provider-openai-chat prepare");
-    assert_eq!(
-        (&prepare["kind"], &prepare["parentSpanId"]),
-        (&kind(SpanKind::Internal), &attempts[1]["spanId"])
-    );
-    assert!(attributes(prepare).contains_key("cofferdam.busy_us"));
-    let exchange = attributes(named(&spans, "POST 127.0.0.1"));
-    assert_eq!(
-        (exchange["http.request.method"], exchange["cofferdam.step"]),
-        (&json!("POST"), &json!("exchange"))
-    );
-    let tool = named(&spans, "execute_tool datetime");
-    assert_eq!((&tool["kind"], &tool["status"]), (&kind(SpanKind::Internal), &json!({})));
-    assert_eq!(attributes(tool)["gen_ai.tool.name"], "datetime");
-    for name in ["parse", "router route", "provider-openai-chat decode", "body", "usage row"] {
-        named(&spans, name);
-    }
-    let time = |span: &Value, member: &str| span[member].as_str().unwrap().parse::<u64>().unwrap();
-    for span in &spans {
-        let (start, end) = (time(span, "startTimeUnixNano"), time(span, "endTimeUnixNano"));
-        assert!(start <= end, "{span}");
-        assert!(time(root, "startTimeUnixNano") <= start && end <= time(root, "endTimeUnixNano"), "{span}");
-    }
+    assert_parts(&spans, attempts[1]);
+    assert_within(root, &spans);
 }
 
 #[tokio::test]
