@@ -138,6 +138,7 @@ const LOCAL: &[&str] = &[
     "completions",
     "console",
     "doctor",
+    "health",
     "man",
     "plugin/build",
     "plugin/check",
