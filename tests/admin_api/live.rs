@@ -166,8 +166,12 @@ async fn playground_streams_the_answer_with_its_steps_and_pays_as_the_console_ke
     let keys = admin.ask("key/list").await.body;
     let console = keys.as_array().unwrap().iter().find(|key| key["name"] == "console").unwrap().clone();
     assert_eq!(timeline["key_id"], console["id"]);
-    let audit = host.command(&["vault", "audit", "--action", "playground_used"]);
-    assert!(audit.to_string().contains(console["id"].as_str().unwrap()), "{audit}");
+    // The audit record is written after the request has begun.
+    let end = Instant::now() + PATIENCE;
+    let used = || host.command(&["vault", "audit", "--action", "playground_used"]).to_string();
+    while !used().contains(console["id"].as_str().unwrap()) {
+        assert!(Instant::now() < end, "{}", used());
+    }
 
     // The second run takes the same key, and limits of the key hold for it.
     assert_eq!(admin.change("playground", &request).await.status, 200);

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONTENT_ENCODING, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, EXPECT, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -33,20 +33,39 @@ const PREFIX: &str = "/admin/v1/";
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The maximum length of a body with a request for a model, in bytes.
 const PLAYGROUND_BYTES_MAX: usize = 1024 * 1024;
+/// How long a refused client may pause while the rest of its body is discarded.
+const REST_IDLE: Duration = Duration::from_secs(1);
 /// The time in which a body must arrive, and the longest pause in it.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
 static COMMANDS: LazyLock<Vec<RemoteCommand>> = LazyLock::new(remote::all);
 
 /// Answers a request to `/admin/`.
-pub(super) async fn answer(
+pub(super) async fn answer(admin: &Admin, request: Request<Incoming>) -> Response<ResponseBody> {
+    let (head, mut body) = request.into_parts();
+    let fault = match find_and_answer(admin, &head, &mut body).await {
+        Ok(response) => return response,
+        Err(fault) => fault,
+    };
+    let sends = head.version < Version::HTTP_2 && !body.is_end_stream();
+    let mut response = fault.into_response();
+    // An HTTP/1 client that is still sending loses the answer when the connection closes, so what is
+    // left of a short body is read first.
+    let rest = BodyLimits { bytes_max: 2 * PLAYGROUND_BYTES_MAX, idle: REST_IDLE, total: BODY_TIME };
+    if sends && (head.headers.contains_key(EXPECT) || !body::discard(&mut body, rest).await) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn find_and_answer(
     admin: &Admin,
-    request: Request<Incoming>,
+    head: &Parts,
+    body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, AdminFault> {
-    let (head, body) = request.into_parts();
     let path = head.uri.path().strip_prefix(PREFIX).unwrap_or_default();
     if path == "session" && head.method == Method::POST {
-        return sign_in(admin, &head, body).await;
+        return sign_in(admin, head, body).await;
     }
     let bearer = check_bearer(&admin.app, &head.headers)?;
     if path == "session" {
@@ -61,7 +80,7 @@ pub(super) async fn answer(
     match (path, &head.method) {
         ("events", &Method::GET) => return events::open(admin, bearer),
         ("playground", &Method::POST) => {
-            let members = read_members(admin, &head, body, PLAYGROUND_BYTES_MAX).await?;
+            let members = read_members(admin, head, body, PLAYGROUND_BYTES_MAX).await?;
             return playground::run(admin, &members).await;
         }
         ("events", _) => return Err(AdminFault::WrongMethod("GET")),
@@ -80,7 +99,7 @@ pub(super) async fn answer(
     let members = match (command.remote, &head.method) {
         (Remote::Reads, &Method::GET) => arguments::of_query(head.uri.query().unwrap_or_default())?,
         (Remote::Reads, _) => return Err(AdminFault::WrongMethod("GET")),
-        (Remote::Changes, &Method::POST) => read_members(admin, &head, body, BODY_BYTES_MAX).await?,
+        (Remote::Changes, &Method::POST) => read_members(admin, head, body, BODY_BYTES_MAX).await?,
         (Remote::Changes, _) => return Err(AdminFault::WrongMethod("POST")),
     };
     let outcome = carry_out(admin, arguments::command(command, &members)?, command.remote).await?;
@@ -129,7 +148,11 @@ impl<'p> View<'p> {
 }
 
 /// `POST /admin/v1/session`: exchanges the operator token or a login code for a bearer.
-async fn sign_in(admin: &Admin, head: &Parts, body: Incoming) -> Result<Response<ResponseBody>, AdminFault> {
+async fn sign_in(
+    admin: &Admin,
+    head: &Parts,
+    body: &mut Incoming,
+) -> Result<Response<ResponseBody>, AdminFault> {
     let members = read_members(admin, head, body, BODY_BYTES_MAX).await?;
     let credential = match (members.len(), members.get("code").or_else(|| members.get("token"))) {
         (1, Some(Value::String(credential))) => Zeroizing::new(credential.clone()),
@@ -151,7 +174,7 @@ async fn sign_in(admin: &Admin, head: &Parts, body: Incoming) -> Result<Response
 async fn read_members(
     admin: &Admin,
     head: &Parts,
-    body: Incoming,
+    body: &mut Incoming,
     bytes_max: usize,
 ) -> Result<Map<String, Value>, AdminFault> {
     if media::content_type(&head.headers) != ContentType::Json {

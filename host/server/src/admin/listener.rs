@@ -70,9 +70,6 @@ impl Admin {
         if !in_api {
             return console::answer(request.method(), path);
         }
-        match Box::pin(api::answer(self, request)).await {
-            Ok(response) => response,
-            Err(fault) => fault.into_response(),
-        }
+        Box::pin(api::answer(self, request)).await
     }
 }
