@@ -15,7 +15,7 @@ use crate::command::{Command, WorkspaceCommand};
 use crate::route::decode;
 
 /// Entries of one list in a request.
-const ENTRIES_MAX: usize = 100;
+pub(super) const ENTRIES_MAX: usize = 100;
 
 /// The members of a query. A member that is given several times is a list.
 pub(super) fn of_query(query: &str) -> Result<Map<String, Value>, AdminFault> {
@@ -24,7 +24,7 @@ pub(super) fn of_query(query: &str) -> Result<Map<String, Value>, AdminFault> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         let read = |text: &str| {
             decode(&text.replace('+', "%20"))
-                .ok_or(AdminFault::malformed("the query is not UTF-8 in percent code"))
+                .ok_or_else(|| AdminFault::malformed("the query is not UTF-8 in percent code"))
         };
         let (name, value) = (read(name)?, Value::String(read(value)?));
         match members.get_mut(&name) {

@@ -5,10 +5,11 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction};
 use serde_json::{Map, Value, json};
 
-use super::arguments::{is_taken, member};
+use super::arguments::{ENTRIES_MAX, is_taken, member};
 use crate::command::remote::{self, Remote, RemoteCommand};
 
 /// The parts that are no commands, and the shapes of all answers.
@@ -22,53 +23,60 @@ pub(super) fn document() -> Bytes {
 }
 
 fn describe() -> Value {
-    let mut document: Value = serde_json::from_str(WRITTEN).unwrap_or_default();
-    document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
+    let mut document: Map<String, Value> = serde_json::from_str(WRITTEN).unwrap_or_default();
     // The shape of the answer of each command, by its path.
-    let answers =
-        document.as_object_mut().and_then(|members| members.remove("x-answers")).unwrap_or_default();
-    for command in remote::all() {
-        let path = command.words.join("/");
-        let answer = answers.get(&path).cloned().unwrap_or_default();
-        let method = match command.remote {
-            Remote::Reads => "get",
-            Remote::Changes => "post",
-        };
-        document["paths"][format!("/admin/v1/{path}")][method] = operation(&command, &answer);
+    let answers = document.remove("x-answers").unwrap_or_default();
+    if let Some(info) = members_of(&mut document, "info") {
+        info.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
     }
-    document
+    if let Some(paths) = members_of(&mut document, "paths") {
+        paths.extend(remote::all().iter().map(|command| {
+            let path = command.words.join("/");
+            let operation = operation(command, answers.get(&path));
+            let method = match command.remote {
+                Remote::Reads => "get",
+                Remote::Changes => "post",
+            };
+            (format!("/admin/v1/{path}"), json!({method: operation}))
+        }));
+    }
+    document.into()
 }
 
-fn operation(command: &RemoteCommand, answer: &Value) -> Value {
+fn members_of<'d>(document: &'d mut Map<String, Value>, name: &str) -> Option<&'d mut Map<String, Value>> {
+    document.get_mut(name)?.as_object_mut()
+}
+
+fn operation(command: &RemoteCommand, answer: Option<&Value>) -> Map<String, Value> {
     let about = command.definition.get_about().map(ToString::to_string).unwrap_or_default();
     let arguments: Vec<&Arg> = command.definition.get_arguments().filter(|it| is_taken(it)).collect();
-    let mut operation = json!({
-        "operationId": command.words.join("-"),
-        "tags": [command.words.first()],
-        "summary": about,
-        "responses": {
-            "200": {"description": "Done", "content": {"application/json": {"schema": answer}}},
-            "default": {"$ref": "#/components/responses/Error"},
-        },
+    let done = json!({"description": "Done", "content": {"application/json": {"schema": answer}}});
+    let refused = json!({"$ref": "#/components/responses/Error"});
+    let (member, value) = match command.remote {
+        Remote::Reads => ("parameters", arguments.iter().map(|argument| parameter(argument)).collect()),
+        Remote::Changes => ("requestBody", body(&arguments)),
+    };
+    Map::from_iter([
+        ("operationId".to_owned(), command.words.join("-").into()),
+        ("tags".to_owned(), json!([command.words.first()])),
+        ("summary".to_owned(), about.into()),
+        (member.to_owned(), value),
+        ("responses".to_owned(), json!({"200": done, "default": refused})),
+    ])
+}
+
+fn body(arguments: &[&Arg]) -> Value {
+    let required: Vec<String> =
+        arguments.iter().filter(|it| it.is_required_set()).map(|it| member(it)).collect();
+    let properties: Map<String, Value> =
+        arguments.iter().map(|argument| (member(argument), shape(argument).into())).collect();
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
     });
-    match command.remote {
-        Remote::Reads => {
-            operation["parameters"] = arguments.iter().map(|argument| parameter(argument)).collect();
-        }
-        Remote::Changes => {
-            let required: Vec<String> =
-                arguments.iter().filter(|it| it.is_required_set()).map(|it| member(it)).collect();
-            let properties: Map<String, Value> = arguments.iter().map(|it| (member(it), shape(it))).collect();
-            let schema = json!({
-                "type": "object",
-                "properties": properties,
-                "required": required,
-                "additionalProperties": false,
-            });
-            operation["requestBody"] = json!({"required": !required.is_empty(), "content": {"application/json": {"schema": schema}}});
-        }
-    }
-    operation
+    json!({"required": !required.is_empty(), "content": {"application/json": {"schema": schema}}})
 }
 
 fn parameter(argument: &Arg) -> Value {
@@ -81,22 +89,24 @@ fn parameter(argument: &Arg) -> Value {
 }
 
 /// The schema of an argument. Numbers may also be written as texts.
-fn shape(argument: &Arg) -> Value {
-    let mut shape = match argument.get_action() {
-        ArgAction::SetTrue => json!({"type": "boolean"}),
-        ArgAction::Append => json!({"type": "array", "items": {"type": "string"}, "maxItems": 100}),
-        _ => json!({"type": ["string", "number"]}),
-    };
+fn shape(argument: &Arg) -> Map<String, Value> {
     let values = argument.get_possible_values();
-    if !values.is_empty() && !matches!(argument.get_action(), ArgAction::SetTrue) {
-        let values: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
-        match argument.get_action() {
-            ArgAction::Append => shape["items"]["enum"] = values.into(),
-            _ => shape = json!({"type": "string", "enum": values}),
+    let names: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+    let text =
+        if names.is_empty() { json!({"type": "string"}) } else { json!({"type": "string", "enum": names}) };
+    let mut shape = Map::new();
+    match argument.get_action() {
+        ArgAction::SetTrue => shape.extend([("type".to_owned(), "boolean".into())]),
+        ArgAction::Append => {
+            shape.insert("type".to_owned(), "array".into());
+            shape.insert("items".to_owned(), text);
+            shape.insert("maxItems".to_owned(), ENTRIES_MAX.into());
         }
+        _ if names.is_empty() => shape.extend([("type".to_owned(), json!(["string", "number"]))]),
+        _ => shape.extend([("type".to_owned(), "string".into()), ("enum".to_owned(), json!(names))]),
     }
     if let Some(about) = argument.get_help() {
-        shape["description"] = about.to_string().into();
+        shape.insert("description".to_owned(), about.to_string().into());
     }
     shape
 }

@@ -137,9 +137,7 @@ impl Reload {
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
                     app.replace(live);
-                    if let Err(error) = app.operators.reload(&self.options.data) {
-                        tracing::error!(%error, "the operator token was not read again, the old one stays");
-                    }
+                    self.read_operator_token(app);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");
                 }
@@ -150,6 +148,13 @@ impl Reload {
                 }
             }
             self.notifier.ready();
+        }
+    }
+
+    /// Another token may have been put in the place of the one that works.
+    fn read_operator_token(&self, app: &App) {
+        if let Err(error) = app.operators.reload(&self.options.data) {
+            tracing::error!(%error, "the operator token was not read again, the old one stays");
         }
     }
 
