@@ -2,7 +2,7 @@
 //! fixed words, numbers and names of the configuration, and one text of the client: the model that
 //! it asked for. It never holds content or the value of a secret.
 //!
-//! A [`Timeline`] is where the code that does something notes a step. Where nothing is recorded it
+//! A `Timeline` is where the code that does something notes a step. Where nothing is recorded it
 //! is empty, and noting does nothing. Otherwise the steps are in a list of the request, which the
 //! [`RequestRecorder`] takes over when the request ends.
 
