@@ -48,6 +48,7 @@ export class Viewer {
     await this.page.goto(`${this.host.url}/#/${place}`);
     await this.page.getByLabel("Operator token").fill(this.host.token);
     await this.page.getByRole("button", { name: "Sign in" }).click();
+    await this.page.getByLabel("Operator token").waitFor({ state: "detached" });
     await this.loaded();
   }
 

@@ -5,7 +5,7 @@ import { count, dollars, duration, NONE, words } from "./format.js";
 import { h } from "./h.js";
 import { badge, behind, name, table } from "./parts.js";
 
-const KINDS = { host: "this host", guest: "plugins", net: "network", secret: "vault" };
+const KINDS = { host: "this host", guest: "plugins", net: "network", secret: "vault", pause: "between steps" };
 // Words before the names of steps that do not say themselves what they are.
 const TYPES = { hook: "hook", attempt: "attempt", release: "release", answer: "answer", tool: "tool", http: "HTTP", question: "question" };
 const TOLD = ["attempt", "turn", "status", "cause", "action", "host", "purpose", "retry_after_ms", "first_content_us", "reflections", "count"];
@@ -37,7 +37,7 @@ function factText(fact, value) {
   if (fact === "retry_after_ms") return `retry after ${duration(value * 1000)}`;
   if (fact === "first_content_us") return `first content ${duration(value)}`;
   if (fact === "reflections") return `${value} reflected`;
-  if (fact === "count") return `× ${count(value)}`;
+  if (fact === "count") return value > 1 ? `× ${count(value)}` : null;
   if (fact === "attempt") return `no. ${value}`;
   if (fact === "turn") return value > 1 ? `turn ${value}` : null;
   return fact === "host" || fact === "status" ? String(value) : words(value);
@@ -55,34 +55,54 @@ export function title(step) {
   return !type || step.name.startsWith(type) ? step.name : `${type} ${step.name}`;
 }
 
-// What each side took for itself: the time of its steps without that of the steps below them, so
-// that nothing counts twice. Steps that ran side by side may sum up to more than the whole.
-export function ownTimes(steps) {
-  const own = { host: 0, guest: 0, net: 0, secret: 0 };
+// The time of the steps below each step.
+function coveredTimes(steps) {
   const covered = new Map();
   for (const step of steps) {
     if (step.parent) covered.set(step.parent, (covered.get(step.parent) ?? 0) + (step.us ?? 0));
   }
+  return covered;
+}
+
+// What each side took for itself: the time of its steps without that of the steps below them, so
+// that nothing counts twice. Steps that ran side by side may sum up to more than the whole.
+export function ownTimes(steps) {
+  const own = { host: 0, guest: 0, net: 0, secret: 0 };
+  const covered = coveredTimes(steps);
   for (const step of steps) own[step.kind] = (own[step.kind] ?? 0) + Math.max(0, (step.us ?? 0) - (covered.get(step.n) ?? 0));
   return own;
 }
 
+// The time in which no step ran: pauses before a retry, waits for the client or for a processor.
+function pauses(steps, whole) {
+  let until = 0;
+  let free = 0;
+  for (const { at_us, us } of [...steps].sort((a, b) => a.at_us - b.at_us)) {
+    free += Math.max(0, at_us - until);
+    until = Math.max(until, at_us + (us ?? whole - at_us));
+  }
+  return free + Math.max(0, whole - until);
+}
+
+// The steps that took longest by themselves, and the pauses between steps if they took long.
 function slowest(steps, whole) {
-  const covered = new Set(steps.map((it) => it.parent));
-  const leaves = steps.filter((it) => !covered.has(it.n) && it.us > 0);
-  return leaves.sort((a, b) => b.us - a.us).slice(0, 3).filter((it) => it.us > whole * 0.05);
+  const covered = coveredTimes(steps);
+  const alone = steps.map((it) => ({ what: title(it), us: (it.us ?? 0) - (covered.get(it.n) ?? 0) }));
+  alone.push({ what: "between steps", us: pauses(steps, whole) });
+  return alone.sort((a, b) => b.us - a.us).slice(0, 3).filter((it) => it.us > whole * 0.05);
 }
 
 export function whereTimeWent(steps, whole) {
   if (!steps.length || !whole) return null;
-  const own = ownTimes(steps);
+  const own = { ...ownTimes(steps), pause: pauses(steps, whole) };
   const parts = Object.entries(own).filter(([, value]) => value > 0).map(([kind, value]) => ({ kind, value }));
   const text = parts.map(({ kind, value }) => `${KINDS[kind] ?? kind} ${duration(value)}`).join(", ");
+  const longest = slowest(steps, whole);
   return h("div", { class: "went" },
     stack(parts, `Time by side: ${text}`),
     h("ul", { class: "legend" }, parts.map(({ kind, value }) => h("li", { class: kind }, `${KINDS[kind] ?? kind} ${duration(value)}`))),
-    h("p", {}, "Longest: ", slowest(steps, whole).map((step, index) => [
-      index ? ", " : "", name(title(step)), ` ${duration(step.us)} (${Math.round((step.us / whole) * 100)} %)`,
+    longest.length > 0 && h("p", {}, "Longest: ", longest.map(({ what, us }, index) => [
+      index ? ", " : "", name(what), ` ${duration(us)} (${Math.round((us / whole) * 100)} %)`,
     ])));
 }
 
