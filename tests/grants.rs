@@ -51,10 +51,10 @@ fn a_plugin_shows_what_it_asks_for_and_what_would_grant_it() {
     assert_eq!(shown["denied"], serde_json::json!([line]));
     let listed = host.command(&["plugin", "list"]);
     let probe = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-probe").unwrap();
-    // The state is removed, because the plugin is compiled in the background meanwhile.
+    // The plugin is compiled in the background meanwhile, and only the list counts its calls.
     let settled = |plugin: &Value| {
         let mut plugin = plugin.as_object().unwrap().clone();
-        plugin.remove("state").unwrap();
+        plugin.retain(|member, _| !["state", "calls", "busy_s", "errors"].contains(&member.as_str()));
         plugin
     };
     assert_eq!(settled(probe), settled(&shown));

@@ -19,6 +19,8 @@ const START_MS = 120_000;
 function configuration({ ports, certificate }, admin, client) {
   const provider = (name, way) => `[[providers]]\nname = ${JSON.stringify(name)}\nadapter = "openai-chat"\nbase_url = "http://localhost:${ports[way]}/v1"\nkey = "operator:provider_key"\n`;
   const model = (id, endpoints) => `[[models]]\nid = ${JSON.stringify(id)}\nendpoints = [${endpoints.map(([name, more = ""]) => `{ provider = ${JSON.stringify(name)}, model = "m", input = 1.0, output = 4.0${more} }`).join(", ")}]\n`;
+  // The cheap endpoint is tried first, and is limited.
+  const assistant = (theme) => `[[models]]\nid = "house/assistant-${theme}"\nendpoints = [{ provider = "limited", model = "m", input = 0.001, output = 0.001 }, { provider = "demo", model = "demo", input = 1.0, output = 4.0 }]\n`;
   const long = `long/${"m".repeat(59)}`;
   return `[server]
 listen = "${client}"
@@ -40,7 +42,7 @@ adapter = "demo"
 [[models]]
 id = "local/demo"
 endpoints = [{ provider = "demo", model = "demo" }]
-${provider("steady", "answers")}${provider("limited", "limited")}${provider("failing", "fails")}${provider("stalling", "stalls")}${provider("p".repeat(64), "answers")}
+${["light", "dark"].map(assistant).join("")}${provider("steady", "answers")}${provider("limited", "limited")}${provider("failing", "fails")}${provider("stalling", "stalls")}${provider("p".repeat(64), "answers")}
 ${model("house/steady", [["steady"]])}${model("house/fallback", [["limited"], ["steady"]])}${model("house/failing", [["failing"]])}
 ${model("house/slow", [["stalling", ", first_event_ms = 400"], ["steady"]])}${model(long, [["p".repeat(64)], ["steady"]])}`;
 }

@@ -54,6 +54,9 @@ export async function pageChecks(scene) {
   await check("the keyboard alone reaches every page, and focus stays over updates", () => keyboard(scene));
   await check("a key is made, shown once, limited and revoked", () => keyLife(scene));
   await check("the playground shows the steps, the answer and the request", () => play(scene));
+  for (const theme of ["light", "dark"]) {
+    await check(`a picture of a fallback, a tool call and a release, ${theme}`, () => picture(scene, theme));
+  }
   await check("the five questions have their answers on a page", () => questions(scene));
 }
 
@@ -170,6 +173,30 @@ async function play({ host, browser, sources, shots }) {
   const wrong = await viewer.violations();
   const isRecording = (await recorded(host)).length > 0;
   if (isRecording && !(await page.locator(".timeline .step").count())) wrong.push("no step");
+  await viewer.close();
+  return [...wrong, ...viewer.wrong()];
+}
+
+// A fallback, a tool call and a release in one run, as the README shows it.
+async function picture(scene, theme) {
+  const { host, browser, sources, shots, pictures } = scene;
+  const viewer = await Viewer.open(browser, host, { theme, sources });
+  await viewer.signIn("playground");
+  const { page } = viewer;
+  // An endpoint that was limited is avoided for a while, so each theme has a model of its own.
+  await page.getByLabel("Model", { exact: true }).selectOption(`house/assistant-${theme}`);
+  await page.getByText("Tools", { exact: true }).click();
+  await page.getByLabel("http_request").check();
+  await page.getByLabel("Input").fill(`Send an HTTP request to https://api.example.test:${host.upstreams.ports.secure}/user and tell me what came back.`);
+  await page.keyboard.press("Control+Enter");
+  await page.locator(".outcome").getByText("completed").waitFor();
+  const wrong = await viewer.violations();
+  const text = await page.locator(".timeline").first().textContent();
+  for (const step of ["attempt limited", "attempt demo", "release github_token", "api.example.test"]) {
+    if (!text.includes(step)) wrong.push(`the timeline lacks ${step}: ${text}`);
+  }
+  await page.getByRole("heading", { name: "Playground" }).click();
+  await page.screenshot({ path: path.join(pictures ?? shots, `console-${theme}.png`), fullPage: true });
   await viewer.close();
   return [...wrong, ...viewer.wrong()];
 }

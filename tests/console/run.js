@@ -1,7 +1,8 @@
 // Tests the console in a browser against the built program:
-//     node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--only WORD]
+//     node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD]
 // `--smoke` signs in and looks at one page. `--sources` takes the console's files from a folder in
-// place of those in the program, so that a change of a page needs no build.
+// place of those in the program, so that a change of a page needs no build. `--pictures` writes the
+// pictures of the documents into a folder.
 
 import { mkdirSync } from "node:fs";
 import path from "node:path";
@@ -14,10 +15,10 @@ import { sessionChecks, smoke } from "./sessions.js";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { smoke: { type: "boolean" }, sources: { type: "string" }, shots: { type: "string" }, only: { type: "string" } },
+  options: { smoke: { type: "boolean" }, sources: { type: "string" }, shots: { type: "string" }, pictures: { type: "string" }, only: { type: "string" } },
 });
 if (positionals.length !== 1) {
-  console.error("usage: node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--only WORD]");
+  console.error("usage: node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD]");
   process.exit(2);
 }
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -42,7 +43,7 @@ async function check(title, work) {
 const host = await Host.start(positionals[0]);
 const browser = await launch();
 try {
-  const scene = { host, browser, check, shots, sources: values.sources };
+  const scene = { host, browser, check, shots, sources: values.sources, pictures: values.pictures };
   if (values.smoke) {
     await smoke(scene);
   } else {
