@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -33,6 +34,8 @@ const PREFIX: &str = "/admin/v1/";
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The maximum length of a body with a request for a model, in bytes.
 const PLAYGROUND_BYTES_MAX: usize = 1024 * 1024;
+/// How long a command waits for others to end.
+const COMMAND_WAIT: Duration = Duration::from_secs(10);
 /// How long a refused client may pause while the rest of its body is discarded.
 const REST_IDLE: Duration = Duration::from_secs(1);
 /// The time in which a body must arrive, and the longest pause in it.
@@ -192,7 +195,8 @@ async fn read_members(
 /// Carries out a command on a blocking thread. A command that changes something is finished even if
 /// the client leaves; one that only reads stops then.
 async fn carry_out(admin: &Admin, command: Command, remote: Remote) -> Result<CommandOutcome, AdminFault> {
-    let permit = Arc::clone(&admin.commands).acquire_owned().await.map_err(|_| AdminFault::Busy)?;
+    let waiting = timeout(COMMAND_WAIT, Arc::clone(&admin.commands).acquire_owned());
+    let permit = waiting.await.map_err(|_| AdminFault::Busy)?.map_err(|_| AdminFault::Busy)?;
     let (app, stop) = (Arc::clone(&admin.app), admin.stop.clone());
     let left = CancellationToken::new();
     let _leaving = (remote == Remote::Reads).then(|| left.clone().drop_guard());

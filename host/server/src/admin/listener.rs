@@ -18,7 +18,7 @@ use crate::reply::json_response;
 
 /// The description of the admin API. It tells nothing about this host, so it needs no bearer.
 const OPENAPI: &str = "/openapi.json";
-/// Commands of the admin API that run at the same time; others wait.
+/// Commands of the admin API that run at the same time; others wait for a while.
 const COMMANDS_MAX: usize = 8;
 
 /// Live streams of events that are open at the same time; further ones are refused.
