@@ -1,7 +1,7 @@
 // The plugins: what each asks for and was granted, how often it was called and failed, and its log.
 
 import { ApiError, optional, query } from "../api.js";
-import { count, NONE, plural, time, words } from "../format.js";
+import { count, duration, NONE, plural, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, button, code, copied, dialog, empty, facts, field, missing, name, notice, section, table } from "../parts.js";
 
@@ -21,7 +21,7 @@ function failures(plugin) {
 }
 
 function busy({ busy_s: s }) {
-  return s === undefined ? NONE : `${s.toFixed(s < 10 ? 2 : 0)} s`;
+  return s === undefined ? NONE : duration(Math.round(s * 1_000_000));
 }
 
 function reach(it) {
