@@ -23,7 +23,7 @@ function ask(page, title, body, verb, path, { isDanger, members = {} } = {}) {
 }
 
 function createKey(page, { workspaces, members, interns }) {
-  const owners = [["", "the workspace's owner"], ...members.map((it) => [`member ${it.id}`, `member ${it.name}`]), ...interns.map((it) => [`intern ${it.id}`, `intern ${it.name}`]), ["provisioning", "nobody: it manages keys (provisioning)"]];
+  const owners = [["", "the workspace's owner"], ...members.map((it) => [`member ${it.id}`, `member ${it.name}`]), ...interns.map((it) => [`intern ${it.id}`, `intern ${it.name}`]), ["provisioning", "none: it manages keys (provisioning)"]];
   return dialog({
     title: "Create a key",
     body: [
