@@ -97,10 +97,10 @@ impl Engine {
     ) -> RequestGuard {
         let EngineParts { memory, broadcast, clock, .. } = &self.parts;
         let beginning = || RequestBeginning {
-            request_id: Arc::from(id),
+            request_id: id,
             started_ms: clock.now_ms(),
             workspace: caller.workspace.id,
-            key: caller.key,
+            key: &caller.key,
             intern: caller.intern,
             endpoint,
             request_bytes: request_bytes as u64,

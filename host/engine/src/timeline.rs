@@ -3,18 +3,20 @@
 //! it asked for. It never holds content or the value of a secret.
 //!
 //! A `Timeline` is where the code that does something notes a step. Where nothing is recorded it
-//! is empty, and noting does nothing. Otherwise the steps are in a list of the request, which the
-//! [`RequestRecorder`] takes over when the request ends.
+//! is empty, and noting does nothing. Otherwise it becomes an entry of the request, and the
+//! [`RequestRecorder`] keeps the entries when the request ends. Documents are made of them only when
+//! an operator looks.
 
 mod document;
+mod entries;
+mod finished;
 mod follow;
-mod head;
 mod recorder;
 mod step;
 
 pub use document::{RecordedFact, RecordedRequest, RecordedStep, RecordedTimeline, StepFacts};
+pub(crate) use entries::RequestBeginning;
 pub use follow::{StepReceiver, StepSender, follow_steps};
-pub(crate) use head::RequestBeginning;
 pub(crate) use recorder::RequestGuard;
 pub use recorder::{RECORDED_MAX, RequestEvent, RequestFilter, RequestRecorder, RequestSubscription};
 pub(crate) use step::Fact;
@@ -24,18 +26,17 @@ use crate::refusal::Refusal;
 use cofferdam_runtime::CallError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use cofferdam_store::{UsageOutcome, UsageRow};
-use head::RequestHead;
+use entries::{Entries, Entry};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use step::Steps;
+use step::FactValue;
 
 /// Gets the steps of a finished request.
 type AtEnd = Box<dyn FnOnce(RecordedTimeline) + Send>;
 
 /// One request that is recorded.
 struct SharedTimeline {
-    begun: RequestBeginning,
     began: Instant,
     response_bytes: AtomicU64,
     /// Locked for a moment by the request's own thread, and by operators who look at a running
@@ -44,8 +45,7 @@ struct SharedTimeline {
 }
 
 struct TimelineState {
-    head: RequestHead,
-    steps: Steps,
+    entries: Entries,
     follower: Option<StepSender>,
     at_end: Option<AtEnd>,
 }
@@ -83,21 +83,13 @@ impl Timeline {
     pub(crate) fn begin(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
         let Some(shared) = &self.shared else { return StepMark(0) };
         let now_us = shared.now_us();
-        let mut state = shared.lock();
-        let n = state.steps.begin(self.parent(), step, parts, now_us);
-        state.steps.note(n, facts);
-        state.tell(n);
+        let n = shared.lock().begin(self.parent(), step, parts, now_us, facts);
         StepMark(n)
     }
 
     /// Ends a step. `outcome` is `ok` or a fixed word for what went wrong.
     pub(crate) fn end(&self, step: StepMark, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
-        let Some(shared) = self.shared.as_ref().filter(|_| step.0 != 0) else { return };
-        let now_us = shared.now_us();
-        let mut state = shared.lock();
-        state.steps.note(step.0, facts);
-        state.steps.end(step.0, now_us, outcome);
-        state.tell(step.0);
+        self.end_after(step, outcome, None, facts);
     }
 
     /// Ends the call of a guest that used this processor time.
@@ -108,15 +100,30 @@ impl Timeline {
         busy: Duration,
         facts: &[Option<Fact<'_>>],
     ) {
+        self.end_after(step, outcome, Some(micros(busy)), facts);
+    }
+
+    fn end_after(
+        &self,
+        step: StepMark,
+        outcome: &'static str,
+        busy_us: Option<u64>,
+        facts: &[Option<Fact<'_>>],
+    ) {
         let Some(shared) = self.shared.as_ref().filter(|_| step.0 != 0) else { return };
-        shared.lock().steps.busy(step.0, micros(busy));
-        self.end(step, outcome, facts);
+        let now_us = shared.now_us();
+        shared.lock().end(step.0, now_us, busy_us, outcome, facts);
     }
 
     /// Notes a step that has no duration.
     pub(crate) fn note(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
-        let mark = self.begin(step, parts, facts);
-        self.end(mark, "ok", &[]);
+        let Some(shared) = &self.shared else { return };
+        let now_us = shared.now_us();
+        let mut state = shared.lock();
+        let n = state.begin(self.parent(), step, parts, now_us, facts);
+        if n != 0 {
+            state.end(n, now_us, None, "ok", &[]);
+        }
     }
 
     /// Begins a step of which the following steps are parts, until it is closed.
@@ -129,11 +136,9 @@ impl Timeline {
 
     /// Adds the time since the open step began.
     pub(crate) fn first_content(&self) {
-        let Some((shared, n)) = self.shared.as_ref().zip(self.opened()) else { return };
-        let now_us = shared.now_us();
-        let mut state = shared.lock();
-        let since = now_us.saturating_sub(state.steps.began_us(n));
-        state.steps.note(n, &[FactName::FirstContentUs.number(since)]);
+        let Some((shared, step)) = self.shared.as_ref().zip(self.opened()) else { return };
+        let at_us = shared.now_us();
+        shared.lock().entries.add(&Entry::FirstContent { step, at_us });
     }
 
     /// Ends the step that is open, if there is one.
@@ -154,14 +159,14 @@ impl Timeline {
     /// Notes why the request fails.
     pub(crate) fn failed(&self, error: ErrorKind) {
         if let Some(shared) = &self.shared {
-            shared.lock().head.error = Some(error);
+            shared.lock().entries.add(&Entry::Failed { error: error.as_str() });
         }
     }
 
     /// Notes the usage row, when it is written.
     pub(crate) fn settled(&self, row: &UsageRow, outcome: UsageOutcome) {
         let Some(shared) = &self.shared else { return };
-        shared.lock().head.settled(row, outcome);
+        shared.lock().entries.add(&Entry::settled(row, outcome));
         let facts = [
             FactName::InputTokens.number(row.input_tokens),
             FactName::OutputTokens.number(row.output_tokens),
@@ -195,32 +200,73 @@ impl SharedTimeline {
         micros(self.began.elapsed())
     }
 
-    /// The request as it is now, without its steps.
-    fn head(&self, number: Option<u64>) -> RecordedRequest {
-        self.request(&self.lock(), number)
-    }
-
-    fn request(&self, state: &TimelineState, number: Option<u64>) -> RecordedRequest {
-        let bytes = self.response_bytes.load(Ordering::Relaxed);
-        RecordedRequest::of(&self.begun, &state.head, number, self.now_us(), bytes)
-    }
-
     /// The request as it is now.
-    fn document(&self, number: Option<u64>) -> RecordedTimeline {
+    fn document(&self) -> RecordedTimeline {
         let state = self.lock();
-        RecordedTimeline {
-            request: self.request(&state, number),
-            steps: state.steps.iter().map(|step| RecordedStep::of(&step)).collect(),
-            steps_lost: state.steps.lost(),
-        }
+        let mut document = RecordedTimeline::running(state.entries.bytes());
+        document.steps_lost = state.entries.steps_lost();
+        document.request.us = self.now_us();
+        document.request.response_bytes = self.response_bytes.load(Ordering::Relaxed);
+        document
+    }
+
+    /// Ends the request. Returns all its entries, and who gets them.
+    fn finish(&self) -> (Vec<u8>, Option<AtEnd>) {
+        let (us, response_bytes) = (self.now_us(), self.response_bytes.load(Ordering::Relaxed));
+        let mut state = self.lock();
+        let steps_lost = state.entries.steps_lost();
+        state.entries.add(&Entry::Ended { us, response_bytes, steps_lost });
+        // Dropping the sender tells the follower that the request is over.
+        state.follower = None;
+        (state.entries.take(), state.at_end.take())
     }
 }
 
 impl TimelineState {
+    fn begin(
+        &mut self,
+        parent: u16,
+        step: StepType,
+        parts: &[&str],
+        now_us: u64,
+        facts: &[Option<Fact<'_>>],
+    ) -> u16 {
+        let n = self.entries.begin(parent, step, parts, now_us);
+        if n != 0 {
+            self.note(n, facts);
+            self.tell(n);
+        }
+        n
+    }
+
+    fn end(
+        &mut self,
+        step: u16,
+        at_us: u64,
+        busy_us: Option<u64>,
+        outcome: &str,
+        facts: &[Option<Fact<'_>>],
+    ) {
+        self.note(step, facts);
+        self.entries.add(&Entry::StepEnded { step, at_us, busy_us, outcome });
+        self.tell(step);
+    }
+
+    fn note(&mut self, step: u16, facts: &[Option<Fact<'_>>]) {
+        for Fact { name, value } in facts.iter().flatten() {
+            match value {
+                FactValue::Number(number) => self.entries.number(step, *name, *number),
+                FactValue::Text(text) => self.entries.text(step, *name, text),
+            }
+        }
+    }
+
     /// Tells the follower, if there is one, how a step is now.
     fn tell(&self, n: u16) {
-        if let (Some(follower), Some(view)) = (&self.follower, self.steps.view(n)) {
-            follower.send(RecordedStep::of(&view));
+        let Some(follower) = &self.follower else { return };
+        let steps = RecordedTimeline::running(self.entries.bytes()).steps;
+        if let Some(step) = steps.into_iter().nth(usize::from(n.saturating_sub(1))) {
+            follower.send(step);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The JSON of a recorded request.
 
-use super::head::{RequestBeginning, RequestHead};
-use super::step::{FactName, FactValue, StepKind, StepType, StepView};
+use super::entries::{Entry, read};
+use super::step::{FactName, StepKind, StepType};
 use crate::cost::Amount;
-use cofferdam_runtime::wire::ErrorKind;
-use cofferdam_store::UsageKind;
+use cofferdam_store::{UsageKind, UsageOutcome};
 use serde::{Serialize, Serializer};
 
 /// One request without its steps.
@@ -42,7 +41,7 @@ pub struct RecordedRequest {
     /// `refused` for a request that was refused before it was routed and has no usage row; `running`.
     pub outcome: &'static str,
     /// The canonical error type, where it failed.
-    pub error_type: Option<&'static str>,
+    pub error_type: Option<String>,
     /// Microseconds from the body to the end; until now while it runs.
     pub us: u64,
     /// The number of endpoints that were asked.
@@ -100,7 +99,7 @@ pub struct RecordedStep {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_us: Option<u64>,
     /// `ok`, or a fixed word for what went wrong. `None` while it runs.
-    pub outcome: Option<&'static str>,
+    pub outcome: Option<String>,
     /// What else is known.
     #[serde(flatten)]
     pub facts: StepFacts,
@@ -145,21 +144,12 @@ impl StepFacts {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact)
     }
 
-    /// Of facts that were noted twice, the later one counts.
-    fn of(view: &StepView<'_>) -> Self {
-        let mut facts: Vec<(FactName, RecordedFact)> = Vec::new();
-        for (name, value) in view.facts() {
-            let fact = match value {
-                FactValue::Number(pico) if name == FactName::Cost => RecordedFact::Dollars(Amount(pico)),
-                FactValue::Number(number) => RecordedFact::Number(number),
-                FactValue::Word(text) | FactValue::Name(text) => RecordedFact::Text(text.to_owned()),
-            };
-            match facts.iter_mut().find(|(known, _)| *known == name) {
-                Some(known) => known.1 = fact,
-                None => facts.push((name, fact)),
-            }
+    /// Adds a fact. Of facts that were noted twice, the later one counts.
+    fn set(&mut self, name: FactName, fact: RecordedFact) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some(known) => known.1 = fact,
+            None => self.0.push((name, fact)),
         }
-        Self(facts)
     }
 }
 
@@ -169,68 +159,193 @@ impl Serialize for StepFacts {
     }
 }
 
-impl RecordedStep {
-    pub(super) fn of(view: &StepView<'_>) -> Self {
-        Self {
-            n: view.n,
-            parent: (view.step.parent != 0).then_some(view.step.parent),
-            kind: view.step.step_type.kind(),
-            r#type: view.step.step_type,
-            name: view.name().to_owned(),
-            at_us: view.step.at_us,
-            us: view.us(),
-            busy_us: view.busy_us(),
-            outcome: view.outcome(),
-            facts: StepFacts::of(view),
-        }
-    }
-}
-
 impl RecordedRequest {
     /// Whether the request ended without an answer.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         matches!(self.outcome, "failed" | "refused") || self.status.is_some_and(|status| status >= 400)
     }
+}
 
-    /// The document of a request. `number` and `us` are known at its end only.
-    pub(super) fn of(
-        begun: &RequestBeginning,
-        head: &RequestHead,
-        number: Option<u64>,
-        us: u64,
-        response_bytes: u64,
-    ) -> Self {
-        let some = |name: &String| (!name.is_empty()).then(|| name.clone());
-        let RequestHead { usage, .. } = head;
-        Self {
-            number,
-            request_id: begun.request_id.to_string(),
-            started_ms: begun.started_ms,
-            started_at: timestamp(begun.started_ms),
-            workspace_id: begun.workspace.to_string(),
-            key_id: begun.key.to_string(),
-            intern_id: begun.intern.map(|intern| intern.to_string()),
-            endpoint: begun.endpoint,
-            streamed: head.streamed,
-            requested_model: head.requested.clone(),
-            model: some(&usage.model),
-            provider: some(&usage.provider),
-            status: head.status,
-            outcome: head.outcome(number.is_none()),
-            error_type: head.error.map(ErrorKind::as_str),
-            us,
-            attempts: usage.attempts,
-            input_tokens: usage.input_tokens,
-            cached_tokens: usage.cached_tokens,
-            output_tokens: usage.output_tokens,
-            reasoning_tokens: usage.reasoning_tokens,
-            cost: Amount(usage.cost_pico),
-            byok_cost: Amount(usage.byok_pico),
-            estimated: usage.estimated,
-            request_bytes: begun.request_bytes,
-            response_bytes,
+impl RecordedTimeline {
+    /// The document of a request that has ended. `number` is `None` where it is not kept.
+    pub(super) fn finished(entries: &[u8], number: Option<u64>) -> Self {
+        let mut document = Self::empty();
+        document.request.number = number;
+        let usage_outcome = read(entries).fold(None, |known, entry| document.take(entry).or(known));
+        let head = &mut document.request;
+        head.outcome = match (usage_outcome, head.status) {
+            (Some(outcome), _) => outcome_word(outcome),
+            // A request without a usage row was refused, or its client has left.
+            (None, _) if head.error_type.is_some() => "refused",
+            (None, Some(_)) => "completed",
+            (None, None) => "cancelled",
+        };
+        for step in document.steps.iter_mut().filter(|step| step.us.is_none()) {
+            step.end(head.us, None, "unfinished");
         }
+        document
+    }
+
+    /// The document of a request that runs, without what is counted outside of its entries.
+    pub(super) fn running(entries: &[u8]) -> Self {
+        let mut document = Self::empty();
+        for entry in read(entries) {
+            document.take(entry);
+        }
+        document
+    }
+
+    fn empty() -> Self {
+        let request = RecordedRequest {
+            number: None,
+            request_id: String::new(),
+            started_ms: 0,
+            started_at: String::new(),
+            workspace_id: String::new(),
+            key_id: String::new(),
+            intern_id: None,
+            endpoint: UsageKind::Responses,
+            streamed: false,
+            requested_model: None,
+            model: None,
+            provider: None,
+            status: None,
+            outcome: "running",
+            error_type: None,
+            us: 0,
+            attempts: 0,
+            input_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            reasoning_tokens: 0,
+            cost: Amount(0),
+            byok_cost: Amount(0),
+            estimated: false,
+            request_bytes: 0,
+            response_bytes: 0,
+        };
+        Self { request, steps: Vec::new(), steps_lost: 0 }
+    }
+
+    /// Adds what an entry tells. Returns the outcome of the usage row, if the entry has it.
+    fn take(&mut self, entry: Entry<'_>) -> Option<UsageOutcome> {
+        let head = &mut self.request;
+        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        match entry {
+            Entry::Began { request_id, started_ms, workspace, key, intern, endpoint, request_bytes } => {
+                head.request_id = request_id.to_owned();
+                (head.started_ms, head.started_at) = (started_ms, timestamp(started_ms));
+                (head.workspace_id, head.key_id) = (workspace.to_string(), key.to_owned());
+                head.intern_id = intern.map(|intern| intern.to_string());
+                (head.endpoint, head.request_bytes) = (endpoint, request_bytes);
+            }
+            Entry::Asked { model, streamed } => {
+                (head.requested_model, head.streamed) = (Some(model.to_owned()), streamed);
+            }
+            Entry::Answered { status } => head.status = Some(status),
+            Entry::Failed { error } => head.error_type = Some(error.to_owned()),
+            Entry::Settled { outcome, model, provider, attempts, estimated, .. } => {
+                (head.model, head.provider) = (named(model), named(provider));
+                (head.attempts, head.estimated) = (attempts, estimated);
+                head.count(&entry);
+                return Some(outcome);
+            }
+            Entry::Ended { us, response_bytes, steps_lost } => {
+                (head.us, head.response_bytes, self.steps_lost) = (us, response_bytes, steps_lost);
+            }
+            step => self.take_step(step),
+        }
+        None
+    }
+
+    fn take_step(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::StepBegan { parent, step_type, name, at_us } => {
+                let n = u16::try_from(self.steps.len() + 1).unwrap_or(u16::MAX);
+                self.steps.push(RecordedStep {
+                    n,
+                    parent: (parent != 0).then_some(parent),
+                    kind: step_type.kind(),
+                    r#type: step_type,
+                    name: name.join(" "),
+                    at_us,
+                    us: None,
+                    busy_us: None,
+                    outcome: None,
+                    facts: StepFacts::default(),
+                });
+            }
+            Entry::StepEnded { step, at_us, busy_us, outcome } => {
+                if let Some(step) = self.step(step).filter(|step| step.us.is_none()) {
+                    step.end(at_us, busy_us, outcome);
+                }
+            }
+            Entry::FirstContent { step, at_us } => {
+                if let Some(step) = self.step(step) {
+                    let since = at_us.saturating_sub(step.at_us);
+                    step.facts.set(FactName::FirstContentUs, RecordedFact::Number(since));
+                }
+            }
+            Entry::Number { step, name, number } => {
+                let is_cost = name == FactName::Cost;
+                let fact = if is_cost {
+                    RecordedFact::Dollars(Amount(number))
+                } else {
+                    RecordedFact::Number(number)
+                };
+                self.set(step, name, fact);
+            }
+            Entry::Text { step, name, text } => self.set(step, name, RecordedFact::Text(text.to_owned())),
+            _ => {}
+        }
+    }
+
+    fn set(&mut self, step: u16, name: FactName, fact: RecordedFact) {
+        if let Some(step) = self.step(step) {
+            step.facts.set(name, fact);
+        }
+    }
+
+    fn step(&mut self, n: u16) -> Option<&mut RecordedStep> {
+        self.steps.get_mut(usize::from(n).checked_sub(1)?)
+    }
+}
+
+impl RecordedRequest {
+    fn count(&mut self, row: &Entry<'_>) {
+        if let Entry::Settled {
+            input_tokens,
+            cached_tokens,
+            output_tokens,
+            reasoning_tokens,
+            cost_pico,
+            byok_pico,
+            ..
+        } = row
+        {
+            (self.input_tokens, self.cached_tokens) = (*input_tokens, *cached_tokens);
+            (self.output_tokens, self.reasoning_tokens) = (*output_tokens, *reasoning_tokens);
+            (self.cost, self.byok_cost) = (Amount(*cost_pico), Amount(*byok_pico));
+        }
+    }
+}
+
+impl RecordedStep {
+    fn end(&mut self, at_us: u64, busy_us: Option<u64>, outcome: &str) {
+        self.us = Some(at_us.saturating_sub(self.at_us));
+        self.busy_us = busy_us;
+        self.outcome = Some(outcome.to_owned());
+    }
+}
+
+fn outcome_word(outcome: UsageOutcome) -> &'static str {
+    match outcome {
+        UsageOutcome::Completed => "completed",
+        UsageOutcome::Incomplete => "incomplete",
+        UsageOutcome::Failed => "failed",
+        UsageOutcome::Cancelled => "cancelled",
+        UsageOutcome::Interrupted => "interrupted",
     }
 }
 

@@ -1,12 +1,12 @@
 //! Keeps the last requests and those that run.
 
+use super::entries::{Entries, Entry};
+use super::finished::FinishedRequests;
 use super::follow::StepSender;
-use super::step::Steps;
-use super::{
-    RecordedRequest, RecordedTimeline, RequestBeginning, RequestHead, SharedTimeline, Timeline, TimelineState,
-};
+use super::{RecordedRequest, RecordedTimeline, RequestBeginning, SharedTimeline, Timeline, TimelineState};
 use crate::refusal::Refusal;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -15,40 +15,33 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// The most finished requests that may be kept.
 pub const RECORDED_MAX: usize = 4096;
-/// The most bytes of all finished requests that are kept.
-const RECORDED_BYTES_MAX: usize = 8 << 20;
 /// The most finished requests that wait for one subscriber. It is told how many more it has missed.
 const EVENTS_MAX: usize = 256;
+/// The most characters of the model that a client asks for.
+const REQUESTED_CHARS_MAX: usize = 128;
+/// Finished requests that are copied while the lock is held once, so that requests that end do not
+/// wait long for an operator who reads.
+const PAGE: usize = 128;
+/// The parts of the list of running requests. Threads use different ones, so that they rarely wait
+/// for each other.
+const RUNNING_PARTS: usize = 16;
 
 /// The recorder of requests: the last finished ones, and those that run.
 pub struct RequestRecorder {
     /// How many finished requests are kept. 0: nothing is recorded.
     keeps: AtomicUsize,
     finished: Mutex<FinishedRequests>,
-    running: Mutex<RunningRequests>,
-    events: broadcast::Sender<Arc<FinishedRequest>>,
+    running: [Mutex<RunningRequests>; RUNNING_PARTS],
+    subscribers: AtomicUsize,
+    events: broadcast::Sender<Arc<RecordedRequest>>,
 }
 
+/// Some of the running requests. Two of these are never in one line of a processor's cache.
 #[derive(Default)]
-struct FinishedRequests {
-    /// Oldest first.
-    requests: VecDeque<Arc<FinishedRequest>>,
-    bytes: usize,
-    last_number: u64,
-}
-
-#[derive(Default)]
+#[repr(align(128))]
 struct RunningRequests {
     requests: BTreeMap<u64, Weak<SharedTimeline>>,
     last_key: u64,
-}
-
-/// A finished request.
-struct FinishedRequest {
-    number: u64,
-    us: u64,
-    bytes: usize,
-    timeline: Arc<SharedTimeline>,
 }
 
 /// Which requests are listed.
@@ -88,32 +81,37 @@ impl RequestFilter {
             && is(&self.key, Some(key_id))
             && is(&self.workspace, Some(workspace_id))
     }
-
-    fn spans(&self, number: u64) -> bool {
-        self.before.is_none_or(|before| number < before) && self.after.is_none_or(|after| number > after)
-    }
 }
 
 /// What a subscriber is told.
 #[derive(Clone, Debug)]
 pub enum RequestEvent {
     /// A request has ended.
-    Finished(Box<RecordedRequest>),
+    Finished(Arc<RecordedRequest>),
     /// So many requests ended that this subscriber was not told of, because it was too slow.
     Lost(u64),
 }
 
 /// Hands out the requests that end from now on.
-pub struct RequestSubscription(broadcast::Receiver<Arc<FinishedRequest>>);
+pub struct RequestSubscription {
+    recorder: Arc<RequestRecorder>,
+    events: broadcast::Receiver<Arc<RecordedRequest>>,
+}
 
 impl RequestSubscription {
     /// The next event. `None` after the end of the recorder.
     pub async fn next(&mut self) -> Option<RequestEvent> {
-        match self.0.recv().await {
-            Ok(finished) => Some(RequestEvent::Finished(Box::new(finished.head()))),
+        match self.events.recv().await {
+            Ok(request) => Some(RequestEvent::Finished(request)),
             Err(RecvError::Lagged(lost)) => Some(RequestEvent::Lost(lost)),
             Err(RecvError::Closed) => None,
         }
+    }
+}
+
+impl Drop for RequestSubscription {
+    fn drop(&mut self) {
+        self.recorder.subscribers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -123,7 +121,8 @@ impl Default for RequestRecorder {
         Self {
             keeps: AtomicUsize::new(0),
             finished: Mutex::default(),
-            running: Mutex::default(),
+            running: Default::default(),
+            subscribers: AtomicUsize::new(0),
             events: broadcast::Sender::new(EVENTS_MAX),
         }
     }
@@ -144,170 +143,169 @@ impl RequestRecorder {
 
     /// Finished requests, the last one first.
     pub fn recent(&self, filter: &RequestFilter) -> Vec<RecordedRequest> {
-        let requests: Vec<Arc<FinishedRequest>> = {
-            let finished = self.finished();
-            finished.requests.iter().rev().filter(|it| filter.spans(it.number)).cloned().collect()
-        };
-        let heads = requests.iter().map(|finished| finished.head());
+        let after = filter.after.unwrap_or_default();
+        let kept = self.kept(filter.before.unwrap_or(u64::MAX)).take_while(|(number, _)| *number > after);
+        let heads = kept.map(|(number, entries)| RecordedTimeline::finished(&entries, Some(number)).request);
         heads.filter(|head| filter.takes(head)).take(filter.limit).collect()
     }
 
     /// The requests that run, in the order in which they began.
     pub fn running(&self) -> Vec<RecordedRequest> {
-        self.running_now().iter().map(|timeline| timeline.head(None)).collect()
+        self.running_now().iter().map(|timeline| timeline.document().request).collect()
     }
 
     /// One request with its steps, finished or running, by the id of its answer.
     pub fn one(&self, request_id: &str) -> Option<RecordedTimeline> {
-        let finished = {
-            let finished = self.finished();
-            let is_it = |it: &&Arc<FinishedRequest>| &*it.timeline.begun.request_id == request_id;
-            finished.requests.iter().rev().find(is_it).cloned()
-        };
-        if let Some(finished) = finished {
-            return Some(finished.document());
+        let mut finished = self.kept(u64::MAX);
+        if let Some((number, entries)) = finished.find(|(_, entries)| is_of(entries, request_id)) {
+            return Some(RecordedTimeline::finished(&entries, Some(number)));
         }
         let running = self.running_now();
-        running.iter().find(|it| &*it.begun.request_id == request_id).map(|it| it.document(None))
+        running.iter().find(|it| is_of(it.lock().entries.bytes(), request_id)).map(|it| it.document())
     }
 
     /// Subscribes to the requests that end from now on.
-    pub fn subscribe(&self) -> RequestSubscription {
-        RequestSubscription(self.events.subscribe())
+    pub fn subscribe(self: &Arc<Self>) -> RequestSubscription {
+        self.subscribers.fetch_add(1, Ordering::Relaxed);
+        RequestSubscription { recorder: Arc::clone(self), events: self.events.subscribe() }
     }
 
     /// Begins to record a request, if requests are kept or someone wants its steps.
-    pub(crate) fn begin(
+    pub(crate) fn begin<'a>(
         self: &Arc<Self>,
-        begun: impl FnOnce() -> RequestBeginning,
+        begun: impl FnOnce() -> RequestBeginning<'a>,
         follower: Option<StepSender>,
         is_wanted: bool,
     ) -> RequestGuard {
         if self.keeps() == 0 && follower.is_none() && !is_wanted {
-            return RequestGuard { recorder: Arc::clone(self), key: 0, shared: None };
+            return RequestGuard(None);
         }
-        let state =
-            TimelineState { head: RequestHead::default(), steps: Steps::new(), follower, at_end: None };
-        let shared = Arc::new(SharedTimeline {
-            begun: begun(),
+        let mut entries = Entries::new();
+        entries.add(&begun().entry());
+        let timeline = Arc::new(SharedTimeline {
             began: Instant::now(),
             response_bytes: AtomicU64::new(0),
-            state: Mutex::new(state),
+            state: Mutex::new(TimelineState { entries, follower, at_end: None }),
         });
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = part_of_this_thread();
+        let mut running = self.running_part(part);
         running.last_key += 1;
         let key = running.last_key;
-        running.requests.insert(key, Arc::downgrade(&shared));
+        running.requests.insert(key, Arc::downgrade(&timeline));
         drop(running);
-        RequestGuard { recorder: Arc::clone(self), key, shared: Some(shared) }
+        RequestGuard(Some(GuardedRequest { recorder: Arc::clone(self), part, key, timeline }))
     }
 
-    fn finish(&self, key: u64, timeline: Arc<SharedTimeline>) {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).requests.remove(&key);
-        let us = timeline.now_us();
-        let (at_end, bytes) = {
-            let mut state = timeline.lock();
-            state.steps.close(us);
-            // Dropping the sender tells the follower that the request is over.
-            state.follower = None;
-            let bytes = size_of::<SharedTimeline>() + state.steps.bytes() + state.head.bytes();
-            (state.at_end.take(), bytes)
-        };
-        let mut finished = FinishedRequest { number: 0, us, bytes, timeline };
+    fn finish(&self, request: &GuardedRequest) {
+        self.running_part(request.part).requests.remove(&request.key);
+        let (entries, at_end) = request.timeline.finish();
         if let Some(at_end) = at_end {
-            at_end(finished.document());
+            at_end(RecordedTimeline::finished(&entries, None));
         }
         let keeps = self.keeps();
         if keeps == 0 {
             return;
         }
-        let mut kept = self.finished();
-        kept.last_number += 1;
-        finished.number = kept.last_number;
-        kept.bytes += finished.bytes;
-        let finished = Arc::new(finished);
-        kept.requests.push_back(Arc::clone(&finished));
-        kept.shorten(keeps);
-        drop(kept);
-        if self.events.receiver_count() > 0 {
+        let number = self.finished().keep(&entries, keeps);
+        if self.subscribers.load(Ordering::Relaxed) > 0 {
+            let head = Arc::new(RecordedTimeline::finished(&entries, Some(number)).request);
             // Without a receiver there is nothing to tell.
-            drop(self.events.send(finished));
+            drop(self.events.send(head));
         }
+    }
+
+    /// Number and entries of the finished requests before one, the last one first.
+    fn kept(&self, before: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
+        let mut before = before;
+        let pages = std::iter::from_fn(move || {
+            let page = self.finished().before(before, PAGE);
+            before = page.last()?.0;
+            Some(page)
+        });
+        pages.flatten()
     }
 
     fn finished(&self) -> MutexGuard<'_, FinishedRequests> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn running_part(&self, part: usize) -> MutexGuard<'_, RunningRequests> {
+        let [first, rest @ ..] = &self.running;
+        let part = part.checked_sub(1).and_then(|part| rest.get(part)).unwrap_or(first);
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn running_now(&self) -> Vec<Arc<SharedTimeline>> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.requests.values().filter_map(Weak::upgrade).collect()
+        let parts = (0..RUNNING_PARTS).map(|part| self.running_part(part));
+        let mut running: Vec<Arc<SharedTimeline>> = parts
+            .flat_map(|part| part.requests.values().filter_map(Weak::upgrade).collect::<Vec<_>>())
+            .collect();
+        running.sort_by_key(|timeline| timeline.began);
+        running
     }
 }
 
-impl FinishedRequests {
-    fn shorten(&mut self, keeps: usize) {
-        while self.requests.len() > keeps || self.bytes > RECORDED_BYTES_MAX {
-            let Some(oldest) = self.requests.pop_front() else { return };
-            self.bytes = self.bytes.saturating_sub(oldest.bytes);
-        }
+/// The part of the list of running requests that the calling thread uses.
+fn part_of_this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static PART: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % RUNNING_PARTS);
     }
+    PART.get()
 }
 
-impl FinishedRequest {
-    fn head(&self) -> RecordedRequest {
-        RecordedRequest { us: self.us, ..self.timeline.head(Some(self.number)) }
-    }
-
-    fn document(&self) -> RecordedTimeline {
-        let mut document = self.timeline.document(Some(self.number));
-        document.request.us = self.us;
-        document
-    }
+fn is_of(entries: &[u8], wanted: &str) -> bool {
+    matches!(super::entries::read(entries).next(), Some(Entry::Began { request_id, .. }) if request_id == wanted)
 }
 
-/// A request that is recorded. When this is dropped, the request is over.
-pub(crate) struct RequestGuard {
+/// A request that is recorded, if it is. When this is dropped, the request is over.
+pub(crate) struct RequestGuard(Option<GuardedRequest>);
+
+struct GuardedRequest {
     recorder: Arc<RequestRecorder>,
+    part: usize,
     key: u64,
-    shared: Option<Arc<SharedTimeline>>,
+    timeline: Arc<SharedTimeline>,
 }
 
 impl RequestGuard {
     /// Where the steps of the request are noted.
     pub(crate) fn timeline(&self) -> Timeline {
-        Timeline { shared: self.shared.clone(), ..Timeline::default() }
+        let shared = self.0.as_ref().map(|request| Arc::clone(&request.timeline));
+        Timeline { shared, ..Timeline::default() }
     }
 
     /// Notes what the body asks for.
     pub(crate) fn asks(&self, requested: &str, streamed: bool) {
-        if let Some(shared) = &self.shared {
-            shared.lock().head.asks(requested, streamed);
-        }
+        let cut = requested.char_indices().nth(REQUESTED_CHARS_MAX).map_or(requested.len(), |(end, _)| end);
+        self.add(&Entry::Asked { model: requested.get(..cut).unwrap_or_default(), streamed });
     }
 
     /// Notes how the request was answered.
     pub(crate) fn answered<T>(&self, result: &Result<T, Refusal>) {
-        match (result, &self.shared) {
-            (Ok(_), Some(shared)) => shared.lock().head.status = Some(200),
-            (Err(refusal), _) => self.refused(refusal),
-            (Ok(_), None) => {}
+        match result {
+            Ok(_) => self.add(&Entry::Answered { status: 200 }),
+            Err(refusal) => self.refused(refusal),
         }
     }
 
     /// Notes why the request was refused.
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        if let Some(shared) = &self.shared {
-            let head = &mut shared.lock().head;
-            (head.status, head.error) = (Some(refusal.status), Some(refusal.kind));
+        self.add(&Entry::Answered { status: refusal.status });
+        self.add(&Entry::Failed { error: refusal.kind.as_str() });
+    }
+
+    fn add(&self, entry: &Entry<'_>) {
+        if let Some(request) = &self.0 {
+            request.timeline.lock().entries.add(entry);
         }
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.take() {
-            self.recorder.finish(self.key, shared);
+        if let Some(request) = self.0.take() {
+            request.recorder.finish(&request);
         }
     }
 }

@@ -2,13 +2,15 @@ use super::*;
 use crate::cost::Amount;
 use cofferdam_store::{KeyId, UsageKind, WorkspaceId};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
-fn beginning(id: &str) -> RequestBeginning {
+fn beginning(id: &str) -> RequestBeginning<'_> {
+    static KEY: LazyLock<KeyId> = LazyLock::new(|| "abcdefghijkl".parse().unwrap());
     RequestBeginning {
-        request_id: Arc::from(id),
+        request_id: id,
         started_ms: 1_700_000_000_000,
         workspace: "3f2a0000-0000-4000-8000-000000000001".parse::<WorkspaceId>().unwrap(),
-        key: "abcdefghijkl".parse::<KeyId>().unwrap(),
+        key: &KEY,
         intern: None,
         endpoint: UsageKind::Responses,
         request_bytes: 70,
@@ -37,7 +39,7 @@ fn row() -> UsageRow {
         attempts: 1,
         input_tokens: 7,
         cost_pico: 1_500_000,
-        ..UsageRow::begun("a".to_owned(), workspace, key, UsageKind::Responses, true)
+        ..UsageRow::begun("a".to_owned(), workspace, *key, UsageKind::Responses, true)
     }
 }
 
@@ -120,7 +122,7 @@ fn the_last_requests_are_kept_and_can_be_selected() {
     assert!(list(RequestFilter { key: Some("other".to_owned()), ..all.clone() }).is_empty());
     let refused = recorder.one("b").unwrap().request;
     assert_eq!(
-        (refused.status, refused.outcome, refused.error_type),
+        (refused.status, refused.outcome, refused.error_type.as_deref()),
         (Some(400), "refused", Some("invalid_request"))
     );
     recorder.keep(1);
@@ -172,7 +174,10 @@ async fn a_request_is_followed_step_by_step_although_none_is_kept() {
     drop(guard);
     let (begun, ended) = (steps.next().await.unwrap(), steps.next().await.unwrap());
     assert_eq!((begun.n, begun.outcome, begun.us), (1, None, None));
-    assert_eq!((ended.n, ended.outcome, ended.facts.number(FactName::Count)), (1, Some("ok"), Some(2)));
+    assert_eq!(
+        (ended.n, ended.outcome.clone(), ended.facts.number(FactName::Count)),
+        (1, Some("ok".to_owned()), Some(2))
+    );
     assert!(steps.next().await.is_none());
     assert!(recorder.one("a").is_none());
 }

@@ -81,7 +81,7 @@ fn kind(step: StepType) -> SpanKind {
 }
 
 fn code(step: &RecordedStep) -> StatusCode {
-    if step.outcome == Some("ok") { StatusCode::Unset } else { StatusCode::Error }
+    if step.outcome.as_deref() == Some("ok") { StatusCode::Unset } else { StatusCode::Error }
 }
 
 fn attributes(step: &RecordedStep, operation: &str) -> Vec<KeyValue> {
@@ -106,7 +106,7 @@ fn attributes(step: &RecordedStep, operation: &str) -> Vec<KeyValue> {
     }
     attributes.extend(step.busy_us.map(|us| number("cofferdam.busy_us", us)));
     if code(step) == StatusCode::Error {
-        attributes.push(text(ERROR_TYPE, step.outcome.unwrap_or("_OTHER")));
+        attributes.push(text(ERROR_TYPE, step.outcome.as_deref().unwrap_or("_OTHER")));
     }
     attributes
 }
