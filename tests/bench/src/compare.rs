@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use crate::client::{Connection, LoadRequest};
+use crate::consoles::Consoles;
 use crate::load::{Sample, percentile};
 use crate::process::Processes;
 use crate::scene::{prompt, prompt_of, responses, streamed, with_datetime};
@@ -28,6 +29,9 @@ pub(crate) struct CompareOptions {
     /// Only these scenes
     #[arg(long = "scene", value_name = "SCENE")]
     scenes: Vec<String>,
+    /// Streams of events that are open at each program while it is loaded, as open consoles have them
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
+    consoles: u32,
     /// Also write the figures to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -130,6 +134,7 @@ pub(crate) async fn run(options: &CompareOptions) -> anyhow::Result<()> {
     let during = Duration::from_secs_f64(options.secs);
     let site = Site::start().await?;
     let servers = Servers::start(&site, &options.programs).await?;
+    let consoles = Consoles::open(&servers.programs, options.consoles).await?;
     let is_chosen =
         |name: &str| options.scenes.is_empty() || options.scenes.iter().any(|chosen| chosen == name);
     let mut rows = vec![memory_row("resident memory before the load", Some(35.0), servers.resident()?)];
@@ -139,6 +144,7 @@ pub(crate) async fn run(options: &CompareOptions) -> anyhow::Result<()> {
     if is_chosen(PROMPTS) {
         rows.extend(prompts(&servers.loaded, options.rounds, during).await?);
     }
+    drop(consoles);
     rows.push(memory_row("resident memory after the load", Some(60.0), servers.resident()?));
     let mut table = Table {
         servers: servers.loaded.iter().map(|server| server.name.clone()).collect(),

@@ -8,6 +8,7 @@ mod growth;
 mod soak;
 mod train;
 
+mod consoles;
 mod scene;
 mod site;
 
