@@ -2,6 +2,7 @@
 //! to R17).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use crate::kit::admin::Admin;
 use crate::kit::upstream::Reply;
 use serde_json::json;
 
@@ -33,6 +34,32 @@ async fn three_lines_of_configuration_send_a_bearer_token() {
     assert_eq!(released["fingerprint"].as_str().unwrap().len(), 8);
     assert!(released["request_id"].as_str().unwrap().starts_with("resp_"), "{released}");
     assert!(!released.to_string().contains("page"), "neither path nor query: {released}");
+}
+
+#[tokio::test]
+async fn timeline_of_a_release_has_its_audit_record_and_the_time_to_connect() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    let timeline = Admin::new(&bench.host).last_timeline().await;
+    let steps = timeline["steps"].as_array().unwrap();
+    let step =
+        |kind: &str| steps.iter().find(|it| it["type"] == kind).unwrap_or_else(|| panic!("{timeline}"));
+    for kind in ["exchange", "http"] {
+        let (connecting, whole) = (step(kind)["connect_us"].as_u64(), step(kind)["us"].as_u64());
+        assert!(connecting.unwrap() <= whole.unwrap(), "{}", step(kind));
+    }
+    let seq = step("release")["audit_seq"].as_u64().unwrap();
+    let records = bench.host.command(&["vault", "audit"]);
+    let record = records.as_array().unwrap().iter().find(|record| record["seq"] == seq).unwrap();
+    assert!(record["entries"].to_string().contains("secret_released"), "{record}");
+
+    // The second request finds the connection of the first one.
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    let timeline = Admin::new(&bench.host).last_timeline().await;
+    let steps = timeline["steps"].as_array().unwrap();
+    let second = steps.iter().find(|it| it["type"] == "http").unwrap();
+    assert_eq!(second.get("connect_us"), None, "{second}");
 }
 
 #[tokio::test]

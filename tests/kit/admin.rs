@@ -3,7 +3,7 @@
 use super::client::{Answer, http_to, read};
 use super::host::Host;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// How long a host may take to reach a state that a test waits for.
@@ -72,6 +72,20 @@ impl Admin {
         let end = Instant::now() + PATIENCE;
         while self.metric(sample).await < least {
             assert!(Instant::now() < end, "{sample} stays below {least}");
+        }
+    }
+
+    /// The last request that has ended, with its steps. Polls until there is one.
+    pub async fn last_timeline(&self) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let listed = self.ask("requests?limit=1").await.body;
+            if let (Some(id), true) =
+                (listed["data"][0]["request_id"].as_str(), listed["running"] == json!([]))
+            {
+                return self.ask(&format!("requests/{id}")).await.body;
+            }
+            assert!(Instant::now() < end, "no request has ended: {listed}");
         }
     }
 }

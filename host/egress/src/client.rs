@@ -1,9 +1,12 @@
 //! [`Egress`]: one client per rule, the exchange that all requests share, and the rules for requests
 //! to providers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -167,7 +170,7 @@ impl Egress {
     pub async fn connect_to(&self, origin: &Origin) -> Result<(), Error> {
         // Only its scheme and authority count for a connection.
         let uri = origin.join("models").map_err(Reason::Path)?;
-        self.provider_client(origin).connect(origin.key(), uri).await
+        self.provider_client(origin).connect(origin.key(), uri).await.map(drop)
     }
 
     /// The client for the addresses that the origin may lead to.
@@ -217,7 +220,7 @@ impl Client {
         is_sent: &AtomicBool,
     ) -> Result<Reply, Error> {
         let outcome = tokio::time::timeout(limits.head, self.send(key, host, request, is_sent)).await;
-        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        let (mut head, exchange, connecting) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         // No request asks for a content coding. An encoded body could not be searched for secrets.
         if headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
@@ -226,7 +229,7 @@ impl Client {
         if let Some(values) = values {
             body.search(values, values.scrub_headers(&mut head.headers));
         }
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        Ok(Reply { status: head.status, headers: head.headers, body, connecting })
     }
 
     /// If a pooled connection turns out to be dead before it took a byte of the request, the request
@@ -237,13 +240,19 @@ impl Client {
         host: &HeaderValue,
         request: Request<Bytes>,
         is_sent: &AtomicBool,
-    ) -> Result<(http::response::Parts, Exchange), Error> {
+    ) -> Result<(http::response::Parts, Exchange, Option<Duration>), Error> {
         let uri = request.uri().clone();
         let mut request = request.map(Full::new);
+        let mut connecting = None;
         loop {
             let (line, is_new) = match self.pool.take(key) {
                 Some(line) => (line, false),
-                None => (self.dial(key, uri.clone()).await?, true),
+                None => {
+                    let began = Instant::now();
+                    let line = self.dial(key, uri.clone()).await?;
+                    connecting = Some(began.elapsed());
+                    (line, true)
+                }
             };
             // Set before sending: if this future is dropped during the send, the server may have
             // seen the request.
@@ -262,7 +271,7 @@ impl Client {
             match answered {
                 Ok((answer, line)) => {
                     let (head, body) = answer.into_parts();
-                    return Ok((head, Exchange { body, line }));
+                    return Ok((head, Exchange { body, line }, connecting));
                 }
                 Err(Unanswered(Some(unsent))) if !is_new => {
                     is_sent.store(false, Ordering::Relaxed);
@@ -273,16 +282,18 @@ impl Client {
         }
     }
 
-    /// Makes sure that the pool has a connection to the origin of `uri`.
-    pub(crate) async fn connect(&self, key: &Arc<str>, uri: Uri) -> Result<(), Error> {
-        let line = match self.pool.take(key) {
-            Some(line) => line,
-            None => self.dial(key, uri).await?,
+    /// Makes sure that the pool has a connection to the origin of `uri`. Returns how long making one
+    /// took, if there was none.
+    pub(crate) async fn connect(&self, key: &Arc<str>, uri: Uri) -> Result<Option<Duration>, Error> {
+        let began = Instant::now();
+        let (line, connecting) = match self.pool.take(key) {
+            Some(line) => (line, None),
+            None => (self.dial(key, uri).await?, Some(began.elapsed())),
         };
         if let UpstreamConnection::Own(wire) = line {
             self.pool.keep(key, wire);
         }
-        Ok(())
+        Ok(connecting)
     }
 
     /// Opens a new connection. Boxed because it is rare: its large future is not part of every

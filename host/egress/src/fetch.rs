@@ -40,6 +40,9 @@ pub struct GuestReply {
     pub body: GuestBody,
     /// The secrets that were sent with the request.
     pub sent: SentSecrets,
+    /// How long it took to resolve the name, connect and make the TLS handshake. `None` where a
+    /// connection was there.
+    pub connecting: Option<Duration>,
 }
 
 /// The body of an answer, read in chunks.
@@ -88,12 +91,13 @@ impl Egress {
     /// Connects to the host without sending anything: its name resolves to open addresses only, and
     /// a server answers there with a trusted certificate. [`Egress::fetch`] would connect too.
     /// Calling this first prevents the release of a secret for a request that cannot be sent. The
-    /// connection is kept for that request.
+    /// connection is kept for that request. Returns how long making it took; `None` where one was
+    /// there.
     ///
     /// # Errors
     ///
     /// Those of [`Egress::fetch`] for a request that was not sent.
-    pub async fn connect(&self, checked: &CheckedRequest) -> Result<(), Error> {
+    pub async fn connect(&self, checked: &CheckedRequest) -> Result<Option<Duration>, Error> {
         let GuestRequest { target, limits, .. } = &checked.request;
         let connecting = self.guests(&checked.request).connect(target.key(), target.uri().clone());
         let total = limits.total.min(TOTAL_MAX);
@@ -123,7 +127,7 @@ impl Egress {
         let (target, values) = (&request.target, Some(&sent.values));
         let client = self.guests(request);
         let exchange = client.exchange(target.key(), target.host_header(), outward, values, limits, &is_sent);
-        let Reply { status, headers, mut body } = exchange.await?;
+        let Reply { status, headers, mut body, connecting } = exchange.await?;
         // The request asked neither for another protocol nor for a part of the answer. In a part, a
         // secret that is cut by the edge would not be found (egress rule R19).
         if status == StatusCode::SWITCHING_PROTOCOLS || (with_secret && status == StatusCode::PARTIAL_CONTENT)
@@ -146,7 +150,7 @@ impl Egress {
             body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, sent: sent.clone(), reported: 0 };
-        Ok(GuestReply { status, headers: headers.unwrap_or_default(), body, sent })
+        Ok(GuestReply { status, headers: headers.unwrap_or_default(), body, sent, connecting })
     }
 }
 

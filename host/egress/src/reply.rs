@@ -33,6 +33,9 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body, not yet read. The credential's value is replaced while it is read.
     pub body: ReplyBody,
+    /// How long it took to resolve the name, connect and make the TLS handshake. `None` where a
+    /// connection was there.
+    pub connecting: Option<Duration>,
 }
 
 /// The body of an answer, read in chunks.

@@ -5,6 +5,7 @@ use crate::lifecycle::stream::EventStream;
 use crate::refusal::Refusal;
 use crate::timeline::StepSender;
 use bytes::Bytes;
+use uuid::Uuid;
 
 /// How a client wants its answer, from the request's headers.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct RespondOptions {
     pub session_header: Option<String>,
     /// The trace of the client, from its header `traceparent`.
     pub trace_parent: Option<TraceParent>,
+    /// The id of the request in the log of the host.
+    pub log_id: Option<Uuid>,
     /// Gets the steps of the request as they happen, where they are followed.
     pub follow: Option<StepSender>,
 }

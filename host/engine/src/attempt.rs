@@ -74,7 +74,9 @@ pub(crate) async fn exchange(
     let sent = send(scope, endpoint, upstream, used, deadline).await;
     let status = sent.as_ref().ok().map(|reply| u64::from(reply.status.as_u16()));
     let outcome = sent.as_ref().map_or_else(|failed| failed.failure.kind.as_str(), |_| "ok");
-    scope.timeline.end(step, outcome, &[FactName::Status.number(status)]);
+    let connecting = sent.as_ref().ok().and_then(|reply| reply.connecting);
+    let facts = [FactName::Status.number(status), FactName::ConnectUs.micros(connecting)];
+    scope.timeline.end(step, outcome, &facts);
     let reply = sent?;
     instance.resume(&scope.context).await?;
     let streamed = asked_for_stream && is_event_stream(&reply.headers);

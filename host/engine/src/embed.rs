@@ -39,8 +39,7 @@ impl Engine {
         mut options: RespondOptions,
     ) -> Result<Answer, Refusal> {
         let id = format!("embd_{}", random_hex());
-        let follower = options.follow.take();
-        let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), follower);
+        let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), &mut options);
         let result = self.embed_recorded(caller, body, options, &id, &guard).await;
         guard.answered(&result);
         let body = result?;

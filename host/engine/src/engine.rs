@@ -1,5 +1,6 @@
 //! The engine: the parts that every request uses.
 
+use crate::answer::RespondOptions;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::catalog::model_routers::ModelRouters;
@@ -10,7 +11,7 @@ use crate::memory::meters::Meters;
 use crate::memory::{self, Memory};
 use crate::plugin_defaults::PluginDefaults;
 use crate::request::Prompts;
-use crate::timeline::{RequestBeginning, RequestGuard, StepSender};
+use crate::timeline::{RequestBeginning, RequestGuard};
 use cofferdam_egress::Egress;
 use cofferdam_runtime::{Plugin, PluginKind, Plugins};
 use cofferdam_store::{Clock, Store, UsageKind};
@@ -93,11 +94,13 @@ impl Engine {
         caller: &Caller,
         endpoint: UsageKind,
         request_bytes: usize,
-        follower: Option<StepSender>,
+        options: &mut RespondOptions,
     ) -> RequestGuard {
         let EngineParts { memory, broadcast, clock, .. } = &self.parts;
+        let (log_id, follower) = (options.log_id, options.follow.take());
         let beginning = || RequestBeginning {
             request_id: id,
+            log_id,
             started_ms: clock.now_ms(),
             workspace: caller.workspace.id,
             key: &caller.key,

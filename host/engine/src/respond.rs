@@ -54,8 +54,7 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let hex = random_hex();
         let id = format!("resp_{hex}");
-        let follower = options.follow.take();
-        let guard = self.record(&id, &caller, UsageKind::Responses, body.len(), follower);
+        let guard = self.record(&id, &caller, UsageKind::Responses, body.len(), &mut options);
         let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         let deadline = deadline.attended(departure.presence()).counting(guard.timeline());

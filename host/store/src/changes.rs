@@ -87,6 +87,8 @@ pub(crate) struct WriteBatch {
     usage: Vec<UsageRow>,
     now_ms: u64,
     is_short: bool,
+    /// The sequence number of the audit record that the commit will have.
+    seq: u64,
 }
 
 impl WriteBatch {
@@ -101,7 +103,18 @@ impl WriteBatch {
             usage: Vec::new(),
             now_ms,
             is_short: false,
+            seq: 0,
         }
+    }
+
+    /// Sets the sequence number of the commit.
+    pub(crate) fn numbered(self, seq: u64) -> WriteBatch {
+        WriteBatch { seq, ..self }
+    }
+
+    /// The sequence number of the audit record that entries of this batch become a part of.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
     }
 
     /// Sets whether the disk is short of space: then the write batch accepts no new data of

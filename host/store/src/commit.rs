@@ -64,8 +64,9 @@ impl CommitWriter {
     /// number of mutations.
     fn commit(&mut self) -> Result<usize, CommitFailed> {
         let directory = self.shared.directory.load_full();
-        let mut draft =
-            WriteBatch::new(self.access.view(), directory, self.clock.now_ms()).on_disk(self.space.look());
+        let mut draft = WriteBatch::new(self.access.view(), directory, self.clock.now_ms())
+            .on_disk(self.space.look())
+            .numbered(self.tip.seq + 1);
         let mut answers: Vec<Settle> = Vec::new();
         while answers.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
             let Some(job) = self.queue.take_job() else { break };

@@ -191,8 +191,8 @@ impl Visit<'_> {
             let Some(next) = next.map_err(|error| self.refuse(target.host_name(), error.into()))? else {
                 return Ok(Reached { target: target.clone(), reply, step });
             };
-            let status = u64::from(reply.status.as_u16());
-            self.timeline.end(step, "ok", &[FactName::Status.number(status)]);
+            let status = FactName::Status.number(u64::from(reply.status.as_u16()));
+            self.timeline.end(step, "ok", &[status, FactName::ConnectUs.micros(reply.connecting)]);
             let next = self.admit(next, &[]).await?;
             if !next.secrets().is_empty() {
                 // The redirecting host chose the path, so a request to it must not carry a secret:
@@ -267,25 +267,27 @@ impl Visit<'_> {
         timeline: &Timeline,
     ) -> Result<GuestReply, HttpError> {
         let host = checked.request().target.host_name().cloned();
-        let releases = match &host {
+        let (releases, connecting) = match &host {
             Some(host) if !checked.secrets().is_empty() => self.release(checked, host, timeline).await?,
-            _ => Vec::new(),
+            _ => (Vec::new(), None),
         };
-        let reply = self.capability.egress.fetch(checked, releases).await.map_err(|error| {
+        let mut reply = self.capability.egress.fetch(checked, releases).await.map_err(|error| {
             let names = checked.secrets().iter().map(|placed| &placed.secret);
             self.refuse(host.as_ref(), UnsentRequest::from(error).about(names))
         })?;
+        reply.connecting = reply.connecting.or(connecting);
         self.capability.released.note(self.plugin, &reply.sent);
         Ok(reply)
     }
 
-    /// Releases the secrets of a request, once a connection to its host is made.
+    /// Releases the secrets of a request, once a connection to its host is made. Returns also how
+    /// long making the connection took, if there was none.
     async fn release(
         &self,
         checked: &mut CheckedRequest,
         host: &HostName,
         timeline: &Timeline,
-    ) -> Result<Vec<Release>, HttpError> {
+    ) -> Result<(Vec<Release>, Option<Duration>), HttpError> {
         // A secret that could not be searched for in the plugin's outputs must not be sent.
         if self.capability.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
@@ -293,18 +295,22 @@ impl Visit<'_> {
         let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
         let releasable =
             self.releasable(host, names).await.map_err(|refused| self.refuse(Some(host), refused))?;
-        match checked.secrets().iter().position(|placed| !releasable.contains(&placed.secret)) {
-            // The vault will refuse this secret. It is moved to the front, so that its refusal ends
-            // the request before any other secret is released, and no connection is opened, so that
-            // the host does not notice the request.
-            Some(index) => checked.move_to_front(index),
-            // Connect before releasing: nothing is released for a name that does not resolve, for
-            // an address that is not allowed, or for a server that cannot prove its name.
-            None => {
-                let connected = self.capability.egress.connect(checked).await;
-                connected.map_err(|error| self.refuse(Some(host), error.into()))?;
-            }
-        }
+        let connecting =
+            match checked.secrets().iter().position(|placed| !releasable.contains(&placed.secret)) {
+                // The vault will refuse this secret. It is moved to the front, so that its refusal ends
+                // the request before any other secret is released, and no connection is opened, so that
+                // the host does not notice the request.
+                Some(index) => {
+                    checked.move_to_front(index);
+                    None
+                }
+                // Connect before releasing: nothing is released for a name that does not resolve, for
+                // an address that is not allowed, or for a server that cannot prove its name.
+                None => {
+                    let connected = self.capability.egress.connect(checked).await;
+                    connected.map_err(|error| self.refuse(Some(host), error.into()))?
+                }
+            };
         let mut releases = Vec::with_capacity(checked.secrets().len());
         for PlacedSecret { secret, .. } in checked.secrets() {
             let (scope, bound) = self.bound(secret, host);
@@ -315,13 +321,15 @@ impl Visit<'_> {
             let step = timeline.begin(StepType::Release, &name, &facts);
             let released = self.capability.store.release_recorded(request).await;
             self.capability.releases.decided(ReleasedFor::Tool, &released);
-            timeline.end(step, if released.is_ok() { "ok" } else { "refused" }, &[]);
+            let audit = released.as_ref().ok().and_then(Release::audit);
+            let outcome = if released.is_ok() { "ok" } else { "refused" };
+            timeline.end(step, outcome, &[FactName::AuditSeq.number(audit)]);
             releases.push(
                 released
                     .map_err(|error| self.refuse(Some(host), UnsentRequest::not_released(secret, &error)))?,
             );
         }
-        Ok(releases)
+        Ok((releases, connecting))
     }
 
     /// The whole answer, if it arrives before the deadline.

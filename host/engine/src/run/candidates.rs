@@ -246,7 +246,11 @@ impl Run {
             attempts = indexes.len(),
             "every endpoint failed, trying again"
         );
-        self.deadline.during(sleep(wait), left).await.ok()?;
+        let timeline = &self.scope.timeline;
+        let step = timeline.begin(StepType::Wait, &["wait before the next attempts"], &[]);
+        let waited = self.deadline.during(sleep(wait), left).await;
+        timeline.end(step, if waited.is_ok() { "ok" } else { "timeout" }, &[]);
+        waited.ok()?;
         for endpoint in indexes.iter().filter_map(|index| self.order.endpoints.get(*index)) {
             endpoint.health.retried();
         }

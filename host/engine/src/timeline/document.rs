@@ -5,6 +5,7 @@ use super::step::{FactName, StepKind, StepType};
 use crate::cost::Amount;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use serde::{Serialize, Serializer};
+use uuid::Uuid;
 
 /// One request without its steps.
 #[derive(Clone, Debug, Serialize)]
@@ -13,6 +14,8 @@ pub struct RecordedRequest {
     pub number: Option<u64>,
     /// The id that the client gets in a successful answer.
     pub request_id: String,
+    /// The id that its lines in the log of the host have, and the client got as `X-Request-Id`.
+    pub log_id: Option<Uuid>,
     /// When it began, in Unix milliseconds.
     #[serde(skip)]
     pub started_ms: u64,
@@ -200,6 +203,7 @@ impl RecordedTimeline {
         let request = RecordedRequest {
             number: None,
             request_id: String::new(),
+            log_id: None,
             started_ms: 0,
             started_at: String::new(),
             workspace_id: String::new(),
@@ -233,8 +237,17 @@ impl RecordedTimeline {
         let head = &mut self.request;
         let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         match entry {
-            Entry::Began { request_id, started_ms, workspace, key, intern, endpoint, request_bytes } => {
-                head.request_id = request_id.to_owned();
+            Entry::Began {
+                request_id,
+                log_id,
+                started_ms,
+                workspace,
+                key,
+                intern,
+                endpoint,
+                request_bytes,
+            } => {
+                (head.request_id, head.log_id) = (request_id.to_owned(), log_id);
                 (head.started_ms, head.started_at) = (started_ms, timestamp(started_ms));
                 (head.workspace_id, head.key_id) = (workspace.to_string(), key.to_owned());
                 head.intern_id = intern.map(|intern| intern.to_string());

@@ -8,6 +8,7 @@ use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::mem;
+use uuid::Uuid;
 
 /// The most steps of one request. Further ones are counted only.
 pub(super) const STEPS_MAX: u16 = 256;
@@ -27,6 +28,8 @@ const USUAL_BYTES: usize = 768;
 pub(crate) struct RequestBeginning<'a> {
     /// The id that the client gets in a successful answer.
     pub(crate) request_id: &'a str,
+    /// The id of the request in the log of the host.
+    pub(crate) log_id: Option<Uuid>,
     pub(crate) started_ms: u64,
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: &'a KeyId,
@@ -37,9 +40,9 @@ pub(crate) struct RequestBeginning<'a> {
 
 impl<'a> RequestBeginning<'a> {
     pub(super) fn entry(self) -> Entry<'a> {
-        let Self { request_id, started_ms, workspace, key, intern, endpoint, request_bytes } = self;
+        let Self { request_id, log_id, started_ms, workspace, key, intern, endpoint, request_bytes } = self;
         let key = key.as_str();
-        Entry::Began { request_id, started_ms, workspace, key, intern, endpoint, request_bytes }
+        Entry::Began { request_id, log_id, started_ms, workspace, key, intern, endpoint, request_bytes }
     }
 }
 
@@ -49,6 +52,7 @@ impl<'a> RequestBeginning<'a> {
 pub(super) enum Entry<'a> {
     Began {
         request_id: &'a str,
+        log_id: Option<Uuid>,
         started_ms: u64,
         workspace: WorkspaceId,
         key: &'a str,

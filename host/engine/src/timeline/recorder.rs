@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use uuid::Uuid;
 
 /// The most finished requests that may be kept.
 pub const RECORDED_MAX: usize = 4096;
@@ -164,6 +165,13 @@ impl RequestRecorder {
         running.iter().find(|it| is_of(it.lock().entries.bytes(), request_id)).map(|it| it.document())
     }
 
+    /// The ids of the answers of all requests that are kept or run, by their ids in the log.
+    pub fn ids_by_log_id(&self) -> BTreeMap<Uuid, String> {
+        let finished = self.kept(u64::MAX).filter_map(|(_, entries)| ids(&entries));
+        let running = self.running_now();
+        finished.chain(running.iter().filter_map(|it| ids(it.lock().entries.bytes()))).collect()
+    }
+
     /// Subscribes to the requests that end from now on.
     pub fn subscribe(self: &Arc<Self>) -> RequestSubscription {
         self.subscribers.fetch_add(1, Ordering::Relaxed);
@@ -256,6 +264,14 @@ fn part_of_this_thread() -> usize {
 
 fn is_of(entries: &[u8], wanted: &str) -> bool {
     matches!(super::entries::read(entries).next(), Some(Entry::Began { request_id, .. }) if request_id == wanted)
+}
+
+/// The ids of a request in the log and of its answer.
+fn ids(entries: &[u8]) -> Option<(Uuid, String)> {
+    match super::entries::read(entries).next()? {
+        Entry::Began { log_id, request_id, .. } => Some((log_id?, request_id.to_owned())),
+        _ => None,
+    }
 }
 
 /// A request that is recorded, if it is. When this is dropped, the request is over.

@@ -1,6 +1,7 @@
 //! The steps of one timeline: fixed words and numbers, and names of the configuration.
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The side that works in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -14,6 +15,8 @@ pub enum StepKind {
     Net,
     /// The vault.
     Secret,
+    /// No side: time that the host lets pass.
+    Pause,
 }
 
 /// What is done in a step.
@@ -44,6 +47,8 @@ pub enum StepType {
     Http,
     /// A plugin asks a model. The attempts for it are below it.
     Question,
+    /// The host waits until failed endpoints may be asked again.
+    Wait,
     /// The usage row is written.
     Usage,
 }
@@ -65,6 +70,7 @@ impl StepType {
             Self::Tool => "tool",
             Self::Http => "http",
             Self::Question => "question",
+            Self::Wait => "wait",
             Self::Usage => "usage",
         }
     }
@@ -75,6 +81,7 @@ impl StepType {
             Self::Hook | Self::ModelChoice | Self::Route | Self::GuestCall | Self::Tool => StepKind::Guest,
             Self::Attempt | Self::Exchange | Self::Answer | Self::Http => StepKind::Net,
             Self::Release => StepKind::Secret,
+            Self::Wait => StepKind::Pause,
         }
     }
 }
@@ -87,12 +94,17 @@ pub enum FactName {
     Action,
     /// The number of an attempt, from 1.
     Attempt,
+    /// The record of the audit log that says so. It was on the disk before the step ended.
+    AuditSeq,
     /// Length of a body.
     Bytes,
     /// Input tokens that were in the provider's cache.
     CachedTokens,
     /// Why an attempt was given up.
     Cause,
+    /// Microseconds to resolve a name, connect and make the TLS handshake, where no connection was
+    /// there.
+    ConnectUs,
     /// Dollars.
     Cost,
     /// How many calls or pieces a step stands for.
@@ -138,6 +150,11 @@ pub(crate) struct Fact<'a> {
 }
 
 impl FactName {
+    /// The fact in microseconds, unless there is no duration.
+    pub(crate) fn micros<'a>(self, duration: Option<Duration>) -> Option<Fact<'a>> {
+        self.number(duration.map(super::micros))
+    }
+
     /// The fact, unless there is no number.
     pub(crate) fn number<'a>(self, number: impl Into<Option<u64>>) -> Option<Fact<'a>> {
         number.into().map(|number| Fact { name: self, value: FactValue::Number(number) })

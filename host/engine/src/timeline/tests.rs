@@ -8,6 +8,7 @@ fn beginning(id: &str) -> RequestBeginning<'_> {
     static KEY: LazyLock<KeyId> = LazyLock::new(|| "abcdefghijkl".parse().unwrap());
     RequestBeginning {
         request_id: id,
+        log_id: None,
         started_ms: 1_700_000_000_000,
         workspace: "3f2a0000-0000-4000-8000-000000000001".parse::<WorkspaceId>().unwrap(),
         key: &KEY,

@@ -135,7 +135,7 @@ impl Store {
             let (entry, released) = store.read(|view| request.decide(view))?;
             Ok::<_, Error>(store.enqueue(place, move |draft| {
                 draft.record(std::iter::once(entry));
-                released
+                released.map(|release| release.recorded(draft.seq()))
             }))
         });
         within(within(pending).await?).await

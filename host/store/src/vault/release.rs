@@ -48,6 +48,7 @@ pub struct Release {
     host: HostName,
     fingerprint: Option<FingerprintPrefix>,
     value: Secret,
+    audit: Option<u64>,
 }
 
 impl Release {
@@ -64,6 +65,16 @@ impl Release {
     /// Identifies the value without revealing it.
     pub fn fingerprint(&self) -> Option<FingerprintPrefix> {
         self.fingerprint
+    }
+
+    /// The sequence number of its record in the audit log, where that record was on the disk before
+    /// the value was released.
+    pub fn audit(&self) -> Option<u64> {
+        self.audit
+    }
+
+    pub(crate) fn recorded(self, seq: u64) -> Release {
+        Release { audit: Some(seq), ..self }
     }
 
     /// The value, to be written into the request to [`Release::host`] and nowhere else.
@@ -154,6 +165,7 @@ impl ReleaseRequest {
             host: self.secret.host.clone(),
             fingerprint: winner.metadata.fingerprint.map(|it| it.prefix()),
             value: Secret::from(value),
+            audit: None,
         }))
     }
 

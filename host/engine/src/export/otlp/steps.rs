@@ -16,12 +16,14 @@ const ERROR_TYPE: &str = "error.type";
 const METHOD: &str = "http.request.method";
 
 /// The attributes of facts. Those for which the conventions have no name are `cofferdam.*`.
-const ATTRIBUTES: [(FactName, &str); 17] = [
+const ATTRIBUTES: [(FactName, &str); 19] = [
     (FactName::Action, "cofferdam.action"),
     (FactName::Attempt, "cofferdam.attempt"),
+    (FactName::AuditSeq, "cofferdam.audit_seq"),
     (FactName::Bytes, "cofferdam.bytes"),
     (FactName::CachedTokens, "gen_ai.usage.cache_read.input_tokens"),
     (FactName::Cause, "cofferdam.cause"),
+    (FactName::ConnectUs, "cofferdam.connect_us"),
     (FactName::Count, "cofferdam.count"),
     (FactName::Host, "server.address"),
     (FactName::InputTokens, "gen_ai.usage.input_tokens"),

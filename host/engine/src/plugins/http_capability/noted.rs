@@ -81,8 +81,9 @@ impl Visit<'_> {
     /// Ends the step of a request whose answer has arrived, with so many secrets in it.
     pub(super) fn end(&self, reached: &Reached, outcome: &'static str, reflections: usize) {
         let Reached { reply, step, .. } = reached;
-        let facts: [Option<Fact<'_>>; 2] = [
+        let facts: [Option<Fact<'_>>; 3] = [
             FactName::Status.number(u64::from(reply.status.as_u16())),
+            FactName::ConnectUs.micros(reply.connecting),
             FactName::Reflections.number((reflections > 0).then_some(reflections as u64)),
         ];
         self.timeline.end(*step, outcome, &facts);
