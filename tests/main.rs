@@ -15,6 +15,8 @@ mod responses;
 mod streaming;
 
 #[cfg(test)]
+mod description;
+#[cfg(test)]
 mod fields;
 
 #[cfg(test)]

@@ -3,48 +3,87 @@
 
 use serde_json::Value;
 
+/// Words that add nothing to what is checked here: texts for people, and forms of texts.
+const UNCHECKED: [&str; 11] = [
+    "additionalProperties",
+    "contentEncoding",
+    "contentMediaType",
+    "description",
+    "format",
+    "maxLength",
+    "maxProperties",
+    "minLength",
+    "pattern",
+    "properties",
+    "propertyNames",
+];
+
 /// Checks `value` against `schema`, whose references are looked up in `document`. Panics with the
 /// place of the first difference.
 pub fn assert_fits(document: &Value, schema: &Value, value: &Value, at: &str) {
-    let schema = match schema["$ref"].as_str() {
-        Some(reference) => {
-            let found = document.pointer(reference.strip_prefix('#').unwrap());
-            return assert_fits(document, found.unwrap_or_else(|| panic!("{at}: no {reference}")), value, at);
-        }
-        None => schema,
-    };
+    fits(document, schema, value, at).unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+/// The place of the first difference between `value` and `schema`.
+pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let found = document.pointer(reference.strip_prefix('#').unwrap());
+        return fits(document, found.unwrap_or_else(|| panic!("{at}: no {reference}")), value, at);
+    }
     let members = schema.as_object().unwrap_or_else(|| panic!("{at}: no schema"));
     for (word, rule) in members {
-        match word.as_str() {
-            "type" => assert!(is_of_type(rule, value), "{at}: {value} is not {rule}"),
-            "enum" => assert!(rule.as_array().unwrap().contains(value), "{at}: {value} is not one of {rule}"),
+        let is_good = match word.as_str() {
+            "type" => is_of_type(rule, value),
+            "enum" => rule.as_array().unwrap().contains(value),
+            "const" => rule == value,
+            "not" => fits(document, rule, value, at).is_err(),
+            "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
+            "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
+            "minItems" => value.as_array().is_none_or(|it| it.len() as u64 >= rule.as_u64().unwrap()),
+            "maxItems" => value.as_array().is_none_or(|it| it.len() as u64 <= rule.as_u64().unwrap()),
+            "uniqueItems" => true,
             "required" => {
-                for name in rule.as_array().unwrap() {
-                    let name = name.as_str().unwrap();
-                    assert!(
-                        value.as_object().is_none_or(|it| it.contains_key(name)),
-                        "{at}: no {name} in {value}"
-                    );
-                }
+                let names = rule.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+                value.as_object().is_none_or(|it| names.into_iter().all(|name| it.contains_key(name)))
             }
-            "properties" | "additionalProperties" | "description" | "maxItems" => {}
             "items" => {
                 for (index, value) in value.as_array().into_iter().flatten().enumerate() {
-                    assert_fits(document, rule, value, &format!("{at}[{index}]"));
+                    fits(document, rule, value, &format!("{at}[{index}]"))?;
                 }
+                true
             }
-            other => panic!("{at}: unknown word {other}"),
+            "allOf" => {
+                rule.as_array().unwrap().iter().try_for_each(|rule| fits(document, rule, value, at))?;
+                true
+            }
+            "anyOf" | "oneOf" => {
+                let tried = rule.as_array().unwrap().iter().map(|rule| fits(document, rule, value, at));
+                let (good, bad): (Vec<_>, Vec<_>) = tried.partition(Result::is_ok);
+                if good.is_empty() {
+                    let differences: Vec<String> = bad.into_iter().filter_map(Result::err).collect();
+                    return Err(format!("{at}: none of\n  {}", differences.join("\n  ")));
+                }
+                word == "anyOf" || good.len() == 1
+            }
+            other => {
+                assert!(UNCHECKED.contains(&other), "{at}: unknown word {other}");
+                true
+            }
+        };
+        if !is_good {
+            return Err(format!("{at}: {value} does not fit {word} {rule}"));
         }
     }
     for (name, value) in value.as_object().into_iter().flatten() {
         let at = format!("{at}.{name}");
         match (schema["properties"].get(name), schema.get("additionalProperties")) {
-            (Some(schema), _) => assert_fits(document, schema, value, &at),
-            (None, Some(Value::Bool(false))) => panic!("{at} is not described"),
-            (None, Some(schema)) => assert_fits(document, schema, value, &at),
+            (Some(schema), _) => fits(document, schema, value, &at)?,
+            (None, Some(Value::Bool(false))) => return Err(format!("{at} is not described")),
+            (None, Some(schema)) => fits(document, schema, value, &at)?,
             (None, None) => {}
         }
     }
+    Ok(())
 }
 
 fn is_of_type(rule: &Value, value: &Value) -> bool {

@@ -5,6 +5,7 @@
 //! an error that names the JSON path. Fields without a rule are ignored and are not passed on.
 
 mod bounds;
+mod description;
 mod echo;
 mod embeddings;
 mod fields;
@@ -31,6 +32,7 @@ pub(crate) mod walk;
 mod weight;
 
 pub use bounds::{ITEMS_MAX, RequestBounds};
+pub use description::request_schemas;
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
 pub(crate) use host_item::HostItem;

@@ -24,7 +24,9 @@ pub(crate) fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
         (Label::Vault, Provisioning) => Err(Fault::InvalidKey),
         (Label::Vault, Unscoped) => Err(Fault::NoScope),
         // To these keys the route does not exist.
-        (Label::Keys, Intern) | (Label::Credits, _) | (Label::None, _) => Err(Fault::NotFound),
+        (Label::Keys, Intern) | (Label::Credits | Label::Playground | Label::None, _) => Err(Fault::NotFound),
+        // This route is answered without a key.
+        (Label::Description, _) => Ok(()),
     }
 }
 

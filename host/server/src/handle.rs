@@ -140,6 +140,14 @@ async fn find_and_answer(
     })?;
     let route = Route::find(head.uri.path())?;
     record.route = route.label();
+    if route == Route::Description {
+        let is_served = route.methods().contains(&head.method);
+        return if is_served {
+            Ok(api::openapi::read())
+        } else {
+            Err(Fault::WrongMethod(route.methods()).into())
+        };
+    }
     let principal = authenticate(app, source, head, record.route).await?;
     record.key = Some(principal.key().id);
     let user = principal.key().member;
@@ -175,6 +183,7 @@ async fn dispatch(
         Route::OneKey(id) => Box::pin(api::keys::one(call, &id, body)).await,
         Route::Credits => api::credits::read(call).await,
         Route::Vault(route) => api::vault::answer(call, &route, body).await,
+        Route::Description => Ok(api::openapi::read()),
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) enum Route {
     Credits,
     /// `/v1/vault/...`
     Vault(VaultRoute),
+    /// `/openapi.json`, the description of these routes. It needs no key.
+    Description,
 }
 
 /// The routes of the vault. Names and ids are kept as written, not decoded yet.
@@ -49,6 +51,9 @@ pub(crate) enum VaultRoute {
 impl Route {
     /// Finds the route of a path without its query.
     pub(crate) fn find(path: &str) -> Result<Self, Fault> {
+        if path == "/openapi.json" {
+            return Ok(Self::Description);
+        }
         let malformed = || Fault::Malformed("The path is not percent-encoded correctly");
         let rest = path.strip_prefix("/v1/").ok_or(Fault::NotFound)?;
         let parts: Vec<&str> = rest.split('/').collect();
@@ -73,7 +78,9 @@ impl Route {
     pub(crate) fn methods(&self) -> &'static [Method] {
         match self {
             Self::Responses | Self::Embeddings => &[Method::POST],
-            Self::Models | Self::Model(_) | Self::Key | Self::Credits => &[Method::GET, Method::HEAD],
+            Self::Models | Self::Model(_) | Self::Key | Self::Credits | Self::Description => {
+                &[Method::GET, Method::HEAD]
+            }
             Self::Keys => &[Method::GET, Method::HEAD, Method::POST],
             Self::OneKey(_) => &[Method::GET, Method::HEAD, Method::PATCH, Method::DELETE],
             Self::Vault(route) => route.methods(),
@@ -91,6 +98,7 @@ impl Route {
             Self::Keys | Self::OneKey(_) => Label::Keys,
             Self::Credits => Label::Credits,
             Self::Vault(_) => Label::Vault,
+            Self::Description => Label::Description,
         }
     }
 }
@@ -159,13 +167,17 @@ pub(crate) enum Label {
     Credits,
     /// All routes of the vault.
     Vault,
+    /// The description of the API.
+    Description,
+    /// The playground of the console, which is on the admin listener.
+    Playground,
     /// No route matched.
     None,
 }
 
 impl Label {
     /// All labels; each is at the index that equals its number.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Responses,
         Self::Embeddings,
         Self::Models,
@@ -173,6 +185,8 @@ impl Label {
         Self::Keys,
         Self::Credits,
         Self::Vault,
+        Self::Description,
+        Self::Playground,
         Self::None,
     ];
 
@@ -186,6 +200,8 @@ impl Label {
             Self::Keys => "keys",
             Self::Credits => "credits",
             Self::Vault => "vault",
+            Self::Description => "openapi",
+            Self::Playground => "playground",
             Self::None => "none",
         }
     }
@@ -229,6 +245,7 @@ mod tests {
             ("/v1/keys", Route::Keys),
             ("/v1/keys/k1", Route::OneKey("k1".to_owned())),
             ("/v1/credits", Route::Credits),
+            ("/openapi.json", Route::Description),
             ("/v1/vault/secrets", Route::Vault(VaultRoute::Secrets)),
             ("/v1/vault/secrets/%61", Route::Vault(VaultRoute::Secret("%61".to_owned()))),
             ("/v1/vault/interns/i/secrets", Route::Vault(VaultRoute::InternSecrets(intern("i")))),
@@ -274,6 +291,8 @@ mod tests {
             "/v1/vault/interns/i",
             "/v1/vault/interns/i/secrets/copy/x",
             "/v1/models/..",
+            "/v1/openapi.json",
+            "/openapi.json/",
         ] {
             assert!(matches!(Route::find(path), Err(Fault::NotFound)), "{path}");
         }

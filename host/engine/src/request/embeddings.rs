@@ -90,9 +90,9 @@ impl EmbeddingsRequest {
 const PARAMETERS: [&str; 2] = ["dimensions", "input_type"];
 
 /// The most vectors of one answer.
-const INPUTS_MAX: usize = 2048;
+pub(super) const INPUTS_MAX: usize = 2048;
 
-const TOKEN: ValueRule = ValueRule::Integer { min: 0, max: u32::MAX as i64 };
+pub(super) const TOKEN: ValueRule = ValueRule::Integer { min: 0, max: u32::MAX as i64 };
 
 const CONTENT: ValueRule = ValueRule::List { of: &ValueRule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
 

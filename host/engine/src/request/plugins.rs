@@ -26,7 +26,7 @@ pub struct RequestPlugin {
 const ENABLED: &str = "enabled";
 
 /// The most entries of `plugins`.
-const PLUGINS_MAX: usize = 64;
+pub(super) const PLUGINS_MAX: usize = 64;
 
 impl RequestPlugin {
     /// Checks all entries. `extra` are the ids of installed hooks and model routers, which check their

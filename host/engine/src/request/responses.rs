@@ -5,9 +5,8 @@ use super::guest::{GuestParts, GuestTurn};
 use super::input::{InputTally, Marks, saturated};
 use super::json::{JsonDocument, JsonValue};
 use super::render::{self, Kinds};
-use super::rule::ValueRule;
 use super::settings::{Needs, Truncation};
-use super::shapes::body::BODY;
+use super::shapes::body::{BODY, STEPS};
 use super::tool_source::ToolPath;
 use super::tools::CheckedTool;
 use super::weight::Weight;
@@ -325,7 +324,7 @@ impl BodyFields<'_> {
             return Ok(None);
         }
         let Some(value) = self.get("max_tool_calls") else { return Ok(None) };
-        ValueRule::Integer { min: 1, max: 30 }.check(value)?;
+        STEPS.check(value)?;
         Ok(self.count("max_tool_calls"))
     }
 

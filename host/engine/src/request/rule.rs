@@ -5,8 +5,13 @@
 //! evaluates them. In an object with a shape, a null member counts as absent and a member without a
 //! rule is skipped. Recursion is bounded by the nesting limit of the document.
 
+mod schema;
+
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{JsonKind, JsonValue};
+use serde_json::Value;
+
+pub(super) use schema::or_null;
 
 /// What a value may be. All bounds are inclusive.
 #[derive(Debug)]
@@ -33,8 +38,8 @@ pub(super) enum ValueRule {
     Tagged(&'static TaggedRule),
     /// The first of these rules that accepts the JSON type of the value.
     Either(&'static [ValueRule]),
-    /// A check that needs code.
-    Custom(fn(JsonValue<'_>) -> Result<(), InvalidRequest>),
+    /// A check that needs code, and its description as JSON Schema.
+    Custom(fn(JsonValue<'_>) -> Result<(), InvalidRequest>, fn() -> Value),
 }
 
 /// The members of an object that are checked.
@@ -102,7 +107,7 @@ pub(super) const fn optional(name: &'static str, rule: ValueRule) -> Field {
 impl ValueRule {
     const fn takes(&self, kind: JsonKind) -> bool {
         match self {
-            Self::Any | Self::Custom(_) | Self::Either(_) => true,
+            Self::Any | Self::Custom(..) | Self::Either(_) => true,
             Self::Bool => matches!(kind, JsonKind::True | JsonKind::False),
             Self::Text { .. } | Self::OneOf(_) => matches!(kind, JsonKind::String),
             Self::Integer { .. } | Self::Number { .. } => matches!(kind, JsonKind::Number),
@@ -113,7 +118,7 @@ impl ValueRule {
 
     const fn noun(&self) -> &'static str {
         match self {
-            Self::Any | Self::Custom(_) | Self::Either(_) => "a value",
+            Self::Any | Self::Custom(..) | Self::Either(_) => "a value",
             Self::Bool => "a boolean",
             Self::Text { .. } | Self::OneOf(_) => "a string",
             Self::Integer { .. } => "an integer",
@@ -153,7 +158,7 @@ impl ValueRule {
                     Err(value.mistyped(&nouns.join(" or ")))
                 }
             },
-            Self::Custom(check) => check(value),
+            Self::Custom(check, _) => check(value),
         }
     }
 }

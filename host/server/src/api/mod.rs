@@ -6,6 +6,7 @@ pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod media;
 pub(crate) mod models;
+pub(crate) mod openapi;
 mod query;
 mod spending;
 mod store_wait;

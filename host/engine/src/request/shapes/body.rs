@@ -10,15 +10,18 @@ use crate::request::json::{JsonKind, JsonValue};
 use crate::request::rule::{
     AMOUNT, COUNT, NAME, OPEN_LIST, OPEN_OBJECT, Shape, TEXT, TaggedRule, ValueRule, optional, required,
 };
+use serde_json::{Value, json};
 
 pub(super) const MODEL: ValueRule = ValueRule::Text { min: 1, max: 256 };
+/// `max_tool_calls`, which counts only without `stop_server_tools_when`.
+pub(in crate::request) const STEPS: ValueRule = ValueRule::Integer { min: 1, max: 30 };
 pub(super) const SESSION_ID: ValueRule = ValueRule::Text { min: 0, max: 256 };
 const KEY: ValueRule = ValueRule::Text { min: 0, max: 1024 };
 const PENALTY: ValueRule = ValueRule::Number { min: -2.0, max: 2.0 };
 const TIERS: &[&str] = &["auto", "default", "fast", "flex", "priority", "scale", "ultrafast"];
 
 /// `reasoning`, in the body and in the parameters of tools that call a model.
-pub(super) const REASONING: ValueRule = ValueRule::Object(&Shape::of(&[
+pub(in crate::request) const REASONING: ValueRule = ValueRule::Object(&Shape::of(&[
     optional("effort", ValueRule::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
     optional("summary", ValueRule::OneOf(&["auto", "concise", "detailed"])),
     optional("enabled", ValueRule::Bool),
@@ -29,7 +32,7 @@ pub(super) const REASONING: ValueRule = ValueRule::Object(&Shape::of(&[
 
 /// `trace`: known members are text, all others are accepted. It is kept in memory until request
 /// export, so its length is bounded.
-pub(super) const TRACE: ValueRule = ValueRule::Object(&Shape {
+pub(in crate::request) const TRACE: ValueRule = ValueRule::Object(&Shape {
     fields: &[
         optional("trace_id", TEXT),
         optional("trace_name", TEXT),
@@ -140,7 +143,7 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("safety_identifier", KEY),
     optional("user", ValueRule::Text { min: 0, max: 256 }),
     optional("session_id", SESSION_ID),
-    optional("metadata", ValueRule::Custom(check_metadata)),
+    optional("metadata", ValueRule::Custom(check_metadata, metadata_schema)),
     optional("truncation", ValueRule::OneOf(&["auto", "disabled"])),
     optional("modalities", ValueRule::List { of: &ValueRule::OneOf(&["text", "image"]), min: 0, max: 16 }),
     optional("image_config", ValueRule::Map(&ValueRule::Either(&[TEXT, AMOUNT_OR_LESS, OPEN_LIST]))),
@@ -149,10 +152,10 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("plugins", ValueRule::Any),
     optional("trace", TRACE),
     optional("debug", ValueRule::Object(&Shape::of(&[optional("echo_upstream_body", ValueRule::Bool)]))),
-    optional("store", ValueRule::Custom(check_store)),
-    optional("background", ValueRule::Custom(check_background)),
-    optional("previous_response_id", ValueRule::Custom(refuse_previous)),
-    optional("conversation", ValueRule::Custom(refuse_conversation)),
+    optional("store", ValueRule::Custom(check_store, || json!({"const": false}))),
+    optional("background", ValueRule::Custom(check_background, || json!({"const": false}))),
+    optional("previous_response_id", ValueRule::Custom(refuse_previous, || json!({"type": "null"}))),
+    optional("conversation", ValueRule::Custom(refuse_conversation, || json!({"type": "null"}))),
 ]);
 
 fn trace_is_short(trace: JsonValue<'_>) -> Result<(), InvalidRequest> {
@@ -211,4 +214,13 @@ fn check_metadata(map: JsonValue<'_>) -> Result<(), InvalidRequest> {
         ValueRule::Text { min: 0, max: 512 }.check(value)?;
     }
     Ok(())
+}
+
+fn metadata_schema() -> Value {
+    json!({
+        "type": "object",
+        "maxProperties": 16,
+        "propertyNames": {"maxLength": 64, "pattern": "^[^\\[\\]]*$"},
+        "additionalProperties": {"type": "string", "maxLength": 512},
+    })
 }

@@ -4,10 +4,12 @@ use crate::request::bounds::check_option_counts;
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::{JsonKind, JsonValue};
 use crate::request::rule::{AMOUNT, Shape, ValueRule, optional};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 const SLUGS: ValueRule = ValueRule::List { of: &ValueRule::Text { min: 1, max: 256 }, min: 0, max: 256 };
-const PRICE: ValueRule = ValueRule::Custom(check_price);
+const PRICE: ValueRule =
+    ValueRule::Custom(check_price, || json!({"type": ["number", "string"], "minimum": 0}));
 const SORT: ValueRule = ValueRule::OneOf(&["price", "throughput", "latency", "exacto"]);
 
 /// A number, which applies to the median, or numbers by percentile.
@@ -63,7 +65,13 @@ pub(in crate::request) const PROVIDER: ValueRule = ValueRule::Object(&Shape::of(
     ),
     optional("preferred_min_throughput", PERCENTILES),
     optional("preferred_max_latency", PERCENTILES),
-    optional("options", ValueRule::Custom(check_options)),
+    optional(
+        "options",
+        ValueRule::Custom(
+            check_options,
+            || json!({"type": "object", "additionalProperties": {"type": "object"}}),
+        ),
+    ),
 ]));
 
 /// Checks `options`: objects by provider. Some providers compare names with case and others
