@@ -1,8 +1,10 @@
 //! The first steps with the program: an empty directory, one key, one command line.
 
 use crate::kit::client::{Client, text_of};
-use crate::kit::host::Setup;
+use crate::kit::host::{Setup, program};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 #[tokio::test]
 async fn first_start_prints_a_key_and_a_command_that_streams_a_response() {
@@ -24,4 +26,22 @@ async fn a_later_start_prints_no_key_and_the_first_key_still_works() {
     let request = json!({"model": "local/demo", "input": "good morning"});
     let events = Client::new(&host).stream(&request).await;
     assert!(text_of(&events).contains("good morning"));
+}
+
+#[test]
+fn greeting_names_the_console_where_it_is_served() {
+    for (admin, served) in [("127.0.0.1:0", true), ("0.0.0.0:0", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = program();
+        command.arg("--data").arg(folder.path().join("data"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", admin]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let greeting: Vec<String> = lines.take_while(|line| line != "Try it:").collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(greeting[0].contains("; console, health and metrics on http://"), served, "{greeting:?}");
+        let how = greeting.iter().any(|line| line.starts_with("`cofferdam console` prints a link"));
+        assert_eq!(how, served, "{greeting:?}");
+    }
 }

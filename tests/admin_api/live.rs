@@ -99,6 +99,36 @@ async fn recorder_that_is_switched_off_keeps_nothing() {
     assert_eq!((&listed["keeps"], &listed["data"], &listed["running"]), (&json!(0), &json!([]), &json!([])));
 }
 
+#[tokio::test]
+async fn refused_requests_are_listed_by_reason_and_push_out_no_others() {
+    let host = Setup::new().config("[limits]\nrequests_per_minute = 1").start();
+    let admin = Admin::new(&host);
+    let request = json!({"model": "local/demo", "input": "a-private-question"});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    let id = answer.body["id"].as_str().unwrap();
+    let strangers = Client::with_key(&host, "cfd_a-private-token");
+    for _ in 0..100 {
+        assert_eq!(strangers.post("/responses", &request).await.status, 401);
+    }
+    assert_eq!(Client::new(&host).post("/responses", &request).await.status, 429);
+    let made = host.command(&["key", "create", "--provisioning", "--workspace", "default"]);
+    let manager = Client::with_key(&host, made["key"].as_str().unwrap());
+    assert_eq!(manager.post("/responses", &request).await.status, 403);
+    recorded(&admin, id).await;
+
+    let listed = admin.ask("requests").await;
+    assert_eq!(listed.body["data"].as_array().unwrap().len(), 1, "{}", listed.text);
+    let refused = listed.body["refused"].as_array().unwrap();
+    let told: Vec<(u64, u64)> =
+        refused.iter().map(|it| (it["status"].as_u64().unwrap(), it["count"].as_u64().unwrap())).collect();
+    assert_eq!(told, [(403, 1), (429, 1), (401, 100)], "{}", listed.text);
+    assert_eq!((&refused[0]["route"], &refused[0]["key_id"]), (&json!("responses"), &made["id"]));
+    assert_eq!(refused[1]["error_type"], "rate_limit_exceeded");
+    assert!(refused[1]["message"].as_str().unwrap().contains("1 requests per minute"), "{}", refused[1]);
+    assert_eq!((&refused[2]["key_id"], &refused[2]["address"]), (&Value::Null, &json!("127.0.0.1")));
+    assert!(!listed.text.contains("private"), "{}", listed.text);
+}
+
 /// Reads a stream until it contains a text.
 async fn until(stream: &mut Response, wanted: &str) -> String {
     let mut text = String::new();
@@ -172,6 +202,8 @@ async fn playground_streams_the_answer_with_its_steps_and_pays_as_the_console_ke
     while !used().contains(console["id"].as_str().unwrap()) {
         assert!(Instant::now() < end, "{}", used());
     }
+
+    admin.until_metric("cofferdam_requests_total{route=\"playground\",status=\"200\"}", 1).await;
 
     // The second run takes the same key, and limits of the key hold for it.
     assert_eq!(admin.change("playground", &request).await.status, 200);

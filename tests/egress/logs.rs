@@ -1,6 +1,7 @@
 //! `plugin logs`: the last lines about a plugin, from the running host.
 
 use super::{API, Bench, GRANT, VALUE};
+use crate::kit::admin::Admin;
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
 
@@ -50,6 +51,12 @@ async fn a_plugin_s_lines_and_those_of_the_host_about_it_are_shown_without_secre
     let failed = line(&shown, "a call of a tool failed error=");
     assert!(failed["text"].as_str().unwrap().contains("a tool's item is not a JSON object"), "{failed}");
     assert_eq!(failed["level"], "WARN");
+    // The host's own lines lead to the request too.
+    for own in [refused, failed] {
+        let id = own["generation"].as_str().unwrap_or_else(|| panic!("{own}"));
+        let request = Admin::new(&bench.host).ask(&format!("requests/{id}")).await.body;
+        assert_eq!(request["log_id"], own["request_id"], "{own}");
+    }
     let all = Value::from(shown.clone()).to_string();
     assert!(!all.contains(VALUE) && !all.contains("of the model"), "{all}");
 

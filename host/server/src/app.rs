@@ -20,7 +20,8 @@ use crate::limits::rate;
 use crate::limits::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
-use crate::telemetry::{KeptLines, PluginLines};
+use crate::refused::RefusedRequests;
+use crate::telemetry::{KeptLines, PluginLine, PluginLines};
 use crate::tls::{CertificatePair, Tls};
 use crate::traffic::Traffic;
 use crate::wiring::{LiveConfig, SharedServices};
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(crate) clock: Clock,
     /// What happened in the last requests.
     pub(crate) recorder: Arc<RequestRecorder>,
+    /// The last requests that were refused before they reached the engine.
+    pub(crate) refused: RefusedRequests,
     /// Requests of the last hour by minute.
     pub(crate) traffic: Traffic,
     /// The last log lines about each plugin that is loaded.
@@ -122,6 +125,7 @@ impl App {
             rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
             recorder: Arc::clone(ground.memory.recorder()),
+            refused: RefusedRequests::default(),
             traffic: Traffic::default(),
             live: ArcSwap::from_pointee(live),
             at,
@@ -193,7 +197,15 @@ impl App {
     /// The last log lines about a plugin, at most `most`; `None` if no plugin of this name is loaded.
     pub(crate) fn plugin_lines(&self, plugin: &str, most: usize) -> Option<KeptLines> {
         self.live().engine.plugins().get(plugin)?;
-        Some(self.lines.last(plugin, most))
+        let mut kept = self.lines.last(plugin, most);
+        let known = |line: &PluginLine| line.generation.is_none().then_some(line.request_id).flatten();
+        if kept.lines.iter().any(|line| known(line).is_some()) {
+            let ids = self.recorder.ids_by_log_id();
+            for line in &mut kept.lines {
+                line.generation = known(line).and_then(|id| ids.get(&id).cloned()).or(line.generation.take());
+            }
+        }
+        Some(kept)
     }
 
     /// The status that the `status` command and other operator requests show.

@@ -20,6 +20,7 @@ use crate::fault::{Fault, FieldError};
 use crate::forwarded;
 use crate::limits::rate::{ClientNetwork, failures_quota};
 use crate::peer::Peer;
+use crate::refused::RefusedRequest;
 use crate::reply::answer::ResponseBody;
 use crate::reply::record::RequestRecord;
 use crate::route::{Label, Route};
@@ -51,6 +52,7 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
         Ok(Ok(response)) => response,
         Ok(Err(RefusedCall { fault, user, closing })) => {
             app.metrics.count_refusal(fault.line().1);
+            note_refusal(&app, &record, client.into(), &fault);
             let mut response = fault.into_response(user.map(|member| member.to_string()));
             if closing {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -77,6 +79,31 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
     }
     response.body_mut().attach(record);
     response
+}
+
+/// Notes a request that was refused before it reached the engine, which records the others itself.
+fn note_refusal(app: &App, record: &RequestRecord, source: ClientNetwork, fault: &Fault) {
+    if app.recorder.keeps() == 0 || matches!(fault, Fault::Refused { .. }) {
+        return;
+    }
+    let (status, kind, text) = fault.line();
+    // The message of a limit names the limit. Others may name what a client sent.
+    let message = match fault {
+        Fault::Limited(limited) => limited.message(),
+        _ => text.to_owned(),
+    };
+    app.refused.note(RefusedRequest {
+        request_id: record.id(),
+        route: record.route.as_str(),
+        status,
+        error_type: kind.as_str(),
+        message,
+        key_id: record.key.map(|key| key.to_string()),
+        address: source.address(),
+        count: 1,
+        first_ms: app.clock.now_ms(),
+        last_ms: app.clock.now_ms(),
+    });
 }
 
 /// A fault, and the member whose request it ended.

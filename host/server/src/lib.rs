@@ -63,6 +63,7 @@ mod limits;
 mod peer;
 mod tls;
 
+mod refused;
 mod stall;
 mod traffic;
 mod workers;

@@ -136,7 +136,7 @@ impl<'p> View<'p> {
         }
         let recorder = &admin.app.recorder;
         match self {
-            Self::Requests => requests::list(recorder, query),
+            Self::Requests => requests::list(recorder, &admin.app.refused, query),
             Self::Request(id) => requests::one(recorder, id),
             Self::Endpoints => Ok(views::endpoints(&admin.app)),
             Self::Traffic => Ok(views::traffic(&admin.app)),

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use cofferdam_engine::timeline::{StepReceiver, follow_steps};
@@ -20,8 +21,10 @@ use super::listener::Admin;
 use crate::command::CommandError;
 use crate::fault::Fault;
 use crate::limits::admission::Admitted;
+use crate::metrics::Metrics;
 use crate::reply::answer::ResponseBody;
 use crate::reply::event_stream;
+use crate::route::Label;
 use crate::telemetry::within_polls;
 
 /// The name of the key that pays.
@@ -47,33 +50,57 @@ pub(super) async fn run(
         return Err(AdminFault::Command(CommandError::new(message)));
     }
     app.store.record_playground_use(key.id, workspace.id).map_err(|_| AdminFault::Busy)?;
+    let mut counted = CountedRun { metrics: Arc::clone(&app.metrics), began: Instant::now(), status: 500 };
     let permits = app.runtime.instance_permits(key.id.as_str());
     let pace = app.live().config.limits.pace;
     let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits);
     let Admitted { allowance, .. } = match admitted {
         Ok(admitted) => admitted,
-        Err(limited) => return Ok(Fault::Limited(limited).into_response(None)),
+        Err(limited) => return Ok(counted.refused(Fault::Limited(limited))),
     };
     let caller = Caller { workspace, intern: None, key: key.id, allowance };
     let (sender, steps) = follow_steps();
-    let options = RespondOptions { follow: Some(sender), ..RespondOptions::default() };
-    let engine = Arc::clone(&app.live().engine);
-    // The lines that guests log during the request carry this id.
+    // The lines that are logged during the request carry this id.
     let id = Uuid::new_v4();
+    let options = RespondOptions { follow: Some(sender), log_id: Some(id), ..RespondOptions::default() };
+    let engine = Arc::clone(&app.live().engine);
     let answer = within_polls(id, Box::pin(engine.respond(caller, body, options))).await;
     let stream = match answer {
         Ok(Answer { body: AnswerBody::Stream(stream), .. }) => stream,
         Ok(Answer { body: AnswerBody::Whole(_), .. }) => return Err(AdminFault::Internal),
         Err(refusal) => {
-            return Ok(Fault::Refused { refusal: Box::new(refusal), field: None }.into_response(None));
+            return Ok(counted.refused(Fault::Refused { refusal: Box::new(refusal), field: None }));
         }
     };
+    counted.status = 200;
     let (chunks, answer) = channel(WAITING_MAX);
     tokio::spawn(async move {
         within_polls(id, forward(stream, steps, &chunks)).await;
-        drop(permit);
+        drop((permit, counted));
     });
     Ok(event_stream(ResponseBody::channel(answer)))
+}
+
+/// A run that counts in the metrics when it is over, like a request of a client.
+struct CountedRun {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    status: u16,
+}
+
+impl CountedRun {
+    fn refused(&mut self, fault: Fault) -> Response<ResponseBody> {
+        let (status, kind, _) = fault.line();
+        self.status = status;
+        self.metrics.count_refusal(kind);
+        fault.into_response(None)
+    }
+}
+
+impl Drop for CountedRun {
+    fn drop(&mut self) {
+        self.metrics.count_request(Label::Playground, self.status, self.began.elapsed());
+    }
 }
 
 /// The workspace, and the request as bytes, always streamed.

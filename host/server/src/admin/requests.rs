@@ -4,20 +4,32 @@ use cofferdam_engine::timeline::{RequestFilter, RequestRecorder};
 use serde_json::{Map, Value, json};
 
 use super::fault::AdminFault;
+use crate::refused::RefusedRequests;
 
 /// The most requests of one answer.
 const LIMIT_MAX: usize = 500;
 const MEMBERS: &str = "`before`, `after`, `limit`, `failed`, `model`, `key`, `workspace`";
 
-/// The running requests, and a page of the finished ones, the last one first.
-pub(super) fn list(recorder: &RequestRecorder, members: &Map<String, Value>) -> Result<Value, AdminFault> {
+/// The running requests, a page of the finished ones, and those that were refused before they ran,
+/// each with the last one first.
+pub(super) fn list(
+    recorder: &RequestRecorder,
+    refused: &RefusedRequests,
+    members: &Map<String, Value>,
+) -> Result<Value, AdminFault> {
     let filter = filter(members)?;
     let limit = filter.limit;
     // One more than asked for tells whether there are more.
     let mut found = recorder.recent(&RequestFilter { limit: limit + 1, ..filter });
     let has_more = found.len() > limit;
     found.truncate(limit);
-    Ok(json!({"keeps": recorder.keeps(), "running": recorder.running(), "data": found, "has_more": has_more}))
+    Ok(json!({
+        "keeps": recorder.keeps(),
+        "running": recorder.running(),
+        "data": found,
+        "has_more": has_more,
+        "refused": refused.list(),
+    }))
 }
 
 /// One request with its steps.

@@ -58,7 +58,7 @@ async fn answer(
         return Err(Fault::Malformed("content-type must be application/json"));
     }
     let body = plain_body(call, body, BODY_BYTES_MAX, &mut share).await?;
-    let options = options(&call.head.headers);
+    let options = RespondOptions { log_id: Some(call.record.id()), ..options(&call.head.headers) };
     let field = options.metadata_field;
     let engine = Arc::clone(&app.live().engine);
     let answer = ask(engine, caller, body, options).await;

@@ -21,7 +21,7 @@ use lines::LogLines;
 pub use lines::Logging;
 pub(crate) use lines::lines_lost;
 pub use plugin_lines::PluginLines;
-pub(crate) use plugin_lines::{KeptLines, PLUGIN_LINES_MAX};
+pub(crate) use plugin_lines::{KeptLines, PLUGIN_LINES_MAX, PluginLine};
 pub(crate) use request::{within, within_polls};
 
 /// The variable with the filter, such as `info,cofferdam_engine=debug`.

@@ -46,7 +46,8 @@ pub(crate) struct PluginLine {
     pub(crate) level: &'static str,
     /// The HTTP request that the host worked on.
     pub(crate) request_id: Option<Uuid>,
-    /// The response or embedding for which the plugin itself wrote this line.
+    /// The response or embedding. Known for lines that the plugin itself wrote, and for requests that
+    /// the recorder still has.
     pub(crate) generation: Option<String>,
     pub(crate) text: String,
 }

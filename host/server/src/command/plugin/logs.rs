@@ -40,7 +40,8 @@ pub(crate) fn logged(
         earlier => format!("{earlier} earlier lines are not shown\n"),
     };
     for line in &lines {
-        let request = line.request_id.map(|id| format!("{id} ")).unwrap_or_default();
+        let generation = line.generation.as_deref().map(|id| format!("{id} ")).unwrap_or_default();
+        let request = line.request_id.map(|id| format!("{id} {generation}")).unwrap_or(generation);
         text.push_str(&format!("{} {:>5} {request}{}\n", line.time, line.level, line.text));
     }
     if lines.is_empty() {
