@@ -49,6 +49,7 @@ export async function pageChecks(scene) {
       });
     }
   }
+  await check("updates move nothing that is read", () => shifts(scene));
   await check("pages fit on 360 px", () => narrow(scene));
   await check("hostile names are texts in every table", () => hostile(scene));
   await check("the keyboard alone reaches every page, and focus stays over updates", () => keyboard(scene));
@@ -71,6 +72,42 @@ async function narrow({ host, browser, sources }) {
   }
   await viewer.close();
   return [...wrong, ...viewer.wrong()];
+}
+
+// What moves while a page is looked at, without anybody touching it, by the browser's own measure.
+// Below 0.1 a page counts as good.
+async function shifts({ host, browser, sources }) {
+  const viewer = await Viewer.open(browser, host, { sources });
+  const { page } = viewer;
+  await page.addInitScript(() => {
+    globalThis.moved = [];
+    new PerformanceObserver((list) => {
+      for (const it of list.getEntries()) {
+        const what = it.sources.map(({ node }) => node?.parentElement?.className || node?.nodeName).join(" ");
+        if (!it.hadRecentInput) globalThis.moved.push({ value: it.value, what });
+      }
+    }).observe({ type: "layout-shift", buffered: true });
+  });
+  await viewer.signIn();
+  const { key } = await host.command("key", "create", "--workspace", "default", "--name", "shifts");
+  const wrong = [];
+  for (const place of PAGES) {
+    await viewer.go(place);
+    await page.evaluate(() => (globalThis.moved = []));
+    await host.ask(key, { model: "house/steady", input: "x" });
+    await nextAnswer(page);
+    const moved = await page.evaluate(() => globalThis.moved);
+    const sum = moved.reduce((all, it) => all + it.value, 0);
+    if (sum > 0.1) wrong.push(`${place}: ${sum.toFixed(3)}, ${moved.map((it) => `${it.what} ${it.value.toFixed(3)}`).join("; ")}`);
+  }
+  await viewer.close();
+  return [...wrong, ...viewer.wrong()];
+}
+
+// Waits until the page has asked the host again and drawn the answer; not every page asks.
+async function nextAnswer(page) {
+  await page.waitForResponse((it) => it.url().includes("/admin/v1/"), { timeout: 6000 }).catch(() => {});
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }
 
 async function hostile({ host, browser, sources }) {

@@ -1,5 +1,5 @@
 // Tests the console in a browser against the built program:
-//     node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD]
+//     node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD,...]
 // `--smoke` signs in and looks at one page. `--sources` takes the console's files from a folder in
 // place of those in the program, so that a change of a page needs no build. `--pictures` writes the
 // pictures of the documents into a folder.
@@ -8,9 +8,11 @@ import { mkdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { attackChecks } from "./attacks.js";
 import { launch } from "./browser.js";
 import { Host } from "./host.js";
 import { pageChecks } from "./pages.js";
+import { pluginChecks } from "./plugins.js";
 import { sessionChecks, smoke } from "./sessions.js";
 
 const { values, positionals } = parseArgs({
@@ -18,7 +20,7 @@ const { values, positionals } = parseArgs({
   options: { smoke: { type: "boolean" }, sources: { type: "string" }, shots: { type: "string" }, pictures: { type: "string" }, only: { type: "string" } },
 });
 if (positionals.length !== 1) {
-  console.error("usage: node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD]");
+  console.error("usage: node run.js PATH_TO_BINARY [--smoke] [--sources DIR] [--shots DIR] [--pictures DIR] [--only WORD,...]");
   process.exit(2);
 }
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -28,7 +30,8 @@ mkdirSync(shots, { recursive: true });
 const failures = [];
 let passed = 0;
 async function check(title, work) {
-  if (values.only && !title.includes(values.only) && !title.startsWith("the data")) return;
+  const wanted = values.only?.split(",").some((word) => title.includes(word)) ?? true;
+  if (!wanted && !title.startsWith("the data")) return;
   try {
     const wrong = (await work()) ?? [];
     if (wrong.length) throw new Error(wrong.join("\n    "));
@@ -52,7 +55,9 @@ try {
       return new Set(statuses).size > 2 ? [] : [`statuses: ${statuses}`];
     });
     await pageChecks(scene);
+    await pluginChecks(scene);
     await sessionChecks(scene);
+    await attackChecks(scene);
   }
 } finally {
   await browser.close();

@@ -9,10 +9,16 @@ export class ApiError extends Error {
     Object.assign(this, { status, type, retryAfter });
   }
 
+  // How long the host asks to wait.
+  get waitMs() {
+    const seconds = Number(this.retryAfter);
+    return 1000 * (Number.isFinite(seconds) && seconds > 0 ? Math.min(seconds, 300) : this.status === 429 ? 60 : 5);
+  }
+
   // What a person may do about it.
   get advice() {
     if (this.status === 0) return "The page tries again by itself.";
-    if (this.status === 429) return `Try again in ${this.retryAfter || 60} s.`;
+    if (this.status === 429) return `Try again in ${this.waitMs / 1000} s.`;
     if (this.status === 503) return "Try again in a moment.";
     if (this.status === 504) return "It may have been carried out: look before you try again.";
     if (this.status >= 500) return "The log of the host has the reason.";

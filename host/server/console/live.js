@@ -45,10 +45,14 @@ export function follow({ told, connected, refused }) {
       next(isPolled ? POLL_MS : 1000);
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof ApiError && (error.status === 401 || error.status === 429)) return refused(error);
+      if (error instanceof ApiError && error.status === 401) return refused(error);
       if (error instanceof ApiError && error.status === 404 && !isPolled) {
         isPolled = true;
         return next(0);
+      }
+      if (error instanceof ApiError && error.status === 429) {
+        connected(false, error.waitMs / 1000, error);
+        return next(error.waitMs);
       }
       connected(false, Math.round(waitMs / 1000));
       next(waitMs);

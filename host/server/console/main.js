@@ -62,7 +62,7 @@ function drawBar() {
 }
 
 function hostState() {
-  if (!link.ok) return badge("bad", "no connection");
+  if (!link.ok) return link.error ? badge("warn", "waits") : badge("bad", "no connection");
   if (!host) return badge("", "connecting");
   const running = host.requests_running ?? host.running;
   return [
@@ -72,9 +72,12 @@ function hostState() {
 }
 
 function drawBanner() {
+  const [what, why] = link.error?.status === 429
+    ? ["The host asks to wait. ", "Somebody sent it too many wrong credentials."]
+    : ["The host does not answer. ", "It may be restarting."];
   morph($("banner"), !link.ok && session.bearer && notice("warn",
-    h("strong", {}, "The host does not answer. "),
-    `It may be restarting. This page tries again${link.wait ? ` in ${link.wait} s` : ""} and stays as it is until then.`));
+    h("strong", {}, what),
+    `${why} This page tries again${link.wait ? ` in ${link.wait} s` : ""} and stays as it is until then.`));
 }
 
 // One visit of one page: loads its data, draws it, and does both again when something happens.
@@ -100,6 +103,8 @@ class Visit {
       if (isSignedOut(error)) return expired();
       this.error = error;
       if (!(error instanceof ApiError)) console.error(error);
+      // The host asks to wait. That says nothing about this session, so the page asks again then.
+      else if (error.status === 429 || error.status === 503) this.later(error.waitMs);
     } finally {
       this.isLoading = false;
     }
@@ -121,7 +126,7 @@ class Visit {
     if (this !== current) return;
     const title = this.page.heading?.(this) ?? this.page.title;
     document.title = `${title} – Cofferdam`;
-    const isLost = this.error?.status === 0 && this.data;
+    const isLost = [0, 429, 503].includes(this.error?.status) && this.data;
     morph($("main"),
       h("h1", { id: "title", tabindex: "-1" }, h("bdi", {}, title)),
       this.error && !isLost && fault(this.error),
@@ -168,9 +173,8 @@ class Visit {
   }
 }
 
-// The host answers 429 only to bearers that it does not take, when there were too many of them.
 function isSignedOut(error) {
-  return error instanceof ApiError && (error.status === 401 || error.status === 429);
+  return error instanceof ApiError && error.status === 401;
 }
 
 function show() {
@@ -231,10 +235,10 @@ function told(event, data) {
   current?.told(event, data);
 }
 
-function connected(ok, wait = 0) {
+function connected(ok, wait = 0, error = null) {
   const was = link.ok;
-  link = { ok, wait };
-  if (was !== ok) say(ok ? "Connected again" : "The host does not answer");
+  link = { ok, wait, error };
+  if (was !== ok) say(ok ? "Connected again" : error ? "The host asks to wait" : "The host does not answer");
   drawBar();
   drawBanner();
   if (ok && !was) current?.load();

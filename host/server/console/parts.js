@@ -92,8 +92,14 @@ export function select(name, options, chosen, attributes) {
   return h("select", { name, ...attributes }, choices);
 }
 
+// Messages of the API begin in lower case and have no full stop.
+function sentence(text) {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
+
 export function fault(error) {
-  return notice("bad", h("strong", {}, error.message), " ", error.advice ?? "This is a fault of the page: reload it.");
+  return notice("bad", h("strong", {}, sentence(error.message)), " ", error.advice ?? "This is a fault of the page: reload it.");
 }
 
 // A dialog with a form. `act` gets the fields and returns what is shown at the end, or nothing.

@@ -5,10 +5,10 @@ import { count, dollars, duration, NONE, words } from "./format.js";
 import { h } from "./h.js";
 import { badge, behind, name, table } from "./parts.js";
 
-const KINDS = { host: "this host", guest: "plugins", net: "network", secret: "vault", pause: "between steps" };
+const KINDS = { host: "this host", guest: "plugins", net: "network", secret: "vault", pause: "waits" };
 // Words before the names of steps that do not say themselves what they are.
 const TYPES = { hook: "hook", attempt: "attempt", release: "release", answer: "answer", tool: "tool", http: "HTTP", question: "question" };
-const TOLD = ["attempt", "turn", "status", "cause", "action", "host", "purpose", "retry_after_ms", "first_content_us", "reflections", "count"];
+const TOLD = ["attempt", "turn", "status", "cause", "action", "host", "purpose", "retry_after_ms", "connect_us", "first_content_us", "audit_seq", "reflections", "count"];
 
 export function isBad(step) {
   return Boolean(step.outcome) && step.outcome !== "ok";
@@ -36,6 +36,8 @@ export function inOrder(steps) {
 function factText(fact, value) {
   if (fact === "retry_after_ms") return `retry after ${duration(value * 1000)}`;
   if (fact === "first_content_us") return `first content ${duration(value)}`;
+  if (fact === "connect_us") return `connecting ${duration(value)}`;
+  if (fact === "audit_seq") return `audit ${value}`;
   if (fact === "reflections") return `${value} reflected`;
   if (fact === "count") return value > 1 ? `× ${count(value)}` : null;
   if (fact === "attempt") return `no. ${value}`;
@@ -67,13 +69,13 @@ function coveredTimes(steps) {
 // What each side took for itself: the time of its steps without that of the steps below them, so
 // that nothing counts twice. Steps that ran side by side may sum up to more than the whole.
 export function ownTimes(steps) {
-  const own = { host: 0, guest: 0, net: 0, secret: 0 };
+  const own = { host: 0, guest: 0, net: 0, secret: 0, pause: 0 };
   const covered = coveredTimes(steps);
   for (const step of steps) own[step.kind] = (own[step.kind] ?? 0) + Math.max(0, (step.us ?? 0) - (covered.get(step.n) ?? 0));
   return own;
 }
 
-// The time in which no step ran: pauses before a retry, waits for the client or for a processor.
+// The time in which no step ran: waits for the client or for a processor.
 function pauses(steps, whole) {
   let until = 0;
   let free = 0;
@@ -94,7 +96,8 @@ function slowest(steps, whole) {
 
 export function whereTimeWent(steps, whole) {
   if (!steps.length || !whole) return null;
-  const own = { ...ownTimes(steps), pause: pauses(steps, whole) };
+  const own = ownTimes(steps);
+  own.pause += pauses(steps, whole);
   const parts = Object.entries(own).filter(([, value]) => value > 0).map(([kind, value]) => ({ kind, value }));
   const text = parts.map(({ kind, value }) => `${KINDS[kind] ?? kind} ${duration(value)}`).join(", ");
   const longest = slowest(steps, whole);

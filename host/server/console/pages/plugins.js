@@ -21,7 +21,7 @@ function failures(plugin) {
 }
 
 function busy({ busy_s: s }) {
-  return s === undefined ? NONE : duration(Math.round(s * 1_000_000));
+  return s === undefined || s === 0 ? NONE : duration(Math.round(s * 1_000_000));
 }
 
 function reach(it) {

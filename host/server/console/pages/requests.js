@@ -28,6 +28,19 @@ export function requestTable(requests, names) {
   ].filter(Boolean), requests, { key: (it) => it.request_id });
 }
 
+// What was refused before it ran: wrong keys, limits, malformed requests. Equal ones are one line.
+function refusedTable(refused, keys) {
+  const named = (id) => keys.find((it) => it.id === id)?.name ?? id;
+  return table("Requests that were refused before they ran", [
+    { title: "Last", cell: (it) => time(it.last_at) },
+    { title: "Why", kind: "wide", cell: (it) => [badge("bad", `${it.status} ${words(it.error_type)}`), h("small", {}, h("bdi", {}, it.message))] },
+    { title: "Times", kind: "number", cell: (it) => count(it.count) },
+    { title: "Route", cell: (it) => it.route },
+    { title: "Key", cell: (it) => (it.key_id ? h("a", { href: `#/keys?key=${encodeURIComponent(it.key_id)}` }, name(named(it.key_id))) : NONE) },
+    { title: "From", cell: (it) => name(it.address) },
+  ], refused, { key: (it) => `${it.status} ${it.route} ${it.error_type} ${it.key_id} ${it.address}` });
+}
+
 export async function workspaceNames(ask) {
   return Object.fromEntries((await ask("workspace/list")).map((it) => [it.id, it.name]));
 }
@@ -47,11 +60,12 @@ function filters(page, models) {
     page.state.isPaused && page.state.newer > 0 && button(`Show ${page.state.newer} newer`, page.refresh, { class: "small" }));
 }
 
-function list({ found, models, names }, page) {
+function list({ found, models, names, keys }, page) {
   if (!found) return missing("List of requests");
   if (found.keeps === 0) return empty("The host remembers no requests", "Its configuration has ", code("server.recorder = 0"), ".");
   const last = found.data.at(-1);
   const isFiltered = page.query.failed || page.query.model || page.query.key;
+  const refused = (found.refused ?? []).filter((it) => !page.query.key || it.key_id === page.query.key);
   const shown = [...(isFiltered || page.query.before ? [] : found.running ?? []), ...found.data];
   return [
     filters(page, models),
@@ -60,6 +74,9 @@ function list({ found, models, names }, page) {
     h("div", { class: "buttons" },
       page.query.before && h("a", { class: "button", href: `#/requests${query({ ...page.query, before: "" })}` }, "Newest"),
       found.has_more && last?.number && h("a", { class: "button", href: `#/requests${query({ ...page.query, before: last.number })}` }, "Older")),
+    refused.length > 0 && !page.query.before && section("Refused before they ran",
+      h("p", {}, "Requests with a wrong key, without the right, beyond a limit, or malformed. They are kept apart, so they push out none of those above."),
+      refusedTable(refused, keys)),
   ];
 }
 
@@ -82,6 +99,7 @@ function one({ request, names, keys }) {
       ["Key", h("a", { href: `#/keys?key=${encodeURIComponent(request.key_id)}` }, name(key?.name ?? request.key_id))],
       ["Size", `${count(request.request_bytes)} bytes asked, ${count(request.response_bytes)} answered${request.streamed ? ", streamed" : ""}`],
       ["Id", code(request.request_id)],
+      request.log_id && ["Id in the log", code(request.log_id)],
     ),
     section("Where the time went", whereTimeWent(steps, request.us) ?? h("p", {}, "No step was recorded.")),
     section("Timeline", steps.length ? drawing(steps, request.us) : h("p", {}, "No step was recorded."),
@@ -112,8 +130,10 @@ export default {
       return { request, names, keys };
     }
     const { before, model, failed, key } = page.query;
-    const [found, models] = await Promise.all([optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models")]);
-    return { found, models, names };
+    const [found, models, keys] = await Promise.all([
+      optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models"), page.ask("key/list"),
+    ]);
+    return { found, models, names, keys };
   },
 
   view: (data, page) => (page.rest ? one(data, page) : list(data, page)),

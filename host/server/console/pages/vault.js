@@ -141,12 +141,12 @@ export default {
     }, "The store was checked");
     return [
       section("Secrets", secretsTable(data, page), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
+      section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
+        h("div", { class: "buttons" }, button("Verify the store", verify))),
       section("Audit log", filters(page, data.secrets), auditTable(data, page),
         h("div", { class: "buttons" },
           data.last < data.seq && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: "" })}` }, "Newest"),
           data.first > 1 && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: data.first - 1 })}` }, "Older"))),
-      section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
-        h("div", { class: "buttons" }, button("Verify the store", verify))),
       behind("What is never here", h("p", {}, "Values of secrets, contents of requests and answers, and keys after they were made.")),
     ];
   },
