@@ -59,6 +59,7 @@ impl Root {
                 ["mod", name] | [_, "mod", name] => modules.push((*name).to_owned()),
                 ["pub", "use", path @ ..] => {
                     let path = path.concat();
+                    let path = path.strip_prefix("self::").unwrap_or(&path);
                     let (module, names) = path.split_once("::").unwrap();
                     exported.extend(identifiers(names).map(|name| (name.to_owned(), module.to_owned())));
                 }

@@ -19,7 +19,6 @@ use rustix::io::Errno;
 
 use crate::audit::AuditRecord;
 use crate::check::{Verification, check};
-use crate::database::KEYS;
 use crate::digest::Digest;
 use crate::digest::same;
 use crate::error::{Error, OpenError};
@@ -29,13 +28,13 @@ use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::{RootKeyId, WrapKey};
-use crate::rows::{self, Marker};
+use crate::rows::{self, KEYS, Marker};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 use crate::vault::VaultSnapshot;
 
 pub use last::LastBackup;
 
-/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
+/// Indexes of keyspaces in [`rows::KEYSPACES`].
 const IN_KEYS: usize = 0;
 const IN_LOG: usize = 3;
 const KEYSPACES: usize = 4;

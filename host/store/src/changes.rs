@@ -21,14 +21,14 @@ pub use keys::{KeyChange, KeyOwner, NewKey};
 pub(crate) use money::{Intent, SettledUsage};
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
-use crate::database::{Commit, KEYS};
+use crate::commit::Commit;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::usage::UsageRow;
 use crate::vault::VaultSnapshot;
 

@@ -4,19 +4,18 @@
 pub(crate) mod chain;
 mod sums;
 
-use crate::database::{KEYS, META};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows::{self, Marker, RowKind, SetHash};
+use crate::rows::{self, KEYS, META, Marker, RowKind, SetHash};
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
 use chain::AuditSummary;
 pub(crate) use sums::check_sums;
 
-/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
+/// Indexes of keyspaces in [`rows::KEYSPACES`].
 const IN_KEYS: usize = 0;
 const IN_META: usize = 1;
 const IN_LOG: usize = 3;

@@ -3,7 +3,6 @@
 
 mod first_start;
 mod restore;
-mod rule;
 mod unlock;
 
 use std::fs::File;
@@ -12,25 +11,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use first_start::first_start;
-use rule::{Evidence, NO_ANCHOR, judge};
 use unlock::{Given, Unlocked, unlock};
 
 pub(crate) use restore::restore;
 pub(crate) use unlock::Sources;
 
-use crate::anchor::{Anchor, AnchorContent, AnchorSlot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
 use crate::changes::{Intent, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{CommitHead, Database, KEYS};
+use crate::commit::CommitHead;
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
+use crate::fjall::{self, Anchor, AnchorContent, AnchorSlot, Database, Evidence, NO_ANCHOR, judge};
 use crate::header::Header;
-use crate::journal;
 use crate::ledger::Accounts;
 use crate::log;
 use crate::root_key::RootKeyMaterial;
-use crate::rows::{self, RowKind, SetHash};
+use crate::rows::{self, KEYS, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{self, VaultHead, VaultReader};
 
@@ -91,7 +88,7 @@ pub(crate) fn open(
         true => None,
         false => Some(first_start(&paths, sources.configured, clock)?),
     };
-    let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
+    let (database, journal_cut) = fjall::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
     let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
     let access = VaultReader::new(database, Arc::new(keys));
@@ -175,7 +172,7 @@ fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
 }
 
 /// The set hash of all vaults' heads, and whether every MAC matches.
-fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
+fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), ::fjall::Error> {
     let (mut set, mut hold) = (SetHash::default(), true);
     for row in database.meta.range(vault::head_range()) {
         let (key, value) = row.into_inner()?;

@@ -23,21 +23,20 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Semaphore;
 
-#[cfg(test)]
-use crate::anchor::Anchor;
 use crate::audit::Actor;
 use crate::changes::{
     MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
 };
 use crate::clock::Clock;
-use crate::commit::CommitWriter;
-use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
+#[cfg(test)]
+use crate::fjall::Anchor;
+use crate::fjall::{Database, DirectoryLock};
 use crate::header::Header;
 use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::lane::CommitWriter;
 use crate::ledger::Ledger;
-use crate::lock::DirectoryLock;
 use crate::open::{self, OpenedStore, Sources};
 use crate::pending::{self, Pending, QueuePermit};
 use crate::published::PublishedState;

@@ -6,11 +6,10 @@
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::database::KEYS;
 use crate::error::Error;
 use crate::header::Header;
 use crate::root_key::{RootKeyRecord, WrapKey, WrapKeys};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS};
 
 impl WriteBatch {

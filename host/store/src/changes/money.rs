@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::records::{Credit, Workspace};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::token::KeyId;
 use crate::usage::{Cell, KeySpent, UsageKind, UsageOutcome, UsageRow, UsageTotals, WorkspaceSpent};
 

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction, CopiedSecret, VaultPart};
-use crate::database::{RowChanges, VaultRows};
+use crate::commit::{RowChanges, VaultRows};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId, WorkspaceId};
 use crate::quota::VaultSize;

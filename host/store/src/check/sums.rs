@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{IN_KEYS, IN_LOG, STEP, note};
-use crate::database::KEYS;
 use crate::dollars::Dollars;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::spend::UsageDay;
 use crate::token::KeyId;
 use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent, block};

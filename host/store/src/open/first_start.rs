@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Paths, exists, sync_folder};
-use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::{Actor, AuditAction};
 use crate::changes::{NewWorkspace, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{Commit, CommitHead, Database};
+use crate::commit::{Commit, CommitHead};
 use crate::error::{Error, OpenError};
+use crate::fjall::{Anchor, AnchorSlot, Database};
 use crate::header::Header;
 use crate::ids::StoreId;
 use crate::name::Name;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::first_start::{discard, install};
 use super::unlock::{Given, Sources};
 use super::{Paths, exists, load, sync_folder};
-use crate::anchor::AnchorSlot;
 use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::WriteBatch;
 use crate::check::{Verification, check};
 use crate::clock::Clock;
-use crate::database::{CommitHead, Database};
+use crate::commit::CommitHead;
 use crate::error::OpenError;
+use crate::fjall::{AnchorSlot, Database};
 use crate::operation::{Progress, VaultError, tell};
 use crate::vault::VaultReader;
 

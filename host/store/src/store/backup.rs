@@ -4,10 +4,9 @@ use std::path::Path;
 
 use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
-use crate::anchor::{Anchor, AnchorContent};
 use crate::backup::{self, BackupSummary, LastBackup, RestoreSummary};
 use crate::check::{Verification, check, check_sums};
-use crate::lock::DirectoryLock;
+use crate::fjall::{Anchor, AnchorContent, DirectoryLock};
 use crate::open;
 use crate::operation::{Progress, VaultError};
 

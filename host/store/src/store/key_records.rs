@@ -192,7 +192,7 @@ impl Store {
         let of = records.len() as u64;
         for (done, row) in (1..).zip(records) {
             let Some(value) = view.key_row(&row)? else { continue };
-            let record: Option<KeyRecord> = rows::decode(view.keys(), crate::database::KEYS, &row, &value);
+            let record: Option<KeyRecord> = rows::decode(view.keys(), rows::KEYS, &row, &value);
             if !record.is_some_and(|record| view.keys().opens_with(&row, &record, by)) {
                 return Err(Error::Damaged.into());
             }

@@ -3,13 +3,12 @@
 use super::Store;
 use crate::audit::Actor;
 use crate::changes::Intent;
-use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
 use crate::records::Workspace;
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::spend::{UsageDay, day_of};
 use crate::token::KeyId;
 use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport};

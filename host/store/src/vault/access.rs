@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use fjall::{Guard, Readable, Slice, Snapshot};
+use ::fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
 use super::{
@@ -12,13 +12,13 @@ use super::{
     stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of},
 };
 use crate::audit::VaultPart;
-use crate::database::{Database, KEYS};
 use crate::error::Error;
+use crate::fjall::Database;
 use crate::ids::{InternId, VaultId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::{Quotas, VaultSize};
 use crate::records::Intern;
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
 
@@ -86,7 +86,7 @@ impl VaultSnapshot {
         found.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
-    /// A row of the keyspace with this index in [`crate::database::KEYSPACES`], not checked.
+    /// A row of the keyspace with this index in [`rows::KEYSPACES`], not checked.
     pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
         let keyspaces = self.access.database.keyspaces();
         let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };

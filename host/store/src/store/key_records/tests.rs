@@ -41,7 +41,7 @@ fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
     rows.extend(view.vault_records(None, usize::MAX).unwrap());
     let record = |row: &Vec<u8>| -> KeyRecord {
         let value = view.key_row(row).unwrap().unwrap();
-        rows::decode(view.keys(), crate::database::KEYS, row, &value).unwrap()
+        rows::decode(view.keys(), rows::KEYS, row, &value).unwrap()
     };
     rows.iter().map(|row| record(row).wrapped_by().collect()).collect()
 }

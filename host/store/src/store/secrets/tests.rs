@@ -213,7 +213,7 @@ fn deleting_an_intern_deletes_its_vault() {
     let [entry] = &last.entries[..] else { panic!("{last:?}") };
     assert!(matches!(entry.action, AuditAction::InternDeleted { secrets_deleted: 2, .. }));
     store.close();
-    let database = crate::database::Database::open(&scratch.path("store")).unwrap();
+    let database = crate::fjall::Database::open(&scratch.path("store")).unwrap();
     // Only the markers are left, no row, head or key record of the vault.
     assert_eq!((database.meta.iter().count(), database.values.iter().count()), (1, 1));
     assert_eq!(database.keys.prefix("v").count(), 0);
