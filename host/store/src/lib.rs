@@ -7,7 +7,7 @@
 //! - A root key is generated only when a new store is created, never for a store that exists
 //!   (`root_key`).
 //! - Every row is authenticated with keys that only the root key can unwrap (`seal`, `rows`).
-//! - A mutation that was acknowledged is durable and has an audit record (`lane`).
+//! - A mutation that was acknowledged is durable and has an audit record (`fjall`).
 //! - A store that is older or newer than its anchor file is opened only if the operator accepts it
 //!   (`fjall`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
@@ -22,6 +22,8 @@
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
 #[cfg(test)]
+mod loaded;
+#[cfg(test)]
 mod scratch;
 
 mod store;
@@ -33,7 +35,7 @@ mod backup;
 mod check;
 mod ledger;
 
-mod lane;
+mod fjall;
 
 mod queue;
 
@@ -46,10 +48,10 @@ mod changes;
 mod authentication;
 mod vault;
 
-mod directory;
 mod operation;
+mod state;
 
-mod fjall;
+mod directory;
 
 mod commit;
 mod log;

@@ -9,6 +9,7 @@ use super::*;
 use crate::authentication::AuthenticationError;
 use crate::fjall::SLOT_BYTES;
 use crate::ids::StoreId;
+use crate::log;
 use crate::root_key::RootKeySource;
 use crate::rows::{KEYSPACES, Marker, StoredKey};
 use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, issue_key, token};

@@ -1,23 +1,23 @@
 //! The writer: the only thread that changes the store.
 //!
 //! It takes the waiting mutations as one group, until the group has 512 mutations or 8 MiB of
-//! values, applies them to a write batch, commits the batch, writes the anchor, replaces the
-//! directory, and then answers. Only one group is in progress at a
-//! time. The first error stops the writer until the store is opened again: after a failed write or
+//! values, applies them to a write batch, commits the batch, writes the anchor, publishes what
+//! follows from the commit, and then answers. Only one group is in progress at a time, so this
+//! thread holds every guard. The first error stops the writer until the store is opened again: after a failed write or
 //! fsync the state of the disk is unknown, and a retry could acknowledge a change that is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::{Anchor, AnchorSlot, Database};
 use crate::audit::AuditEntry;
-use crate::changes::WriteBatch;
+use crate::changes::{Effects, WriteBatch};
 use crate::clock::Clock;
 use crate::commit::{Commit, CommitHead};
-use crate::directory::Directory;
-use crate::fjall::{Anchor, AnchorSlot};
+use crate::error::Error;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
-use crate::queue::{Rows, Settle, WriteQueue};
+use crate::queue::{Job, Rows, WriteQueue};
 use crate::space::DiskSpace;
 use crate::vault::VaultReader;
 
@@ -29,6 +29,7 @@ const GROUP_VALUE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The state of the writer's thread.
 pub(crate) struct CommitWriter {
+    pub(crate) database: Database,
     pub(crate) access: VaultReader,
     pub(crate) anchor: Anchor,
     pub(crate) tip: CommitHead,
@@ -36,6 +37,8 @@ pub(crate) struct CommitWriter {
     pub(crate) shared: Arc<PublishedState>,
     pub(crate) clock: Clock,
     pub(crate) space: Arc<DiskSpace>,
+    #[cfg(test)]
+    pub(crate) trial: Option<crate::loaded::Trial>,
 }
 
 /// The commit failed. The cause was logged.
@@ -63,39 +66,55 @@ impl CommitWriter {
     /// Commits the waiting mutations, and those that arrive while the group is applied. Returns the
     /// number of mutations.
     fn commit(&mut self) -> Result<usize, CommitFailed> {
-        let directory = self.shared.directory.load_full();
-        let mut draft =
-            WriteBatch::new(self.access.view(), directory, self.clock.now_ms()).on_disk(self.space.look());
-        let mut answers: Vec<Settle> = Vec::new();
-        while answers.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
-            let Some(job) = self.queue.take_job() else { break };
-            answers.push(job(&mut draft));
+        let mut draft = self.draft();
+        let mut group: Vec<Box<dyn Job>> = Vec::new();
+        while group.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
+            let Some(mut job) = self.queue.take_job() else { break };
+            if let Err(gap) = job.apply(&mut draft) {
+                self.fail();
+                tracing::error!(?gap, "a change lacks what the store has; the store takes no more writes");
+                return Err(CommitFailed);
+            }
+            group.push(job);
+        }
+        #[cfg(test)]
+        if let Some(trial) = &mut self.trial {
+            let whole = || self.database.state(self.shared.directory.load_full());
+            draft = trial.again(&mut group, &draft, &*whole(), &self.access).over(self.access.view(whole()));
         }
         let Rows { usage, audit } = self.queue.take_rows();
         let damage = self.access.damage.take_unreported();
         draft.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
-        let summed = draft.add_usage(usage).map_err(|error| {
+        let summed = draft.add_usage(usage).map_err(|gap| {
             self.fail();
+            let error = Error::from(gap);
             tracing::error!(%error, "what was spent cannot be summed up; the store takes no more writes");
             CommitFailed
         });
-        let (commit, directory) = draft.finish();
-        let written = summed.and_then(|()| self.write(commit, directory));
-        let changes = answers.len();
-        for answer in answers {
-            answer(written.is_ok());
+        let (commit, effects) = draft.finish();
+        let written = summed.and_then(|()| self.write(commit, effects));
+        let changes = group.len();
+        for job in group {
+            job.answer(written.is_ok());
         }
         written.map(|()| changes)
     }
 
-    fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), CommitFailed> {
+    /// A write batch on top of the last commit.
+    fn draft(&self) -> WriteBatch {
+        let state = self.database.state(self.shared.directory.load_full());
+        WriteBatch::new(self.access.view(state), self.clock.now_ms()).on_disk(self.space.look())
+    }
+
+    fn write(&mut self, commit: Commit, effects: Effects) -> Result<(), CommitFailed> {
         // A group of refused mutations, or of a flush request alone, has nothing to write.
         if commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty() {
+            effects.publish(&self.access);
             return Ok(());
         }
-        let VaultReader { database, keys, .. } = &self.access;
         let started = Instant::now();
-        let tip = database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
+        let keys = &self.access.keys;
+        let tip = self.database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the store cannot write; it takes no more writes");
             CommitFailed
@@ -108,13 +127,18 @@ impl CommitWriter {
         self.shared.commits.observe(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX));
         self.measure_disk();
         self.tip = tip;
-        self.shared.directory.store(directory);
+        let records = effects.publish(&self.access);
+        if !records.is_empty() {
+            let mut directory = self.shared.directory.load_full();
+            Arc::make_mut(&mut directory).change(records);
+            self.shared.directory.store(directory);
+        }
         self.shared.tip.store(Arc::new(tip));
         Ok(())
     }
 
     fn measure_disk(&self) {
-        if let Ok(bytes) = self.access.database.disk_bytes() {
+        if let Ok(bytes) = self.database.disk_bytes() {
             self.shared.disk_bytes.store(bytes, Ordering::Relaxed);
         }
     }
