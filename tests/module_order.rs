@@ -32,7 +32,7 @@ fn the_architecture_page_lists_the_modules_of_each_crate() {
         let mut listed: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         listed.sort_unstable();
         let mut modules = Root::read(&host.join(name).join("src/lib.rs")).modules;
-        modules.retain(|module| !["fuzzing", "scratch"].contains(&module.as_str()));
+        modules.retain(|module| !["fuzzing", "loaded", "scratch"].contains(&module.as_str()));
         modules.sort_unstable();
         assert_eq!(listed, modules, "docs/architecture.md, table of {name}");
     }
@@ -59,6 +59,7 @@ impl Root {
                 ["mod", name] | [_, "mod", name] => modules.push((*name).to_owned()),
                 ["pub", "use", path @ ..] => {
                     let path = path.concat();
+                    let path = path.strip_prefix("self::").unwrap_or(&path);
                     let (module, names) = path.split_once("::").unwrap();
                     exported.extend(identifiers(names).map(|name| (name.to_owned(), module.to_owned())));
                 }

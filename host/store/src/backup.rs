@@ -19,7 +19,6 @@ use rustix::io::Errno;
 
 use crate::audit::AuditRecord;
 use crate::check::{Verification, check};
-use crate::database::KEYS;
 use crate::digest::Digest;
 use crate::digest::same;
 use crate::error::{Error, OpenError};
@@ -29,16 +28,15 @@ use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::{RootKeyId, WrapKey};
-use crate::rows::{self, Marker};
+use crate::rows::{self, KEYS, Keyspace, Marker};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
+use crate::state::{Gap, Rows};
 use crate::vault::VaultSnapshot;
 
 pub use last::LastBackup;
 
-/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
+/// Number of the keyspace `keys` in a backup: its place in [`Keyspace::ALL`].
 const IN_KEYS: usize = 0;
-const IN_LOG: usize = 3;
-const KEYSPACES: usize = 4;
 /// Number of rows between two progress reports.
 const STEP: u64 = 1000;
 
@@ -122,9 +120,9 @@ fn preamble(view: &VaultSnapshot, now_ms: u64) -> Result<(Header, Preamble), Vau
     let keys = view.keys();
     let header: Option<Header> =
         view.key_row(rows::HEADER)?.and_then(|row| rows::decode(keys, KEYS, rows::HEADER, &row));
-    let marker = view.row(IN_KEYS, rows::MARKER)?.and_then(|row| Marker::decode(keys, KEYS, &row));
+    let marker = view.row(Keyspace::Keys, rows::MARKER)?.and_then(|row| Marker::decode(keys, KEYS, &row));
     let (Some(header), Some(marker)) = (header, marker) else { return Err(Error::Damaged.into()) };
-    let record = view.row(IN_LOG, &log::audit_key(marker.seq))?.ok_or(Error::Damaged)?;
+    let record = view.row(Keyspace::Log, &log::audit_key(marker.seq))?.ok_or(Error::Damaged)?;
     let previous = rows::decode_body::<AuditRecord>(&record).ok_or(Error::Damaged)?.previous;
     let head = keys.audit_head(&previous, &record);
     let root_key = header.root.id;
@@ -165,10 +163,12 @@ impl BackupFile {
         let Some(file) = &self.file else { return Ok(0) };
         let mut writer = BackupWriter::begin(BufWriter::new(file), preamble).map_err(failed())?;
         let mut rows = 0_u64;
-        let all = (0..KEYSPACES).flat_map(|keyspace| view.all_rows(keyspace).map(move |row| (keyspace, row)));
-        for (keyspace, row) in all {
-            let (key, value) = row.into_inner()?;
-            writer.row(keyspace, &key, &value).map_err(failed())?;
+        let keyspaces = Keyspace::ALL.map(|keyspace| view.all_rows(keyspace));
+        let all = (0..).zip(keyspaces).map(|(number, all)| Ok((number, all?)));
+        let all = all.collect::<Result<Vec<(usize, Rows)>, Gap>>()?;
+        for (number, row) in all.into_iter().flat_map(|(number, all)| all.map(move |row| (number, row))) {
+            let (key, value) = row?;
+            writer.row(number, &key, &value).map_err(failed())?;
             rows += 1;
             if rows.is_multiple_of(STEP) {
                 tell(progress, "rows", rows, 0)?;

@@ -1,9 +1,11 @@
 //! The mutations of the store, and the rules for each of them.
 //!
-//! The writer's thread applies mutations one after another to a [`WriteBatch`], which has the next
-//! directory. Each mutation checks everything before it changes the batch, so a refused mutation
-//! leaves nothing in the commit of its group.
+//! A lane applies mutations one after another to a [`WriteBatch`]. Each mutation checks everything
+//! before it changes the batch, so a refused mutation leaves nothing in the commit of its group.
+//! Nothing outside of the batch changes before the commit: a mutation that lacks a row or a guard is
+//! applied again, to a new batch, see [`Change`].
 
+mod change;
 mod deletion;
 mod key_records;
 mod keys;
@@ -11,26 +13,31 @@ mod money;
 mod old_keys;
 mod secrets;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use secrets::Vaults;
 
+pub(crate) use change::{Change, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
 pub(crate) use money::{Intent, SettledUsage};
+pub(crate) use old_keys::OldKeys;
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
-use crate::database::{Commit, KEYS};
-use crate::directory::Directory;
+use crate::commit::{Commit, RowChanges};
+use crate::directory::{NameKey, Record, RecordChanges, RecordId};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
+use crate::quota::{NearQuota, VaultSize};
 use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
-use crate::rows;
+use crate::root_key::WrapKeys;
+use crate::rows::{self, KEYS};
+use crate::state::{Gap, Guard};
 use crate::usage::UsageRow;
-use crate::vault::VaultSnapshot;
+use crate::vault::{VaultReader, VaultSnapshot};
 
 /// Name of the member that is created with every workspace.
 const OWNER: &str = "owner";
@@ -77,12 +84,19 @@ pub struct NewIntern {
     pub created_by: Option<MemberId>,
 }
 
-/// The write batch of one commit: the changes so far, and the directory after them.
+/// The write batch of one commit: the changes so far, on top of the state that it builds on.
 pub(crate) struct WriteBatch {
     view: VaultSnapshot,
-    directory: Arc<Directory>,
-    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The guards that the transaction holds; `None` for the only lane of a store, which holds all.
+    held: Option<BTreeSet<Guard>>,
+    /// Changed workspaces, members, interns and keys. Their rows are in `rows` too.
+    records: RecordChanges,
+    rows: RowChanges,
     vaults: Vaults,
+    /// The keys that key records of this batch are wrapped under.
+    under: Arc<WrapKeys>,
+    /// The keys that later key records are wrapped under, if they change.
+    wrap_keys: Option<WrapKeys>,
     entries: Vec<AuditEntry>,
     usage: Vec<UsageRow>,
     now_ms: u64,
@@ -91,14 +105,40 @@ pub(crate) struct WriteBatch {
     seq: u64,
 }
 
+/// What changes in memory once a commit is durable.
+#[must_use]
+pub(crate) struct Effects {
+    /// The records that the commit changed.
+    pub(crate) records: RecordChanges,
+    sums: Vec<(WorkspaceId, Option<VaultSize>)>,
+    near: Vec<NearQuota>,
+    wrap_keys: Option<WrapKeys>,
+}
+
+impl Effects {
+    /// Makes the effects on vaults and keys visible, and logs vaults that came near their quota.
+    /// Returns the changed records.
+    pub(crate) fn publish(self, access: &VaultReader) -> RecordChanges {
+        access.quotas.keep(self.sums);
+        if let Some(keys) = self.wrap_keys {
+            access.keys.set_wrap_keys(keys);
+        }
+        self.near.iter().for_each(NearQuota::log);
+        self.records
+    }
+}
+
 impl WriteBatch {
-    /// A write batch over the newest state of the store, with the directory of the same state.
-    pub(crate) fn new(view: VaultSnapshot, directory: Arc<Directory>, now_ms: u64) -> WriteBatch {
+    /// A write batch over a state, for the lane that holds every guard.
+    pub(crate) fn new(view: VaultSnapshot, now_ms: u64) -> WriteBatch {
         WriteBatch {
+            under: view.keys().wrap_keys(),
             view,
-            directory,
-            rows: BTreeMap::new(),
+            held: None,
+            records: RecordChanges::new(),
+            rows: RowChanges::new(),
             vaults: Vaults::default(),
+            wrap_keys: None,
             entries: Vec::new(),
             usage: Vec::new(),
             now_ms,
@@ -143,30 +183,39 @@ impl WriteBatch {
         self.vaults.bytes
     }
 
-    /// The commit with all changes, and the directory after it.
-    pub(crate) fn finish(self) -> (Commit, Arc<Directory>) {
-        let commit = Commit {
-            at_ms: self.now_ms,
-            rows: self.rows,
-            vaults: self.vaults.finish(&self.view),
-            entries: self.entries,
-            usage: self.usage,
-        };
-        (commit, self.directory)
+    /// An empty batch of the same group over another view, for a transaction with these guards.
+    #[cfg(test)]
+    pub(crate) fn anew(&self, view: VaultSnapshot, held: BTreeSet<Guard>) -> WriteBatch {
+        WriteBatch { held: Some(held), is_short: self.is_short, ..WriteBatch::new(view, self.now_ms) }
     }
 
-    /// The next directory. It is copied from the current one at the first change.
-    fn directory_mut(&mut self) -> &mut Directory {
-        Arc::make_mut(&mut self.directory)
+    /// The same batch over a view that has every row.
+    #[cfg(test)]
+    pub(crate) fn over(self, view: VaultSnapshot) -> WriteBatch {
+        WriteBatch { view, ..self }
     }
 
-    pub(crate) fn create_workspace(&mut self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        if self.directory.workspaces.values().any(|it| it.name == new.name) {
-            return Err(Error::NameTaken { name: new.name });
+    /// The commit with all changes, and what follows from it.
+    pub(crate) fn finish(self) -> (Commit, Effects) {
+        let (vaults, sums, near) = self.vaults.finish(&self.view);
+        let commit =
+            Commit { at_ms: self.now_ms, rows: self.rows, vaults, entries: self.entries, usage: self.usage };
+        (commit, Effects { records: self.records, sums, near, wrap_keys: self.wrap_keys })
+    }
+
+    /// Checks that the transaction holds a guard. Every write to rows is preceded by this.
+    fn hold(&self, guard: Guard) -> Result<(), Gap> {
+        match &self.held {
+            Some(held) if !held.contains(&guard) => Err(Gap::Unguarded(guard)),
+            Some(_) | None => Ok(()),
         }
+    }
+
+    pub(crate) fn create_workspace(&mut self, actor: Actor, new: &NewWorkspace) -> Result<Workspace, Gap> {
+        self.check_free(&NameKey::Workspace(new.name.clone()), &new.name)?;
         let workspace = Workspace {
             id: WorkspaceId::random()?,
-            name: new.name,
+            name: new.name.clone(),
             created_at_ms: self.now_ms,
             programme: new.programme,
             vault_writes: new.vault_writes,
@@ -174,8 +223,7 @@ impl WriteBatch {
         };
         let owner = Member {
             id: MemberId::random()?,
-            #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
-            name: Name::parse(OWNER).expect("`owner` is a name"),
+            name: owner_name(),
             workspace: workspace.id,
             role: MemberRole::Admin,
             created_at_ms: self.now_ms,
@@ -189,8 +237,9 @@ impl WriteBatch {
                 vault_writes: workspace.vault_writes,
             },
         );
-        self.put_workspace(&workspace);
-        self.put_new_member(actor, &owner);
+        // No other transaction knows the ids, so the guard of names is enough.
+        self.put_record(Guard::Store, Record::Workspace(Arc::new(workspace.clone())))?;
+        self.put_new_member(Guard::Store, actor, owner)?;
         Ok(workspace)
     }
 
@@ -199,29 +248,27 @@ impl WriteBatch {
         actor: Actor,
         id: WorkspaceId,
         change: WorkspaceChange,
-    ) -> Result<Workspace, Error> {
-        let mut workspace = self.workspace(id)?.clone();
+    ) -> Result<Workspace, Gap> {
+        let mut workspace = Workspace::clone(&*self.workspace(id)?);
         workspace.programme = change.programme.unwrap_or(workspace.programme);
         workspace.vault_writes = change.vault_writes.unwrap_or(workspace.vault_writes);
         let (programme, vault_writes) = (workspace.programme, workspace.vault_writes);
         self.audit(actor, AuditAction::WorkspaceChanged { id, programme, vault_writes });
-        self.put_workspace(&workspace);
+        self.put_workspace(&workspace)?;
         Ok(workspace)
     }
 
-    pub(crate) fn create_member(&mut self, actor: Actor, new: NewMember) -> Result<Member, Error> {
+    pub(crate) fn create_member(&mut self, actor: Actor, new: &NewMember) -> Result<Member, Gap> {
         self.workspace(new.workspace)?;
-        if self.directory.find_member(Some(new.workspace), new.name.as_str()).is_ok() {
-            return Err(Error::NameTaken { name: new.name });
-        }
+        self.check_free(&NameKey::Member(new.workspace, new.name.clone()), &new.name)?;
         let member = Member {
             id: MemberId::random()?,
-            name: new.name,
+            name: new.name.clone(),
             workspace: new.workspace,
             role: new.role,
             created_at_ms: self.now_ms,
         };
-        self.put_new_member(actor, &member);
+        self.put_new_member(Guard::Workspace(new.workspace), actor, member.clone())?;
         Ok(member)
     }
 
@@ -230,21 +277,20 @@ impl WriteBatch {
         actor: Actor,
         id: MemberId,
         role: MemberRole,
-    ) -> Result<Member, Error> {
-        let member = Member { role, ..self.member(id)?.clone() };
+    ) -> Result<Member, Gap> {
+        let member = Member { role, ..Member::clone(&*self.member(id)?) };
         self.audit(actor, AuditAction::MemberRoleChanged { id, role });
-        self.put_member(&member);
+        let guard = Guard::Workspace(member.workspace);
+        self.put_record(guard, Record::Member(Arc::new(member.clone())))?;
         Ok(member)
     }
 
-    pub(crate) fn create_intern(&mut self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
+    pub(crate) fn create_intern(&mut self, actor: Actor, new: &NewIntern) -> Result<Intern, Gap> {
         let created_by = self.member_of(new.workspace, new.created_by)?;
-        if self.directory.find_intern(Some(new.workspace), new.name.as_str()).is_ok() {
-            return Err(Error::NameTaken { name: new.name });
-        }
+        self.check_free(&NameKey::Intern(new.workspace, new.name.clone()), &new.name)?;
         let intern = Intern {
             id: InternId::random()?,
-            name: new.name,
+            name: new.name.clone(),
             workspace: new.workspace,
             created_by,
             created_at_ms: self.now_ms,
@@ -258,9 +304,7 @@ impl WriteBatch {
                 created_by,
             },
         );
-        let key = rows::intern_key(intern.id);
-        self.put_row(key, &intern);
-        self.directory_mut().put_intern(intern.clone());
+        self.put_record(Guard::Workspace(new.workspace), Record::Intern(Arc::new(intern.clone())))?;
         Ok(intern)
     }
 
@@ -273,61 +317,148 @@ impl WriteBatch {
         self.entries.extend(entries);
     }
 
-    /// Encodes and stages a row of the keyspace `keys`. Does not update the directory.
-    pub(crate) fn put_row<T: serde::Serialize>(&mut self, key: Vec<u8>, record: &T) {
-        let value = rows::encode(self.view.keys(), KEYS, &key, record);
+    /// Encodes and stages a row of the keyspace `keys` that is no record.
+    pub(crate) fn put_row<T: serde::Serialize>(
+        &mut self,
+        guard: Guard,
+        key: Vec<u8>,
+        row: &T,
+    ) -> Result<(), Gap> {
+        self.hold(guard)?;
+        self.stage_row(key, row);
+        Ok(())
+    }
+
+    fn stage_row<T: serde::Serialize>(&mut self, key: Vec<u8>, row: &T) {
+        let value = rows::encode(self.view.keys(), KEYS, &key, row);
         self.rows.insert(key, Some(value));
     }
 
-    pub(crate) fn drop_row(&mut self, key: Vec<u8>) {
+    pub(crate) fn drop_row(&mut self, guard: Guard, key: Vec<u8>) -> Result<(), Gap> {
+        self.hold(guard)?;
         self.rows.insert(key, None);
+        Ok(())
     }
 
-    fn put_workspace(&mut self, workspace: &Workspace) {
-        self.put_row(rows::workspace_key(workspace.id), workspace);
-        self.directory_mut().put_workspace(workspace.clone());
+    /// Stages a record: its row, and what the rules after it see.
+    fn put_record(&mut self, guard: Guard, record: Record) -> Result<(), Gap> {
+        self.hold(guard)?;
+        let id = record.id();
+        let key = id.row_key();
+        let row = record.encode(self.view.keys(), &key);
+        self.rows.insert(key, Some(row));
+        self.records.insert(id, Some(record));
+        Ok(())
     }
 
-    fn put_member(&mut self, member: &Member) {
-        self.put_row(rows::member_key(member.id), member);
-        self.directory_mut().put_member(member.clone());
+    fn drop_record(&mut self, guard: Guard, id: RecordId) -> Result<(), Gap> {
+        self.drop_row(guard, id.row_key())?;
+        self.records.insert(id, None);
+        Ok(())
     }
 
-    fn put_new_member(&mut self, actor: Actor, member: &Member) {
-        let Member { id, workspace, role, .. } = *member;
+    fn put_workspace(&mut self, workspace: &Workspace) -> Result<(), Gap> {
+        let guard = Guard::Workspace(workspace.id);
+        self.put_record(guard, Record::Workspace(Arc::new(workspace.clone())))
+    }
+
+    fn put_new_member(&mut self, guard: Guard, actor: Actor, member: Member) -> Result<(), Gap> {
+        let Member { id, workspace, role, .. } = member;
         self.audit(actor, AuditAction::MemberCreated { id, name: member.name.clone(), workspace, role });
-        self.put_member(member);
+        self.put_record(guard, Record::Member(Arc::new(member)))
     }
 
-    fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
-        let found = self.directory.workspaces.get(&id).map(Arc::as_ref);
-        found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, id).into())
-    }
-
-    fn member(&self, id: MemberId) -> Result<&Member, Error> {
-        let found = self.directory.members.get(&id).map(Arc::as_ref);
-        found.ok_or_else(|| LookupError::not_found(RecordKind::Member, id).into())
-    }
-
-    fn intern(&self, id: InternId) -> Result<&Intern, Error> {
-        let found = self.directory.interns.get(&id).map(Arc::as_ref);
-        found.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id).into())
-    }
-
-    /// The given member, which must belong to this workspace; without one, the workspace's owner.
-    fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Error> {
-        self.workspace(workspace)?;
-        let Some(id) = member else { return Ok(self.directory.find_member(Some(workspace), OWNER)?.id) };
-        if self.member(id)?.workspace == workspace {
-            Ok(id)
-        } else {
-            Err(Error::OtherWorkspace { owner: "member" })
+    /// A record as of this write batch.
+    fn record_of(&self, id: RecordId) -> Result<Option<Record>, Gap> {
+        match self.records.get(&id) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.view.record(id),
         }
     }
 
-    fn check_intern_of(&self, workspace: WorkspaceId, id: InternId) -> Result<(), Error> {
+    /// The record of a name as of this write batch. Names do not change.
+    fn named(&self, name: &NameKey) -> Result<Option<RecordId>, Gap> {
+        let mut written = self.records.values().flatten();
+        if let Some(written) = written.find(|record| record.is_named(name)) {
+            return Ok(Some(written.id()));
+        }
+        let is_kept = |id: &RecordId| !matches!(self.records.get(id), Some(None));
+        Ok(self.view.named(name)?.filter(is_kept))
+    }
+
+    /// The records of one kind that belong to an owner, as of this write batch. Owners do not
+    /// change.
+    fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<BTreeSet<RecordId>, Gap> {
+        let mut owned: BTreeSet<RecordId> = self.view.owned_by(kind, owner)?.into_iter().collect();
+        for (id, changed) in &self.records {
+            match changed {
+                Some(record) if record.is_owned(kind, owner) => drop(owned.insert(*id)),
+                Some(_) => {}
+                None => drop(owned.remove(id)),
+            }
+        }
+        Ok(owned)
+    }
+
+    fn check_free(&self, key: &NameKey, name: &Name) -> Result<(), Gap> {
+        match self.named(key)? {
+            Some(_) => Err(Error::NameTaken { name: name.clone() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn workspace(&self, id: WorkspaceId) -> Result<Arc<Workspace>, Gap> {
+        match self.record_of(RecordId::Workspace(id))? {
+            Some(Record::Workspace(workspace)) => Ok(workspace),
+            _ => Err(LookupError::not_found(RecordKind::Workspace, id).into()),
+        }
+    }
+
+    fn member(&self, id: MemberId) -> Result<Arc<Member>, Gap> {
+        match self.record_of(RecordId::Member(id))? {
+            Some(Record::Member(member)) => Ok(member),
+            _ => Err(LookupError::not_found(RecordKind::Member, id).into()),
+        }
+    }
+
+    fn intern(&self, id: InternId) -> Result<Arc<Intern>, Gap> {
+        match self.record_of(RecordId::Intern(id))? {
+            Some(Record::Intern(intern)) => Ok(intern),
+            _ => Err(LookupError::not_found(RecordKind::Intern, id).into()),
+        }
+    }
+
+    /// The given member, which must belong to this workspace; without one, the workspace's owner.
+    fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Gap> {
+        self.workspace(workspace)?;
+        let Some(id) = member else { return self.owner_of(workspace) };
+        if self.member(id)?.workspace == workspace {
+            Ok(id)
+        } else {
+            Err(Error::OtherWorkspace { owner: "member" }.into())
+        }
+    }
+
+    /// The member `owner` of a workspace.
+    fn owner_of(&self, workspace: WorkspaceId) -> Result<MemberId, Gap> {
+        match self.named(&NameKey::Member(workspace, owner_name()))? {
+            Some(RecordId::Member(id)) => Ok(id),
+            _ => Err(LookupError::not_found(RecordKind::Member, OWNER).into()),
+        }
+    }
+
+    fn check_intern_of(&self, workspace: WorkspaceId, id: InternId) -> Result<(), Gap> {
         self.workspace(workspace)?;
         let intern = self.intern(id)?;
-        if intern.workspace == workspace { Ok(()) } else { Err(Error::OtherWorkspace { owner: "intern" }) }
+        if intern.workspace == workspace {
+            Ok(())
+        } else {
+            Err(Error::OtherWorkspace { owner: "intern" }.into())
+        }
     }
+}
+
+#[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
+fn owner_name() -> Name {
+    Name::parse(OWNER).expect("`owner` is a name")
 }

@@ -4,22 +4,17 @@
 pub(crate) mod chain;
 mod sums;
 
-use crate::database::{KEYS, META};
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows::{self, Marker, RowKind, SetHash};
+use crate::rows::{self, KEYS, Keyspace, META, Marker, RowKind, SetHash};
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
 use chain::AuditSummary;
 pub(crate) use sums::check_sums;
 
-/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
-const IN_KEYS: usize = 0;
-const IN_META: usize = 1;
-const IN_LOG: usize = 3;
 /// Number of audit records between two progress reports.
 const STEP: u64 = 1_000;
 /// Largest number of problems that are listed.
@@ -102,7 +97,7 @@ impl Checker<'_, '_, '_> {
         note(&mut self.found.problems, problem);
     }
 
-    fn marker(&self, keyspace: usize, name: &str) -> Result<Option<Marker>, Error> {
+    fn marker(&self, keyspace: Keyspace, name: &str) -> Result<Option<Marker>, Error> {
         let row = self.view.row(keyspace, rows::MARKER)?;
         Ok(row.and_then(|row| Marker::decode(self.view.keys(), name, &row)))
     }
@@ -111,8 +106,8 @@ impl Checker<'_, '_, '_> {
     /// marker.
     fn keys(&mut self) -> Result<(), VaultError> {
         let mut set = SetHash::default();
-        for row in self.view.all_rows(IN_KEYS) {
-            let (key, value) = row.into_inner()?;
+        for row in self.view.all_rows(Keyspace::Keys)? {
+            let (key, value) = row?;
             let kind = RowKind::of(&key);
             if kind == Some(RowKind::Marker) {
                 continue;
@@ -123,7 +118,7 @@ impl Checker<'_, '_, '_> {
             }
             self.found.keys += u64::from(kind == Some(RowKind::ApiKey));
         }
-        if !self.marker(IN_KEYS, KEYS)?.is_some_and(|marker| marker.set == set) {
+        if !self.marker(Keyspace::Keys, KEYS)?.is_some_and(|marker| marker.set == set) {
             self.problem("the rows of the keyspace `keys` are not those of the last commit");
         }
         Ok(())
@@ -138,13 +133,13 @@ impl Checker<'_, '_, '_> {
             self.problem(finding);
         }
         let mut heads = SetHash::default();
-        for row in self.view.all_rows(IN_META) {
-            let (key, value) = row.into_inner()?;
+        for row in self.view.all_rows(Keyspace::Meta)? {
+            let (key, value) = row?;
             if vault_of_head(&key).is_some() {
                 heads.add(&self.view.keys().element(&key, &value));
             }
         }
-        if !self.marker(IN_META, META)?.is_some_and(|marker| marker.set == heads) {
+        if !self.marker(Keyspace::Meta, META)?.is_some_and(|marker| marker.set == heads) {
             self.problem("the heads of the vaults are not those of the last commit");
         }
         Ok(())
@@ -152,14 +147,14 @@ impl Checker<'_, '_, '_> {
 
     fn chain(&mut self, (seq, head): (u64, Digest)) -> Result<AuditSummary, VaultError> {
         let mut seen = 0;
-        let rows = self.view.all_rows(IN_LOG).filter_map(|row| {
+        let rows = self.view.all_rows(Keyspace::Log)?.filter_map(|row| {
             seen += 1;
             if seen % STEP == 0
                 && let Err(stopped) = tell(self.progress, "rows of the audit log read", seen, 0)
             {
                 return Some(Err(stopped));
             }
-            let (key, value) = match row.into_inner() {
+            let (key, value) = match row {
                 Ok(row) => row,
                 Err(error) => return Some(Err(error.into())),
             };

@@ -1,4 +1,5 @@
-//! The directory: an in-memory snapshot of all entities that authentication and commands look up.
+//! The directory: an in-memory snapshot of all entities that authentication, commands and rules
+//! look up.
 //!
 //! A snapshot never changes. The writer publishes a new one after each commit. Snapshots share
 //! their records, so a new one copies pointers only.
@@ -12,8 +13,113 @@ use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::records::{ApiKey, Intern, Member, MemberRole, Workspace};
-use crate::rows::StoredKey;
+use crate::rows::{self, KEYS, StoredKey};
+use crate::seal::StoreKeys;
 use crate::token::KeyId;
+
+/// A workspace, member, intern or key.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum RecordId {
+    Workspace(WorkspaceId),
+    Member(MemberId),
+    Intern(InternId),
+    Key(KeyId),
+}
+
+/// The record of a workspace, member, intern or key.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Workspace(Arc<Workspace>),
+    Member(Arc<Member>),
+    Intern(Arc<Intern>),
+    Key(Arc<StoredKey>),
+}
+
+/// A name in the scope in which it is unique.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum NameKey {
+    /// A workspace of the store.
+    Workspace(Name),
+    /// A member of a workspace.
+    Member(WorkspaceId, Name),
+    /// An intern of a workspace.
+    Intern(WorkspaceId, Name),
+}
+
+/// Changed records; `None` for a deleted one.
+pub(crate) type RecordChanges = BTreeMap<RecordId, Option<Record>>;
+
+impl RecordId {
+    pub(crate) fn row_key(self) -> Vec<u8> {
+        match self {
+            RecordId::Workspace(id) => rows::workspace_key(id),
+            RecordId::Member(id) => rows::member_key(id),
+            RecordId::Intern(id) => rows::intern_key(id),
+            RecordId::Key(id) => rows::api_key_key(id),
+        }
+    }
+
+    /// The record of this id from its row; `None` when its MAC does not match.
+    pub(crate) fn decode(self, keys: &StoreKeys, row: &[u8]) -> Option<Record> {
+        let key = self.row_key();
+        Some(match self {
+            RecordId::Workspace(_) => Record::Workspace(rows::decode(keys, KEYS, &key, row)?),
+            RecordId::Member(_) => Record::Member(rows::decode(keys, KEYS, &key, row)?),
+            RecordId::Intern(_) => Record::Intern(rows::decode(keys, KEYS, &key, row)?),
+            RecordId::Key(_) => Record::Key(rows::decode(keys, KEYS, &key, row)?),
+        })
+    }
+}
+
+impl Record {
+    pub(crate) fn id(&self) -> RecordId {
+        match self {
+            Record::Workspace(it) => RecordId::Workspace(it.id),
+            Record::Member(it) => RecordId::Member(it.id),
+            Record::Intern(it) => RecordId::Intern(it.id),
+            Record::Key(it) => RecordId::Key(it.key.id),
+        }
+    }
+
+    /// The row of the record.
+    pub(crate) fn encode(&self, keys: &StoreKeys, key: &[u8]) -> Vec<u8> {
+        match self {
+            Record::Workspace(it) => rows::encode(keys, KEYS, key, it),
+            Record::Member(it) => rows::encode(keys, KEYS, key, it),
+            Record::Intern(it) => rows::encode(keys, KEYS, key, it),
+            Record::Key(it) => rows::encode(keys, KEYS, key, it),
+        }
+    }
+
+    /// Whether it has this name. Labels of keys are not names.
+    pub(crate) fn is_named(&self, name: &NameKey) -> bool {
+        match (self, name) {
+            (Record::Workspace(it), NameKey::Workspace(name)) => it.name == *name,
+            (Record::Member(it), NameKey::Member(of, name)) => it.workspace == *of && it.name == *name,
+            (Record::Intern(it), NameKey::Intern(of, name)) => it.workspace == *of && it.name == *name,
+            _ => false,
+        }
+    }
+
+    /// Whether it is of this kind and belongs to this owner.
+    pub(crate) fn is_owned(&self, kind: RecordKind, owner: RecordId) -> bool {
+        match (self, kind) {
+            (Record::Member(it), RecordKind::Member) => RecordId::Workspace(it.workspace) == owner,
+            (Record::Intern(it), RecordKind::Intern) => RecordId::Workspace(it.workspace) == owner,
+            (Record::Key(it), RecordKind::Key) => is_key_of(&it.key, owner),
+            _ => false,
+        }
+    }
+}
+
+fn is_key_of(key: &ApiKey, owner: RecordId) -> bool {
+    match owner {
+        RecordId::Workspace(id) => key.workspace == Some(id),
+        RecordId::Member(id) => key.member == Some(id),
+        RecordId::Intern(id) => key.intern == Some(id),
+        RecordId::Key(_) => false,
+    }
+}
 
 /// One consistent state of all workspaces, members, interns and keys.
 #[derive(Clone, Debug, Default)]
@@ -57,14 +163,72 @@ impl fmt::Debug for OwnedKey {
 }
 
 impl Directory {
-    /// The members of one workspace, in no special order.
-    pub(crate) fn members_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Member> {
-        self.members.values().map(Arc::as_ref).filter(move |member| member.workspace == workspace)
+    pub(crate) fn record(&self, id: RecordId) -> Option<Record> {
+        match id {
+            RecordId::Workspace(id) => self.workspaces.get(&id).cloned().map(Record::Workspace),
+            RecordId::Member(id) => self.members.get(&id).cloned().map(Record::Member),
+            RecordId::Intern(id) => self.interns.get(&id).cloned().map(Record::Intern),
+            RecordId::Key(id) => self.keys.get(&id).cloned().map(Record::Key),
+        }
     }
 
-    /// The interns of one workspace, in no special order.
-    pub(crate) fn interns_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Intern> {
-        self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
+    /// Takes over the records that a commit changed.
+    pub(crate) fn change(&mut self, records: RecordChanges) {
+        for (id, record) in records {
+            match (id, record) {
+                (_, Some(record)) => self.put(record),
+                (RecordId::Workspace(id), None) => drop(self.workspaces.remove(&id)),
+                (RecordId::Member(id), None) => drop(self.members.remove(&id)),
+                (RecordId::Intern(id), None) => drop(self.interns.remove(&id)),
+                (RecordId::Key(id), None) => drop(self.keys.remove(&id)),
+            }
+        }
+    }
+
+    pub(crate) fn put(&mut self, record: Record) {
+        match record {
+            Record::Workspace(it) => drop(self.workspaces.insert(it.id, it)),
+            Record::Member(it) => drop(self.members.insert(it.id, it)),
+            Record::Intern(it) => drop(self.interns.insert(it.id, it)),
+            Record::Key(it) => drop(self.keys.insert(it.key.id, it)),
+        }
+    }
+
+    /// The record of a name.
+    pub(crate) fn named(&self, key: &NameKey) -> Option<RecordId> {
+        match key {
+            NameKey::Workspace(name) => {
+                let named = self.workspaces.values().find(|it| it.name == *name);
+                named.map(|it| RecordId::Workspace(it.id))
+            }
+            NameKey::Member(of, name) => {
+                let named = self.members.values().find(|it| it.workspace == *of && it.name == *name);
+                named.map(|it| RecordId::Member(it.id))
+            }
+            NameKey::Intern(of, name) => {
+                let named = self.interns.values().find(|it| it.workspace == *of && it.name == *name);
+                named.map(|it| RecordId::Intern(it.id))
+            }
+        }
+    }
+
+    /// The records of one kind that belong to an owner, in ascending order of their ids.
+    pub(crate) fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Vec<RecordId> {
+        match kind {
+            RecordKind::Workspace => Vec::new(),
+            RecordKind::Member => {
+                let owned = self.members.values().filter(|it| RecordId::Workspace(it.workspace) == owner);
+                owned.map(|it| RecordId::Member(it.id)).collect()
+            }
+            RecordKind::Intern => {
+                let owned = self.interns.values().filter(|it| RecordId::Workspace(it.workspace) == owner);
+                owned.map(|it| RecordId::Intern(it.id)).collect()
+            }
+            RecordKind::Key => {
+                let owned = self.keys.values().filter(|it| is_key_of(&it.key, owner));
+                owned.map(|it| RecordId::Key(it.key.id)).collect()
+            }
+        }
     }
 
     /// A key with the records of its owner.
@@ -102,22 +266,6 @@ impl Directory {
     ) -> Result<&Arc<Intern>, LookupError> {
         let is_inside = |it: &Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
         find(RecordKind::Intern, &self.interns, given, |it| &it.name, is_inside)
-    }
-
-    pub(crate) fn put_workspace(&mut self, workspace: Workspace) {
-        self.workspaces.insert(workspace.id, Arc::new(workspace));
-    }
-
-    pub(crate) fn put_member(&mut self, member: Member) {
-        self.members.insert(member.id, Arc::new(member));
-    }
-
-    pub(crate) fn put_intern(&mut self, intern: Intern) {
-        self.interns.insert(intern.id, Arc::new(intern));
-    }
-
-    pub(crate) fn put_key(&mut self, key: StoredKey) {
-        self.keys.insert(key.key.id, Arc::new(key));
     }
 }
 

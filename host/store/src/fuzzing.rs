@@ -7,10 +7,10 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::anchor::{self, AnchorContent, AnchorSlot, SLOT_BYTES};
 use crate::audit::AuditRecord;
 use crate::backup::format::{self, BackupPart, BackupWriter, FormatError};
 use crate::digest::DIGEST_BYTES;
+use crate::fjall::{self, AnchorContent, AnchorSlot, SLOT_BYTES};
 use crate::header::Header;
 use crate::ids::{InternId, StoreId, VaultId};
 use crate::records::{Intern, Member, Workspace};
@@ -84,8 +84,8 @@ pub fn anchor(data: &[u8]) {
     let Some((seq, changes)) = rest.split_first_chunk::<8>() else { return };
     let older = AnchorSlot { seq: u64::from_be_bytes(*seq) >> 1, head: *head };
     let newer = AnchorSlot { seq: older.seq + 1, head: head.map(|byte| !byte) };
-    let whole = [older, newer].map(|slot| <[u8; SLOT_BYTES]>::try_from(anchor::encode(&keys, slot)).unwrap());
-    assert_eq!(anchor::newest(&keys, &whole), AnchorContent::Slot(newer));
+    let whole = [older, newer].map(|slot| <[u8; SLOT_BYTES]>::try_from(fjall::encode(&keys, slot)).unwrap());
+    assert_eq!(fjall::newest(&keys, &whole), AnchorContent::Slot(newer));
     let mut torn = whole;
     for change in changes.chunks_exact(2) {
         let slot = &mut torn[usize::from(change[0] >> 7)];
@@ -96,7 +96,7 @@ pub fn anchor(data: &[u8]) {
         [true, false] => Some(older),
         [false, false] => None,
     };
-    match (anchor::newest(&keys, &torn), expected) {
+    match (fjall::newest(&keys, &torn), expected) {
         (AnchorContent::Slot(found), Some(expected)) => assert_eq!(found, expected),
         (AnchorContent::Nothing | AnchorContent::OtherStore, None) => {}
         (found, expected) => panic!("{found:?} in place of {expected:?}"),

@@ -3,13 +3,13 @@
 //!
 //! Guarantees of this crate, each with the modules that give it:
 //!
-//! - One process at a time uses a data directory (`lock`).
+//! - One process at a time uses a data directory (`fjall`).
 //! - A root key is generated only when a new store is created, never for a store that exists
 //!   (`root_key`).
 //! - Every row is authenticated with keys that only the root key can unwrap (`seal`, `rows`).
-//! - A mutation that was acknowledged is durable and has an audit record (`commit`).
+//! - A mutation that was acknowledged is durable and has an audit record (`fjall`).
 //! - A store that is older or newer than its anchor file is opened only if the operator accepts it
-//!   (`anchor`, `open`).
+//!   (`fjall`, `open`).
 //! - Authentication of a request reads memory only, never the disk (`directory`).
 //!
 //! The modules are listed from [`Store`], which the rest of the program uses, down to what they
@@ -22,6 +22,8 @@
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
 #[cfg(test)]
+mod loaded;
+#[cfg(test)]
 mod scratch;
 
 mod store;
@@ -33,7 +35,7 @@ mod backup;
 mod check;
 mod ledger;
 
-mod commit;
+mod fjall;
 
 mod queue;
 
@@ -46,18 +48,14 @@ mod changes;
 mod authentication;
 mod vault;
 
-mod directory;
 mod operation;
+mod state;
 
-mod journal;
-mod lock;
+mod directory;
 
-mod anchor;
-mod database;
-mod space;
-
+mod commit;
 mod log;
-mod versions;
+mod space;
 
 mod audit;
 mod usage;
@@ -90,6 +88,7 @@ mod measure;
 mod name;
 mod text;
 
+pub use self::fjall::{DirectoryLock, LockError};
 pub use audit::{
     Actor, AuditAction, AuditEntry, AuditRecord, CopiedSecret, Purpose, Reflection, RefusedRequest,
     ReleaseRefusal, RequestRefusal, VaultFinding, VaultPart,
@@ -108,7 +107,6 @@ pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
 pub use ledger::{Balance, KeySpend, ReservationRefused};
-pub use lock::{DirectoryLock, LockError};
 pub use lookup::{LookupError, RecordKind};
 pub use measure::{HistogramReading, HistogramScale, NamedMeters, OTHER, SECONDS, StripedHistogram};
 pub use name::{Name, NameError};

@@ -1,17 +1,8 @@
 //! The keyspace `log`: the audit record and the usage rows of each commit, in ascending order.
 //!
 //! A key is `L | seq (8) | index (4)`. Index 0 is the audit record of the commit; from index 1 on
-//! are its usage rows, many in one value, see [`block`]. Because keys only ever ascend, the
+//! are its usage rows, many in one value, see [`crate::usage::block`]. Because keys only ever ascend, the
 //! engine's compaction moves whole tables and never rewrites one.
-
-use std::ops::Bound;
-
-use fjall::Keyspace;
-
-use crate::audit::AuditRecord;
-use crate::error::Error;
-use crate::rows;
-use crate::usage::{UsageRow, block};
 
 const COMMIT: u8 = b'L';
 
@@ -25,7 +16,7 @@ pub(crate) fn usage_key(seq: u64, place: u32) -> Vec<u8> {
     key(seq, place.saturating_add(1))
 }
 
-fn key(seq: u64, index: u32) -> Vec<u8> {
+pub(crate) fn key(seq: u64, index: u32) -> Vec<u8> {
     [[COMMIT].as_slice(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
 }
 
@@ -43,56 +34,10 @@ pub(crate) fn is_until(key: &[u8], seq: u64) -> bool {
 /// A row of the log: commit number and index, and the value.
 pub(crate) type LogRow = ((u64, u32), Vec<u8>);
 
-/// The newest audit record, with its commit number.
-pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
-    let mut end = Bound::Included(key(u64::MAX, u32::MAX));
-    loop {
-        let Some(last) = log.range((Bound::Included(key(0, 0)), end)).next_back() else { return Ok(None) };
-        let last = last.key()?;
-        let Some((seq, _)) = place(&last) else { return Ok(None) };
-        if let Some(record) = log.get(audit_key(seq))? {
-            return Ok(Some((seq, record.to_vec())));
-        }
-        end = Bound::Excluded(audit_key(seq));
-    }
-}
-
-/// Audit records of commits after `since`, oldest first, at most `limit`.
-pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-    let mut records = Vec::new();
-    let mut next = since.checked_add(1);
-    while let Some(seq) = next.filter(|_| records.len() < limit) {
-        // A range query per record skips the usage rows between the records.
-        let Some(row) = log.range(audit_key(seq)..=key(u64::MAX, u32::MAX)).next() else { break };
-        let (key, value) = row.into_inner()?;
-        let (found, index) = place(&key).ok_or(Error::Damaged)?;
-        if index == 0 {
-            records.push(rows::decode_body(&value).ok_or(Error::Damaged)?);
-        }
-        next = found.checked_add(1);
-    }
-    Ok(records)
-}
-
-/// The newest usage rows, newest first, at most `limit`.
-pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, Error> {
-    let mut found = Vec::new();
-    for row in log.range(key(0, 0)..=key(u64::MAX, u32::MAX)).rev() {
-        if found.len() >= limit {
-            break;
-        }
-        let (key, value) = row.into_inner()?;
-        if place(&key).is_some_and(|(_, index)| index > 0) {
-            let rows = block::decode(&value).ok_or(Error::Damaged)?;
-            found.extend(rows.into_iter().rev().take(limit - found.len()));
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows;
 
     #[test]
     fn keys_ascend_with_the_commits() {

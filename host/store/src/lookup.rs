@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Kind of the entity that was looked for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum RecordKind {
     /// A workspace.
     Workspace,

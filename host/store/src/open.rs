@@ -3,7 +3,6 @@
 
 mod first_start;
 mod restore;
-mod rule;
 mod unlock;
 
 use std::fs::File;
@@ -12,26 +11,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use first_start::first_start;
-use rule::{Evidence, NO_ANCHOR, judge};
 use unlock::{Given, Unlocked, unlock};
 
 pub(crate) use restore::restore;
 pub(crate) use unlock::Sources;
 
-use crate::anchor::{Anchor, AnchorContent, AnchorSlot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
 use crate::changes::{Intent, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{CommitHead, Database, KEYS};
-use crate::directory::Directory;
-use crate::error::{OpenError, OutOfStep};
+use crate::commit::CommitHead;
+use crate::directory::{Directory, Record};
+use crate::error::{Error, OpenError, OutOfStep};
+use crate::fjall::{self, Anchor, AnchorContent, AnchorSlot, Database, Evidence, NO_ANCHOR, judge};
 use crate::header::Header;
-use crate::journal;
 use crate::ledger::Accounts;
-use crate::log;
 use crate::root_key::RootKeyMaterial;
-use crate::rows::{self, RowKind, SetHash};
+use crate::rows::{self, KEYS, RowKind, SetHash};
 use crate::seal::StoreKeys;
+use crate::state::{Gap, Guard};
 use crate::vault::{self, VaultHead, VaultReader};
 
 /// Paths in the data directory.
@@ -62,6 +59,7 @@ pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
 
 /// A store that passed all checks of opening.
 pub(crate) struct OpenedStore {
+    pub(crate) database: Database,
     pub(crate) access: VaultReader,
     pub(crate) anchor: Anchor,
     pub(crate) header: Header,
@@ -91,14 +89,14 @@ pub(crate) fn open(
         true => None,
         false => Some(first_start(&paths, sources.configured, clock)?),
     };
-    let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
+    let (database, journal_cut) = fjall::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
     let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
-    let access = VaultReader::new(database, Arc::new(keys));
-    let VaultReader { database, keys, .. } = &access;
-    let loaded = load(database, keys)?;
+    let access = VaultReader::new(Arc::new(keys));
+    let keys = &access.keys;
+    let loaded = load(&database, keys)?;
     let anchor = open_anchor(&paths)?;
-    let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
+    let evidence = gather(&database, keys, anchor.as_ref(), &loaded, &paths)?;
     let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
             // One commit ahead: the process ended between the batch and the anchor.
@@ -116,12 +114,12 @@ pub(crate) fn open(
             let found =
                 OutOfStep { anchor: evidence.anchor_seq(), markers: evidence.named_markers(), reason };
             let Some(seq) = accept_rollback else { return Err(OpenError::OutOfStep(Box::new(found))) };
-            let accepted = Acceptance { paths: &paths, access: &access, found, seq };
+            let accepted = Acceptance { paths: &paths, database: &database, access: &access, found, seq };
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
     let Loaded { directory, money, .. } = loaded;
-    Ok(OpenedStore { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
+    Ok(OpenedStore { database, access, anchor, header, rotate_to, directory, money, tip, journal_cut })
 }
 
 /// Whether there is a store in this directory. The remains of an interrupted first start do not
@@ -175,7 +173,7 @@ fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
 }
 
 /// The set hash of all vaults' heads, and whether every MAC matches.
-fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
+fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), ::fjall::Error> {
     let (mut set, mut hold) = (SetHash::default(), true);
     for row in database.meta.range(vault::head_range()) {
         let (key, value) = row.into_inner()?;
@@ -195,10 +193,10 @@ fn load_row(
     value: &[u8],
 ) -> Option<()> {
     match RowKind::of(key)? {
-        RowKind::Workspace => directory.put_workspace(rows::decode(keys, KEYS, key, value)?),
-        RowKind::Member => directory.put_member(rows::decode(keys, KEYS, key, value)?),
-        RowKind::Intern => directory.put_intern(rows::decode(keys, KEYS, key, value)?),
-        RowKind::ApiKey => directory.put_key(rows::decode(keys, KEYS, key, value)?),
+        RowKind::Workspace => directory.put(Record::Workspace(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::Member => directory.put(Record::Member(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::Intern => directory.put(Record::Intern(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::ApiKey => directory.put(Record::Key(rows::decode(keys, KEYS, key, value)?)),
         RowKind::KeySpend => {
             money.accounts.put_key(rows::key_of_spend(key)?, rows::decode(keys, KEYS, key, value)?);
         }
@@ -234,7 +232,7 @@ fn gather(
         Some(anchor) => anchor.read(keys).map_err(OpenError::io(&paths.anchor))?,
         None => AnchorContent::Nothing,
     };
-    let record = log::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
+    let record = fjall::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
         let record: AuditRecord = rows::decode_body(&bytes)?;
         (record.seq == seq).then_some((record, bytes))
     });
@@ -249,6 +247,7 @@ fn gather(
 /// top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
+    database: &'a Database,
     access: &'a VaultReader,
     found: OutOfStep,
     seq: u64,
@@ -261,7 +260,7 @@ impl Acceptance<'_> {
         loaded: Loaded,
         clock: &Clock,
     ) -> Result<(Anchor, CommitHead, Loaded), OpenError> {
-        let VaultReader { database, keys, .. } = self.access;
+        let (database, keys) = (self.database, &self.access.keys);
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
         // The operator must name the highest marker found, so that a flag left over from an earlier
@@ -269,7 +268,7 @@ impl Acceptance<'_> {
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
-        let (last, head) = match log::last_audit_row(&database.log)? {
+        let (last, head) = match fjall::last_audit_row(&database.log)? {
             Some((seq, bytes)) => {
                 let record: AuditRecord = rows::decode_body(&bytes)
                     .ok_or_else(|| OpenError::damaged("its last audit record cannot be read"))?;
@@ -277,16 +276,16 @@ impl Acceptance<'_> {
             }
             None => (0, [0; 32]),
         };
-        let mut draft = WriteBatch::new(self.access.view(), loaded.directory, clock.now_ms());
-        let vault_rows_dropped =
-            draft.mend_vaults().map_err(|error| OpenError::damaged(error.to_string()))?;
+        let state = database.state(Arc::clone(&loaded.directory));
+        let mut draft = WriteBatch::new(self.access.view(state), clock.now_ms());
+        let vault_rows_dropped = draft.mend_vaults().map_err(damaged)?;
         let rows_dropped = loaded.damaged.len() + vault_rows_dropped;
         for key in &loaded.damaged {
-            draft.drop_row(key.clone());
+            draft.drop_row(Guard::Store, key.clone()).map_err(damaged)?;
         }
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
         draft.audit(Actor::Operator, action);
-        let (commit, directory) = draft.finish();
+        let (commit, effects) = draft.finish();
         // Above every number seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)).checked_add(1);
         let seq = seq.ok_or_else(|| OpenError::damaged("its audit log has no numbers left"))?;
@@ -301,8 +300,15 @@ impl Acceptance<'_> {
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");
+        let mut directory = loaded.directory;
+        Arc::make_mut(&mut directory).change(effects.publish(self.access));
         Ok((anchor, tip, Loaded { directory, ..loaded }))
     }
+}
+
+/// A rule that fails while a store is opened has found damage.
+fn damaged(gap: Gap) -> OpenError {
+    OpenError::damaged(Error::from(gap).to_string())
 }
 
 #[cfg(test)]

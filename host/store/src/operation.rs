@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, OpenError};
 use crate::root_key::{RootKeyError, RootKeyId};
+use crate::state::Gap;
 
 /// Progress callback: what is counted, how many so far, and how many in total, or 0 if unknown.
 /// Returning `Break` stops the operation between two steps with [`VaultError::Stopped`].
@@ -88,6 +89,12 @@ impl From<getrandom::Error> for VaultError {
 impl From<fjall::Error> for VaultError {
     fn from(error: fjall::Error) -> VaultError {
         VaultError::Store(error.into())
+    }
+}
+
+impl From<Gap> for VaultError {
+    fn from(gap: Gap) -> VaultError {
+        VaultError::Store(gap.into())
     }
 }
 

@@ -35,10 +35,10 @@ impl QueuePermit {
 /// Dropping it does not cancel the change.
 #[must_use = "the change is made either way; only the answer tells whether it is durable"]
 #[derive(Debug)]
-pub struct Pending<T, E = Error>(oneshot::Receiver<Result<T, E>>);
+pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
 
-impl<T, E: From<Error>> Pending<T, E> {
-    pub(crate) fn new(shared: Arc<PublishedState>) -> (PendingSender<T, E>, Pending<T, E>) {
+impl<T> Pending<T> {
+    pub(crate) fn new(shared: Arc<PublishedState>) -> (PendingSender<T>, Pending<T>) {
         let (sender, receiver) = oneshot::channel();
         (PendingSender { sender: Some(sender), begun: false, shared }, Pending(receiver))
     }
@@ -48,39 +48,39 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// # Errors
     /// [`Error::TimedOut`] when no answer came in the given time (the change may still be made), or
     /// the error of the answer.
-    pub fn wait(self, patience: Duration) -> Result<T, E> {
-        wait(self, patience).unwrap_or_else(|| Err(Error::TimedOut.into()))
+    pub fn wait(self, patience: Duration) -> Result<T, Error> {
+        wait(self, patience).unwrap_or(Err(Error::TimedOut))
     }
 }
 
-impl<T, E: From<Error>> Future for Pending<T, E> {
-    type Output = Result<T, E>;
+impl<T> Future for Pending<T> {
+    type Output = Result<T, Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let answer = Pin::new(&mut self.0).poll(context);
         // The sender always answers: its `drop` sends an error.
-        answer.map(|answer| answer.unwrap_or_else(|_| Err(Error::WriteFailed.into())))
+        answer.map(|answer| answer.unwrap_or(Err(Error::WriteFailed)))
     }
 }
 
 /// The sending side of a [`Pending`], owned by the writer's job.
-pub(crate) struct PendingSender<T, E: From<Error>> {
-    sender: Option<oneshot::Sender<Result<T, E>>>,
+pub(crate) struct PendingSender<T> {
+    sender: Option<oneshot::Sender<Result<T, Error>>>,
     begun: bool,
     shared: Arc<PublishedState>,
 }
 
-impl<T, E: From<Error>> PendingSender<T, E> {
+impl<T> PendingSender<T> {
     /// Marks that the change may be part of a commit from now on.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
 
-    pub(crate) fn send(mut self, result: Result<T, E>) {
+    pub(crate) fn send(mut self, result: Result<T, Error>) {
         self.answer(result);
     }
 
-    fn answer(&mut self, result: Result<T, E>) {
+    fn answer(&mut self, result: Result<T, Error>) {
         if let Some(sender) = self.sender.take() {
             // A caller whose wait timed out has dropped the receiver; the result is then discarded.
             drop(sender.send(result));
@@ -88,11 +88,11 @@ impl<T, E: From<Error>> PendingSender<T, E> {
     }
 }
 
-impl<T, E: From<Error>> Drop for PendingSender<T, E> {
+impl<T> Drop for PendingSender<T> {
     /// The writer ended while this change was in its commit, or before it took the change.
     fn drop(&mut self) {
         let error = if self.begun { Error::WriteFailed } else { self.shared.refusal() };
-        self.answer(Err(error.into()));
+        self.answer(Err(error));
     }
 }
 

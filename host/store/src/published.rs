@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use crate::clock::Clock;
-use crate::database::CommitHead;
+use crate::commit::CommitHead;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::measure::{SECONDS, StripedHistogram};

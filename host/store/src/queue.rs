@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditEntry;
-use crate::changes::{SettledUsage, WriteBatch};
+use crate::changes::{Change, SettledUsage, WriteBatch};
 use crate::error::{Error, QueueFull};
-use crate::pending::QueuePermit;
+use crate::pending::{PendingSender, QueuePermit};
+use crate::state::{Gap, Guard, Need};
 
 /// Largest number of waiting mutations. Further callers wait for a permit. Each mutation may hold a
 /// value of 262,144 bytes.
@@ -32,11 +33,69 @@ const COMPANY_DELAY: Duration = Duration::from_millis(250);
 /// every other group would be small.
 const GATHER_DELAY: Duration = Duration::from_millis(1);
 
-/// A mutation: changes the write batch or refuses, and returns the function that answers its caller
-/// after the commit.
-pub(crate) type Mutation = Box<dyn FnOnce(&mut WriteBatch) -> Settle + Send>;
-/// Answers the caller: `true` after the commit became durable, `false` after it failed.
-pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
+/// A change and the caller that waits for it.
+pub(crate) trait Job: Send {
+    /// See [`Change::guards`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "the lane of the embedded engine holds every guard"))]
+    fn guards(&self) -> Vec<Guard>;
+
+    /// See [`Change::needs`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "the embedded engine has every row"))]
+    fn needs(&self) -> Vec<Need>;
+
+    /// Applies the change to the write batch of its group. Its result replaces that of an earlier
+    /// batch.
+    ///
+    /// # Errors
+    /// What the change lacks. If it is not applied again, its caller gets an error.
+    fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap>;
+
+    /// Answers the caller: `true` after the commit became durable, `false` after it failed.
+    fn answer(self: Box<Self>, durable: bool);
+}
+
+/// A change of any kind with the result of its last application.
+struct Submission<C: Change> {
+    change: C,
+    answer: PendingSender<C::Done>,
+    result: Option<Result<C::Done, Error>>,
+}
+
+/// Makes a change a job.
+pub(crate) fn job<C: Change>(change: C, answer: PendingSender<C::Done>) -> Box<dyn Job> {
+    Box::new(Submission { change, answer, result: None })
+}
+
+impl<C: Change> Job for Submission<C> {
+    fn guards(&self) -> Vec<Guard> {
+        self.change.guards()
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.change.needs()
+    }
+
+    fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap> {
+        self.answer.begin();
+        let (result, lacks) = match self.change.apply(draft) {
+            Ok(done) => (Ok(done), Ok(())),
+            Err(Gap::Failed(error)) => (Err(error), Ok(())),
+            Err(gap) => (Err(Error::Damaged), Err(gap)),
+        };
+        self.result = Some(result);
+        lacks
+    }
+
+    fn answer(self: Box<Self>, durable: bool) {
+        let Submission { answer, result, .. } = *self;
+        // A refusal is returned even if the commit of its group failed.
+        answer.send(match result {
+            Some(Err(refused)) => Err(refused),
+            Some(Ok(done)) if durable => Ok(done),
+            Some(Ok(_)) | None => Err(Error::WriteFailed),
+        });
+    }
+}
 
 /// Everything that is committed without a waiting caller: usage rows and audit entries of releases.
 #[derive(Default)]
@@ -58,7 +117,7 @@ pub struct QueuePart {
 
 #[derive(Default)]
 struct WaitingWrites {
-    jobs: VecDeque<(QueuePermit, Mutation)>,
+    jobs: VecDeque<(QueuePermit, Box<dyn Job>)>,
     usage: Vec<SettledUsage>,
     audit: Vec<AuditEntry>,
     /// The writer stops waiting for more when this many mutations are queued.
@@ -97,7 +156,7 @@ impl WriteQueue {
 
     /// Adds a mutation. If the queue is closed, the job is dropped, which answers its caller with
     /// an error.
-    pub(crate) fn push(&self, place: QueuePermit, job: Mutation) {
+    pub(crate) fn push(&self, place: QueuePermit, job: Box<dyn Job>) {
         let mut waiting = self.lock();
         if waiting.closed {
             drop(waiting);
@@ -172,7 +231,7 @@ impl WriteQueue {
     }
 
     /// The oldest waiting mutation. Its permit is released.
-    pub(crate) fn take_job(&self) -> Option<Mutation> {
+    pub(crate) fn take_job(&self) -> Option<Box<dyn Job>> {
         self.lock().jobs.pop_front().map(|(_, job)| job)
     }
 

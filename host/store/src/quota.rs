@@ -152,13 +152,32 @@ impl fmt::Display for QuotaExceeded {
     }
 }
 
+/// A vault, or a workspace with its interns, holds nine tenths of a quota.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct NearQuota {
+    scope: QuotaScope,
+    vault: VaultId,
+    measure: QuotaMeasure,
+    max: u64,
+    held: u64,
+}
+
+impl NearQuota {
+    pub(crate) fn log(&self) {
+        let NearQuota { scope, vault, measure, max, held } = self;
+        let limit = measure.key();
+        tracing::warn!(%vault, limit, max, held, "{} holds nine tenths of its limit", scope.name());
+    }
+}
+
 /// Checks a change from one size to another. A change that does not increase a quantity is never
-/// refused. Logs a warning when a change crosses nine tenths of a quota.
+/// refused. Adds to `near` when the change crosses nine tenths of a quota.
 pub(crate) fn check(
     quota: VaultQuota,
     scope: QuotaScope,
     vault: VaultId,
     (before, after): (VaultSize, VaultSize),
+    near: &mut Vec<NearQuota>,
 ) -> Result<(), QuotaExceeded> {
     for measure in QuotaMeasure::ALL {
         let (before, after) = (before.of(measure), after.of(measure));
@@ -167,8 +186,7 @@ pub(crate) fn check(
             return Err(QuotaExceeded { scope, measure, max });
         }
         if !is_nearly(before, max) && is_nearly(after, max) {
-            let limit = measure.key();
-            tracing::warn!(%vault, limit, max, held = after, "{} holds nine tenths of its limit", scope.name());
+            near.push(NearQuota { scope, vault, measure, max, held: after });
         }
     }
     Ok(())
@@ -224,7 +242,9 @@ mod tests {
 
     fn checked(scope: QuotaScope, before: (u64, u64), after: (u64, u64)) -> Result<(), String> {
         let size = |(secrets, bytes)| VaultSize { secrets, bytes };
-        check(QUOTA, scope, VaultId::Operator, (size(before), size(after))).map_err(|error| error.to_string())
+        let mut near = Vec::new();
+        check(QUOTA, scope, VaultId::Operator, (size(before), size(after)), &mut near)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -15,6 +15,30 @@ use crate::records::ApiKey;
 use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::token::KeyId;
 
+/// The keyspaces, in the order in which markers are reported.
+pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
+/// Name of the keyspace whose rows the set hash covers; most of them are also held in memory.
+pub(crate) const KEYS: &str = "keys";
+/// Name of the keyspace with the heads of vaults and the metadata of secrets.
+pub(crate) const META: &str = "meta";
+
+/// A keyspace, in the order of [`KEYSPACES`].
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Keyspace {
+    /// Records, sums, intents, the header and key records.
+    Keys,
+    /// Heads of vaults and metadata of secrets.
+    Meta,
+    /// Encrypted values of secrets.
+    Values,
+    /// Audit records and usage rows.
+    Log,
+}
+
+impl Keyspace {
+    pub(crate) const ALL: [Keyspace; 4] = [Keyspace::Keys, Keyspace::Meta, Keyspace::Values, Keyspace::Log];
+}
+
 pub(crate) const MARKER: &[u8] = b"seq";
 pub(crate) const HEADER: &[u8] = b"header";
 const WORKSPACE: u8 = b'w';

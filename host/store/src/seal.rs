@@ -123,18 +123,23 @@ impl StoreKeys {
         })
     }
 
-    /// Wraps keys for the row `row` under every key of [`StoreKeys::wrap_keys`]. `version` is the
-    /// version of the plaintext's format and is authenticated with it.
+    /// Wraps keys for the row `row` under every one of the keys given. `version` is the version of
+    /// the plaintext's format and is authenticated with it.
     ///
     /// # Errors
     /// [`Error::NoRootKey`] in a store that was opened with its recovery key: the root key could
     /// not open such a record.
-    pub(crate) fn seal_record(&self, row: &[u8], version: u32, plain: &[u8]) -> Result<KeyRecord, Error> {
-        let under = self.wrap_keys();
+    pub(crate) fn seal_record(
+        &self,
+        row: &[u8],
+        version: u32,
+        plain: &[u8],
+        under: &WrapKeys,
+    ) -> Result<KeyRecord, Error> {
         if under.root.is_none() {
             return Err(Error::NoRootKey);
         }
-        Ok(self.wrap_record(row, version, plain, &under)?)
+        Ok(self.wrap_record(row, version, plain, under)?)
     }
 
     /// The plaintext of a row's key record; `None` when no loaded wrapping key opens it.
@@ -368,13 +373,16 @@ mod tests {
         let store_record = keys.seal(&both).unwrap();
         let (store, id) = (keys.store_id(), Some(recovery.id()));
         let by_root = StoreKeys::open(store, &store_record, &root, id).unwrap();
-        let later = by_root.seal_record(b"v1", 1, b"plain").unwrap();
+        let later = by_root.seal_record(b"v1", 1, b"plain", &by_root.wrap_keys()).unwrap();
         assert_eq!(later.wrapped_by().collect::<Vec<_>>(), [root.id(), recovery.id()]);
 
         let by_recovery = StoreKeys::open(store, &store_record, &recovery, id).unwrap();
         assert_eq!(*by_recovery.open_record(b"v1", &later).unwrap(), b"plain");
         assert!(by_recovery.open_record(b"v2", &later).is_none(), "a wrapping opened in another row");
-        assert!(matches!(by_recovery.seal_record(b"v1", 1, b"plain"), Err(Error::NoRootKey)));
+        assert!(matches!(
+            by_recovery.seal_record(b"v1", 1, b"plain", &by_recovery.wrap_keys()),
+            Err(Error::NoRootKey)
+        ));
     }
 
     #[test]
@@ -382,7 +390,7 @@ mod tests {
         let (old, new) = (key(), key());
         let keys = keys();
         keys.set_wrap_keys(under(&old));
-        let record = keys.seal_record(b"v1", 1, b"plain").unwrap();
+        let record = keys.seal_record(b"v1", 1, b"plain", &keys.wrap_keys()).unwrap();
         let both = WrapKeys { next: Some(new.clone()), ..under(&old) };
         let wrapped = keys.rewrap(b"v1", &record, &both).unwrap().unwrap();
         assert_eq!(wrapped.wrappings[0], record.wrappings[0]);

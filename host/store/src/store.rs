@@ -3,6 +3,7 @@
 mod approvals;
 mod backup;
 mod conversations;
+mod engine;
 mod guests;
 mod key_records;
 mod keys;
@@ -16,38 +17,36 @@ mod status;
 mod vault_keys;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
+use engine::Engine;
 use tokio::sync::Semaphore;
 
-#[cfg(test)]
-use crate::anchor::Anchor;
 use crate::audit::Actor;
 use crate::changes::{
-    MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, WriteBatch,
+    Change, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, guarded,
 };
 use crate::clock::Clock;
-use crate::commit::CommitWriter;
-use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
+#[cfg(test)]
+use crate::fjall::Anchor;
+use crate::fjall::{self, DirectoryLock};
 use crate::header::Header;
-use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::ids::{InternId, MemberId, VaultId, WorkspaceId};
 use crate::ledger::Ledger;
-use crate::lock::DirectoryLock;
 use crate::open::{self, OpenedStore, Sources};
 use crate::pending::{self, Pending, QueuePermit};
 use crate::published::PublishedState;
-use crate::queue::{Settle, WriteQueue};
-use crate::quota::{Quotas, VaultQuota};
+use crate::queue::{WriteQueue, job};
+use crate::quota::VaultQuota;
 use crate::records::{Intern, Member, MemberRole, Workspace};
 use crate::root_key::RootKeySource;
 use crate::seal::StoreKeys;
-use crate::space::DiskSpace;
-use crate::vault::{Damage, VaultReader};
+use crate::state::Guard;
+use crate::vault::{VaultReader, VaultSnapshot};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
 pub use key_records::{RecoveryKey, RootRotation};
@@ -86,33 +85,22 @@ pub struct OpenOptions {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    engine: Engine,
     keys: Arc<StoreKeys>,
     queue: Arc<WriteQueue>,
     shared: Arc<PublishedState>,
     ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
-    anchor: PathBuf,
     /// Path of `root.key` in the data directory, if the root key comes from there.
     implied_key: Option<PathBuf>,
     /// Held during an operation that changes keys or deletes vaults.
     operation: Mutex<()>,
     /// Held while a backup is written.
     backup: Mutex<()>,
-    journal_cut: bool,
-    damage: Arc<Damage>,
-    quotas: Arc<Quotas>,
-    space: Arc<DiskSpace>,
+    access: VaultReader,
     /// Permits for reading pages of secrets.
     page_reads: Arc<Semaphore>,
-    held: Mutex<Option<OpenParts>>,
-}
-
-/// What [`Store::close`] releases.
-struct OpenParts {
-    writer: JoinHandle<()>,
-    access: VaultReader,
-    lock: DirectoryLock,
 }
 
 impl Store {
@@ -143,44 +131,41 @@ impl Store {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
         let anchor_file = open::anchor_file(lock.dir());
-        let OpenedStore { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
-        let keys = Arc::clone(&access.keys);
-        let (damage, quotas) = (Arc::clone(&access.damage), Arc::clone(&access.quotas));
+        let OpenedStore {
+            database,
+            access,
+            anchor,
+            header,
+            rotate_to: _,
+            directory,
+            money,
+            tip,
+            journal_cut,
+        } = opened;
         let queue = Arc::new(WriteQueue::default());
         let shared = Arc::new(PublishedState::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
-        let space = Arc::new(DiskSpace::new(lock.dir()));
-        let writer = CommitWriter {
-            access: access.clone(),
-            anchor,
-            tip,
-            queue: Arc::clone(&queue),
-            shared: Arc::clone(&shared),
-            clock: clock.clone(),
-            space: Arc::clone(&space),
-        };
-        let writer = Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(OpenError::Thread)?;
-        let held = Mutex::new(Some(OpenParts { writer, access, lock }));
+        let start = fjall::Start { lock, database, anchor, anchor_file, journal_cut };
+        let engine = fjall::Engine::start(
+            start,
+            access.clone(),
+            Arc::clone(&queue),
+            Arc::clone(&shared),
+            clock.clone(),
+        );
         let store = Store(Arc::new(Inner {
-            keys,
+            engine: Engine::Fjall(engine.map_err(OpenError::Thread)?),
+            keys: Arc::clone(&access.keys),
             queue,
             shared,
             ledger,
             clock,
             header: ArcSwap::from_pointee(header),
-            anchor: anchor_file,
             implied_key,
             operation: Mutex::default(),
             backup: Mutex::default(),
-            journal_cut,
-            damage,
-            quotas,
-            space,
+            access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
-            held,
         }));
         // Requests that were running when the previous process ended are charged from their
         // intents.
@@ -191,7 +176,7 @@ impl Store {
     }
 
     /// The state after the last commit.
-    pub(crate) fn directory(&self) -> Guard<Arc<Directory>> {
+    pub(crate) fn directory(&self) -> arc_swap::Guard<Arc<Directory>> {
         self.0.shared.directory.load()
     }
 
@@ -202,7 +187,7 @@ impl Store {
     /// [`Error::NotWritable`] and [`Error::Closed`] when the store does not accept it,
     /// [`Error::TimedOut`] and [`Error::WriteFailed`] when the outcome is unknown.
     pub fn create_workspace(&self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        self.submit(move |draft| draft.create_workspace(actor, new))
+        self.submit(guarded([Guard::Store], move |draft| draft.create_workspace(actor, &new)))
     }
 
     /// Changes the settings of a workspace.
@@ -215,7 +200,7 @@ impl Store {
         id: WorkspaceId,
         change: WorkspaceChange,
     ) -> Result<Workspace, Error> {
-        self.submit(move |draft| draft.set_workspace(actor, id, change))
+        self.submit(guarded([Guard::Workspace(id)], move |draft| draft.set_workspace(actor, id, change)))
     }
 
     /// Creates a member.
@@ -223,7 +208,8 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::NameTaken`], and those of every mutation.
     pub fn create_member(&self, actor: Actor, new: NewMember) -> Result<Member, Error> {
-        self.submit(move |draft| draft.create_member(actor, new))
+        let guard = Guard::Workspace(new.workspace);
+        self.submit(guarded([guard], move |draft| draft.create_member(actor, &new)))
     }
 
     /// Sets a member's role. It applies to the next request.
@@ -231,7 +217,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn set_member_role(&self, actor: Actor, id: MemberId, role: MemberRole) -> Result<Member, Error> {
-        self.submit(move |draft| draft.set_member_role(actor, id, role))
+        self.submit(guarded([], move |draft| draft.set_member_role(actor, id, role)))
     }
 
     /// Deletes a member and revokes its keys. The interns it created stay.
@@ -239,7 +225,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::OwnerStays`], and those of every mutation.
     pub fn delete_member(&self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
-        self.submit(move |draft| draft.delete_member(actor, id))
+        self.submit(guarded([], move |draft| draft.delete_member(actor, id)))
     }
 
     /// Deletes a workspace with its members, its interns and their vaults, and revokes its keys.
@@ -247,7 +233,8 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_workspace(&self, actor: Actor, id: WorkspaceId) -> Result<WorkspaceDeleted, Error> {
-        self.submit(move |draft| draft.delete_workspace(actor, id))
+        let guards = [Guard::Store, Guard::Workspace(id), Guard::Vault(VaultId::Workspace(id))];
+        self.submit(guarded(guards, move |draft| draft.delete_workspace(actor, id)))
     }
 
     /// Creates an intern.
@@ -256,7 +243,8 @@ impl Store {
     /// [`Error::Lookup`], [`Error::NameTaken`], [`Error::OtherWorkspace`], and those of every
     /// mutation.
     pub fn create_intern(&self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
-        self.submit(move |draft| draft.create_intern(actor, new))
+        let guard = Guard::Workspace(new.workspace);
+        self.submit(guarded([guard], move |draft| draft.create_intern(actor, &new)))
     }
 
     /// Deletes an intern with its secrets and revokes its keys.
@@ -264,18 +252,19 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
-        self.submit(move |draft| draft.delete_intern(actor, id))
+        let guard = Guard::Vault(VaultId::Intern(id));
+        self.submit(guarded([guard], move |draft| draft.delete_intern(actor, id)))
     }
 
     /// Sets how much of the disk must stay free: with less, changes by clients and requests of
     /// prepaid workspaces are refused. With 0 nothing is refused, and there is no reserve file.
     pub fn set_free_bytes_min(&self, bytes: u64) {
-        self.0.space.set_free_bytes_min(bytes);
+        self.0.engine.set_free_bytes_min(bytes);
     }
 
     /// Sets the quota of vaults.
     pub fn set_vault_quota(&self, quota: VaultQuota) {
-        self.0.quotas.set(quota);
+        self.0.access.quotas.set(quota);
     }
 
     /// Waits until everything handed over before, including usage rows, is on the disk.
@@ -283,7 +272,7 @@ impl Store {
     /// # Errors
     /// Those of every mutation.
     pub fn flush(&self) -> Result<(), Error> {
-        self.submit(|_| Ok(()))
+        self.submit(guarded([], |_| Ok(())))
     }
 
     /// Writes what is queued, ends the writer, closes the database and releases the directory.
@@ -292,13 +281,9 @@ impl Store {
         self.0.close();
     }
 
-    fn database(&self) -> Result<Database, Error> {
-        self.access().map(|access| access.database)
-    }
-
-    fn access(&self) -> Result<VaultReader, Error> {
-        let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
+    /// A view of the state after the last commit. Never waits for the writer.
+    fn view(&self) -> Result<VaultSnapshot, Error> {
+        Ok(self.0.access.view(self.0.engine.state()?))
     }
 
     /// Reads the disk on a blocking thread, so that the thread of the caller does not wait. The read
@@ -331,29 +316,27 @@ impl Store {
         pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
     }
 
-    /// Hands a mutation to the writer.
-    fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
-        &self,
-        place: QueuePermit,
-        change: impl FnOnce(&mut WriteBatch) -> Result<T, E> + Send + 'static,
-    ) -> Pending<T, E> {
-        let (mut answer, pending) = Pending::new(Arc::clone(&self.0.shared));
-        let job = move |draft: &mut WriteBatch| -> Settle {
-            answer.begin();
-            let result = change(draft);
-            Box::new(move |durable| answer.send(settled(result, durable)))
-        };
-        self.0.queue.push(place, Box::new(job));
+    /// Hands a change to the writer.
+    fn enqueue<C: Change>(&self, place: QueuePermit, change: C) -> Pending<C::Done> {
+        let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
+        self.0.queue.push(place, job(change, answer));
         pending
     }
 
-    /// Runs a mutation on the writer's thread and waits until it is durable.
-    fn submit<T: Send + 'static>(
-        &self,
-        change: impl FnOnce(&mut WriteBatch) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
+    /// Makes a change on the writer's thread and waits until it is durable.
+    fn submit<C: Change>(&self, change: C) -> Result<C::Done, Error> {
         let place = self.place_within(QUEUE_PATIENCE)?;
         self.enqueue(place, change).wait(COMMIT_PATIENCE)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn make<C: Change>(&self, change: C) -> Result<C::Done, Error> {
+        self.submit(change)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn whole_state(&self) -> Box<dyn crate::state::State> {
+        self.0.engine.state().unwrap()
     }
 
     /// Opens a store with another anchor, so that a test can make writes of the anchor fail.
@@ -387,22 +370,10 @@ fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce
     use_them(&sources)
 }
 
-/// The answer for a caller. A refusal is returned even if the commit of its group failed.
-fn settled<T, E: From<Error>>(result: Result<T, E>, durable: bool) -> Result<T, E> {
-    if durable || result.is_err() { result } else { Err(Error::WriteFailed.into()) }
-}
-
 impl Inner {
     fn close(&self) {
         self.queue.close();
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(OpenParts { writer, access, lock }) = held else { return };
-        if writer.join().is_err() {
-            tracing::error!("the store's writer panicked");
-        }
-        // The next holder of the lock must find the database closed.
-        drop(access);
-        drop(lock);
+        self.engine.close();
     }
 }
 

@@ -110,7 +110,7 @@ fn a_store_with_a_damaged_secret_is_not_backed_up() {
     let (scratch, store, vault, _) = filled();
     store.close();
     let key = crate::vault::secret_key(vault, &"a".parse().unwrap());
-    let database = crate::database::Database::open(&scratch.path("store")).unwrap();
+    let database = crate::fjall::Database::open(&scratch.path("store")).unwrap();
     let mut value = database.values.get(&key).unwrap().unwrap().to_vec();
     value[30] ^= 1;
     database.values.insert(key, value).unwrap();

@@ -1,14 +1,15 @@
 //! Deletion of members, interns and workspaces. Each is deleted in one commit with all that belongs
 //! to it.
 
-use std::sync::Arc;
-
 use super::{OWNER, WriteBatch};
 use crate::audit::{Actor, AuditAction};
+use crate::directory::RecordId;
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, VaultId, WorkspaceId};
-use crate::records::{ApiKey, Intern, Member, Workspace};
-use crate::rows::{self, StoredKey};
+use crate::lookup::RecordKind;
+use crate::records::{Intern, Member, Workspace};
+use crate::rows::StoredKey;
+use crate::state::{Gap, Guard};
 
 /// Result of deleting a member.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,33 +37,33 @@ pub struct WorkspaceDeleted {
 
 impl WriteBatch {
     /// Deletes the intern with its secrets and revokes its keys.
-    pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
-        let intern = self.intern(id)?.clone();
+    pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Gap> {
+        let intern = Intern::clone(&*self.intern(id)?);
         let vault = VaultId::Intern(id);
         let (secrets, size) = (self.rows_of_vault(vault)?, self.size_of_vault(vault)?);
-        let keys = self.live_keys(|key| key.intern == Some(id));
+        let keys = self.live_keys(RecordId::Intern(id))?;
         let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
         self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
-        self.take_from_sum(vault, size);
-        self.drop_vault(vault, secrets);
-        self.revoke_all(keys);
-        self.drop_intern(id);
+        self.take_from_sum(vault, size)?;
+        self.drop_vault(vault, secrets)?;
+        self.revoke_all(keys)?;
+        self.drop_record(Guard::Workspace(intern.workspace), RecordId::Intern(id))?;
         Ok(intern)
     }
 
     /// Deletes the member and revokes its keys. The interns it created stay, for the admins of the
     /// workspace.
-    pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
-        let member = self.member(id)?.clone();
+    pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Gap> {
+        let member = Member::clone(&*self.member(id)?);
         if member.name.as_str() == OWNER {
-            return Err(Error::OwnerStays);
+            return Err(Error::OwnerStays.into());
         }
-        let keys = self.live_keys(|key| key.member == Some(id));
+        let keys = self.live_keys(RecordId::Member(id))?;
         let keys_revoked = keys.len();
         let (name, workspace) = (member.name.clone(), member.workspace);
         self.audit(actor, AuditAction::MemberDeleted { id, name, workspace, keys_revoked });
-        self.revoke_all(keys);
-        self.drop_member(id);
+        self.revoke_all(keys)?;
+        self.drop_record(Guard::Workspace(workspace), RecordId::Member(id))?;
         Ok(MemberDeleted { member, keys_revoked })
     }
 
@@ -72,16 +73,21 @@ impl WriteBatch {
         &mut self,
         actor: Actor,
         id: WorkspaceId,
-    ) -> Result<WorkspaceDeleted, Error> {
-        let workspace = self.workspace(id)?.clone();
-        let interns: Vec<InternId> = self.directory.interns_of(id).map(|intern| intern.id).collect();
-        let members: Vec<MemberId> = self.directory.members_of(id).map(|member| member.id).collect();
+    ) -> Result<WorkspaceDeleted, Gap> {
+        let workspace = Workspace::clone(&*self.workspace(id)?);
+        let owner = RecordId::Workspace(id);
+        let interns = self.owned_by(RecordKind::Intern, owner)?;
+        let members = self.owned_by(RecordKind::Member, owner)?;
         // Everything that can fail is done first, so that a refusal leaves the write batch
         // unchanged.
-        let vaults = interns.iter().map(|intern| VaultId::Intern(*intern)).chain([VaultId::Workspace(id)]);
+        let vaults = interns.iter().filter_map(|intern| match intern {
+            RecordId::Intern(intern) => Some(VaultId::Intern(*intern)),
+            _ => None,
+        });
+        let vaults = vaults.chain([VaultId::Workspace(id)]);
         let vaults = vaults.map(|vault| Ok((vault, self.rows_of_vault(vault)?)));
-        let vaults = vaults.collect::<Result<Vec<_>, Error>>()?;
-        let keys = self.live_keys(|key| key.workspace == Some(id));
+        let vaults = vaults.collect::<Result<Vec<_>, Gap>>()?;
+        let keys = self.live_keys(owner)?;
         let deleted = WorkspaceDeleted {
             workspace,
             members: members.len(),
@@ -101,37 +107,37 @@ impl WriteBatch {
             },
         );
         for (vault, secrets) in vaults {
-            self.drop_vault(vault, secrets);
+            self.drop_vault(vault, secrets)?;
         }
         self.forget_sum(id);
-        self.revoke_all(keys);
-        interns.into_iter().for_each(|intern| self.drop_intern(intern));
-        members.into_iter().for_each(|member| self.drop_member(member));
-        self.drop_row(rows::workspace_key(id));
-        self.directory_mut().workspaces.remove(&id);
+        self.revoke_all(keys)?;
+        for record in interns.into_iter().chain(members) {
+            self.drop_record(Guard::Workspace(id), record)?;
+        }
+        // Its name is free again.
+        self.hold(Guard::Store)?;
+        self.drop_record(Guard::Workspace(id), owner)?;
         Ok(deleted)
     }
 
-    /// The matching keys that are not revoked.
-    fn live_keys(&self, is_meant: impl Fn(&ApiKey) -> bool) -> Vec<StoredKey> {
-        let live = |stored: &&Arc<StoredKey>| stored.key.revoked_at_ms.is_none() && is_meant(&stored.key);
-        self.directory.keys.values().filter(live).map(|stored| (**stored).clone()).collect()
+    /// The owner's keys that are not revoked.
+    fn live_keys(&self, owner: RecordId) -> Result<Vec<StoredKey>, Gap> {
+        let mut live = Vec::new();
+        for id in self.owned_by(RecordKind::Key, owner)? {
+            let RecordId::Key(id) = id else { continue };
+            let Some(stored) = self.key(id)? else { continue };
+            if stored.key.revoked_at_ms.is_none() {
+                live.push(StoredKey::clone(&stored));
+            }
+        }
+        Ok(live)
     }
 
-    fn revoke_all(&mut self, keys: Vec<StoredKey>) {
+    fn revoke_all(&mut self, keys: Vec<StoredKey>) -> Result<(), Gap> {
         for mut stored in keys {
             stored.key.revoked_at_ms = Some(self.now_ms);
-            self.put_key(stored);
+            self.put_key(stored)?;
         }
-    }
-
-    fn drop_intern(&mut self, id: InternId) {
-        self.drop_row(rows::intern_key(id));
-        self.directory_mut().interns.remove(&id);
-    }
-
-    fn drop_member(&mut self, id: MemberId) {
-        self.drop_row(rows::member_key(id));
-        self.directory_mut().members.remove(&id);
+        Ok(())
     }
 }

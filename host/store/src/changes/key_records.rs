@@ -4,20 +4,22 @@
 //! key record. Therefore a new key is first added to every record, then put in force by one commit,
 //! and only then the wrappings by the old key are removed.
 
+use std::sync::Arc;
+
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::database::KEYS;
 use crate::error::Error;
 use crate::header::Header;
 use crate::root_key::{RootKeyRecord, WrapKey, WrapKeys};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS};
+use crate::state::{Gap, Guard};
 
 impl WriteBatch {
     /// The header as it is in this write batch.
-    pub(crate) fn header(&self) -> Result<Header, Error> {
+    pub(crate) fn header(&self) -> Result<Header, Gap> {
         let row = self.key_row(rows::HEADER)?.ok_or(Error::Damaged)?;
-        rows::decode(self.view.keys(), KEYS, rows::HEADER, &row).ok_or(Error::Damaged)
+        Ok(rows::decode(self.view.keys(), KEYS, rows::HEADER, &row).ok_or(Error::Damaged)?)
     }
 
     /// Changes the header and returns the new one.
@@ -25,45 +27,47 @@ impl WriteBatch {
         &mut self,
         action: AuditAction,
         change: impl FnOnce(&mut Header),
-    ) -> Result<Header, Error> {
+    ) -> Result<Header, Gap> {
         let mut header = self.header()?;
         change(&mut header);
-        self.put_row(rows::HEADER.to_vec(), &header);
+        self.put_row(Guard::Store, rows::HEADER.to_vec(), &header)?;
         self.audit(Actor::Operator, action);
         Ok(header)
     }
 
     /// Stores when the first retired key of a vault may be deleted.
-    pub(crate) fn set_retired_keys_due(&mut self, due_ms: Option<u64>) -> Result<Header, Error> {
+    pub(crate) fn set_retired_keys_due(&mut self, due_ms: Option<u64>) -> Result<Header, Gap> {
         let mut header = self.header()?;
         if header.retired_keys_due_ms != due_ms {
             header.retired_keys_due_ms = due_ms;
-            self.put_row(rows::HEADER.to_vec(), &header);
+            self.put_row(Guard::Store, rows::HEADER.to_vec(), &header)?;
             self.audit(Actor::System, AuditAction::RetiredKeysChecked { due_ms });
         }
         Ok(header)
     }
 
     /// Sets the next root key. From now on key records are wrapped under it too.
-    pub(crate) fn begin_root_rotation(&mut self, to: RootKeyRecord, key: WrapKey) -> Result<Header, Error> {
+    pub(crate) fn begin_root_rotation(&mut self, to: &RootKeyRecord, key: &WrapKey) -> Result<Header, Gap> {
         let from = self.header()?.root.id;
         let action = AuditAction::RootRotationBegun { from, to: to.id };
-        let header = self.change_header(action, |header| header.next_root = Some(to))?;
-        self.change_wrap_keys(|keys| keys.next = Some(key));
+        let header = self.change_header(action, |header| header.next_root = Some(to.clone()))?;
+        self.wrap_under(|keys| keys.next = Some(key.clone()));
         Ok(header)
     }
 
     /// Puts the next root key in force. Every vault's key record must be wrapped under it already.
-    pub(crate) fn end_root_rotation(&mut self) -> Result<Header, Error> {
-        let wrap_keys = self.view.keys().wrap_keys();
+    pub(crate) fn end_root_rotation(&mut self) -> Result<Header, Gap> {
+        let wrap_keys = Arc::clone(&self.under);
         let before = self.header()?;
-        let (Some(key), Some(to)) = (&wrap_keys.next, &before.next_root) else { return Err(Error::Damaged) };
+        let (Some(key), Some(to)) = (&wrap_keys.next, &before.next_root) else {
+            return Err(Error::Damaged.into());
+        };
         if key.id() != to.id {
-            return Err(Error::Damaged);
+            return Err(Error::Damaged.into());
         }
         self.check_wrapped(key)?;
         let under = WrapKeys { root: Some(key.clone()), next: None, ..WrapKeys::clone(&wrap_keys) };
-        self.put_row(STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
+        self.put_row(Guard::Store, STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?)?;
         let from = before.root.id;
         let action = AuditAction::RootRotated { from, to: to.id };
         let header = self.change_header(action, |header| {
@@ -73,48 +77,49 @@ impl WriteBatch {
             header.previous_root = Some(from);
             header.untidy = true;
         })?;
-        self.view.keys().set_wrap_keys(under);
+        self.wrap_keys = Some(under);
         Ok(header)
     }
 
     /// Sets the next recovery key. From now on key records are wrapped under it too.
-    pub(crate) fn begin_recovery_key(&mut self, key: WrapKey) -> Result<Header, Error> {
+    pub(crate) fn begin_recovery_key(&mut self, key: &WrapKey) -> Result<Header, Gap> {
         self.check_root_key()?;
         // If the process ends before the new recovery key is in force, wrappings stay behind that
         // no key opens. `untidy` has them removed later.
         let action = AuditAction::RecoveryKeyBegun { id: key.id() };
         let header = self.change_header(action, |header| header.untidy = true)?;
-        self.change_wrap_keys(|keys| keys.next_recovery = Some(key));
+        self.wrap_under(|keys| keys.next_recovery = Some(key.clone()));
         Ok(header)
     }
 
     /// Puts the next recovery key in force. Every vault's key record must be wrapped under it
     /// already.
-    pub(crate) fn end_recovery_key(&mut self, record: RootKeyRecord) -> Result<Header, Error> {
-        let wrap_keys = self.view.keys().wrap_keys();
+    pub(crate) fn end_recovery_key(&mut self, record: &RootKeyRecord) -> Result<Header, Gap> {
+        let wrap_keys = Arc::clone(&self.under);
         let key =
             wrap_keys.next_recovery.as_ref().filter(|key| key.id() == record.id).ok_or(Error::Damaged)?;
         self.check_wrapped(key)?;
         let under =
             WrapKeys { recovery: Some(key.clone()), next_recovery: None, ..WrapKeys::clone(&wrap_keys) };
-        self.put_row(STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?);
+        self.put_row(Guard::Store, STORE_KEYS.to_vec(), &self.view.keys().seal(&under)?)?;
         let action = AuditAction::RecoveryKeyMade { id: record.id };
-        let header = self.change_header(action, |header| header.recovery = Some(record))?;
-        self.view.keys().set_wrap_keys(under);
+        let header = self.change_header(action, |header| header.recovery = Some(record.clone()))?;
+        self.wrap_keys = Some(under);
         Ok(header)
     }
 
     /// Rewraps these records under exactly the keys in force at present. Returns how many of them
     /// changed.
-    pub(crate) fn rewrap(&mut self, records: &[Vec<u8>]) -> Result<usize, Error> {
-        let keys = std::sync::Arc::clone(self.view.keys());
-        let under = keys.wrap_keys();
+    pub(crate) fn rewrap(&mut self, records: &[Vec<u8>]) -> Result<usize, Gap> {
+        let keys = Arc::clone(self.view.keys());
+        let under = Arc::clone(&self.under);
         let mut changed = 0;
         for row in records {
             let Some(record) = self.key_record(row)? else { continue };
             let wrapped = keys.rewrap(row, &record, &under).ok_or(Error::Damaged)??;
             if wrapped != record {
-                self.put_row(row.clone(), &wrapped);
+                let vault = rows::vault_of_keys(row).ok_or(Error::Damaged)?;
+                self.put_row(Guard::Vault(vault), row.clone(), &wrapped)?;
                 changed += 1;
             }
         }
@@ -125,13 +130,13 @@ impl WriteBatch {
     }
 
     /// A key record as it is in this write batch; `None` for a deleted one.
-    pub(super) fn key_record(&self, row: &[u8]) -> Result<Option<KeyRecord>, Error> {
+    pub(super) fn key_record(&self, row: &[u8]) -> Result<Option<KeyRecord>, Gap> {
         let Some(value) = self.key_row(row)? else { return Ok(None) };
-        rows::decode(self.view.keys(), KEYS, row, &value).map(Some).ok_or(Error::Damaged)
+        Ok(Some(rows::decode(self.view.keys(), KEYS, row, &value).ok_or(Error::Damaged)?))
     }
 
     /// Checks that every vault's key record, after this write batch, has a wrapping by this key.
-    fn check_wrapped(&self, by: &WrapKey) -> Result<(), Error> {
+    fn check_wrapped(&self, by: &WrapKey) -> Result<(), Gap> {
         let (first, last) = rows::vault_keys_range();
         let in_draft = self.rows.range(first..=last).map(|(row, _)| row.clone());
         let mut records = self.view.vault_records(None, usize::MAX)?;
@@ -139,7 +144,7 @@ impl WriteBatch {
         for row in records {
             let record = self.key_record(&row)?;
             if record.is_some_and(|record| !record.wrapped_by().any(|id| id == by.id())) {
-                return Err(Error::Damaged);
+                return Err(Error::Damaged.into());
             }
         }
         Ok(())
@@ -148,16 +153,21 @@ impl WriteBatch {
     /// Refuses to make key records in a store opened with its recovery key: the root key could not
     /// open them.
     pub(super) fn check_root_key(&self) -> Result<(), Error> {
-        if self.view.keys().wrap_keys().root.is_none() { Err(Error::NoRootKey) } else { Ok(()) }
+        if self.under.root.is_none() { Err(Error::NoRootKey) } else { Ok(()) }
     }
 
-    fn change_wrap_keys(&self, change: impl FnOnce(&mut WrapKeys)) {
-        let mut keys = WrapKeys::clone(&self.view.keys().wrap_keys());
+    /// Changes the keys that key records are wrapped under, from this batch on.
+    ///
+    /// The end of a rotation changes them after its commit only: until then, readers open records
+    /// with the keys in force before.
+    fn wrap_under(&mut self, change: impl FnOnce(&mut WrapKeys)) {
+        let mut keys = WrapKeys::clone(&self.under);
         change(&mut keys);
-        self.view.keys().set_wrap_keys(keys);
+        self.under = Arc::new(keys.clone());
+        self.wrap_keys = Some(keys);
     }
 
-    fn key_row(&self, row: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    fn key_row(&self, row: &[u8]) -> Result<Option<Vec<u8>>, Gap> {
         match self.rows.get(row) {
             Some(value) => Ok(value.clone()),
             None => Ok(self.view.key_row(row)?.map(|value| value.to_vec())),

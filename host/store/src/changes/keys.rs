@@ -1,15 +1,19 @@
 //! Mutations of API keys: issue, change, revoke.
 
+use std::sync::Arc;
+
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
+use crate::directory::{Record, RecordId};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::records::{ApiKey, KeyKind};
-use crate::rows::{self, StoredKey};
+use crate::rows::StoredKey;
 use crate::secret::Secret;
 use crate::spend::SpendLimits;
+use crate::state::{Gap, Guard};
 use crate::token::{KeyId, Token};
 
 /// The owner of a new key, which also determines its kind.
@@ -62,12 +66,30 @@ pub struct KeyChange {
     pub limits: Option<SpendLimits>,
 }
 
+impl NewKey {
+    /// The workspace it will belong to; `None` for an unscoped key.
+    pub(crate) fn workspace(&self) -> Option<WorkspaceId> {
+        match self.owner {
+            KeyOwner::Member { workspace, .. }
+            | KeyOwner::Intern { workspace, .. }
+            | KeyOwner::Provisioning { workspace } => Some(workspace),
+            KeyOwner::Unscoped => None,
+        }
+    }
+}
+
 impl WriteBatch {
-    /// Returns the key and its token. The token is not stored.
-    pub(crate) fn issue_key(&mut self, actor: Actor, new: NewKey) -> Result<(ApiKey, Secret), Error> {
+    /// Issues a key with this token and returns both. The token is not stored. It was drawn before,
+    /// so that the change names the same id each time it is applied.
+    pub(crate) fn issue_key(
+        &mut self,
+        actor: Actor,
+        new: &NewKey,
+        token: &Token,
+    ) -> Result<(ApiKey, Secret), Gap> {
         self.has_space_for(actor)?;
         if new.expires_at_ms.is_some_and(|expires_at_ms| expires_at_ms <= self.now_ms) {
-            return Err(Error::AlreadyExpired);
+            return Err(Error::AlreadyExpired.into());
         }
         let (kind, workspace, member, intern) = match new.owner {
             KeyOwner::Member { workspace, member } => {
@@ -82,11 +104,14 @@ impl WriteBatch {
             }
             KeyOwner::Unscoped => (KeyKind::Unscoped, None, None, None),
         };
-        let token = self.unused_token()?;
+        if self.key(token.id)?.is_some() {
+            // Two random ids of 71 bits are equal: the caller may try again with another one.
+            return Err(Error::Busy.into());
+        }
         let key = ApiKey {
             id: token.id,
             kind,
-            name: new.name,
+            name: new.name.clone(),
             workspace,
             member,
             intern,
@@ -102,33 +127,31 @@ impl WriteBatch {
             AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms, limits },
         );
         // Only a proof of the token's secret is stored; the token itself is returned once.
-        self.put_key(StoredKey {
-            key: key.clone(),
-            proof: self.view.keys().token_proof(token.secret.as_ref()),
-        });
+        let proof = self.view.keys().token_proof(token.secret.as_ref());
+        self.put_key(StoredKey { key: key.clone(), proof })?;
         Ok((key, token.to_text()))
     }
 
-    pub(crate) fn set_key(&mut self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
+    pub(crate) fn set_key(&mut self, actor: Actor, id: KeyId, change: &KeyChange) -> Result<ApiKey, Gap> {
         self.has_space_for(actor)?;
         let mut stored = self.stored_key(id)?;
         if stored.key.revoked_at_ms.is_some() {
-            return Err(Error::KeyRevoked);
+            return Err(Error::KeyRevoked.into());
         }
         let renamed = change.name.as_ref().is_some_and(|name| *name != stored.key.name);
-        stored.key.name = change.name.unwrap_or(stored.key.name);
+        stored.key.name = change.name.clone().unwrap_or(stored.key.name);
         stored.key.disabled = change.disabled.unwrap_or(stored.key.disabled);
         stored.key.limits = change.limits.unwrap_or(stored.key.limits);
         let key = stored.key.clone();
         let (disabled, limits) = (key.disabled, key.limits);
         self.audit(actor, AuditAction::KeyChanged { id, disabled, renamed, limits });
-        self.put_key(stored);
+        self.put_key(stored)?;
         Ok(key)
     }
 
     /// Revoking a revoked key changes nothing and is not an error. A disk that is short of space does not
     /// prevent it: a leaked key must not stay usable.
-    pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
+    pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Gap> {
         let mut stored = self.stored_key(id)?;
         if stored.key.revoked_at_ms.is_some() {
             return Ok(stored.key);
@@ -136,28 +159,24 @@ impl WriteBatch {
         stored.key.revoked_at_ms = Some(self.now_ms);
         let key = stored.key.clone();
         self.audit(actor, AuditAction::KeyRevoked { id });
-        self.put_key(stored);
+        self.put_key(stored)?;
         Ok(key)
     }
 
-    pub(super) fn put_key(&mut self, stored: StoredKey) {
-        self.put_row(rows::api_key_key(stored.key.id), &stored);
-        self.directory_mut().put_key(stored);
+    pub(super) fn put_key(&mut self, stored: StoredKey) -> Result<(), Gap> {
+        self.put_record(Guard::of_key(stored.key.workspace), Record::Key(Arc::new(stored)))
     }
 
-    fn stored_key(&self, id: KeyId) -> Result<StoredKey, Error> {
-        let stored =
-            self.directory.keys.get(&id).ok_or_else(|| LookupError::not_found(RecordKind::Key, id))?;
-        Ok((**stored).clone())
-    }
-
-    /// A token whose id is not in use. A collision of random ids is very unlikely.
-    fn unused_token(&self) -> Result<Token, Error> {
-        loop {
-            let token = Token::random()?;
-            if !self.directory.keys.contains_key(&token.id) {
-                return Ok(token);
-            }
+    /// A key as of this write batch.
+    pub(super) fn key(&self, id: KeyId) -> Result<Option<Arc<StoredKey>>, Gap> {
+        match self.record_of(RecordId::Key(id))? {
+            Some(Record::Key(stored)) => Ok(Some(stored)),
+            _ => Ok(None),
         }
+    }
+
+    fn stored_key(&self, id: KeyId) -> Result<StoredKey, Gap> {
+        let stored = self.key(id)?.ok_or_else(|| LookupError::not_found(RecordKind::Key, id))?;
+        Ok(StoredKey::clone(&stored))
     }
 }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction};
-use crate::database::KEYS;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::records::{Credit, Workspace};
-use crate::rows;
+use crate::rows::{self, KEYS, Keyspace};
+use crate::state::{Gap, Guard, RowRange};
 use crate::token::KeyId;
 use crate::usage::{Cell, KeySpent, UsageKind, UsageOutcome, UsageRow, UsageTotals, WorkspaceSpent};
 
@@ -78,8 +78,8 @@ impl WriteBatch {
         actor: Actor,
         id: WorkspaceId,
         amount_pico: u64,
-    ) -> Result<Workspace, Error> {
-        let mut workspace = self.workspace(id)?.clone();
+    ) -> Result<Workspace, Gap> {
+        let mut workspace = Workspace::clone(&*self.workspace(id)?);
         let (before, spent_before_pico) = match workspace.credit {
             Credit::Unlimited => (0, self.workspace_spent(id)?.charged_pico),
             Credit::Prepaid { credited_pico, spent_before_pico } => (credited_pico, spent_before_pico),
@@ -87,37 +87,37 @@ impl WriteBatch {
         let credited_pico = before.checked_add(amount_pico).ok_or(Error::TooMuchCredit)?;
         workspace.credit = Credit::Prepaid { credited_pico, spent_before_pico };
         self.audit(actor, AuditAction::CreditAdded { workspace: id, amount_pico, credited_pico });
-        self.put_workspace(&workspace);
+        self.put_workspace(&workspace)?;
         Ok(workspace)
     }
 
     /// Makes a workspace unlimited and drops its balance.
-    pub(crate) fn set_unlimited(&mut self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
-        let mut workspace = self.workspace(id)?.clone();
+    pub(crate) fn set_unlimited(&mut self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Gap> {
+        let mut workspace = Workspace::clone(&*self.workspace(id)?);
         let dropped_pico = match workspace.credit {
             Credit::Unlimited => return Ok(workspace),
             Credit::Prepaid { credited_pico, .. } => credited_pico,
         };
         workspace.credit = Credit::Unlimited;
         self.audit(actor, AuditAction::CreditUnlimited { workspace: id, credited_pico: dropped_pico });
-        self.put_workspace(&workspace);
+        self.put_workspace(&workspace)?;
         Ok(workspace)
     }
 
     /// Writes an intent: unless the request's usage row follows, the next start charges its amount.
-    pub(crate) fn put_intent(&mut self, intent: &Intent) {
-        self.put_row(rows::intent_key(&intent.request_id), intent);
+    pub(crate) fn put_intent(&mut self, intent: &Intent) -> Result<(), Gap> {
+        self.put_row(Guard::Account(intent.workspace), rows::intent_key(&intent.request_id), intent)
     }
 
-    /// Adds usage rows to the commit and updates all sums of them. Must be called once, after every
-    /// other change.
-    pub(crate) fn add_usage(&mut self, settled: Vec<SettledUsage>) -> Result<(), Error> {
+    /// Adds usage rows to the commit and updates all sums of them. Must be called once, by the lane,
+    /// after every other change. Only the lane writes these rows, so they have no guard.
+    pub(crate) fn add_usage(&mut self, settled: Vec<SettledUsage>) -> Result<(), Gap> {
         let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
         let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
         let mut cells: BTreeMap<Cell, UsageTotals> = BTreeMap::new();
         for SettledUsage { row, has_intent } in settled {
             if has_intent {
-                self.drop_row(rows::intent_key(&row.request_id));
+                self.rows.insert(rows::intent_key(&row.request_id), None);
             }
             sum_of(&mut keys, row.key, || self.kept(&rows::key_spend_key(row.key)))?.add(&row);
             sum_of(&mut workspaces, row.workspace, || self.workspace_spent(row.workspace))?.add(&row);
@@ -127,37 +127,38 @@ impl WriteBatch {
             self.usage.push(row);
         }
         for (id, spent) in keys {
-            self.put_row(rows::key_spend_key(id), &spent);
+            self.stage_row(rows::key_spend_key(id), &spent);
         }
         for (id, spent) in workspaces {
-            self.put_row(rows::workspace_spend_key(id), &spent);
+            self.stage_row(rows::workspace_spend_key(id), &spent);
         }
         for (cell, totals) in cells {
-            self.put_row(cell.row_key(), &totals);
+            self.stage_row(cell.row_key(), &totals);
         }
         Ok(())
     }
 
     /// Removes totals of the days before this one. True when more of them are left.
-    pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Error> {
-        let (start, end) = (rows::day_totals_start(0), rows::day_totals_start(day));
-        let old = self.view.key_rows(&start, &end).take(DROPPED_MAX);
-        let old: Vec<Vec<u8>> = old.map(|row| Ok(row?.0)).collect::<Result<_, Error>>()?;
+    pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Gap> {
+        let old = RowRange::all(Keyspace::Keys).from(rows::day_totals_start(0));
+        let old = old.before(rows::day_totals_start(day)).keys().limit(DROPPED_MAX);
+        let old = self.view.range(&old)?.map(|row| Ok(row?.0.to_vec()));
+        let old: Vec<Vec<u8>> = old.collect::<Result<_, Error>>()?;
         let is_more = old.len() == DROPPED_MAX;
         for key in old {
-            self.drop_row(key);
+            self.drop_row(Guard::Store, key)?;
         }
         Ok(is_more)
     }
 
-    fn workspace_spent(&self, id: WorkspaceId) -> Result<WorkspaceSpent, Error> {
+    fn workspace_spent(&self, id: WorkspaceId) -> Result<WorkspaceSpent, Gap> {
         self.kept(&rows::workspace_spend_key(id))
     }
 
     /// A stored sum; zero when there is none yet.
-    fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Error> {
+    fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Gap> {
         let Some(row) = self.view.key_row(key)? else { return Ok(T::default()) };
-        rows::decode(self.view.keys(), KEYS, key, &row).ok_or(Error::Damaged)
+        Ok(rows::decode(self.view.keys(), KEYS, key, &row).ok_or(Error::Damaged)?)
     }
 }
 
@@ -165,8 +166,8 @@ impl WriteBatch {
 fn sum_of<K: Ord, S>(
     sums: &mut BTreeMap<K, S>,
     key: K,
-    read: impl FnOnce() -> Result<S, Error>,
-) -> Result<&mut S, Error> {
+    read: impl FnOnce() -> Result<S, Gap>,
+) -> Result<&mut S, Gap> {
     use std::collections::btree_map::Entry;
     match sums.entry(key) {
         Entry::Occupied(sum) => Ok(sum.into_mut()),

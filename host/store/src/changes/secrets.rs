@@ -14,12 +14,14 @@ use zeroize::Zeroizing;
 
 use super::WriteBatch;
 use crate::audit::{Actor, AuditAction, CopiedSecret, VaultPart};
-use crate::database::{RowChanges, VaultRows};
+use crate::commit::{RowChanges, VaultRows};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId, WorkspaceId};
+use crate::quota::NearQuota;
 use crate::quota::VaultSize;
 use crate::rows;
 use crate::secret::{Hosts, SecretMetadata, SecretName};
+use crate::state::{Gap, Guard};
 use crate::vault::{NewSecret, Stored, VaultHead, VaultKeys, VaultSnapshot, head_key, secret_key};
 
 /// The changes of the vaults in one write batch.
@@ -36,8 +38,13 @@ pub(super) struct Vaults {
     /// What each workspace holds with its interns, as far as it was computed; `None` for a deleted
     /// workspace.
     sums: BTreeMap<WorkspaceId, Option<VaultSize>>,
+    /// Vaults and workspaces that came near their quota.
+    near: Vec<NearQuota>,
     chance: RandomPool,
 }
+
+/// What workspaces hold with their interns; `None` for a deleted workspace.
+pub(super) type Sums = Vec<(WorkspaceId, Option<VaultSize>)>;
 
 /// A vault with its keys and its head as of this write batch.
 struct OpenedVault {
@@ -94,8 +101,8 @@ impl Written {
 }
 
 impl Vaults {
-    /// The rows of all changes.
-    pub(super) fn finish(self, view: &VaultSnapshot) -> VaultRows {
+    /// The rows of all changes, the sums of workspaces, and what came near its quota.
+    pub(super) fn finish(self, view: &VaultSnapshot) -> (VaultRows, Sums, Vec<NearQuota>) {
         let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
             let (metadata, value) = written.map(|written| (written.row, written.sealed)).unzip();
@@ -110,17 +117,11 @@ impl Vaults {
             };
             vault_rows.heads.insert(head_key(vault), head);
         }
-        view.quotas().keep(self.sums);
-        vault_rows
+        (vault_rows, self.sums.into_iter().collect(), self.near)
     }
 
     /// A secret as of this write batch.
-    fn secret(
-        &self,
-        view: &VaultSnapshot,
-        vault: VaultId,
-        name: &SecretName,
-    ) -> Result<Option<Stored>, Error> {
+    fn secret(&self, view: &VaultSnapshot, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Gap> {
         match self.secrets.get(&secret_key(vault, name)) {
             Some(written) => Ok(written.as_ref().map(|written| written.stored.clone())),
             None => view.secret(vault, name),
@@ -133,7 +134,7 @@ impl Vaults {
         view: &VaultSnapshot,
         vault: VaultId,
         name: &SecretName,
-    ) -> Result<Option<Weighed>, Error> {
+    ) -> Result<Option<Weighed>, Gap> {
         let key = secret_key(vault, name);
         if let Some(written) = self.secrets.get(&key) {
             let weighed = |it: &Written| Weighed { stored: it.stored.clone(), bytes: it.bytes() };
@@ -145,7 +146,7 @@ impl Vaults {
     }
 
     /// A vault as of this write batch; `None` when no secret was ever stored in it.
-    fn open(&mut self, view: &VaultSnapshot, vault: VaultId) -> Result<Option<&mut OpenedVault>, Error> {
+    fn open(&mut self, view: &VaultSnapshot, vault: VaultId) -> Result<Option<&mut OpenedVault>, Gap> {
         let place = match self.opened.entry(vault) {
             Entry::Occupied(known) => return Ok(known.into_mut().as_mut()),
             Entry::Vacant(place) => place,
@@ -153,8 +154,8 @@ impl Vaults {
         let (keys, mut head) = match (view.vault_keys(vault)?, view.head(vault)?) {
             (Some(keys), Some(head)) => (keys, head),
             (None, None) => return Ok(None),
-            (None, Some(_)) => return Err(view.damaged(vault, None, VaultPart::KeyRecord)),
-            (Some(_), None) => return Err(view.damaged(vault, None, VaultPart::Head)),
+            (None, Some(_)) => return Err(view.damaged(vault, None, VaultPart::KeyRecord).into()),
+            (Some(_), None) => return Err(view.damaged(vault, None, VaultPart::Head).into()),
         };
         if head.bytes.is_none() {
             head.bytes = Some(view.counted(vault)?.bytes);
@@ -169,7 +170,7 @@ impl Vaults {
         view: &VaultSnapshot,
         vault: VaultId,
         now_ms: u64,
-    ) -> Result<&mut OpenedVault, Error> {
+    ) -> Result<&mut OpenedVault, Gap> {
         if self.open(view, vault)?.is_none() {
             let keys = VaultKeys::random(now_ms)?;
             let opened = OpenedVault {
@@ -180,7 +181,7 @@ impl Vaults {
             };
             self.opened.insert(vault, Some(opened));
         }
-        self.open(view, vault)?.ok_or(Error::Damaged)
+        Ok(self.open(view, vault)?.ok_or(Error::Damaged)?)
     }
 
     /// The decrypted value of a secret as of this write batch.
@@ -189,12 +190,12 @@ impl Vaults {
         view: &VaultSnapshot,
         vault: VaultId,
         stored: &Stored,
-    ) -> Result<Zeroizing<Vec<u8>>, Error> {
+    ) -> Result<Zeroizing<Vec<u8>>, Gap> {
         let key = secret_key(vault, &stored.metadata.name);
         match (self.secrets.get(&key), self.opened.get(&vault)) {
             // Written in this group, possibly under keys that are not on the disk yet.
             (Some(Some(written)), Some(Some(opened))) => {
-                view.decrypt(vault, stored, &opened.keys, &written.sealed)
+                Ok(view.decrypt(vault, stored, &opened.keys, &written.sealed)?)
             }
             _ => view.value(vault, stored),
         }
@@ -209,7 +210,7 @@ impl Vaults {
         place: (VaultId, SecretName),
         hosts: Option<Hosts>,
         value: &[u8],
-    ) -> Result<Staged, Error> {
+    ) -> Result<Staged, Gap> {
         let (vault, name) = place;
         let replaces = self.weighed(view, vault, &name)?;
         let fresh = self.chance.fresh()?;
@@ -264,12 +265,13 @@ impl Vaults {
 }
 
 impl WriteBatch {
-    pub(crate) fn put_secret(&mut self, actor: Actor, new: NewSecret) -> Result<SecretMetadata, Error> {
+    pub(crate) fn put_secret(&mut self, actor: Actor, new: &NewSecret) -> Result<SecretMetadata, Gap> {
         self.has_space_for(actor)?;
         let NewSecret { vault, name, hosts, value } = new;
+        let vault = *vault;
         self.check_vault(vault)?;
-        let staged =
-            self.vaults.stage(&self.view, self.now_ms, (vault, name), Some(hosts), value.expose())?;
+        let (place, hosts) = ((vault, name.clone()), Some(hosts.clone()));
+        let staged = self.vaults.stage(&self.view, self.now_ms, place, hosts, value.expose())?;
         let metadata = self.write(vault, vec![staged])?.pop().ok_or(Error::Damaged)?;
         self.audit(
             actor,
@@ -284,7 +286,8 @@ impl WriteBatch {
     }
 
     /// Writes versions of secrets of one vault, all of them or none.
-    fn write(&mut self, vault: VaultId, staged: Vec<Staged>) -> Result<Vec<SecretMetadata>, Error> {
+    fn write(&mut self, vault: VaultId, staged: Vec<Staged>) -> Result<Vec<SecretMetadata>, Gap> {
+        self.hold(Guard::Vault(vault))?;
         let sum = self.check_quota(vault, &staged)?;
         self.record_keys(vault)?;
         self.vaults.sums.extend(sum.map(|(workspace, sum)| (workspace, Some(sum))));
@@ -297,19 +300,20 @@ impl WriteBatch {
         &mut self,
         actor: Actor,
         vault: VaultId,
-        name: SecretName,
-    ) -> Result<(), Error> {
+        name: &SecretName,
+    ) -> Result<(), Gap> {
+        self.hold(Guard::Vault(vault))?;
         self.check_vault(vault)?;
-        let before = self.vaults.weighed(&self.view, vault, &name)?;
+        let before = self.vaults.weighed(&self.view, vault, name)?;
         let before = before.filter(|it| it.stored.metadata.hosts.is_some()).ok_or(Error::NoSuchSecret)?;
         if self.vaults.open(&self.view, vault)?.is_none() {
-            return Err(self.view.damaged(vault, None, VaultPart::Head));
+            return Err(self.view.damaged(vault, None, VaultPart::Head).into());
         }
-        let key = secret_key(vault, &name);
+        let key = secret_key(vault, name);
         self.vaults.count(&self.view, vault, &key, Some(&before), None);
         self.vaults.secrets.insert(key, None);
-        self.take_from_sum(vault, VaultSize::of_secret(before.bytes));
-        self.audit(actor, AuditAction::SecretDeleted { vault, name });
+        self.take_from_sum(vault, VaultSize::of_secret(before.bytes))?;
+        self.audit(actor, AuditAction::SecretDeleted { vault, name: name.clone() });
         Ok(())
     }
 
@@ -319,14 +323,16 @@ impl WriteBatch {
         actor: Actor,
         workspace: WorkspaceId,
         intern: InternId,
-        names: Vec<SecretName>,
-    ) -> Result<Vec<SecretMetadata>, Error> {
+        names: &[SecretName],
+    ) -> Result<Vec<SecretMetadata>, Gap> {
         self.has_space_for(actor)?;
         self.check_intern_of(workspace, intern)?;
         let (from, to) = (VaultId::Workspace(workspace), VaultId::Intern(intern));
-        let sources =
-            names.iter().map(|name| self.vaults.secret(&self.view, from, name)?.ok_or(Error::NoSuchSecret));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let sources = names.iter().map(|name| {
+            let source = self.vaults.secret(&self.view, from, name)?;
+            Ok(source.ok_or(Error::NoSuchSecret)?)
+        });
+        let sources = sources.collect::<Result<Vec<_>, Gap>>()?;
         let mut staged = Vec::with_capacity(sources.len());
         let bound = sources.iter().map(|source| source.metadata.hosts.clone().ok_or(Error::Unbound));
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
@@ -346,7 +352,7 @@ impl WriteBatch {
 
     /// Row keys of all secrets of a vault, in `meta` or `values`, on the disk or in this write
     /// batch.
-    pub(super) fn rows_of_vault(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Error> {
+    pub(super) fn rows_of_vault(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Gap> {
         let mut keys = self.view.keys_of(vault)?;
         let in_draft = self
             .vaults
@@ -358,25 +364,25 @@ impl WriteBatch {
     }
 
     /// Deletes a vault: its secrets, its head and its keys.
-    pub(super) fn drop_vault(&mut self, vault: VaultId, secrets: BTreeSet<Vec<u8>>) {
+    pub(super) fn drop_vault(&mut self, vault: VaultId, secrets: BTreeSet<Vec<u8>>) -> Result<(), Gap> {
+        self.drop_row(Guard::Vault(vault), rows::vault_keys_key(vault))?;
         self.vaults.secrets.extend(secrets.into_iter().map(|key| (key, None)));
         self.vaults.opened.insert(vault, None);
-        self.rows.insert(rows::vault_keys_key(vault), None);
+        Ok(())
     }
 
     /// Puts new or changed keys of a vault into the same commit as the secrets written with them.
-    fn record_keys(&mut self, vault: VaultId) -> Result<(), Error> {
+    fn record_keys(&mut self, vault: VaultId) -> Result<(), Gap> {
         let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) else { return Ok(()) };
         if !opened.unrecorded {
             return Ok(());
         }
-        let record = opened.keys.seal(self.view.keys(), vault)?;
+        let record = opened.keys.seal(self.view.keys(), vault, &self.under)?;
         opened.unrecorded = false;
-        self.put_row(rows::vault_keys_key(vault), &record);
-        Ok(())
+        self.put_row(Guard::Vault(vault), rows::vault_keys_key(vault), &record)
     }
 
-    fn check_vault(&self, vault: VaultId) -> Result<(), Error> {
+    fn check_vault(&self, vault: VaultId) -> Result<(), Gap> {
         match vault {
             VaultId::Workspace(id) => self.workspace(id).map(|_| ()),
             VaultId::Intern(id) => self.intern(id).map(|_| ()),

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{IN_KEYS, IN_LOG, STEP, note};
-use crate::database::KEYS;
+use super::{STEP, note};
 use crate::dollars::Dollars;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows;
+use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::UsageDay;
 use crate::token::KeyId;
 use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent, block};
@@ -24,11 +23,11 @@ pub(crate) fn check_sums(
     progress: &mut Progress<'_>,
 ) -> Result<(), VaultError> {
     let mut sums = Sums { first_day, ..Sums::default() };
-    for (number, row) in (1_u64..).zip(view.all_rows(IN_LOG)) {
+    for (number, row) in (1_u64..).zip(view.all_rows(Keyspace::Log)?) {
         if number % STEP == 0 {
             tell(progress, "usage rows added up", sums.rows, 0)?;
         }
-        let (key, value) = row.into_inner().map_err(Error::from)?;
+        let (key, value) = row?;
         if log::place(&key).is_some_and(|(_, index)| index > 0) {
             sums.add(&value);
         }
@@ -62,8 +61,8 @@ impl Sums {
     }
 
     fn compare(mut self, view: &VaultSnapshot, differs: &mut impl FnMut(String)) -> Result<(), Error> {
-        for row in view.all_rows(IN_KEYS) {
-            let (key, value) = row.into_inner()?;
+        for row in view.all_rows(Keyspace::Keys)? {
+            let (key, value) = row?;
             self.compare_row(view, &key, &value, differs);
         }
         // What is left are sums of rows for which no sum is stored.

@@ -7,19 +7,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Paths, exists, sync_folder};
-use crate::anchor::{Anchor, AnchorSlot};
 use crate::audit::{Actor, AuditAction};
 use crate::changes::{NewWorkspace, WriteBatch};
 use crate::clock::Clock;
-use crate::database::{Commit, CommitHead, Database};
+use crate::commit::{Commit, CommitHead};
 use crate::error::{Error, OpenError};
+use crate::fjall::{Anchor, AnchorSlot, Database};
 use crate::header::Header;
 use crate::ids::StoreId;
 use crate::name::Name;
 use crate::root_key::{RootKeyMaterial, RootKeySource, WrapKeys};
 use crate::rows::{self, SetHash};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
-use crate::vault::VaultReader;
+use crate::state::{Gap, Guard};
+use crate::vault::{VaultReader, VaultSnapshot};
 
 /// Builds a store in `store.new` and renames it at the end, so that an interrupted start leaves no
 /// half store. Returns the root key, because a pipe can be read only once.
@@ -43,9 +44,11 @@ pub(super) fn first_start(
     let database = Database::create(&paths.store_new)?;
     keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
     let record = keys.seal(&keys.wrap_keys())?;
-    let access = VaultReader::new(database, Arc::clone(&keys));
-    let commit = first_commit(&access, &header, &record)?;
-    let database = access.database;
+    let view = VaultReader::new(Arc::clone(&keys)).view(database.state(Arc::default()));
+    let commit = first_commit(view, &header, &record).map_err(|gap| match Error::from(gap) {
+        Error::Random(error) => OpenError::Random(error),
+        other => OpenError::damaged(other.to_string()),
+    })?;
     let nothing = CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
     // The engine must have closed its files before the folder is synced and renamed.
@@ -78,18 +81,15 @@ pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: AnchorSlot) -> Resu
     sync_folder(&paths.dir)
 }
 
-fn first_commit(access: &VaultReader, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {
-    let mut draft = WriteBatch::new(access.view(), Arc::default(), header.created_at_ms);
-    draft.put_row(rows::HEADER.to_vec(), header);
-    draft.put_row(STORE_KEYS.to_vec(), record);
+fn first_commit(view: VaultSnapshot, header: &Header, record: &KeyRecord) -> Result<Commit, Gap> {
+    let mut draft = WriteBatch::new(view, header.created_at_ms);
+    draft.put_row(Guard::Store, rows::HEADER.to_vec(), header)?;
+    draft.put_row(Guard::Store, STORE_KEYS.to_vec(), record)?;
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
     #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
     let name = Name::parse("default").expect("`default` is a name");
     let workspace = NewWorkspace { name, programme: true, vault_writes: true };
-    draft.create_workspace(Actor::System, workspace).map_err(|error| match error {
-        Error::Random(error) => OpenError::Random(error),
-        other => OpenError::damaged(other.to_string()),
-    })?;
+    draft.create_workspace(Actor::System, &workspace)?;
     Ok(draft.finish().0)
 }
 

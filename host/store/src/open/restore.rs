@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::first_start::{discard, install};
 use super::unlock::{Given, Sources};
 use super::{Paths, exists, load, sync_folder};
-use crate::anchor::AnchorSlot;
 use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::WriteBatch;
 use crate::check::{Verification, check};
 use crate::clock::Clock;
-use crate::database::{CommitHead, Database};
+use crate::commit::CommitHead;
 use crate::error::OpenError;
+use crate::fjall::{AnchorSlot, Database};
 use crate::operation::{Progress, VaultError, tell};
 use crate::vault::VaultReader;
 
@@ -91,22 +91,23 @@ fn complete(
     progress: &mut Progress<'_>,
 ) -> Result<(Verification, Sealed, AnchorSlot), VaultError> {
     let keys = Arc::clone(&sealed.keys);
-    let access = VaultReader::new(database, Arc::clone(&keys));
+    let access = VaultReader::new(Arc::clone(&keys));
+    let view = |directory| access.view(database.state(directory));
     let (seq, head) = (sealed.preamble.seq, sealed.preamble.head);
-    let checked = check(&access.view(), (seq, head), progress)?;
+    let checked = check(&view(Arc::default()), (seq, head), progress)?;
     if let Some(problem) = checked.problems.first() {
         return Err(sealed.unusable(problem.as_str()));
     }
-    let markers = access.database.markers(&keys)?;
+    let markers = database.markers(&keys)?;
     if !markers.iter().all(|marker| marker.is_some_and(|marker| marker.seq == seq)) {
         return Err(sealed.unusable("its keyspaces are not of one commit"));
     }
-    let loaded = load(&access.database, &keys)?;
-    let mut draft = WriteBatch::new(access.view(), loaded.directory, clock.now_ms());
+    let loaded = load(&database, &keys)?;
+    let mut draft = WriteBatch::new(view(loaded.directory), clock.now_ms());
     let made_at_ms = sealed.preamble.made_at_ms;
     draft.audit(Actor::Operator, AuditAction::Restored { made_at_ms, seq });
-    let (commit, _) = draft.finish();
+    let (commit, _unseen) = draft.finish();
     let before = CommitHead { seq, head, set: loaded.set, heads: loaded.heads };
-    let tip = access.database.apply(&keys, &before, seq + 1, commit)?;
+    let tip = database.apply(&keys, &before, seq + 1, commit)?;
     Ok((checked, sealed, AnchorSlot { seq: tip.seq, head: tip.head }))
 }

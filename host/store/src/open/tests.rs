@@ -3,15 +3,15 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use fjall::Keyspace;
+use ::fjall::Keyspace;
 
 use super::*;
-use crate::anchor::SLOT_BYTES;
 use crate::authentication::AuthenticationError;
-use crate::database::KEYSPACES;
+use crate::fjall::SLOT_BYTES;
 use crate::ids::StoreId;
+use crate::log;
 use crate::root_key::RootKeySource;
-use crate::rows::{Marker, StoredKey};
+use crate::rows::{KEYSPACES, Marker, StoredKey};
 use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 

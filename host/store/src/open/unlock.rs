@@ -1,10 +1,10 @@
 //! Opens the store's keys with one of the root keys given.
 
-use crate::database::{Database, KEYS};
 use crate::error::OpenError;
+use crate::fjall::Database;
 use crate::header::{Header, read_header};
 use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, RootKeySource, WrapKey};
-use crate::rows;
+use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
 
 /// The configured sources of root keys.

@@ -5,8 +5,26 @@ use crate::usage::{UsageKind, UsageRow};
 
 const SOON: Duration = Duration::from_millis(1);
 
-fn job() -> Mutation {
-    Box::new(|_| Box::new(|_| {}))
+struct Nothing;
+
+impl Job for Nothing {
+    fn guards(&self) -> Vec<Guard> {
+        Vec::new()
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
+    }
+
+    fn apply(&mut self, _: &mut WriteBatch) -> Result<(), Gap> {
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, _: bool) {}
+}
+
+fn job() -> Box<dyn Job> {
+    Box::new(Nothing)
 }
 
 fn place(queue: &WriteQueue) -> QueuePermit {

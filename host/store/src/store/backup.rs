@@ -4,10 +4,9 @@ use std::path::Path;
 
 use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
-use crate::anchor::{Anchor, AnchorContent};
 use crate::backup::{self, BackupSummary, LastBackup, RestoreSummary};
 use crate::check::{Verification, check, check_sums};
-use crate::lock::DirectoryLock;
+use crate::fjall::DirectoryLock;
 use crate::open;
 use crate::operation::{Progress, VaultError};
 
@@ -26,17 +25,11 @@ impl Store {
         // The order matters: the view must have the commit of `tip`, and the anchor was written
         // before `tip` was published.
         let tip = self.0.shared.tip();
-        let view = self.access()?.view();
+        let view = self.view()?;
         let mut found = check(&view, (tip.seq, tip.head), progress)?;
         // Not part of the check before a backup: a store with wrong sums can still be restored.
         check_sums(&view, self.first_usage_day().0, &mut found.problems, progress)?;
-        let anchored = Anchor::open(&self.0.anchor).and_then(|anchor| anchor.read(&self.0.keys));
-        let holds = match anchored {
-            Ok(AnchorContent::Slot(slot)) if slot.seq == tip.seq => slot.head == tip.head,
-            Ok(AnchorContent::Slot(slot)) => slot.seq > tip.seq,
-            Ok(AnchorContent::OtherStore | AnchorContent::Nothing) | Err(_) => false,
-        };
-        if !holds {
+        if !self.0.engine.is_anchored(&self.0.keys, tip) {
             found.problems.push("the anchor is not that of this state".to_owned());
         }
         Ok(found)
@@ -52,8 +45,8 @@ impl Store {
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
         // One backup at a time: each one reads the whole store.
         let _alone = only_one(&self.0.backup)?;
-        let made = backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)?;
-        if let Some(dir) = self.0.anchor.parent() {
+        let made = backup::write(&self.view()?, self.0.clock.now_ms(), path, progress)?;
+        if let Some(dir) = self.0.engine.folder() {
             LastBackup::note(dir, path, &made);
         }
         Ok(made)

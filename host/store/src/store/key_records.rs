@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::{IMPLIED_KEY_NEXT, Store};
+use crate::audit::AuditAction;
+use crate::changes::guarded;
 use crate::error::Error;
 use crate::header::Header;
 use crate::operation::{Progress, VaultError, tell};
@@ -19,6 +21,7 @@ use crate::root_key::{
 use crate::rows;
 use crate::seal::KeyRecord;
 use crate::secret::Secret;
+use crate::state::Guard;
 
 /// Number of key records in one commit. Small in tests, so that a few vaults take several commits.
 const BATCH: usize = if cfg!(test) { 2 } else { 256 };
@@ -117,12 +120,13 @@ impl Store {
     ) -> Result<u64, VaultError> {
         let wrap_key = key.wrap_key();
         let begin = wrap_key.clone();
-        let header = self.submit(move |draft| draft.begin_root_rotation(record, begin))?;
+        let header =
+            self.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record, &begin)))?;
         self.set_header(header);
         tell(progress, "key records", 0, 0)?;
         let records = self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
-        let header = self.submit(|draft| draft.end_root_rotation())?;
+        let header = self.submit(guarded([Guard::Store], |draft| draft.end_root_rotation()))?;
         tracing::info!(root_key.id = %header.root.id, "the root key was replaced");
         self.set_header(header);
         tell(progress, "key records", records, records)?;
@@ -152,13 +156,13 @@ impl Store {
     fn introduce_recovery(&self, key: &RootKey, progress: &mut Progress<'_>) -> Result<(), VaultError> {
         let wrap_key = key.wrap_key();
         let begin = wrap_key.clone();
-        let header = self.submit(move |draft| draft.begin_recovery_key(begin))?;
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(&begin)))?;
         self.set_header(header);
         tell(progress, "key records", 0, 0)?;
         self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
         let record = key.record(None);
-        let header = self.submit(move |draft| draft.end_recovery_key(record))?;
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_recovery_key(&record)))?;
         self.set_header(header);
         Ok(())
     }
@@ -176,10 +180,12 @@ impl Store {
         let mut done = 0;
         loop {
             // Records made after this read are already wrapped under the right keys.
-            let records = self.access()?.view().vault_records(last.as_deref(), BATCH)?;
+            let records = self.view()?.vault_records(last.as_deref(), BATCH)?;
             let Some(end) = records.last().cloned() else { return Ok(done) };
             done += records.len() as u64;
-            self.submit(move |draft| draft.rewrap(&records))?;
+            let vaults = records.iter().filter_map(|row| rows::vault_of_keys(row)).map(Guard::Vault);
+            let guards: Vec<Guard> = vaults.collect();
+            self.submit(guarded(guards, move |draft| draft.rewrap(&records)))?;
             tell(progress, "key records", done, 0)?;
             last = Some(end);
         }
@@ -187,12 +193,12 @@ impl Store {
 
     /// Checks that this key alone opens every vault's key record.
     fn check_all(&self, by: &WrapKey, progress: &mut Progress<'_>) -> Result<(), VaultError> {
-        let view = self.access()?.view();
+        let view = self.view()?;
         let records = view.vault_records(None, usize::MAX)?;
         let of = records.len() as u64;
         for (done, row) in (1..).zip(records) {
             let Some(value) = view.key_row(&row)? else { continue };
-            let record: Option<KeyRecord> = rows::decode(view.keys(), crate::database::KEYS, &row, &value);
+            let record: Option<KeyRecord> = rows::decode(view.keys(), rows::KEYS, &row, &value);
             if !record.is_some_and(|record| view.keys().opens_with(&row, &record, by)) {
                 return Err(Error::Damaged.into());
             }
@@ -209,10 +215,9 @@ impl Store {
             return Ok(());
         }
         self.rewrap_all(progress)?;
-        let header = self.submit(|draft| {
-            draft
-                .change_header(crate::audit::AuditAction::OldWrappingsDropped, |header| header.untidy = false)
-        })?;
+        let header = self.submit(guarded([Guard::Store], |draft| {
+            draft.change_header(AuditAction::OldWrappingsDropped, |header| header.untidy = false)
+        }))?;
         self.set_header(header);
         Ok(())
     }
@@ -249,7 +254,7 @@ impl Store {
     /// change that was committed later, so the header is read again on the writer's thread.
     pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>, VaultError> {
         let guard = only_one(&self.0.operation)?;
-        self.set_header(self.submit(|draft| draft.header())?);
+        self.set_header(self.submit(guarded([Guard::Store], |draft| draft.header()))?);
         Ok(guard)
     }
 }

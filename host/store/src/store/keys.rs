@@ -2,12 +2,15 @@
 
 use super::Store;
 use crate::audit::Actor;
-use crate::changes::{KeyChange, NewKey};
+use crate::changes::{Change, KeyChange, NewKey, guarded};
+use crate::directory::RecordId;
 use crate::error::Error;
 use crate::pending::{Pending, QueuePermit};
 use crate::records::ApiKey;
+use crate::rows::Keyspace;
 use crate::secret::Secret;
-use crate::token::KeyId;
+use crate::state::{Guard, Need};
+use crate::token::{KeyId, Token};
 
 /// A new key and its token. The token is stored nowhere: show it to the client once.
 #[derive(Debug)]
@@ -24,7 +27,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::OtherWorkspace`], [`Error::AlreadyExpired`], and those of every mutation.
     pub fn issue_key(&self, actor: Actor, new: NewKey) -> Result<IssuedKey, Error> {
-        self.submit(move |draft| draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token }))
+        self.submit(issue(actor, new))
     }
 
     /// Changes a key's label, its limits or its `disabled` switch.
@@ -32,7 +35,7 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
     pub fn set_key(&self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
-        self.submit(move |draft| draft.set_key(actor, id, change))
+        self.submit(set(actor, id, change))
     }
 
     /// Revokes a key. No request with it is accepted after this returns, and it cannot be undone.
@@ -41,14 +44,12 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn revoke_key(&self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
-        self.submit(move |draft| draft.revoke_key(actor, id))
+        self.submit(revoke(actor, id))
     }
 
     /// [`Store::issue_key`] with a permit for the writer's queue.
     pub fn issue_key_at(&self, place: QueuePermit, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
-        self.enqueue(place, move |draft| {
-            draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token })
-        })
+        self.enqueue(place, issue(actor, new))
     }
 
     /// [`Store::set_key`] with a permit for the writer's queue.
@@ -59,11 +60,34 @@ impl Store {
         id: KeyId,
         change: KeyChange,
     ) -> Pending<ApiKey> {
-        self.enqueue(place, move |draft| draft.set_key(actor, id, change))
+        self.enqueue(place, set(actor, id, change))
     }
 
     /// [`Store::revoke_key`] with a permit for the writer's queue.
     pub fn revoke_key_at(&self, place: QueuePermit, actor: Actor, id: KeyId) -> Pending<ApiKey> {
-        self.enqueue(place, move |draft| draft.revoke_key(actor, id))
+        self.enqueue(place, revoke(actor, id))
     }
+}
+
+fn issue(actor: Actor, new: NewKey) -> impl Change<Done = IssuedKey> {
+    let token = Token::random();
+    let id = token.as_ref().ok().map(|token| token.id);
+    let issue = guarded([Guard::of_key(new.workspace())], move |draft| {
+        let token = token.as_ref().map_err(|error| *error)?;
+        let (key, token) = draft.issue_key(actor, &new, token)?;
+        Ok(IssuedKey { key, token })
+    });
+    issue.reading(move || id.map(row).into_iter().collect())
+}
+
+fn set(actor: Actor, id: KeyId, change: KeyChange) -> impl Change<Done = ApiKey> {
+    guarded([], move |draft| draft.set_key(actor, id, &change)).reading(move || vec![row(id)])
+}
+
+fn revoke(actor: Actor, id: KeyId) -> impl Change<Done = ApiKey> {
+    guarded([], move |draft| draft.revoke_key(actor, id)).reading(move || vec![row(id)])
+}
+
+fn row(id: KeyId) -> Need {
+    Need::Row(Keyspace::Keys, RecordId::Key(id).row_key())
 }

@@ -6,7 +6,6 @@ use super::Store;
 use crate::audit::{Actor, AuditAction, AuditEntry, AuditRecord};
 use crate::error::{Error, QueueFull};
 use crate::ids::WorkspaceId;
-use crate::log;
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
@@ -48,7 +47,7 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub async fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        self.aside(move |store| log::usage_rows(&store.database()?.log, limit)).await
+        self.aside(move |store| store.0.engine.usage_rows(limit)).await
     }
 
     /// Audit records of commits after `since`, oldest first, at most `limit`.
@@ -56,6 +55,6 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub async fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        self.aside(move |store| log::audit_records(&store.database()?.log, since, limit)).await
+        self.aside(move |store| store.0.engine.audit_records(since, limit)).await
     }
 }

@@ -2,15 +2,15 @@
 
 use super::Store;
 use crate::audit::Actor;
-use crate::changes::Intent;
-use crate::database::KEYS;
+use crate::changes::{Intent, OldKeys, guarded};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
 use crate::records::Workspace;
-use crate::rows;
+use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::{UsageDay, day_of};
+use crate::state::{Guard, RowRange};
 use crate::token::KeyId;
 use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport};
 
@@ -45,7 +45,8 @@ impl Store {
         // Usage rows in the queue were spent before the credit, so they must be in the sum of
         // earlier spend.
         self.flush()?;
-        self.submit(move |draft| draft.add_credit(actor, id, amount_pico))
+        let guard = Guard::Workspace(id);
+        self.submit(guarded([guard], move |draft| draft.add_credit(actor, id, amount_pico)))
     }
 
     /// Makes a workspace unlimited. Its balance is lost; credit added later begins a new one.
@@ -53,7 +54,8 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
     pub fn set_unlimited(&self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
-        self.submit(move |draft| draft.set_unlimited(actor, id))
+        let guard = Guard::Workspace(id);
+        self.submit(guarded([guard], move |draft| draft.set_unlimited(actor, id)))
     }
 
     /// Usage of a range of days, summed in groups. Reads one row per day, workspace, key and model.
@@ -65,11 +67,11 @@ impl Store {
     }
 
     fn sum_usage(&self, query: UsageQuery) -> Result<UsageReport, Error> {
-        let view = self.access()?.view();
+        let view = self.view()?;
         let start = rows::day_totals_start(query.first.0);
         let end = rows::day_totals_start(query.last.0.saturating_add(1));
         let mut report = Report::new(query);
-        for row in view.key_rows(&start, &end) {
+        for row in view.range(&RowRange::all(Keyspace::Keys).from(start).before(end))? {
             let (key, value) = row?;
             let totals = rows::decode(view.keys(), KEYS, &key, &value).ok_or(Error::Damaged)?;
             report.add(Cell::from_row_key(&key).ok_or(Error::Damaged)?, &totals);
@@ -88,7 +90,8 @@ impl Store {
     /// [`Error::Engine`], and those of every mutation.
     pub fn drop_old_totals(&self) -> Result<(), Error> {
         let day = self.first_usage_day().0;
-        while self.submit(move |draft| draft.drop_totals_before(day))? {}
+        let drop = || guarded([Guard::Store], move |draft| draft.drop_totals_before(day));
+        while self.submit(drop())? {}
         Ok(())
     }
 
@@ -99,13 +102,14 @@ impl Store {
     /// Those of every mutation.
     pub fn drop_old_keys(&self) -> Result<(), Error> {
         let day = self.first_usage_day().0;
-        loop {
-            let gone = self.submit(move |draft| Ok(draft.drop_keys_revoked_before(day)))?;
+        while let Some(old) = OldKeys::before(&self.directory(), day) {
+            let gone = self.submit(guarded(old.guards(), move |draft| draft.drop_old_keys(&old, day)))?;
             if gone.is_empty() {
-                return Ok(());
+                break;
             }
             self.ledger().forget(&gone);
         }
+        Ok(())
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

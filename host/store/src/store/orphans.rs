@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 
 use super::Store;
 use crate::audit::Actor;
+use crate::changes::guarded;
 use crate::error::Error;
 use crate::ids::VaultId;
 use crate::operation::{Progress, VaultError, tell};
+use crate::state::Guard;
 
 /// Result of removing vaults without an owner.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -34,7 +36,9 @@ impl Store {
         let _alone = self.alone()?;
         let mut removed = OrphansRemoved::default();
         for vault in self.orphans()? {
-            let Some(secrets) = self.submit(move |draft| draft.remove_orphan(actor, vault))? else {
+            let Some(secrets) =
+                self.submit(guarded([Guard::Vault(vault)], move |draft| draft.remove_orphan(actor, vault)))?
+            else {
                 continue;
             };
             removed.vaults.push(vault);
@@ -46,7 +50,7 @@ impl Store {
 
     /// The vaults that have no owner now.
     fn orphans(&self) -> Result<Vec<VaultId>, Error> {
-        let view = self.access()?.view();
+        let view = self.view()?;
         let mut vaults = BTreeSet::new();
         view.each_vault_row(|vault| vaults.extend(vault))?;
         let mut orphans = Vec::new();

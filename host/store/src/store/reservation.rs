@@ -9,10 +9,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
-use crate::changes::{Intent, WriteBatch};
+use crate::changes::{Intent, WriteBatch, guarded};
 use crate::error::Error;
 use crate::ledger::{HeldAmount, ReservationRefused};
 use crate::records::Credit;
+use crate::state::{Gap, Guard};
 use crate::usage::{UsageOutcome, UsageRow};
 
 /// A request that may spend, and its usage row.
@@ -125,7 +126,11 @@ impl Reservation {
         let place = self.store.place().await?;
         self.state().has_intent = true;
         let state = Arc::clone(&self.state);
-        let covered = self.store.enqueue(place, move |draft| lock(&state).put_intent(draft)).await?;
+        let covered = {
+            let guards: Vec<Guard> =
+                self.state().row.iter().map(|row| Guard::Account(row.workspace)).collect();
+            self.store.enqueue(place, guarded(guards, move |draft| lock(&state).put_intent(draft))).await?
+        };
         let mut state = self.state();
         state.covered = state.covered.max(Some(covered));
         Ok(())
@@ -203,14 +208,14 @@ impl ReservationState {
 
     /// Writes the intent with the current reservation, not the one at the time of the call: intents
     /// of one request can overtake each other in the queue. Returns the amount.
-    fn put_intent(&self, draft: &mut WriteBatch) -> Result<u64, Error> {
+    fn put_intent(&self, draft: &mut WriteBatch) -> Result<u64, Gap> {
         if self.covered.is_none() {
             draft.has_space_for_request()?;
         }
         // The usage row is handed over only after it was taken from here, and the writer takes rows
         // after mutations. So either the row removes this intent, or this intent is not written.
         if let Some(row) = &self.row {
-            draft.put_intent(&Intent::of(row, self.held.all));
+            draft.put_intent(&Intent::of(row, self.held.all))?;
         }
         Ok(self.held.all)
     }

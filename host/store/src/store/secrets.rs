@@ -10,15 +10,19 @@ use tokio::time::timeout;
 
 use super::Store;
 use crate::audit::{Actor, AuditEntry};
+use crate::changes::guarded;
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
 use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
+use crate::rows::Keyspace;
 use crate::secret::{SecretMetadata, SecretName};
+use crate::state::{Gap, Guard, Need};
 use crate::vault::{
     BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
     VaultSnapshot, list,
     release::{self, Decision},
+    secret_key,
 };
 
 /// The time limit for reading a page, for a release, and for each step of one that is recorded.
@@ -34,7 +38,10 @@ impl Store {
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::Damaged`] when a row it depends on is
     /// damaged, or an error of every mutation.
     pub fn put_secret(&self, place: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
-        self.enqueue(place, move |draft| draft.put_secret(actor, new))
+        let vault = new.vault;
+        let needs = secret(vault, &new.name);
+        let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(actor, &new));
+        self.enqueue(place, put.reading(needs))
     }
 
     /// Deletes a secret. The answer is [`Error::NoSuchSecret`] for a missing or a legacy secret,
@@ -46,7 +53,9 @@ impl Store {
         vault: VaultId,
         name: SecretName,
     ) -> Pending<()> {
-        self.enqueue(place, move |draft| draft.delete_secret(actor, vault, name))
+        let needs = secret(vault, &name);
+        let delete = guarded([Guard::Vault(vault)], move |draft| draft.delete_secret(actor, vault, &name));
+        self.enqueue(place, delete.reading(needs))
     }
 
     /// Copies secrets with their hosts from a workspace's vault into an intern's vault, all of them
@@ -64,7 +73,11 @@ impl Store {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Pending<Vec<SecretMetadata>> {
-        self.enqueue(place, move |draft| draft.copy_secrets(actor, workspace, intern, names))
+        let guards = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
+        self.enqueue(
+            place,
+            guarded(guards, move |draft| draft.copy_secrets(actor, workspace, intern, &names)),
+        )
     }
 
     /// Lists secrets of a vault in the byte order of their names. Skips the first `offset`, returns
@@ -133,12 +146,15 @@ impl Store {
         let place = within(self.place()).await?;
         let pending = self.aside(move |store| {
             let (entry, released) = store.read(|view| request.decide(view))?;
-            Ok::<_, Error>(store.enqueue(place, move |draft| {
-                draft.record(std::iter::once(entry));
-                released.map(|release| release.recorded(draft.seq()))
-            }))
+            let record = guarded([], move |draft| {
+                draft.record(std::iter::once(entry.clone()));
+                Ok(draft.seq())
+            });
+            Ok::<_, Error>((store.enqueue(place, record), released))
         });
-        within(within(pending).await?).await
+        let (recorded, released) = within(pending).await?;
+        let seq = within(recorded).await?;
+        released.map(|release| release.recorded(seq))
     }
 
     /// Those of the secrets that [`Store::release`] would release. Writes no audit entry, because
@@ -150,13 +166,11 @@ impl Store {
         &self,
         secrets: Vec<(ReleaseScope, BoundSecret)>,
     ) -> Result<Vec<BoundSecret>, Error> {
-        let look = |view: &VaultSnapshot, (scope, secret): (ReleaseScope, BoundSecret)| {
-            Ok(release::is_bound(view, scope, &secret)?.then_some(secret))
+        let look = |view: &VaultSnapshot, (scope, secret): &(ReleaseScope, BoundSecret)| {
+            Ok(release::is_bound(view, *scope, secret)?.then(|| secret.clone()))
         };
         let read = self.aside(move |store| {
-            store.read(|view| {
-                secrets.into_iter().map(|it| look(view, it)).filter_map(Result::transpose).collect()
-            })
+            store.read(|view| secrets.iter().map(|it| look(view, it)).filter_map(Result::transpose).collect())
         });
         within(read).await
     }
@@ -191,16 +205,24 @@ impl Store {
     }
 
     /// Reads in one view, and adds an audit entry for damage that was found.
-    fn read<T, E: From<Error>>(&self, read: impl FnOnce(&VaultSnapshot) -> Result<T, E>) -> Result<T, E> {
-        let access = self.access()?;
-        let result = read(&access.view());
-        for finding in access.damage.take_unreported() {
+    fn read<T>(&self, read: impl Fn(&VaultSnapshot) -> Result<T, Gap>) -> Result<T, Error> {
+        #[cfg(test)]
+        let result = crate::loaded::read(self.0.engine.state()?, &self.0.access, read);
+        #[cfg(not(test))]
+        let result = read(&self.view()?);
+        for finding in self.0.access.damage.take_unreported() {
             // The damage is counted and logged already; with a full queue only the audit entry is
             // lost.
             self.0.queue.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
         }
-        result
+        Ok(result?)
     }
+}
+
+/// What a change of one secret reads besides what belongs to its vault.
+fn secret(vault: VaultId, name: &SecretName) -> impl Fn() -> Vec<Need> + Send + use<> {
+    let key = secret_key(vault, name);
+    move || vec![Need::Row(Keyspace::Meta, key.clone()), Need::Length(Keyspace::Values, key.clone())]
 }
 
 /// The time limit for one step of a request: the store usually takes microseconds.

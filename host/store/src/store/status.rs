@@ -1,7 +1,5 @@
 //! A summary of the store's state, for health checks, metrics and commands.
 
-use std::sync::atomic::Ordering;
-
 use super::Store;
 use crate::ids::StoreId;
 use crate::measure::HistogramReading;
@@ -57,8 +55,8 @@ impl Store {
             writable: self.is_writable(),
             failed: self.0.shared.has_failed(),
             stalled_for_ms: self.stalled_for_ms(),
-            journal_cut: self.0.journal_cut,
-            damaged_rows_met: self.0.damage.met(),
+            journal_cut: self.0.engine.journal_cut(),
+            damaged_rows_met: self.0.access.damage.met(),
             queued_mutations,
             queued_usage_rows,
         }
@@ -76,7 +74,7 @@ impl Store {
 
     /// Size of the database on the disk in bytes, after the last commit.
     pub fn disk_bytes(&self) -> u64 {
-        self.0.shared.disk_bytes.load(Ordering::Relaxed)
+        self.0.engine.disk_bytes()
     }
 
     /// False after a failed write and after closing.

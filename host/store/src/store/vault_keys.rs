@@ -3,12 +3,14 @@
 
 use super::Store;
 use crate::audit::{Actor, AuditAction};
+use crate::changes::guarded;
 use crate::error::Error;
 use crate::header::Header;
 use crate::ids::{VaultId, WorkspaceId};
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows;
 use crate::secret::SecretName;
+use crate::state::Guard;
 use crate::vault::LegacySecret;
 
 /// Number of secrets in one commit: with the longest values 8 MiB. Small in tests, so that a few
@@ -42,8 +44,9 @@ impl Store {
             None => {
                 let now_ms = self.0.clock.now_ms();
                 let begin = move |header: &mut Header| header.key_rotation_since_ms = Some(now_ms);
-                let header =
-                    self.submit(move |draft| draft.change_header(AuditAction::KeyRotationBegun, begin))?;
+                let header = self.submit(guarded([Guard::Store], move |draft| {
+                    draft.change_header(AuditAction::KeyRotationBegun, begin)
+                }))?;
                 self.set_header(header);
                 now_ms
             }
@@ -56,7 +59,9 @@ impl Store {
         }
         done.keys_deleted = self.retire_keys_of(&vaults, progress)?;
         let end = |header: &mut Header| header.key_rotation_since_ms = None;
-        let header = self.submit(move |draft| draft.change_header(AuditAction::KeyRotationEnded, end))?;
+        let header = self.submit(guarded([Guard::Store], move |draft| {
+            draft.change_header(AuditAction::KeyRotationEnded, end)
+        }))?;
         self.set_header(header);
         Ok(done)
     }
@@ -68,9 +73,9 @@ impl Store {
         done: &mut KeyRotation,
         progress: &mut Progress<'_>,
     ) -> Result<(), VaultError> {
-        let Some(kid) = self.submit(move |draft| draft.add_vault_key(vault, since_ms))? else {
-            return Ok(());
-        };
+        let guard = Guard::Vault(vault);
+        let add = guarded([guard], move |draft| draft.add_vault_key(vault, since_ms));
+        let Some(kid) = self.submit(add)? else { return Ok(()) };
         done.vaults += 1;
         tell(progress, "secrets", done.secrets, 0)?;
         // Secrets written after this read use the new key already.
@@ -80,17 +85,18 @@ impl Store {
             if batch.is_empty() {
                 return Ok(());
             }
-            done.secrets += self.submit(move |draft| draft.reencrypt(vault, &batch))? as u64;
+            done.secrets +=
+                self.submit(guarded([guard], move |draft| draft.reencrypt(vault, &batch)))? as u64;
             tell(progress, "secrets", done.secrets, 0)?;
         }
     }
 
     /// Names and generations of the secrets that are not encrypted with this key.
     fn secrets_behind(&self, vault: VaultId, kid: u32) -> Result<Vec<(SecretName, u64)>, Error> {
-        let view = self.access()?.view();
+        let view = self.view()?;
         let mut behind = Vec::new();
-        for row in view.rows(vault) {
-            let (name, row) = row.named(&view, vault)?;
+        for row in view.rows(vault, usize::MAX)? {
+            let (name, row) = view.split(vault, row?)?;
             let stored = view.decode(vault, name.clone(), &row)?;
             if stored.kid != kid {
                 behind.push((name, stored.generation));
@@ -104,12 +110,13 @@ impl Store {
         let mut deleted = 0;
         let mut due_ms: Option<u64> = None;
         for (done, vault) in (1..).zip(vaults.iter().copied()) {
-            let checked = self.submit(move |draft| draft.retire_vault_keys(vault))?;
+            let checked =
+                self.submit(guarded([Guard::Vault(vault)], move |draft| draft.retire_vault_keys(vault)))?;
             deleted += checked.deleted as u64;
             due_ms = due_ms.into_iter().chain(checked.due_ms).min();
             tell(progress, "vaults checked for old keys", done, vaults.len() as u64)?;
         }
-        let header = self.submit(move |draft| draft.set_retired_keys_due(due_ms))?;
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.set_retired_keys_due(due_ms)))?;
         self.set_header(header);
         Ok(deleted)
     }
@@ -145,7 +152,7 @@ impl Store {
     }
 
     fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
-        let records = self.access()?.view().vault_records(None, usize::MAX)?;
+        let records = self.view()?.vault_records(None, usize::MAX)?;
         records.iter().map(|row| rows::vault_of_keys(row).ok_or(Error::Damaged)).collect()
     }
 
@@ -161,7 +168,9 @@ impl Store {
         workspace: WorkspaceId,
         secrets: Vec<LegacySecret>,
     ) -> Result<u64, Error> {
-        self.submit(move |draft| draft.import_legacy(actor, VaultId::Workspace(workspace), secrets))
+        let vault = VaultId::Workspace(workspace);
+        let guard = Guard::Vault(vault);
+        self.submit(guarded([guard], move |draft| draft.import_legacy(actor, vault, &secrets)))
     }
 }
 

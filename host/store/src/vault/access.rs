@@ -1,10 +1,8 @@
 //! Reading the vaults: one consistent view of all keyspaces, and checks of every row that is read.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
 use super::{
@@ -12,40 +10,39 @@ use super::{
     stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of},
 };
 use crate::audit::VaultPart;
-use crate::database::{Database, KEYS};
+use crate::directory::{NameKey, Record, RecordId};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::{Quotas, VaultSize};
 use crate::records::Intern;
-use crate::rows;
+use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
+use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State};
 
-/// Everything that reading and checking needs.
+/// Everything that reading and checking needs besides the rows.
 #[derive(Clone)]
 pub(crate) struct VaultReader {
-    pub(crate) database: Database,
     pub(crate) keys: Arc<StoreKeys>,
     pub(crate) damage: Arc<Damage>,
     pub(crate) quotas: Arc<Quotas>,
 }
 
 impl VaultReader {
-    pub(crate) fn new(database: Database, keys: Arc<StoreKeys>) -> VaultReader {
-        VaultReader { database, keys, damage: Arc::default(), quotas: Arc::default() }
+    pub(crate) fn new(keys: Arc<StoreKeys>) -> VaultReader {
+        VaultReader { keys, damage: Arc::default(), quotas: Arc::default() }
     }
 
-    /// A view of the state after the last commit. Later commits do not change it. Never waits for
-    /// the writer.
-    pub(crate) fn view(&self) -> VaultSnapshot {
-        VaultSnapshot { snapshot: self.database.snapshot(), access: self.clone() }
+    /// A view of a state. Later commits do not change it.
+    pub(crate) fn view(&self, state: Box<dyn State>) -> VaultSnapshot {
+        VaultSnapshot { state, access: self.clone() }
     }
 }
 
 /// The store as of one commit. Should be short-lived: the engine keeps old versions of rows for it.
 pub(crate) struct VaultSnapshot {
-    snapshot: Snapshot,
+    state: Box<dyn State>,
     access: VaultReader,
 }
 
@@ -60,57 +57,67 @@ impl VaultSnapshot {
     }
 
     /// A row of the keyspace `keys`, not checked.
-    pub(crate) fn key_row(&self, key: &[u8]) -> Result<Option<Slice>, Error> {
-        Ok(self.snapshot.get(&self.access.database.keys, key)?)
-    }
-
-    /// Rows of the keyspace `keys` from `start` up to but not including `end`, not checked.
-    pub(crate) fn key_rows(
-        &self,
-        start: &[u8],
-        end: &[u8],
-    ) -> impl Iterator<Item = Result<(Vec<u8>, Slice), Error>> + use<> {
-        let rows = self.snapshot.range(&self.access.database.keys, start..end);
-        rows.map(|row| {
-            let (key, value) = row.into_inner()?;
-            Ok((key.to_vec(), value))
-        })
+    pub(crate) fn key_row(&self, key: &[u8]) -> Result<Option<RowBytes>, Gap> {
+        self.state.row(Keyspace::Keys, key)
     }
 
     /// Row keys of vaults' key records after this one, at most `limit`.
-    pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Gap> {
         let (start, end) = rows::vault_keys_range();
-        let start = after.map_or(Bound::Included(start.as_slice()), Bound::Excluded);
-        let range = (start, Bound::Included(end.as_slice()));
-        let found = self.snapshot.range::<&[u8], _>(&self.access.database.keys, range).take(limit);
-        found.map(|row| Ok(row.key()?.to_vec())).collect()
+        let range = RowRange::all(Keyspace::Keys).through(end).keys().limit(limit);
+        let range = after.map_or_else(|| range.clone().from(start), |after| range.clone().after(after));
+        self.row_keys(&range)
     }
 
-    /// A row of the keyspace with this index in [`crate::database::KEYSPACES`], not checked.
-    pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
-        let keyspaces = self.access.database.keyspaces();
-        let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };
-        Ok(self.snapshot.get(keyspace, key)?)
+    /// A row, not checked.
+    pub(crate) fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<RowBytes>, Gap> {
+        self.state.row(keyspace, key)
     }
 
-    /// All rows of the keyspace with this index, not checked.
-    pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
-        let keyspaces = self.access.database.keyspaces();
-        keyspaces.get(keyspace).map(|(_, keyspace)| self.snapshot.iter(keyspace)).into_iter().flatten()
+    /// Rows of a range, not checked.
+    pub(crate) fn range(&self, range: &RowRange) -> Result<Rows, Gap> {
+        self.state.range(range)
     }
 
-    /// The intern in this view, so that its existence and its secrets are of the same commit.
-    pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Error> {
+    /// All rows of a keyspace, not checked.
+    pub(crate) fn all_rows(&self, keyspace: Keyspace) -> Result<Rows, Gap> {
+        self.state.range(&RowRange::all(keyspace))
+    }
+
+    fn row_keys<C: FromIterator<Vec<u8>>>(&self, range: &RowRange) -> Result<C, Gap> {
+        self.state.range(range)?.map(|row| Ok(row?.0.to_vec())).collect()
+    }
+
+    /// The record of a workspace, member, intern or key.
+    pub(crate) fn record(&self, id: RecordId) -> Result<Option<Record>, Gap> {
+        if let Some(directory) = self.state.directory() {
+            return Ok(directory.record(id));
+        }
+        let Some(row) = self.key_row(&id.row_key())? else { return Ok(None) };
+        Ok(Some(id.decode(&self.access.keys, &row).ok_or(Error::Damaged)?))
+    }
+
+    /// See [`State::named`].
+    pub(crate) fn named(&self, name: &NameKey) -> Result<Option<RecordId>, Gap> {
+        self.state.named(name)
+    }
+
+    /// See [`State::owned_by`].
+    pub(crate) fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap> {
+        self.state.owned_by(kind, owner)
+    }
+
+    /// The intern's row in this view, so that its existence and its secrets are of the same commit.
+    pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Gap> {
         let key = rows::intern_key(id);
-        let row = self.snapshot.get(&self.access.database.keys, &key)?;
-        let row = row.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id))?;
+        let row = self.key_row(&key)?.ok_or_else(|| LookupError::not_found(RecordKind::Intern, id))?;
         let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let intern = intern.filter(|intern| intern.id == id);
-        intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
+        Ok(intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))?)
     }
 
     /// Whether the workspace or intern of a vault exists and its row is valid.
-    pub(crate) fn has_owner(&self, vault: VaultId) -> Result<bool, Error> {
+    pub(crate) fn has_owner(&self, vault: VaultId) -> Result<bool, Gap> {
         let key = match vault {
             VaultId::Workspace(id) => rows::workspace_key(id),
             VaultId::Intern(id) => rows::intern_key(id),
@@ -122,40 +129,44 @@ impl VaultSnapshot {
 
     /// Calls `found` with the vault of every row that belongs to vaults, in any keyspace; with
     /// `None` for a row key that names no vault.
-    pub(crate) fn each_vault_row(&self, mut found: impl FnMut(Option<VaultId>)) -> Result<(), Error> {
-        let Database { keys, meta, values, .. } = &self.access.database;
-        let (start, end) = rows::vault_keys_range();
-        for row in self.snapshot.range(keys, start..=end) {
-            found(rows::vault_of_keys(&row.key()?));
+    pub(crate) fn each_vault_row(&self, mut found: impl FnMut(Option<VaultId>)) -> Result<(), Gap> {
+        for key in self.vault_records(None, usize::MAX)? {
+            found(rows::vault_of_keys(&key));
         }
-        for row in self.snapshot.iter(meta).chain(self.snapshot.iter(values)) {
-            let key = row.key()?;
-            if *key != *rows::MARKER {
-                found(vault_of(&key));
+        for keyspace in [Keyspace::Meta, Keyspace::Values] {
+            let rows = self.state.range(&RowRange::all(keyspace).keys())?.map(|row| Ok(row?.0));
+            for key in rows.filter(|key| !matches!(key, Ok(key) if **key == *rows::MARKER)) {
+                found(vault_of(&key.map_err(|error: Error| error)?));
             }
         }
         Ok(())
     }
 
     /// The row of a secret, without its value.
-    pub(crate) fn secret(&self, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Error> {
-        let row = self.snapshot.get(&self.access.database.meta, secret_key(vault, name))?;
-        row.map(|row| self.decode(vault, name.clone(), &row)).transpose()
+    pub(crate) fn secret(&self, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Gap> {
+        let row = self.state.row(Keyspace::Meta, &secret_key(vault, name))?;
+        row.map(|row| Ok(self.decode(vault, name.clone(), &row)?)).transpose()
     }
 
-    /// The rows of a vault's secrets, in the order of their names.
-    pub(crate) fn rows(&self, vault: VaultId) -> impl Iterator<Item = VaultRow> + use<> {
-        self.snapshot.range(&self.access.database.meta, secrets_range(vault)).map(VaultRow)
+    /// The first rows of a vault's secrets in the order of their names, at most `limit`.
+    pub(crate) fn rows(&self, vault: VaultId, limit: usize) -> Result<Rows, Gap> {
+        self.state.range(&secrets(Keyspace::Meta, vault).limit(limit))
+    }
+
+    /// The secret's name from its row key, and its bytes, which are still to be decoded.
+    pub(crate) fn split(
+        &self,
+        vault: VaultId,
+        (key, row): KeyedRow,
+    ) -> Result<(SecretName, RowBytes), Error> {
+        let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
+        Ok((name.ok_or_else(|| self.damaged(vault, None, VaultPart::RowKey))?, row))
     }
 
     /// Row keys of all secrets of a vault, in `meta` and in `values`.
-    pub(crate) fn keys_of(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Error> {
-        let mut keys = BTreeSet::new();
-        for keyspace in [&self.access.database.meta, &self.access.database.values] {
-            for row in self.snapshot.range(keyspace, secrets_range(vault)) {
-                keys.insert(row.key()?.to_vec());
-            }
-        }
+    pub(crate) fn keys_of(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Gap> {
+        let mut keys: BTreeSet<Vec<u8>> = self.row_keys(&secrets(Keyspace::Meta, vault).keys())?;
+        keys.append(&mut self.row_keys(&secrets(Keyspace::Values, vault).keys())?);
         Ok(keys)
     }
 
@@ -166,25 +177,22 @@ impl VaultSnapshot {
     }
 
     /// Row keys of all heads, including invalid keys in their range.
-    pub(crate) fn head_keys(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let heads = self.snapshot.range(&self.access.database.meta, head_range());
-        heads.map(|row| Ok(row.key()?.to_vec())).collect()
+    pub(crate) fn head_keys(&self) -> Result<Vec<Vec<u8>>, Gap> {
+        let (first, last) = head_range().into_inner();
+        self.row_keys(&RowRange::all(Keyspace::Meta).from(first).through(last).keys())
     }
 
     /// Row keys and encrypted values of a vault.
-    pub(crate) fn values(
-        &self,
-        vault: VaultId,
-    ) -> impl Iterator<Item = Result<(Slice, Slice), Error>> + use<> {
-        let rows = self.snapshot.range(&self.access.database.values, secrets_range(vault));
-        rows.map(|row| Ok(row.into_inner()?))
+    pub(crate) fn values(&self, vault: VaultId) -> Result<Rows, Gap> {
+        self.state.range(&secrets(Keyspace::Values, vault))
     }
 
     /// The head of a vault; `None` for a vault that never had a secret.
-    pub(crate) fn head(&self, vault: VaultId) -> Result<Option<VaultHead>, Error> {
-        let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
+    pub(crate) fn head(&self, vault: VaultId) -> Result<Option<VaultHead>, Gap> {
+        let row = self.state.row(Keyspace::Meta, &head_key(vault))?;
         let head = row.map(|row| VaultHead::decode(&self.access.keys, vault, &row));
-        head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
+        let head = head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head)));
+        Ok(head.transpose()?)
     }
 
     /// The quota of vaults, and the sums of workspaces.
@@ -193,26 +201,26 @@ impl VaultSnapshot {
     }
 
     /// Length of the encrypted value under a secret's row key; 0 when it is missing.
-    pub(crate) fn sealed_bytes(&self, key: &[u8]) -> Result<usize, Error> {
-        Ok(self.snapshot.size_of(&self.access.database.values, key)?.unwrap_or(0) as usize)
+    pub(crate) fn sealed_bytes(&self, key: &[u8]) -> Result<usize, Gap> {
+        Ok(self.state.length(Keyspace::Values, key)?.unwrap_or(0))
     }
 
     /// What a vault holds. A vault with a damaged head counts as empty: it accepts no writes
     /// itself, and the other vaults of its workspace stay usable.
-    pub(crate) fn size(&self, vault: VaultId) -> Result<VaultSize, Error> {
+    pub(crate) fn size(&self, vault: VaultId) -> Result<VaultSize, Gap> {
         match self.head(vault) {
             Ok(Some(head)) => head.size().map_or_else(|| self.counted(vault), Ok),
-            Ok(None) | Err(Error::Damaged) => Ok(VaultSize::default()),
-            Err(error) => Err(error),
+            Ok(None) | Err(Gap::Failed(Error::Damaged)) => Ok(VaultSize::default()),
+            Err(gap) => Err(gap),
         }
     }
 
     /// What a vault holds, counted row by row, for a head of an earlier version, which has no byte
     /// count. Only the value of a damaged row is counted.
-    pub(crate) fn counted(&self, vault: VaultId) -> Result<VaultSize, Error> {
+    pub(crate) fn counted(&self, vault: VaultId) -> Result<VaultSize, Gap> {
         let mut size = VaultSize::default();
-        for row in self.rows(vault) {
-            let (key, row) = row.pair()?;
+        for row in self.rows(vault, usize::MAX)? {
+            let (key, row) = row?;
             let sealed = self.sealed_bytes(&key)?;
             let name = name_in(&key).map(|(_, name)| name);
             let stored = name.and_then(|name| Stored::decode(&self.access.keys, vault, name, &row));
@@ -223,24 +231,24 @@ impl VaultSnapshot {
     }
 
     /// The keys of a vault; `None` for a vault that never had a secret.
-    pub(crate) fn vault_keys(&self, vault: VaultId) -> Result<Option<VaultKeys>, Error> {
+    pub(crate) fn vault_keys(&self, vault: VaultId) -> Result<Option<VaultKeys>, Gap> {
         let key = rows::vault_keys_key(vault);
-        let Some(row) = self.snapshot.get(&self.access.database.keys, &key)? else { return Ok(None) };
+        let Some(row) = self.key_row(&key)? else { return Ok(None) };
         let record: Option<KeyRecord> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let keys = record.and_then(|record| VaultKeys::open(&self.access.keys, vault, &record));
-        keys.map(Some).ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))
+        Ok(Some(keys.ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))?))
     }
 
     /// The encrypted value of a secret.
-    pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<Slice, Error> {
-        let sealed = self.snapshot.get(&self.access.database.values, secret_key(vault, name))?;
-        sealed.ok_or_else(|| self.damaged(vault, Some(name), VaultPart::Value))
+    pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<RowBytes, Gap> {
+        let sealed = self.state.row(Keyspace::Values, &secret_key(vault, name))?;
+        Ok(sealed.ok_or_else(|| self.damaged(vault, Some(name), VaultPart::Value))?)
     }
 
     /// The decrypted value of a secret.
-    pub(crate) fn value(&self, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
+    pub(crate) fn value(&self, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Gap> {
         let keys = self.vault_keys(vault)?.ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))?;
-        self.decrypt(vault, stored, &keys, &self.sealed(vault, &stored.metadata.name)?)
+        Ok(self.decrypt(vault, stored, &keys, &self.sealed(vault, &stored.metadata.name)?)?)
     }
 
     /// Decrypts a secret's value from the encrypted value of the same version.
@@ -267,19 +275,8 @@ impl VaultSnapshot {
     }
 }
 
-/// A row of a range, not read yet.
-pub(crate) struct VaultRow(Guard);
-
-impl VaultRow {
-    /// Its row key and its bytes.
-    pub(crate) fn pair(self) -> Result<(Slice, Slice), Error> {
-        Ok(self.0.into_inner()?)
-    }
-
-    /// The secret's name from its row key, and its bytes, which are still to be decoded.
-    pub(crate) fn named(self, view: &VaultSnapshot, vault: VaultId) -> Result<(SecretName, Slice), Error> {
-        let (key, row) = self.pair()?;
-        let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
-        Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))
-    }
+/// The secrets of a vault.
+fn secrets(keyspace: Keyspace, vault: VaultId) -> RowRange {
+    let (first, last) = secrets_range(vault).into_inner();
+    RowRange::all(keyspace).from(first).through(last)
 }

@@ -5,11 +5,10 @@
 //! no longer match the head. The heads in turn are covered by the marker of `meta`.
 
 use super::stored::head_key;
-use crate::database::META;
 use crate::digest::Digest;
 use crate::ids::VaultId;
 use crate::quota::VaultSize;
-use crate::rows::{self, SetHash};
+use crate::rows::{self, META, SetHash};
 use crate::seal::StoreKeys;
 
 /// Version of a head written by earlier programs, without the number of bytes.

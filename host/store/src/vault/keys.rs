@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
 use crate::ids::VaultId;
+use crate::root_key::WrapKeys;
 use crate::rows;
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::Fingerprint;
@@ -92,7 +93,12 @@ impl VaultKeys {
         Ok(VaultKeys { version: FIRST_VERSION, fingerprint, encryption })
     }
 
-    pub(crate) fn seal(&self, keys: &StoreKeys, vault: VaultId) -> Result<KeyRecord, Error> {
+    pub(crate) fn seal(
+        &self,
+        keys: &StoreKeys,
+        vault: VaultId,
+        under: &WrapKeys,
+    ) -> Result<KeyRecord, Error> {
         let bytes = 1 + DIGEST_BYTES + self.encryption.len() * ENCODED_KEY_BYTES;
         // The exact capacity: if the buffer had to grow, the abandoned one would not be wiped.
         let mut plain = Zeroizing::new(Vec::with_capacity(bytes));
@@ -109,7 +115,7 @@ impl VaultKeys {
             });
             plain.extend_from_slice(key.key.as_ref());
         }
-        keys.seal_record(&rows::vault_keys_key(vault), self.version, &plain)
+        keys.seal_record(&rows::vault_keys_key(vault), self.version, &plain, under)
     }
 
     /// The reverse of [`VaultKeys::seal`]; `None` for a record of another vault or one that cannot

@@ -5,13 +5,12 @@
 use std::cmp::Ordering;
 use std::iter::{Peekable, from_fn};
 
-use fjall::Slice;
-
 use super::{EffectiveScope, EffectiveSecret, access::VaultSnapshot};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId};
 use crate::page::Page;
 use crate::secret::{SecretMetadata, SecretName};
+use crate::state::{Gap, RowBytes};
 
 /// Lists secrets of a vault by name. A vault whose intern does not exist is an error, not an empty
 /// list.
@@ -20,12 +19,13 @@ pub(crate) fn secrets(
     vault: VaultId,
     offset: usize,
     limit: usize,
-) -> Result<Page<SecretMetadata>, Error> {
+) -> Result<Page<SecretMetadata>, Gap> {
     if let VaultId::Intern(intern) = vault {
         view.intern(intern)?;
     }
-    Page::try_of(view.rows(vault).skip(offset), limit, |row| {
-        let (name, row) = row.named(view, vault)?;
+    let rows = view.rows(vault, reach(offset, limit))?;
+    Page::try_of(rows.skip(offset), limit, |row| {
+        let (name, row) = view.split(vault, row?)?;
         Ok(view.decode(vault, name, &row)?.metadata)
     })
 }
@@ -37,10 +37,12 @@ pub(crate) fn effective(
     intern: InternId,
     offset: usize,
     limit: usize,
-) -> Result<Page<EffectiveSecret>, Error> {
+) -> Result<Page<EffectiveSecret>, Gap> {
     let (own, workspace) = (VaultId::Intern(intern), VaultId::Workspace(view.intern(intern)?.workspace));
-    let mut of_intern = named(view, own).peekable();
-    let mut of_workspace = named(view, workspace).peekable();
+    // No entry of the page takes more than one row of each vault.
+    let rows = reach(offset, limit);
+    let mut of_intern = named(view, own, rows)?.peekable();
+    let mut of_workspace = named(view, workspace, rows)?.peekable();
     let winners = from_fn(|| next_winner(&mut of_intern, &mut of_workspace)).skip(offset);
     Page::try_of(winners, limit, |(scope, row)| {
         let (name, row) = row?;
@@ -49,10 +51,15 @@ pub(crate) fn effective(
     })
 }
 
-type NamedRow = Result<(SecretName, Slice), Error>;
+/// Number of rows that a page and the question whether more follow can need.
+fn reach(offset: usize, limit: usize) -> usize {
+    offset.saturating_add(limit).saturating_add(1)
+}
 
-fn named(view: &VaultSnapshot, vault: VaultId) -> impl Iterator<Item = NamedRow> {
-    view.rows(vault).map(move |row| row.named(view, vault))
+type NamedRow = Result<(SecretName, RowBytes), Error>;
+
+fn named(view: &VaultSnapshot, vault: VaultId, limit: usize) -> Result<impl Iterator<Item = NamedRow>, Gap> {
+    Ok(view.rows(vault, limit)?.map(move |row| view.split(vault, row?)))
 }
 
 /// The lesser of the two next names. If they are equal, the intern's secret is returned and the

@@ -7,6 +7,7 @@ use crate::audit::{Actor, AuditAction, AuditEntry, Purpose, ReleaseRefusal};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId, WorkspaceId};
 use crate::secret::{FingerprintPrefix, HostName, Secret, SecretName};
+use crate::state::Gap;
 
 /// Whose secrets are searched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,23 +119,23 @@ type Winner = Result<Stored, ReleaseRefusal>;
 
 impl ReleaseRequest {
     /// Decides and decrypts. Returns the audit entry together with the outcome.
-    pub(crate) fn decide(&self, view: &VaultSnapshot) -> Result<Decision, Error> {
+    pub(crate) fn decide(&self, view: &VaultSnapshot) -> Result<Decision, Gap> {
         let (vault, winner) = winner(view, self.scope, &self.secret.name)?;
         self.settle(view, vault, winner)
     }
 
     /// Like [`ReleaseRequest::decide`], but `None` when there is no secret, or the one that counts is not
     /// bound to the host.
-    pub(crate) fn decide_if_bound(&self, view: &VaultSnapshot) -> Result<Option<Decision>, Error> {
+    pub(crate) fn decide_if_bound(&self, view: &VaultSnapshot) -> Result<Option<Decision>, Gap> {
         let (vault, winner) = winner(view, self.scope, &self.secret.name)?;
         match is_bound_to(&winner, &self.secret.host) {
             Ok(false) => Ok(None),
-            Ok(true) | Err(Error::Damaged) => self.settle(view, vault, winner).map(Some),
-            Err(error) => Err(error),
+            Ok(true) | Err(Gap::Failed(Error::Damaged)) => self.settle(view, vault, winner).map(Some),
+            Err(gap) => Err(gap),
         }
     }
 
-    fn settle(&self, view: &VaultSnapshot, vault: VaultId, winner: Winner) -> Result<Decision, Error> {
+    fn settle(&self, view: &VaultSnapshot, vault: VaultId, winner: Winner) -> Result<Decision, Gap> {
         let released = match winner {
             Ok(winner) => self.open(view, vault, &winner)?,
             Err(refusal) => Err(refusal),
@@ -151,13 +152,13 @@ impl ReleaseRequest {
         view: &VaultSnapshot,
         vault: VaultId,
         winner: &Stored,
-    ) -> Result<Result<Release, ReleaseRefusal>, Error> {
+    ) -> Result<Result<Release, ReleaseRefusal>, Gap> {
         let Some(hosts) = &winner.metadata.hosts else { return Ok(Err(ReleaseRefusal::Unbound)) };
         if !hosts.contains(&self.secret.host) {
             return Ok(Err(ReleaseRefusal::OtherHost));
         }
         let value = match view.value(vault, winner) {
-            Err(Error::Damaged) => return Ok(Err(ReleaseRefusal::Damaged)),
+            Err(Gap::Failed(Error::Damaged)) => return Ok(Err(ReleaseRefusal::Damaged)),
             value => value?,
         };
         Ok(Ok(Release {
@@ -191,14 +192,14 @@ impl ReleaseRequest {
 }
 
 /// The secret that counts for a name, whether or not it is bound to the host.
-fn winner(view: &VaultSnapshot, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Error> {
+fn winner(view: &VaultSnapshot, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Gap> {
     let vault = match scope {
         ReleaseScope::Operator => VaultId::Operator,
         ReleaseScope::Workspace(id) => VaultId::Workspace(id),
         ReleaseScope::Intern(id) => {
             let own = VaultId::Intern(id);
             let intern = match view.intern(id) {
-                Err(Error::Lookup(_)) => return Ok((own, Err(ReleaseRefusal::Unknown))),
+                Err(Gap::Failed(Error::Lookup(_))) => return Ok((own, Err(ReleaseRefusal::Unknown))),
                 intern => intern?,
             };
             match found(view, own, name)? {
@@ -212,28 +213,24 @@ fn winner(view: &VaultSnapshot, scope: ReleaseScope, name: &SecretName) -> Resul
 }
 
 /// Whether the secret that counts is bound to the host.
-pub(crate) fn is_bound(
-    view: &VaultSnapshot,
-    scope: ReleaseScope,
-    secret: &BoundSecret,
-) -> Result<bool, Error> {
+pub(crate) fn is_bound(view: &VaultSnapshot, scope: ReleaseScope, secret: &BoundSecret) -> Result<bool, Gap> {
     is_bound_to(&winner(view, scope, &secret.name)?.1, &secret.host)
 }
 
-fn is_bound_to(winner: &Winner, host: &HostName) -> Result<bool, Error> {
+fn is_bound_to(winner: &Winner, host: &HostName) -> Result<bool, Gap> {
     match winner {
         Ok(stored) => Ok(stored.metadata.hosts.as_ref().is_some_and(|hosts| hosts.contains(host))),
-        Err(ReleaseRefusal::Damaged) => Err(Error::Damaged),
+        Err(ReleaseRefusal::Damaged) => Err(Error::Damaged.into()),
         Err(_) => Ok(false),
     }
 }
 
-fn found(view: &VaultSnapshot, vault: VaultId, name: &SecretName) -> Result<Winner, Error> {
+fn found(view: &VaultSnapshot, vault: VaultId, name: &SecretName) -> Result<Winner, Gap> {
     match view.secret(vault, name) {
         Ok(Some(stored)) => Ok(Ok(stored)),
         Ok(None) => Ok(Err(ReleaseRefusal::Unknown)),
-        Err(Error::Damaged) => Ok(Err(ReleaseRefusal::Damaged)),
-        Err(error) => Err(error),
+        Err(Gap::Failed(Error::Damaged)) => Ok(Err(ReleaseRefusal::Damaged)),
+        Err(gap) => Err(gap),
     }
 }
 

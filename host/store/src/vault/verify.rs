@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::ids::VaultId;
 use crate::operation::{Progress, VaultError, tell};
 use crate::secret::SecretName;
+use crate::state::Gap;
 
 /// Number of findings that are listed.
 const NAMED_MAX: usize = 1_000;
@@ -52,7 +53,7 @@ pub(crate) fn verify(view: &VaultSnapshot, progress: &mut Progress<'_>) -> Resul
 }
 
 /// Every vault that has any row.
-fn vaults(view: &VaultSnapshot, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Error> {
+fn vaults(view: &VaultSnapshot, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Gap> {
     let mut vaults = BTreeSet::new();
     view.each_vault_row(|vault| match vault {
         Some(vault) => drop(vaults.insert(vault)),
@@ -93,12 +94,12 @@ fn verify_rows(
     progress: &mut Progress<'_>,
 ) -> Result<VaultHead, VaultError> {
     let mut counted = VaultHead::default();
-    let mut values = view.values(vault).peekable();
-    for (number, row) in (1_u64..).zip(view.rows(vault)) {
+    let mut values = view.values(vault)?.peekable();
+    for (number, row) in (1_u64..).zip(view.rows(vault, usize::MAX)?) {
         if number % STEP == 0 {
             tell(progress, CHECKED, report.secrets, 0)?;
         }
-        let (key, row) = row.pair()?;
+        let (key, row) = row?;
         // Values without metadata: both lists are in the order of row keys.
         while let Some(left_over) =
             values.next_if(|value| value.as_ref().is_ok_and(|(other, _)| *other < key))
@@ -132,9 +133,9 @@ fn name(key: &[u8]) -> Option<SecretName> {
 }
 
 /// A damaged part is treated like a missing one.
-fn unless_damaged<T>(result: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
+fn unless_damaged<T>(result: Result<Option<T>, Gap>) -> Result<Option<T>, Gap> {
     match result {
-        Err(Error::Damaged) => Ok(None),
+        Err(Gap::Failed(Error::Damaged)) => Ok(None),
         result => result,
     }
 }

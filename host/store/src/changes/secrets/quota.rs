@@ -1,9 +1,11 @@
 //! Checks of the vaults' quotas, before a mutation changes the write batch.
 
 use super::{Staged, Vaults, WriteBatch};
-use crate::error::Error;
+use crate::directory::RecordId;
 use crate::ids::{VaultId, WorkspaceId};
+use crate::lookup::RecordKind;
 use crate::quota::{self, QuotaScope, VaultSize};
+use crate::state::Gap;
 use crate::vault::VaultSnapshot;
 
 impl WriteBatch {
@@ -14,8 +16,8 @@ impl WriteBatch {
         &mut self,
         vault: VaultId,
         staged: &[Staged],
-    ) -> Result<Option<(WorkspaceId, VaultSize)>, Error> {
-        let Some(workspace) = self.workspace_of(vault) else { return Ok(None) };
+    ) -> Result<Option<(WorkspaceId, VaultSize)>, Gap> {
+        let Some(workspace) = self.workspace_of(vault)? else { return Ok(None) };
         let (mut gone, mut come) = (VaultSize::default(), VaultSize::default());
         for Staged { written, replaces } in staged {
             come = come.plus(VaultSize::of_secret(written.bytes()));
@@ -26,19 +28,22 @@ impl WriteBatch {
         let changed = |before: VaultSize| (before, before.plus(come).minus(gone));
         let quota = self.view.quotas().quota();
         let sizes = changed(self.vaults.size(&self.view, vault)?);
-        quota::check(quota, QuotaScope::Vault, vault, sizes)?;
         let sums = changed(self.sum(workspace)?);
-        quota::check(quota, QuotaScope::Workspace, VaultId::Workspace(workspace), sums)?;
+        let mut near = Vec::new();
+        quota::check(quota, QuotaScope::Vault, vault, sizes, &mut near)?;
+        quota::check(quota, QuotaScope::Workspace, VaultId::Workspace(workspace), sums, &mut near)?;
+        self.vaults.near.append(&mut near);
         Ok(Some((workspace, sums.1)))
     }
 
     /// Subtracts what was deleted from a vault from the sum of its workspace. A sum that was not
     /// computed yet is left uncomputed.
-    pub(in crate::changes) fn take_from_sum(&mut self, vault: VaultId, gone: VaultSize) {
-        let Some(workspace) = self.workspace_of(vault) else { return };
+    pub(in crate::changes) fn take_from_sum(&mut self, vault: VaultId, gone: VaultSize) -> Result<(), Gap> {
+        let Some(workspace) = self.workspace_of(vault)? else { return Ok(()) };
         if let Some(sum) = self.known_sum(workspace) {
             self.vaults.sums.insert(workspace, Some(sum.minus(gone)));
         }
+        Ok(())
     }
 
     /// Drops the sum of a deleted workspace.
@@ -47,18 +52,19 @@ impl WriteBatch {
     }
 
     /// What a vault holds as of this write batch.
-    pub(in crate::changes) fn size_of_vault(&self, vault: VaultId) -> Result<VaultSize, Error> {
+    pub(in crate::changes) fn size_of_vault(&self, vault: VaultId) -> Result<VaultSize, Gap> {
         self.vaults.size(&self.view, vault)
     }
 
     /// What a workspace holds with all its interns as of this write batch.
-    fn sum(&mut self, workspace: WorkspaceId) -> Result<VaultSize, Error> {
+    fn sum(&mut self, workspace: WorkspaceId) -> Result<VaultSize, Gap> {
         if let Some(sum) = self.known_sum(workspace) {
             return Ok(sum);
         }
         let mut sum = self.vaults.size(&self.view, VaultId::Workspace(workspace))?;
-        for intern in self.directory.interns_of(workspace) {
-            sum = sum.plus(self.vaults.size(&self.view, VaultId::Intern(intern.id))?);
+        for intern in self.owned_by(RecordKind::Intern, RecordId::Workspace(workspace))? {
+            let RecordId::Intern(intern) = intern else { continue };
+            sum = sum.plus(self.vaults.size(&self.view, VaultId::Intern(intern))?);
         }
         self.vaults.sums.insert(workspace, Some(sum));
         Ok(sum)
@@ -71,11 +77,11 @@ impl WriteBatch {
         }
     }
 
-    fn workspace_of(&self, vault: VaultId) -> Option<WorkspaceId> {
+    fn workspace_of(&self, vault: VaultId) -> Result<Option<WorkspaceId>, Gap> {
         match vault {
-            VaultId::Workspace(id) => Some(id),
-            VaultId::Intern(id) => self.directory.interns.get(&id).map(|intern| intern.workspace),
-            VaultId::Operator => None,
+            VaultId::Workspace(id) => Ok(Some(id)),
+            VaultId::Intern(id) => Ok(Some(self.intern(id)?.workspace)),
+            VaultId::Operator => Ok(None),
         }
     }
 }
@@ -83,8 +89,9 @@ impl WriteBatch {
 #[cfg(test)]
 impl WriteBatch {
     /// Rewrites heads in the form of earlier versions, which did not store the number of bytes.
-    pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Error> {
+    pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Gap> {
         for vault in vaults {
+            self.hold(crate::state::Guard::Vault(*vault))?;
             if let Some(opened) = self.vaults.open(&self.view, *vault)? {
                 opened.head.bytes = None;
                 opened.changed = true;
@@ -97,7 +104,7 @@ impl WriteBatch {
 
 impl Vaults {
     /// What a vault holds as of this write batch.
-    fn size(&self, view: &VaultSnapshot, vault: VaultId) -> Result<VaultSize, Error> {
+    fn size(&self, view: &VaultSnapshot, vault: VaultId) -> Result<VaultSize, Gap> {
         match self.opened.get(&vault) {
             Some(Some(opened)) => Ok(opened.head.size().unwrap_or_default()),
             Some(None) => Ok(VaultSize::default()),

@@ -8,6 +8,7 @@ use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::ids::VaultId;
 use crate::secret::SecretName;
+use crate::state::{Gap, Guard};
 use crate::vault::{LegacySecret, VaultSnapshot, secret_key};
 
 /// Result of retiring and deleting keys of one vault.
@@ -21,7 +22,7 @@ pub(crate) struct KeysChecked {
 impl WriteBatch {
     /// Adds a new key to the vault, unless its newest key was made at or after `since_ms`. Returns
     /// the number (kid) of the newest key.
-    pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Error> {
+    pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Gap> {
         let now_ms = self.now_ms;
         // Checked before the vault's keys change in the write batch, so that a refusal changes
         // nothing.
@@ -41,11 +42,7 @@ impl WriteBatch {
     /// Encrypts these secrets again with the vault's newest key and returns their number. Skips a
     /// secret whose generation is no longer the given one: the mutation that changed it has used
     /// the newest key already.
-    pub(crate) fn reencrypt(
-        &mut self,
-        vault: VaultId,
-        secrets: &[(SecretName, u64)],
-    ) -> Result<usize, Error> {
+    pub(crate) fn reencrypt(&mut self, vault: VaultId, secrets: &[(SecretName, u64)]) -> Result<usize, Gap> {
         let mut staged = Vec::new();
         for (name, generation) in secrets {
             let Some(before) = self.vaults.weighed(&self.view, vault, name)? else { continue };
@@ -53,6 +50,7 @@ impl WriteBatch {
                 staged.push(self.vaults.restage(&self.view, vault, before)?);
             }
         }
+        self.hold(Guard::Vault(vault))?;
         let count = staged.len();
         for staged in staged {
             self.vaults.apply(&self.view, staged);
@@ -65,7 +63,7 @@ impl WriteBatch {
 
     /// Retires the vault's keys that no secret uses, and deletes keys that were retired long enough
     /// ago.
-    pub(crate) fn retire_vault_keys(&mut self, vault: VaultId) -> Result<KeysChecked, Error> {
+    pub(crate) fn retire_vault_keys(&mut self, vault: VaultId) -> Result<KeysChecked, Gap> {
         let now_ms = self.now_ms;
         // Checked before the vault's keys change in the write batch, so that a refusal changes
         // nothing.
@@ -95,18 +93,18 @@ impl WriteBatch {
         &mut self,
         actor: Actor,
         vault: VaultId,
-        secrets: Vec<LegacySecret>,
-    ) -> Result<u64, Error> {
+        secrets: &[LegacySecret],
+    ) -> Result<u64, Gap> {
         self.check_vault(vault)?;
         let (mut names, mut staged) = (Vec::new(), Vec::new());
         for LegacySecret { name, value, created_at_ms } in secrets {
-            let before = self.vaults.secret(&self.view, vault, &name)?;
+            let before = self.vaults.secret(&self.view, vault, name)?;
             if before.is_some_and(|before| before.metadata.hosts.is_some()) {
                 continue;
             }
             names.push(name.clone());
             let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
-            let place = (vault, name);
+            let place = (vault, name.clone());
             staged.push(self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())?);
         }
         self.write(vault, staged)?;
@@ -117,7 +115,7 @@ impl WriteBatch {
         Ok(count)
     }
 
-    fn record_changed_keys(&mut self, vault: VaultId) -> Result<(), Error> {
+    fn record_changed_keys(&mut self, vault: VaultId) -> Result<(), Gap> {
         if let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) {
             opened.unrecorded = true;
         }
@@ -125,10 +123,10 @@ impl WriteBatch {
     }
 
     /// Numbers of the keys that the vault's secrets are encrypted with, as of this write batch.
-    fn keys_in_use(&self, vault: VaultId) -> Result<BTreeSet<u32>, Error> {
+    fn keys_in_use(&self, vault: VaultId) -> Result<BTreeSet<u32>, Gap> {
         let mut kids = BTreeSet::new();
-        for row in self.view.rows(vault) {
-            let (name, row) = row.named(&self.view, vault)?;
+        for row in self.view.rows(vault, usize::MAX)? {
+            let (name, row) = self.view.split(vault, row?)?;
             if !self.vaults.secrets.contains_key(&secret_key(vault, &name)) {
                 kids.insert(self.view.decode(vault, name, &row)?.kid);
             }
@@ -141,7 +139,7 @@ impl WriteBatch {
 
 impl Vaults {
     /// Encrypts a secret again, unchanged, with the newest key.
-    fn restage(&mut self, view: &VaultSnapshot, vault: VaultId, before: Weighed) -> Result<Staged, Error> {
+    fn restage(&mut self, view: &VaultSnapshot, vault: VaultId, before: Weighed) -> Result<Staged, Gap> {
         let value = self.value(view, vault, &before.stored)?;
         let fresh = self.chance.fresh()?;
         let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::audit::{Actor, AuditAction};
+use crate::audit::Actor;
 use crate::error::OpenError;
 use crate::ids::VaultId;
 use crate::root_key::{PassphraseSource, RootKeySource};
@@ -25,7 +25,7 @@ fn filled() -> (ScratchDirectory, Store, Vec<VaultId>) {
 
 fn assert_whole(store: &Store, vaults: &[VaultId]) {
     for vault in vaults {
-        let view = store.access().unwrap().view();
+        let view = store.view().unwrap();
         let name = "a".parse().unwrap();
         let stored = view.secret(*vault, &name).unwrap().unwrap();
         let value = view.value(*vault, &stored).unwrap();
@@ -36,12 +36,12 @@ fn assert_whole(store: &Store, vaults: &[VaultId]) {
 
 /// Ids of the keys that open each key record. The store's own record is the first.
 fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
-    let view = store.access().unwrap().view();
+    let view = store.view().unwrap();
     let mut rows = vec![STORE_KEYS.to_vec()];
     rows.extend(view.vault_records(None, usize::MAX).unwrap());
     let record = |row: &Vec<u8>| -> KeyRecord {
         let value = view.key_row(row).unwrap().unwrap();
-        rows::decode(view.keys(), crate::database::KEYS, row, &value).unwrap()
+        rows::decode(view.keys(), rows::KEYS, row, &value).unwrap()
     };
     rows.iter().map(|row| record(row).wrapped_by().collect()).collect()
 }
@@ -314,7 +314,7 @@ fn an_unfinished_recovery_key_is_dropped_by_a_rotation() {
     let (scratch, store, vaults) = filled();
     // As if the caller had stopped waiting before the writer applied the change.
     let begun = RootKey::random().unwrap().wrap_key();
-    store.submit(move |draft| draft.begin_recovery_key(begun)).unwrap();
+    store.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(&begun))).unwrap();
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
     store.close();
     let store = scratch.open();
@@ -328,9 +328,10 @@ fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
     let (key, record) = next_root(to, None).unwrap();
     place_successor(store.0.implied_key.as_ref().unwrap(), &key).unwrap();
     let wrap_key = key.wrap_key();
-    store.submit(move |draft| draft.begin_root_rotation(record, wrap_key)).unwrap();
+    let begin = guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record, &wrap_key));
+    store.submit(begin).unwrap();
     store.rewrap_all(&mut go_on).unwrap();
-    store.submit(|draft| draft.end_root_rotation()).unwrap();
+    store.submit(guarded([Guard::Store], |draft| draft.end_root_rotation())).unwrap();
     previous
 }
 
@@ -380,7 +381,10 @@ fn a_start_with_the_recovery_key_keeps_wrappings_by_the_root_key() {
     let (scratch, store, vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let action = AuditAction::RecoveryKeyBegun { id: recovery.id };
-    store.submit(|draft| draft.change_header(action, |header| header.untidy = true)).unwrap();
+    let untidy = guarded([Guard::Store], move |draft| {
+        draft.change_header(action.clone(), |header| header.untidy = true)
+    });
+    store.submit(untidy).unwrap();
     let before = wrapped_by(&store);
     store.close();
     let store = open(&scratch, &written(&scratch, "recovery", &recovery), None).unwrap();

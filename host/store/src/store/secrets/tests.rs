@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::*;
 use crate::audit::{AuditAction, Purpose};
-use crate::changes::NewIntern;
+use crate::changes::{NewIntern, WriteBatch};
 use crate::scratch::{
     Now, ScratchDirectory, broken_audit, create_workspace, go_on, name, new_secret as new, put,
 };
@@ -22,7 +22,7 @@ const OPERATOR: Actor = Actor::Operator;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn verify_vaults(store: &Store) -> VaultReport {
-    store.read(|view| verify(view, &mut go_on)).unwrap()
+    verify(&store.view().unwrap(), &mut go_on).unwrap()
 }
 
 fn secret(text: &str) -> SecretName {
@@ -65,7 +65,9 @@ fn copy(
 fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     let (name, value) = (secret(name), SecretValue::new(Zeroizing::new(value.to_owned())).unwrap());
     let legacy = LegacySecret { name, value, created_at_ms: Some(1_699_913_600_000) };
-    store.submit(move |draft| draft.import_legacy(OPERATOR, vault, vec![legacy])).unwrap() == 1
+    let legacy = [legacy];
+    let import = guarded([Guard::Vault(vault)], move |draft| draft.import_legacy(OPERATOR, vault, &legacy));
+    store.submit(import).unwrap() == 1
 }
 
 fn names(page: &Page<SecretMetadata>) -> Vec<&str> {
@@ -169,16 +171,17 @@ fn changes_of_one_group_see_each_other() {
     let seq = store.status().seq;
     // Holds the writer until all of the following mutations wait in its queue.
     let (release, hold) = std::sync::mpsc::sync_channel::<()>(1);
-    let first = store.enqueue(place(&store), move |_| {
-        hold.recv().unwrap();
-        Ok::<_, Error>(())
-    });
+    let wait = move |_: &mut WriteBatch| {
+        hold.recv().unwrap_or_default();
+        Ok(())
+    };
+    let first = store.enqueue(place(&store), guarded([], wait));
     let stored = store.put_secret(place(&store), OPERATOR, new(vault, "a", "one"));
     let copied = store.copy_secrets(place(&store), OPERATOR, workspace, intern, vec![secret("a")]);
     let replaced = store.put_secret(place(&store), OPERATOR, new(vault, "a", "two"));
     let deleted = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
     let missing = store.delete_secret(place(&store), OPERATOR, vault, secret("a"));
-    release.send(()).unwrap();
+    drop(release);
     first.wait(PATIENCE).unwrap();
     stored.wait(PATIENCE).unwrap();
     let copied = copied.wait(PATIENCE).unwrap();
@@ -213,7 +216,7 @@ fn deleting_an_intern_deletes_its_vault() {
     let [entry] = &last.entries[..] else { panic!("{last:?}") };
     assert!(matches!(entry.action, AuditAction::InternDeleted { secrets_deleted: 2, .. }));
     store.close();
-    let database = crate::database::Database::open(&scratch.path("store")).unwrap();
+    let database = crate::fjall::Database::open(&scratch.path("store")).unwrap();
     // Only the markers are left, no row, head or key record of the vault.
     assert_eq!((database.meta.iter().count(), database.values.iter().count()), (1, 1));
     assert_eq!(database.keys.prefix("v").count(), 0);

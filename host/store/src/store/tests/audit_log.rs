@@ -1,6 +1,7 @@
 //! The audit chain and the usage rows: what they hold, and what breaks the chain.
 
 use super::*;
+use crate::fjall::Database;
 use crate::log;
 use crate::operation::VaultError;
 use crate::usage::block;

@@ -1,13 +1,17 @@
 //! Detection of stored sums that differ from the sums of the usage rows.
 
 use super::*;
+use crate::changes::WriteBatch;
 use crate::rows;
+use crate::state::Gap;
 use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent};
 
 const DOLLAR: u64 = 1_000_000_000_000;
 
 /// The problems found in a store with three rows of one dollar each after this change.
-fn problems_after(change: impl FnOnce(&mut WriteBatch, &UsageRow) + Send + 'static) -> Vec<String> {
+fn problems_after(
+    change: impl Fn(&mut WriteBatch, &UsageRow) -> Result<(), Gap> + Send + 'static,
+) -> Vec<String> {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
@@ -16,11 +20,7 @@ fn problems_after(change: impl FnOnce(&mut WriteBatch, &UsageRow) + Send + 'stat
     store.flush().unwrap();
     assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
     let row = store.usage_rows(1).now().unwrap().remove(0);
-    let changed = move |draft: &mut WriteBatch| {
-        change(draft, &row);
-        Ok(())
-    };
-    store.submit(changed).unwrap();
+    store.submit(guarded([Guard::Store], move |draft| change(draft, &row))).unwrap();
     let problems = store.verify(&mut go_on).unwrap().problems;
     // A store with wrong sums can still be backed up and restored.
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
@@ -32,7 +32,7 @@ fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
     let problems = problems_after(|draft, row| {
         let mut spent = KeySpent::default();
         spent.charged.add(row.at_ms, 4 * DOLLAR + 5);
-        draft.put_row(rows::key_spend_key(row.key), &spent);
+        draft.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)
     });
     let expected = "the key abcdefghijkl: it spent $4.000000000005 by its sum, $1.000000000005 more than its usage rows say ($3)";
     assert_eq!(problems, [expected]);
@@ -41,8 +41,8 @@ fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
 #[test]
 fn a_missing_sum_is_compared_as_zero() {
     let problems = problems_after(|draft, row| {
-        draft.drop_row(rows::workspace_spend_key(row.workspace));
-        draft.drop_row(Cell::of(row).row_key());
+        draft.drop_row(Guard::Store, rows::workspace_spend_key(row.workspace))?;
+        draft.drop_row(Guard::Store, Cell::of(row).row_key())
     });
     let [workspace, day] = problems.try_into().unwrap();
     assert!(
@@ -59,13 +59,11 @@ fn windows_counts_and_byok_costs_are_compared_too() {
         for days in [2, 1, 0] {
             spent.charged.add(row.at_ms - days * crate::spend::DAY_MS, DOLLAR);
         }
-        draft.put_row(rows::key_spend_key(row.key), &spent);
-        draft.put_row(
-            rows::workspace_spend_key(row.workspace),
-            &WorkspaceSpent { charged_pico: 3 * DOLLAR, byok_pico: 7 },
-        );
+        draft.put_row(Guard::Store, rows::key_spend_key(row.key), &spent)?;
+        let spent = WorkspaceSpent { charged_pico: 3 * DOLLAR, byok_pico: 7 };
+        draft.put_row(Guard::Store, rows::workspace_spend_key(row.workspace), &spent)?;
         let totals = UsageTotals { completed: 9, cost_pico: 3 * DOLLAR, ..UsageTotals::default() };
-        draft.put_row(Cell::of(row).row_key(), &totals);
+        draft.put_row(Guard::Store, Cell::of(row).row_key(), &totals)
     });
     assert_eq!(problems.len(), 3, "{problems:?}");
     let has =

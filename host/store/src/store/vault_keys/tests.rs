@@ -7,6 +7,7 @@ use crate::scratch::{
     Now, ScratchDirectory, broken_audit, create_workspace, go_on, new_secret, put, stop_at,
 };
 use crate::secret::SecretValue;
+use crate::state::Gap;
 use crate::store::OpenOptions;
 
 const SECRETS: usize = 7;
@@ -28,7 +29,7 @@ fn filled() -> (ScratchDirectory, Store, [VaultId; 2]) {
 }
 
 fn value(store: &Store, vault: VaultId, name: &str) -> (u32, String) {
-    let view = store.access().unwrap().view();
+    let view = store.view().unwrap();
     let name = name.parse().unwrap();
     let stored = view.secret(vault, &name).unwrap().unwrap();
     let value = view.value(vault, &stored).unwrap();
@@ -36,7 +37,7 @@ fn value(store: &Store, vault: VaultId, name: &str) -> (u32, String) {
 }
 
 fn kids(store: &Store, vault: VaultId) -> Vec<u32> {
-    let keys = store.access().unwrap().view().vault_keys(vault).unwrap().unwrap();
+    let keys = store.view().unwrap().vault_keys(vault).unwrap().unwrap();
     keys.encryption.iter().map(|key| key.kid).collect()
 }
 
@@ -147,11 +148,13 @@ fn an_operation_on_keys_refused_without_the_root_key_changes_nothing() {
     std::fs::write(scratch.path("recovery.key"), recovery.key.expose()).unwrap();
     let store = Store::open(scratch.lock(), OpenOptions { root_key, ..scratch.options() }).unwrap();
     assert!(!store.has_due_vault_keys(), "nothing can be done about it");
-    let written = store.submit(move |draft| {
-        assert!(matches!(draft.add_vault_key(vault, u64::MAX), Err(Error::NoRootKey)));
-        assert!(matches!(draft.retire_vault_keys(vault), Err(Error::NoRootKey)));
-        draft.put_secret(Actor::Operator, new_secret(vault, &name(0), "value 0"))
-    });
+    let new = new_secret(vault, &name(0), "value 0");
+    let written = store.submit(guarded([Guard::Vault(vault)], move |draft| {
+        let refused = |gap| matches!(gap, Gap::Failed(Error::NoRootKey));
+        assert!(draft.add_vault_key(vault, u64::MAX).is_err_and(refused));
+        assert!(draft.retire_vault_keys(vault).is_err_and(refused));
+        draft.put_secret(Actor::Operator, &new)
+    }));
     written.unwrap();
     assert_eq!(kids(&store, vault), [1, 2]);
     assert_rotated(&store, vault, 2);

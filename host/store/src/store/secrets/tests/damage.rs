@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::audit::{VaultFinding, VaultPart};
-use crate::database::Database;
+use crate::fjall::Database;
 use crate::operation::VaultError;
 use crate::rows;
 use crate::scratch::stop_at;

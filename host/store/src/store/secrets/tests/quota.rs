@@ -21,7 +21,7 @@ fn open_with(scratch: &ScratchDirectory, secrets_max: u64, bytes_max: u64) -> St
 }
 
 fn size(store: &Store, vault: VaultId) -> VaultSize {
-    store.access().unwrap().view().size(vault).unwrap()
+    store.view().unwrap().size(vault).unwrap()
 }
 
 #[test]
@@ -133,10 +133,11 @@ fn a_vault_whose_head_has_no_byte_count_is_counted() {
         put(&store, vault, name, "x");
     }
     let sizes = [vault, of_intern].map(|vault| size(&store, vault));
-    store.submit(move |draft| draft.forget_bytes(&[vault, of_intern])).unwrap();
+    let guards = [vault, of_intern].map(Guard::Vault);
+    store.submit(guarded(guards, move |draft| draft.forget_bytes(&[vault, of_intern]))).unwrap();
     store.close();
     let store = open_with(&scratch, 10, 10_000);
-    let head = |vault| store.access().unwrap().view().head(vault).unwrap().unwrap();
+    let head = |vault| store.view().unwrap().head(vault).unwrap().unwrap();
     assert_eq!((head(vault).bytes, head(of_intern).bytes), (None, None));
     assert_eq!([vault, of_intern].map(|vault| size(&store, vault)), sizes);
     assert!(verify_vaults(&store).findings.is_empty());

@@ -130,18 +130,19 @@ fn nothing_is_released_when_it_cannot_be_audited() {
     // Holds the writer while the queue fills up.
     let (go_on, hold) = std::sync::mpsc::sync_channel::<()>(1);
     let (begun, has_begun) = std::sync::mpsc::sync_channel::<()>(1);
-    let held = store.enqueue(place(&store), move |_| {
-        begun.send(()).unwrap();
-        hold.recv().unwrap();
-        Ok::<_, Error>(())
-    });
+    let wait = move |_: &mut WriteBatch| {
+        begun.try_send(()).unwrap_or_default();
+        hold.recv().unwrap_or_default();
+        Ok(())
+    };
+    let held = store.enqueue(place(&store), guarded([], wait));
     has_begun.recv().unwrap();
     for _ in 0..AUDIT_ENTRIES_MAX {
         assert_eq!(released(&store, ReleaseScope::Operator, "a", "b.example"), "the value");
     }
     let release = || store.release(request(ReleaseScope::Operator, "a", "b.example")).now();
     assert!(matches!(release(), Err(ReleaseError::Busy)));
-    go_on.send(()).unwrap();
+    drop(go_on);
     held.wait(PATIENCE).unwrap();
     store.flush().unwrap();
     assert!(release().is_ok());

@@ -1,27 +1,19 @@
 //! The storage engine as this crate uses it: four keyspaces with their settings, and one function
 //! that commits.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
-use crate::audit::{AuditEntry, AuditRecord};
-use crate::digest::Digest;
+use super::versions;
+use crate::audit::AuditRecord;
+use crate::commit::{Commit, CommitHead, RowChange, RowChanges};
 use crate::error::OpenError;
 use crate::log;
-use crate::rows::{self, Marker, SetHash};
+use crate::rows::{self, KEYS, KEYSPACES, META, Marker, SetHash};
 use crate::seal::StoreKeys;
-use crate::usage::{UsageDigest, UsageRow, block};
-use crate::versions;
-
-/// The keyspaces, in the order in which markers are reported.
-pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
-/// Name of the keyspace whose rows the set hash covers; most of them are also held in memory.
-pub(crate) const KEYS: &str = "keys";
-/// Name of the keyspace with the heads of vaults and the metadata of secrets.
-pub(crate) const META: &str = "meta";
+use crate::usage::{UsageDigest, block};
 
 const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -41,44 +33,6 @@ pub(crate) struct Database {
     pub(crate) meta: Keyspace,
     pub(crate) values: Keyspace,
     pub(crate) log: Keyspace,
-}
-
-/// The state after the last commit that the next commit builds on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct CommitHead {
-    pub(crate) seq: u64,
-    pub(crate) head: Digest,
-    /// Set hash of the rows of `keys`, kept in its marker.
-    pub(crate) set: SetHash,
-    /// Set hash of the vaults' heads, kept in the marker of `meta`.
-    pub(crate) heads: SetHash,
-}
-
-/// Changes of rows by row key; `None` removes the row.
-pub(crate) type RowChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-/// One such change.
-pub(crate) type RowChange = (Vec<u8>, Option<Vec<u8>>);
-
-/// The rows of vaults that a commit changes.
-#[derive(Default)]
-pub(crate) struct VaultRows {
-    /// Metadata of secrets in `meta`, each row at most once.
-    pub(crate) meta: Vec<RowChange>,
-    /// Heads of vaults in `meta`.
-    pub(crate) heads: RowChanges,
-    /// Encrypted values of secrets, each row at most once.
-    pub(crate) values: Vec<RowChange>,
-}
-
-/// The content of one commit.
-#[derive(Default)]
-pub(crate) struct Commit {
-    pub(crate) at_ms: u64,
-    /// Changed rows of the keyspace `keys`.
-    pub(crate) rows: RowChanges,
-    pub(crate) vaults: VaultRows,
-    pub(crate) entries: Vec<AuditEntry>,
-    pub(crate) usage: Vec<UsageRow>,
 }
 
 impl Database {
@@ -144,7 +98,7 @@ impl Database {
 
     /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single
     /// batch, which is on the disk when this returns. Any error is fatal for the store, see
-    /// `commit`.
+    /// `lane`.
     pub(crate) fn apply(
         &self,
         keys: &StoreKeys,

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::database::Database;
+use super::Database;
 use crate::error::OpenError;
 
 const BLOCK_BYTES: usize = 64 * 1024;

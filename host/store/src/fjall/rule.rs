@@ -1,53 +1,53 @@
 //! The rule that decides whether a store may be served, as a pure function of the evidence.
 
-use crate::anchor::AnchorContent;
+use super::AnchorContent;
 use crate::audit::AuditRecord;
-use crate::database::{CommitHead, KEYSPACES};
-use crate::rows::SetHash;
+use crate::commit::CommitHead;
+use crate::rows::{KEYSPACES, SetHash};
 use crate::seal::StoreKeys;
 
 /// Everything the rule looks at.
 #[derive(Clone)]
-pub(super) struct Evidence {
-    pub(super) anchor: AnchorContent,
-    pub(super) markers: [Option<u64>; 4],
+pub(crate) struct Evidence {
+    pub(crate) anchor: AnchorContent,
+    pub(crate) markers: [Option<u64>; 4],
     /// The newest audit record and its stored bytes.
-    pub(super) record: Option<(AuditRecord, Vec<u8>)>,
-    pub(super) set: SetHash,
-    pub(super) heads: SetHash,
+    pub(crate) record: Option<(AuditRecord, Vec<u8>)>,
+    pub(crate) set: SetHash,
+    pub(crate) heads: SetHash,
     /// Whether every row of `keys` has a valid MAC and the rows are the set in its marker.
-    pub(super) rows_hold: bool,
+    pub(crate) rows_hold: bool,
     /// Like `rows_hold`, but for the vaults' heads and the marker of `meta`.
-    pub(super) heads_hold: bool,
+    pub(crate) heads_hold: bool,
 }
 
 impl Evidence {
-    pub(super) fn anchor_seq(&self) -> Option<u64> {
+    pub(crate) fn anchor_seq(&self) -> Option<u64> {
         match self.anchor {
             AnchorContent::Slot(slot) => Some(slot.seq),
             AnchorContent::OtherStore | AnchorContent::Nothing => None,
         }
     }
 
-    pub(super) fn named_markers(&self) -> [(&'static str, Option<u64>); 4] {
+    pub(crate) fn named_markers(&self) -> [(&'static str, Option<u64>); 4] {
         let [keys, meta, values, log] = KEYSPACES;
         let [m0, m1, m2, m3] = self.markers;
         [(keys, m0), (meta, m1), (values, m2), (log, m3)]
     }
 }
 
-pub(super) const NO_ANCHOR: &str = "there is no valid anchor";
+pub(crate) const NO_ANCHOR: &str = "there is no valid anchor";
 
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct OpenRule {
-    pub(super) tip: CommitHead,
-    pub(super) anchor_is_behind: bool,
+pub(crate) struct OpenRule {
+    pub(crate) tip: CommitHead,
+    pub(crate) anchor_is_behind: bool,
 }
 
 /// A store may be served if all keyspaces are at the anchored commit, or exactly one commit further
 /// and the record of that commit follows the anchored one. The second state is what a power failure
 /// between batch and anchor leaves.
-pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<OpenRule, &'static str> {
+pub(crate) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<OpenRule, &'static str> {
     let slot = match evidence.anchor {
         AnchorContent::Slot(slot) => slot,
         AnchorContent::OtherStore => return Err("the anchor belongs to another store"),

@@ -1,0 +1,193 @@
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::*;
+use crate::audit::{Actor, AuditAction};
+use crate::changes::{
+    KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange, guarded,
+};
+use crate::fjall::Database;
+use crate::ids::{MemberId, VaultId, WorkspaceId};
+use crate::records::MemberRole;
+use crate::rows;
+use crate::scratch::{Now, ScratchDirectory, go_on, issue_key, name, put};
+use crate::spend::SpendLimits;
+use crate::store::Store;
+
+const OPERATOR: Actor = Actor::Operator;
+
+/// Runs tests of this crate again with their stores on trial.
+fn on_loaded_rows(tests: &[&str]) {
+    // The child process has the variable.
+    if std::env::var_os(SEED).is_some() {
+        return;
+    }
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("{SEED}={seed}");
+    let mut run = Command::new(std::env::current_exe().unwrap());
+    let run = run.args(tests).env(SEED, seed.to_string()).output().unwrap();
+    let shown = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{SEED}={seed}\n{shown}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(shown.contains("test result: ok") && !shown.contains("running 0 tests"), "{shown}");
+}
+
+#[test]
+fn the_tests_of_records_keys_and_money_pass_on_loaded_rows() {
+    on_loaded_rows(&["store::tests", "ledger::"]);
+}
+
+#[test]
+fn the_tests_of_secrets_pass_on_loaded_rows() {
+    on_loaded_rows(&["store::secrets"]);
+}
+
+#[test]
+fn the_tests_of_rotations_backups_and_starts_pass_on_loaded_rows() {
+    on_loaded_rows(&["store::key_records", "store::vault_keys", "backup::", "open::"]);
+}
+
+/// A store whose changes get what they declare, its workspace `default`, and what they lacked.
+fn strict() -> (ScratchDirectory, Store, WorkspaceId, Lacking) {
+    let scratch = ScratchDirectory::new();
+    let (store, lacking) = strictly(|| scratch.open());
+    let workspace = store.find_workspace("default").now().unwrap().id;
+    taken(&lacking);
+    (scratch, store, workspace, lacking)
+}
+
+/// The guards among what changes lacked.
+fn guards(lacking: &Lacking) -> Vec<Guard> {
+    let guard = |gap| match gap {
+        Gap::Unguarded(guard) => Some(guard),
+        _ => None,
+    };
+    taken(lacking).into_iter().filter_map(guard).collect()
+}
+
+fn owner(store: &Store, workspace: WorkspaceId) -> MemberId {
+    store.find_member(Some(workspace), "owner").now().unwrap().id
+}
+
+#[test]
+fn changes_declare_the_guards_of_what_they_name() {
+    let (_scratch, store, workspace, lacking) = strict();
+    let new = NewWorkspace { name: name("second"), programme: false, vault_writes: true };
+    let second = store.create_workspace(OPERATOR, new).unwrap().id;
+    store.set_workspace(OPERATOR, second, WorkspaceChange::default()).unwrap();
+    let ann = NewMember { workspace: second, name: name("ann"), role: MemberRole::Member };
+    store.create_member(OPERATOR, ann).unwrap();
+    let intern = NewIntern { workspace, name: name("bot"), created_by: None };
+    let intern = store.create_intern(OPERATOR, intern).unwrap().id;
+    for key_owner in [KeyOwner::Intern { workspace, intern }, KeyOwner::Unscoped] {
+        let new =
+            NewKey { owner: key_owner, name: None, expires_at_ms: None, limits: SpendLimits::default() };
+        store.issue_key(OPERATOR, new).unwrap();
+    }
+    store.add_credit(OPERATOR, second, 5).unwrap();
+    store.set_unlimited(OPERATOR, second).unwrap();
+    for vault in [VaultId::Operator, VaultId::Workspace(workspace), VaultId::Intern(intern)] {
+        put(&store, vault, "a", "value");
+    }
+    let patience = std::time::Duration::from_secs(60);
+    let place = || store.place_within(patience).unwrap();
+    let names = vec!["a".parse().unwrap()];
+    store.copy_secrets(place(), OPERATOR, workspace, intern, names).wait(patience).unwrap();
+    store.delete_secret(place(), OPERATOR, VaultId::Operator, "a".parse().unwrap()).wait(patience).unwrap();
+    store.rotate_vault_keys(&mut go_on).unwrap();
+    store.new_recovery_key(&mut go_on).unwrap();
+    store.drop_old_totals().unwrap();
+    store.delete_workspace(OPERATOR, second).unwrap();
+    assert_eq!(guards(&lacking), []);
+}
+
+#[test]
+fn a_change_that_names_only_an_id_gets_the_guard_of_its_workspace() {
+    let (_scratch, store, workspace, lacking) = strict();
+    let key = issue_key(&store).key.id;
+    let member = owner(&store, workspace);
+    let intern = NewIntern { workspace, name: name("bot"), created_by: None };
+    let intern = store.create_intern(OPERATOR, intern).unwrap().id;
+    assert_eq!(guards(&lacking), []);
+    store.set_key(OPERATOR, key, KeyChange::default()).unwrap();
+    assert_eq!(guards(&lacking), [Guard::Workspace(workspace)]);
+    store.revoke_key(OPERATOR, key).unwrap();
+    assert_eq!(guards(&lacking), [Guard::Workspace(workspace)]);
+    store.set_member_role(OPERATOR, member, MemberRole::Member).unwrap();
+    assert_eq!(guards(&lacking), [Guard::Workspace(workspace)]);
+    store.delete_intern(OPERATOR, intern).unwrap();
+    assert_eq!(guards(&lacking), [Guard::Workspace(workspace)]);
+}
+
+#[test]
+fn frequent_changes_declare_all_that_they_read() {
+    let (_scratch, store, workspace, lacking) = strict();
+    let vault = VaultId::Workspace(workspace);
+    // The first write to a workspace adds up what its interns hold.
+    put(&store, vault, "a", "value");
+    taken(&lacking);
+    put(&store, vault, "a", "another");
+    put(&store, vault, "b", "value");
+    let key = NewKey {
+        owner: KeyOwner::Member { workspace, member: Some(owner(&store, workspace)) },
+        name: None,
+        expires_at_ms: None,
+        limits: SpendLimits::default(),
+    };
+    let key = store.issue_key(OPERATOR, key).unwrap().key;
+    let lacks = taken(&lacking);
+    let member = RecordId::Member(key.member.unwrap()).row_key();
+    assert!(
+        matches!(&lacks[..], [Gap::Missing(Need::Row(Keyspace::Keys, row))] if *row == member),
+        "only the row of the member, which a key seldom names: {lacks:?}"
+    );
+}
+
+#[test]
+fn a_change_that_declares_too_little_is_found_and_still_made() {
+    let (scratch, store, workspace, lacking) = strict();
+    let key = rows::workspace_key(workspace);
+    // Reads a row that it did not declare, and writes one without the guard.
+    let broken = guarded([], move |draft| {
+        let row = draft.set_workspace(OPERATOR, workspace, WorkspaceChange::default())?;
+        draft.audit(OPERATOR, AuditAction::KeyRotationBegun);
+        draft.put_row(Guard::Store, b"Dtest".to_vec(), &row.name)
+    });
+    store.make(broken).unwrap();
+    let lacks = taken(&lacking);
+    let missing = Need::Row(Keyspace::Keys, key);
+    assert!(
+        matches!(
+            &lacks[..],
+            [Gap::Missing(need), Gap::Unguarded(Guard::Workspace(of)), Gap::Unguarded(Guard::Store)]
+                if *need == missing && *of == workspace
+        ),
+        "{lacks:?}"
+    );
+    // Applied four times, it is in the audit log once.
+    let records = store.audit_records(1, 10).now().unwrap();
+    assert_eq!(records.iter().map(|record| record.entries.len()).collect::<Vec<_>>(), [2]);
+    store.close();
+    let database = Database::open(&scratch.path("store")).unwrap();
+    assert!(database.keys.get(b"Dtest").unwrap().is_some());
+}
+
+#[test]
+fn what_was_loaded_is_answered_and_everything_else_is_missing() {
+    let (_scratch, store, workspace, _) = strict();
+    let whole = store.whole_state();
+    let (here, elsewhere) =
+        (rows::workspace_key(workspace), rows::workspace_key(WorkspaceId::random().unwrap()));
+    let need = |key: &Vec<u8>| Need::Row(Keyspace::Keys, key.clone());
+    let mut loaded = Loaded::default();
+    let missing = |loaded: &Loaded, key: &Vec<u8>| matches!(loaded.row(Keyspace::Keys, key), Err(Gap::Missing(found)) if found == need(key));
+    assert!(missing(&loaded, &here) && missing(&loaded, &elsewhere));
+    loaded.load(&*whole, need(&here));
+    assert!(loaded.row(Keyspace::Keys, &here).unwrap().is_some() && missing(&loaded, &elsewhere));
+    loaded.load(&*whole, need(&elsewhere));
+    assert!(loaded.row(Keyspace::Keys, &elsewhere).unwrap().is_none(), "known to be absent");
+    let range = RowRange::all(Keyspace::Keys).from(*b"w").before(*b"x");
+    assert!(matches!(loaded.range(&range), Err(Gap::Missing(Need::Range(found))) if found == range));
+    loaded.load(&*whole, Need::Range(range.clone()));
+    assert_eq!(loaded.range(&range).unwrap().count(), 1);
+    assert!(matches!(loaded.range(&range.limit(5)), Err(Gap::Missing(_))));
+}
