@@ -45,7 +45,7 @@ pub(super) struct GuestJson {
 
 /// The document in the parts that a turn copies or replaces. Two brackets stand between and after them: one closes
 /// `input`, one the document.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct GuestParts {
     /// From the beginning to the bracket that opens `input`.
     head: Bytes,

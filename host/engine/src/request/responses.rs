@@ -247,6 +247,20 @@ impl ResponsesRequest {
         self.guest_json = self.parts.replace_input(items);
     }
 
+    /// Frees the document for guests, once no guest will be given it any more. Of the tools only those that a
+    /// provider runs keep their JSON: the others share the document's memory, and the routing metadata of a finished
+    /// answer does not need them.
+    pub(crate) fn drop_document(&mut self) {
+        self.guest_json = Bytes::new();
+        self.opening = Vec::new();
+        self.parts = GuestParts::default();
+        for tool in &mut self.tools {
+            let is_hosted = tool.hosted.is_some();
+            tool.json = if is_hosted { Bytes::copy_from_slice(&tool.json) } else { Bytes::new() };
+            tool.settings = Bytes::new();
+        }
+    }
+
     /// Replaces everything that models receive by that of `other`, the request as a hook returned
     /// it. Routing, session and echo stay as the client sent them.
     pub fn adopt(&mut self, other: Self) {

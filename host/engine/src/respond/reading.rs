@@ -21,6 +21,10 @@ impl ResponseRun {
         mut answering: Answering<RestOfAnswer>,
     ) -> Result<Vec<u8>, Refusal> {
         let mut assembler = self.assembler(&answering);
+        if self.job.tools.is_none() && self.job.hooks.is_empty() {
+            // The answer has begun, so no other endpoint is tried. It may take long and the input may be large.
+            self.job.request.drop_document();
+        }
         let (outcome, reading) = loop {
             assembler.use_told(answering.begun.rest.told.take());
             let read = self.read_turn(&mut answering, &mut assembler).await;

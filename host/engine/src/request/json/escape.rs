@@ -18,9 +18,10 @@ pub(super) fn resolve(text: &str) -> String {
 pub(super) fn resolved_bytes(text: &str) -> usize {
     let mut bytes = 0;
     let mut rest = text;
-    while let Some((plain, escaped)) = rest.split_once('\\') {
+    while let Some(plain) = memchr::memchr(b'\\', rest.as_bytes()) {
+        let escaped = rest.get(plain + 1..).unwrap_or_default();
         let (c, used) = one(escaped);
-        bytes += plain.len() + c.len_utf8();
+        bytes += plain + c.len_utf8();
         rest = escaped.get(used..).unwrap_or_default();
     }
     bytes + rest.len()

@@ -249,3 +249,18 @@ fn the_opening_of_a_conversation_is_its_first_system_and_other_message() {
     ]);
     assert_eq!(opening(input), [message("developer", "2"), message("user", "1")]);
 }
+
+#[test]
+fn the_dropped_document_is_held_by_nothing_and_tools_of_providers_keep_their_json() {
+    let mut request = accepted(&body_with(&json!({
+        "input": [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "name": "f"}, {"type": "web_search", "engine": "native"}],
+        "tool_choice": "required",
+    })));
+    let document = request.guest_json.clone();
+    assert!(!document.is_unique());
+    request.drop_document();
+    assert!(document.is_unique());
+    let engines: Vec<_> = request.tools.iter().map(|tool| tool.engine()).collect();
+    assert_eq!(engines, [None, Some("native".to_owned())]);
+}
