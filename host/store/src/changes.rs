@@ -186,7 +186,8 @@ impl WriteBatch {
     /// An empty batch of the same group over another view, for a transaction with these guards.
     #[cfg(test)]
     pub(crate) fn anew(&self, view: VaultSnapshot, held: BTreeSet<Guard>) -> WriteBatch {
-        WriteBatch { held: Some(held), is_short: self.is_short, ..WriteBatch::new(view, self.now_ms) }
+        let WriteBatch { is_short, seq, now_ms, .. } = *self;
+        WriteBatch { held: Some(held), is_short, seq, ..WriteBatch::new(view, now_ms) }
     }
 
     /// The same batch over a view that has every row.

@@ -22,8 +22,6 @@
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
 #[cfg(test)]
-mod loaded;
-#[cfg(test)]
 mod scratch;
 
 mod store;
@@ -36,6 +34,9 @@ mod check;
 mod ledger;
 
 mod fjall;
+
+#[cfg(test)]
+mod loaded;
 
 mod queue;
 

@@ -160,11 +160,13 @@ impl WriteBatch {
     ///
     /// The end of a rotation changes them after its commit only: until then, readers open records
     /// with the keys in force before.
-    fn wrap_under(&mut self, change: impl FnOnce(&mut WrapKeys)) {
-        let mut keys = WrapKeys::clone(&self.under);
-        change(&mut keys);
-        self.under = Arc::new(keys.clone());
-        self.wrap_keys = Some(keys);
+    fn wrap_under(&mut self, change: impl Fn(&mut WrapKeys)) {
+        let mut under = WrapKeys::clone(&self.under);
+        let mut after = self.wrap_keys.take().unwrap_or_else(|| under.clone());
+        change(&mut under);
+        change(&mut after);
+        self.under = Arc::new(under);
+        self.wrap_keys = Some(after);
     }
 
     fn key_row(&self, row: &[u8]) -> Result<Option<Vec<u8>>, Gap> {

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
-use crate::changes::{Intent, WriteBatch, guarded};
+use crate::changes::{Change, Intent, WriteBatch, guarded};
 use crate::error::Error;
 use crate::ledger::{HeldAmount, ReservationRefused};
 use crate::records::Credit;
@@ -125,15 +125,18 @@ impl Reservation {
         }
         let place = self.store.place().await?;
         self.state().has_intent = true;
-        let state = Arc::clone(&self.state);
-        let covered = {
-            let guards: Vec<Guard> =
-                self.state().row.iter().map(|row| Guard::Account(row.workspace)).collect();
-            self.store.enqueue(place, guarded(guards, move |draft| lock(&state).put_intent(draft))).await?
-        };
+        let covered = self.store.enqueue(place, self.intent()).await?;
         let mut state = self.state();
         state.covered = state.covered.max(Some(covered));
         Ok(())
+    }
+
+    /// The change that writes the intent.
+    fn intent(&self) -> impl Change<Done = u64> + use<> {
+        let workspace = self.state().row.as_ref().map(|row| row.workspace);
+        let guards: Vec<Guard> = workspace.into_iter().map(Guard::Account).collect();
+        let state = Arc::clone(&self.state);
+        guarded(guards, move |draft| lock(&state).put_intent(draft))
     }
 
     /// Whether the intent has to be written, because of its amount or because of the row's model
