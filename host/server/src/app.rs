@@ -202,7 +202,9 @@ impl App {
         if kept.lines.iter().any(|line| known(line).is_some()) {
             let ids = self.recorder.ids_by_log_id();
             for line in &mut kept.lines {
-                line.generation = known(line).and_then(|id| ids.get(&id).cloned()).or(line.generation.take());
+                if let Some(id) = known(line) {
+                    line.generation = ids.get(&id).cloned();
+                }
             }
         }
         Some(kept)
