@@ -17,6 +17,7 @@ mod lines;
 mod manifest;
 mod markdown;
 mod metrics;
+mod reliability;
 mod requests;
 mod session;
 mod shell;

@@ -101,6 +101,8 @@ mod vault_commands;
 
 #[cfg(test)]
 mod gateway_faults;
+#[cfg(test)]
+mod hostile;
 
 #[cfg(test)]
 mod deploy;

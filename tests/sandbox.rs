@@ -2,10 +2,11 @@
 //! request.
 
 use crate::kit::admin::Admin;
-use crate::kit::client::{Client, events_of, last_response};
+use crate::kit::beside::Calm;
+use crate::kit::client::{Client, last_response};
 use crate::kit::guests::{built, folder};
 use crate::kit::host::{Host, Setup};
-use crate::kit::upstream::{Reply, Upstream, sse_event};
+use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,14 +25,6 @@ fn provider(name: &str, adapter: &str, base: Option<&str>, models: &[&str]) -> S
         ));
     }
     config
-}
-
-fn chunk(text: &str) -> Value {
-    json!({"choices": [{"index": 0, "delta": {"content": text}}]})
-}
-
-fn chat_end() -> Value {
-    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
 }
 
 #[tokio::test]
@@ -99,8 +92,8 @@ const DEEDS: [(&str, &[&str]); 6] = [
 ];
 
 /// A host with the rogue provider and a well-behaved one.
-async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream, Upstream) {
-    let (rogue, calm) = (Upstream::start().await, Upstream::start().await);
+async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream, Calm) {
+    let (rogue, calm) = (Upstream::start().await, Calm::start().await);
     let guests = folder(&["provider-rogue"]);
     let mut models = vec!["echo".to_owned(), "marker".to_owned()];
     for place in places {
@@ -108,9 +101,8 @@ async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream,
         models.extend(deeds.map(|deed| format!("{deed}-{place}")));
     }
     let models: Vec<&str> = models.iter().map(String::as_str).collect();
-    let setup = Setup::new()
-        .config(&provider("rogue", "rogue", Some(&rogue.base), &models))
-        .config(&provider("calm", "openai-chat", Some(&calm.base), &["m"]));
+    let setup =
+        Setup::new().config(&provider("rogue", "rogue", Some(&rogue.base), &models)).config(&calm.config());
     let host = setup.plugins(guests.path()).start();
     Admin::new(&host).until_ready().await;
     (host, guests, rogue, calm)
@@ -121,77 +113,32 @@ async fn assert_the_rogue_still_echoes(client: &Client) {
     assert_eq!((answer.status, answer.output_text()), (200, "still here"));
 }
 
-/// A stream of the well-behaved provider with a chunk every 10 ms until it is ended. Records the
-/// text and the longest gap between two chunks.
-struct Beside {
-    end: tokio::sync::oneshot::Sender<()>,
-    read: tokio::task::JoinHandle<(String, Duration)>,
-}
-
-impl Beside {
-    async fn start(host: &Host, calm: &Upstream) -> Self {
-        let (feed, reply) = Reply::fed();
-        calm.reply(reply);
-        let (end, mut ended) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            let mut pace = tokio::time::interval(Duration::from_millis(10));
-            while ended.try_recv().is_err() {
-                pace.tick().await;
-                feed.send(sse_event(&chunk("beat "))).await.unwrap();
-            }
-            feed.send(sse_event(&chat_end())).await.unwrap();
-            feed.send(sse_event(&json!("[DONE]"))).await.unwrap();
-        });
-        let request = json!({"model": "calm/m", "input": "go", "stream": true});
-        let request =
-            Client::new(host).request(reqwest::Method::POST, "/responses").body(request.to_string());
-        let mut response = request.send().await.unwrap();
-        let read = tokio::spawn(async move {
-            let (mut text, mut gap, mut last) = (String::new(), Duration::ZERO, Instant::now());
-            while let Some(bytes) = response.chunk().await.unwrap() {
-                gap = gap.max(last.elapsed());
-                last = Instant::now();
-                text.push_str(std::str::from_utf8(&bytes).unwrap());
-            }
-            (text, gap)
-        });
-        Self { end, read }
-    }
-
-    /// Ends the stream, which must be complete; returns the longest gap.
-    async fn end(self) -> Duration {
-        self.end.send(()).unwrap();
-        let (text, gap) = self.read.await.unwrap();
-        assert_eq!(events_of(&text).last().unwrap()["type"], "response.completed");
-        gap
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misbehaving_guest_ends_only_its_own_request() {
     let (host, _guests, rogue, calm) = host_with_rogue(&["prepare", "feed"]).await;
     let (client, admin) = (Client::new(&host), Admin::new(&host));
+    let watch = calm.watch(&host).await;
     for (deed, kinds) in DEEDS {
         let before = broken_calls(&admin, kinds).await;
         for (place, streamed) in [("prepare", false), ("prepare", true), ("feed", false), ("feed", true)] {
             // A reply that the rogue did not fetch must not be used for its next request.
             rogue.clear();
             rogue.reply(Reply::sse(&[json!({"go": 1})]));
-            let beside = Beside::start(&host, &calm).await;
             let request = json!({"model": format!("rogue/{deed}-{place}"), "input": "x", "stream": streamed});
-            let began = Instant::now();
-            let answer = client.post("/responses", &request).await;
-            let took = began.elapsed();
-            assert_eq!(answer.status, 502, "{deed}-{place}: {}", answer.text);
+            let misbehaving = async {
+                let began = Instant::now();
+                let answer = client.post("/responses", &request).await;
+                let took = began.elapsed();
+                assert_the_rogue_still_echoes(&client).await;
+                (answer, took)
+            };
+            let what = format!("{deed}-{place} streamed={streamed}");
+            let (answer, took) = watch.beside(&what, misbehaving).await;
+            assert_eq!(answer.status, 502, "{what}: {}", answer.text);
             assert_eq!(answer.message(), "A plugin of this host failed while it spoke to the provider");
             assert_eq!(answer.body["error"]["metadata"]["refused_by"], "host");
             assert_eq!(answer.body["error"]["metadata"]["error_type"], "provider_unavailable");
-            assert_the_rogue_still_echoes(&client).await;
-            let gap = beside.end().await;
-            let beyond = took.saturating_sub(BUDGET);
-            println!(
-                "{deed}-{place} streamed={streamed}: {took:?}, {beyond:?} beyond the budget, largest gap beside it {gap:?}"
-            );
+            println!("{what}: {took:?}, {:?} beyond the budget", took.saturating_sub(BUDGET));
         }
         let counted = broken_calls(&admin, kinds).await - before;
         assert_eq!(counted, 4, "{deed}: {}", admin.get("/metrics").await.text);
@@ -211,7 +158,7 @@ async fn broken_calls(admin: &Admin, kinds: &[&str]) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misbehaving_guests_on_every_core_leave_other_streams_alone() {
     let (host, _guests, _rogue, calm) = host_with_rogue(&["prepare"]).await;
-    let beside = Beside::start(&host, &calm).await;
+    let watch = calm.watch(&host).await;
     let mut rogues = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let client = Client::new(&host);
@@ -219,8 +166,7 @@ async fn misbehaving_guests_on_every_core_leave_other_streams_alone() {
             client.post("/responses", &json!({"model": "rogue/loop-prepare", "input": "x"})).await.status
         });
     }
-    assert_eq!(rogues.join_all().await, [502; 8]);
-    println!("eight loops at once: largest gap beside them {:?}", beside.end().await);
+    assert_eq!(watch.beside("eight loops at once", rogues.join_all()).await, [502; 8]);
     assert_the_rogue_still_echoes(&Client::new(&host)).await;
 }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A kill may lose the rows of the last second.
 const LOST_MAX: Duration = Duration::from_secs(1);
 /// Tokens of output that a request reserves, besides about one token of input, at a dollar each.
-const OUTPUT: u32 = 10;
+pub const OUTPUT: u32 = 10;
 /// The cost of a turn, in dollars: 7 tokens in, 3 out.
 const TURN: u64 = 10;
 /// Concurrent clients for each workspace.
@@ -31,7 +31,7 @@ const CLIENTS: usize = 6;
 
 /// A host with the model `test/paid` for a prepaid workspace and `test/open` for one without a
 /// limit.
-fn setup(paid: &Upstream, open: &Upstream) -> Setup {
+pub fn setup(paid: &Upstream, open: &Upstream) -> Setup {
     let model = |name: &str| {
         format!(
             "[[models]]\nid = \"test/{name}\"\n\
@@ -44,7 +44,7 @@ fn setup(paid: &Upstream, open: &Upstream) -> Setup {
 }
 
 /// The key of a new workspace with credit.
-fn prepaid_key(host: &Host) -> String {
+pub fn prepaid_key(host: &Host) -> String {
     host.command(&["workspace", "create", "paid"]);
     host.command(&["credits", "add", "paid", "1000000"]);
     host.command(&["key", "create", "--workspace", "paid"])["key"].as_str().unwrap().to_owned()
@@ -105,7 +105,7 @@ async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (
 }
 
 /// A model that calls a tool if it has one, and then answers.
-fn answer(asked: &Asked) -> Reply {
+pub fn answer(asked: &Asked) -> Reply {
     let streamed = asked.body["stream"] == true;
     let has_tools = asked.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
     let was_told =
@@ -117,7 +117,7 @@ fn answer(asked: &Asked) -> Reply {
     }
 }
 
-fn once(rows: &[UsageRow]) -> BTreeMap<String, UsageRow> {
+pub fn once(rows: &[UsageRow]) -> BTreeMap<String, UsageRow> {
     let by_id: BTreeMap<String, UsageRow> =
         rows.iter().map(|row| (row.request_id.clone(), row.clone())).collect();
     assert_eq!(by_id.len(), rows.len(), "a request is in the books twice");
@@ -125,7 +125,7 @@ fn once(rows: &[UsageRow]) -> BTreeMap<String, UsageRow> {
 }
 
 /// The rows of this model.
-fn of<'r>(rows: &'r [UsageRow], model: &str) -> Vec<&'r UsageRow> {
+pub fn of<'r>(rows: &'r [UsageRow], model: &str) -> Vec<&'r UsageRow> {
     rows.iter().filter(|row| row.model == model).collect()
 }
 

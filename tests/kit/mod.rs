@@ -2,6 +2,7 @@
 //! and a client.
 
 pub mod admin;
+pub mod beside;
 pub mod canary;
 pub mod client;
 pub mod config;
@@ -13,6 +14,9 @@ pub mod processes;
 pub mod random;
 pub mod raw;
 pub mod record;
+#[expect(dead_code, reason = "the tests of the runtime use the rest")]
+#[path = "../../host/runtime/tests/all/rogue.rs"]
+pub mod rogue;
 pub mod schema;
 pub mod script;
 pub mod shim;

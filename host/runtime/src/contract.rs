@@ -6,23 +6,26 @@
 
 mod bounds;
 mod compare;
+mod declared;
 mod line;
 mod recognise;
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
-use wit_component::DecodedWasm;
-use wit_parser::{InterfaceId, Resolve, World, WorldItem, WorldKey};
+use wasmparser::component_types::{ComponentInstanceType, ComponentItem};
 
 use crate::error::ContractError;
 use crate::manifest::{HookPhase, Import, Manifest, PluginKind};
 
 use compare::Difference;
+use declared::{Declared, InterfaceName, interface_name, printable};
 
 pub use bounds::COMPONENT_BYTES_MAX;
 pub use line::ContractLine;
+
+/// Exports of a component of another world that its refusal names.
+const NAMES_TOLD_MAX: usize = 20;
 
 /// An interface that a guest may export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -187,41 +190,28 @@ pub(crate) fn check(
     lines: &[&'static ContractLine],
 ) -> Result<(&'static ContractLine, Finding), ContractError> {
     bounds::check(component)?;
-    // Before the types are decoded: the decoder does not end for two versions of one package that
-    // use types of each other.
-    let recognised = recognise::recognise(component, lines)?;
-    // The decoder is written for well-formed files. A hostile file may make it panic.
-    let decoded = catch_unwind(AssertUnwindSafe(|| wit_component::decode(component)))
-        .map_err(|_| ContractError("is damaged: its types cannot be decoded".to_owned()))?
-        .map_err(|error| ContractError(format!("is damaged: {}", one_line(&error.to_string()))))?;
-    let (guest, world) = match decoded {
-        DecodedWasm::Component(guest, world) => (guest, world),
-        DecodedWasm::WitPackage(..) => {
-            return Err(ContractError(
-                "holds only WIT, no code: give the component built from it".to_owned(),
-            ));
-        }
-    };
-    let world = guest
-        .worlds
-        .get(world)
-        .ok_or_else(|| ContractError("is damaged: it declares no world".to_owned()))?;
-    let Some((line, version)) = recognised else { return Err(is_of_another_world(&guest, world)) };
+    let declared = Declared::read(component)?;
+    if declared.is_wit() {
+        return Err(ContractError("holds only WIT, no code: give the component built from it".to_owned()));
+    }
+    let recognised = recognise::recognise(&declared, lines)?;
+    let Some((line, version)) = recognised else { return Err(is_of_another_world(&declared)) };
     let (mut exports, mut imports) = (BTreeSet::new(), BTreeSet::new());
-    for (key, item) in &world.exports {
-        exports.extend(inspect_export(&guest, key, item, line)?);
+    for name in &declared.exports {
+        exports.extend(inspect_export(&declared, name, line)?);
     }
     if exports.is_empty() {
-        return Err(is_of_another_world(&guest, world));
+        return Err(is_of_another_world(&declared));
     }
-    for (key, item) in &world.imports {
-        imports.extend(inspect_import(&guest, key, item, line)?);
+    for name in &declared.imports {
+        imports.extend(inspect_import(&declared, name, line)?);
     }
     Ok((line, Finding { version, exports, imports }))
 }
 
-fn is_of_another_world(guest: &Resolve, world: &World) -> ContractError {
-    let exported = world.exports.keys().map(|key| guest.name_world_key(key)).collect::<Vec<_>>().join(", ");
+fn is_of_another_world(declared: &Declared) -> ContractError {
+    let exported = declared.exports.iter().take(NAMES_TOLD_MAX).map(|name| printable(name));
+    let exported = exported.collect::<Vec<_>>().join(", ");
     ContractError(format!(
         "is a component of another world: it exports nothing of {} (it exports: {})",
         ContractLine::PACKAGE,
@@ -232,71 +222,60 @@ fn is_of_another_world(guest: &Resolve, world: &World) -> ContractError {
 /// Checks an export. One of the contract's interfaces must match exactly. Other exports are
 /// ignored, because toolchains add their own.
 fn inspect_export(
-    guest: &Resolve,
-    key: &WorldKey,
-    item: &WorldItem,
+    declared: &Declared,
+    name: &str,
     line: &ContractLine,
 ) -> Result<Option<Export>, ContractError> {
-    let Some(interface) = Interface::of(guest, key, item) else { return Ok(None) };
-    if !interface.is_ours {
-        return Ok(None);
-    }
-    let known = Export::ALL.into_iter().find(|export| export.as_str() == interface.name);
+    let interface = Interface::of(declared, name, declared.export(name));
+    let Some(interface) = interface.filter(Interface::is_ours) else { return Ok(None) };
+    let known = Export::ALL.into_iter().find(|export| export.as_str() == interface.name.interface);
     let world = known.map_or("unknown", |export| export.kind().as_str());
     let difference = match known {
-        Some(_) => compare::exported(guest, interface.id, &interface.name, line),
-        None => Some(format!("interface {} is not exported by any world of this host", interface.name)),
+        Some(_) => compare::exported(declared, interface.instance, &interface.name.interface, line),
+        None => {
+            Some(format!("interface {} is not exported by any world of this host", interface.name.interface))
+        }
     };
     interface.verdict(world, difference, line)?;
     Ok(known)
 }
 
 fn inspect_import(
-    guest: &Resolve,
-    key: &WorldKey,
-    item: &WorldItem,
+    declared: &Declared,
+    name: &str,
     line: &ContractLine,
 ) -> Result<Option<String>, ContractError> {
-    let Some(interface) = Interface::of(guest, key, item) else {
-        let name = guest.name_world_key(key);
-        return Err(ContractError(format!("imports {name:?}, which no host interface has")));
+    let Some(interface) = Interface::of(declared, name, declared.import(name)) else {
+        return Err(ContractError(format!("imports {:?}, which no host interface has", printable(name))));
     };
-    if !interface.is_ours {
+    if !interface.is_ours() {
         return interface.check_foreign().map(|()| None);
     }
-    let difference = compare::imported(guest, interface.id, &interface.name, line);
+    let name = interface.name.interface.clone();
+    let difference = compare::imported(declared, interface.instance, &name, line);
     interface.verdict("any", difference, line)?;
-    Ok(Import::ALL.iter().any(|import| import.brings(&interface.name)).then_some(interface.name))
+    Ok(Import::ALL.iter().any(|import| import.brings(&name)).then_some(name))
 }
 
-/// An interface of the guest, with its package and version.
-struct Interface {
-    id: InterfaceId,
-    name: String,
-    package: String,
-    version: Option<String>,
-    is_ours: bool,
+/// An interface of the guest, with its declaration.
+struct Interface<'a> {
+    name: InterfaceName,
+    instance: &'a ComponentInstanceType,
 }
 
-impl Interface {
-    fn of(guest: &Resolve, key: &WorldKey, item: &WorldItem) -> Option<Self> {
-        let (WorldKey::Interface(_), WorldItem::Interface { id, .. }) = (key, item) else { return None };
-        let interface = guest.interfaces.get(*id)?;
-        let package = &guest.packages.get(interface.package?)?.name;
-        let name = format!("{}:{}", package.namespace, package.name);
-        Some(Self {
-            id: *id,
-            name: interface.name.clone()?,
-            is_ours: name == ContractLine::PACKAGE,
-            package: name,
-            version: package.version.as_ref().map(ToString::to_string),
-        })
+impl<'a> Interface<'a> {
+    fn of(declared: &'a Declared, name: &str, item: Option<&'a ComponentItem>) -> Option<Self> {
+        Some(Self { name: interface_name(name)?, instance: declared.instance(item?)? })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.name.package == ContractLine::PACKAGE
     }
 
     fn verdict(&self, world: &str, difference: Difference, line: &ContractLine) -> Result<(), ContractError> {
         let Some(difference) = difference else { return Ok(()) };
-        let (package, ours) = (&self.package, line.version());
-        let theirs = self.version.as_deref().unwrap_or_default();
+        let (package, ours) = (&self.name.package, line.version());
+        let theirs = self.name.version.as_deref().unwrap_or_default();
         let mend = if line::is_newer(theirs, ours) {
             format!(
                 "; run a host that has {theirs}, or do without it: cofferdam plugin wit --line {} {}, then build \
@@ -317,21 +296,18 @@ impl Interface {
     /// are linked.
     fn check_foreign(&self) -> Result<(), ContractError> {
         let linked = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
-        let is_wasi = self.package.strip_prefix("wasi:").is_some_and(|name| linked.contains(&name));
-        if is_wasi && self.version.as_deref().map(line::line_of) == Some("0.2") {
+        let InterfaceName { package, interface, version } = &self.name;
+        let is_wasi = package.strip_prefix("wasi:").is_some_and(|name| linked.contains(&name));
+        if is_wasi && version.as_deref().map(line::line_of) == Some("0.2") {
             return Ok(());
         }
         Err(ContractError(format!(
             "imports {}/{}, which no plugin gets: only WASI 0.2 ({}) is there, and it is empty",
-            self.package,
-            self.name,
+            printable(package),
+            printable(interface),
             linked.join(", ")
         )))
     }
-}
-
-fn one_line(message: &str) -> String {
-    message.lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 #[cfg(test)]

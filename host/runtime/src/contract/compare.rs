@@ -4,51 +4,82 @@
 
 use std::collections::HashSet;
 
-use wit_parser::{Function, Handle, InterfaceId, Resolve, Type, TypeDef, TypeDefKind, TypeId};
+use wasmparser::PrimitiveValType;
+use wasmparser::component_types::{
+    AliasableResourceId, ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId,
+    ComponentEntityType, ComponentFuncType, ComponentInstanceType, ComponentValType,
+};
+use wit_parser::{Function, Handle, Resolve, Type, TypeDef, TypeDefKind, TypeId};
 
+use super::declared::{Declared, printable};
 use super::line::ContractLine;
 
 /// The first difference in an exported interface: something is missing or differs. Additional
 /// functions are allowed because the host never calls them.
-pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str, line: &ContractLine) -> Difference {
-    let (Some(theirs), Some(ours)) = (guest.interfaces.get(id), line.interface(name)) else {
-        return Some(format!("this host has no interface {name}"));
-    };
-    let mut comparison = Comparison::new(guest, name, line);
-    ours.functions.values().find_map(|function| match theirs.functions.get(&function.name) {
-        Some(declared) => comparison.function(declared, function),
-        None => Some(format!("interface {name}: function {} is missing", function.name)),
+pub(super) fn exported(
+    guest: &Declared,
+    theirs: &ComponentInstanceType,
+    name: &str,
+    line: &ContractLine,
+) -> Difference {
+    let Some(ours) = line.interface(name) else { return Some(format!("this host has no interface {name}")) };
+    let mut comparison = Comparison::new(guest, theirs, name, line);
+    ours.functions.values().find_map(|function| {
+        match theirs.exports.get(function.name.as_str()).map(|item| item.ty) {
+            Some(ComponentEntityType::Func(id)) => comparison.function(&guest.types[id], function),
+            _ => Some(format!("interface {name}: function {} is missing", function.name)),
+        }
     })
 }
 
 /// The first difference in an imported interface: the host lacks something that the guest imports,
 /// or has it differently.
-pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str, line: &ContractLine) -> Difference {
-    let Some(theirs) = guest.interfaces.get(id) else { return Some("an interface is missing".to_owned()) };
+pub(super) fn imported(
+    guest: &Declared,
+    theirs: &ComponentInstanceType,
+    name: &str,
+    line: &ContractLine,
+) -> Difference {
     let Some(ours) = line.interface(name) else { return Some(format!("this host has no interface {name}")) };
-    let mut comparison = Comparison::new(guest, name, line);
-    theirs.functions.values().find_map(|function| match ours.functions.get(&function.name) {
-        Some(provided) => comparison.function(function, provided),
-        None => Some(format!("interface {name}: this host has no function {}", function.name)),
+    let mut comparison = Comparison::new(guest, theirs, name, line);
+    theirs.exports.iter().find_map(|(member, item)| {
+        let lacking =
+            |what: &str| Some(format!("interface {name}: this host has no {what} {}", printable(member)));
+        match item.ty {
+            ComponentEntityType::Func(id) => match ours.functions.get(member) {
+                Some(provided) => comparison.function(&guest.types[id], provided),
+                None => lacking("function"),
+            },
+            ComponentEntityType::Type { .. } => None,
+            _ => lacking("member"),
+        }
     })
 }
 
 struct Comparison<'a> {
-    guest: &'a Resolve,
+    guest: &'a Declared,
+    /// The guest's interface.
+    instance: &'a ComponentInstanceType,
     host: &'a Resolve,
     /// Where the comparison is, for messages: `interface NAME`.
     path: String,
-    seen: HashSet<(TypeId, TypeId)>,
+    seen: HashSet<(ComponentDefinedTypeId, TypeId)>,
 }
 
 pub(super) type Difference = Option<String>;
 
 impl<'a> Comparison<'a> {
-    fn new(guest: &'a Resolve, interface: &str, line: &'a ContractLine) -> Self {
-        Self { guest, host: line.resolve(), path: format!("interface {interface}"), seen: HashSet::new() }
+    fn new(
+        guest: &'a Declared,
+        instance: &'a ComponentInstanceType,
+        interface: &str,
+        line: &'a ContractLine,
+    ) -> Self {
+        let path = format!("interface {interface}");
+        Self { guest, instance, host: line.resolve(), path, seen: HashSet::new() }
     }
 
-    fn function(&mut self, theirs: &Function, ours: &Function) -> Difference {
+    fn function(&mut self, theirs: &ComponentFuncType, ours: &Function) -> Difference {
         let path = format!("{}, function {}", self.path, ours.name);
         if theirs.params.len() != ours.params.len() {
             return Some(format!(
@@ -57,16 +88,19 @@ impl<'a> Comparison<'a> {
                 ours.params.len()
             ));
         }
-        for (index, (a, b)) in theirs.params.iter().zip(&ours.params).enumerate() {
-            if a.name != b.name {
+        if theirs.async_ {
+            return Some(format!("{path}: it is asynchronous, this host calls it synchronously"));
+        }
+        for (index, ((name, ty), b)) in theirs.params.iter().zip(&ours.params).enumerate() {
+            if name.as_str() != b.name {
                 return Some(format!(
                     "{path}: parameter {} is \"{}\", this host has \"{}\"",
                     index + 1,
-                    a.name,
+                    printable(name.as_str()),
                     b.name
                 ));
             }
-            let difference = self.types(&a.ty, &b.ty, &format!("{path}, parameter {}", b.name));
+            let difference = self.types(ty, &b.ty, &format!("{path}, parameter {}", b.name));
             if difference.is_some() {
                 return difference;
             }
@@ -74,7 +108,7 @@ impl<'a> Comparison<'a> {
         self.optional(theirs.result.as_ref(), ours.result.as_ref(), &format!("{path}, result"))
     }
 
-    fn optional(&mut self, theirs: Option<&Type>, ours: Option<&Type>, path: &str) -> Difference {
+    fn optional(&mut self, theirs: Option<&ComponentValType>, ours: Option<&Type>, path: &str) -> Difference {
         match (theirs, ours) {
             (None, None) => None,
             (Some(a), Some(b)) => self.types(a, b, path),
@@ -83,65 +117,74 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn types(&mut self, theirs: &Type, ours: &Type, path: &str) -> Difference {
-        let (theirs, ours) = (behind_aliases(self.guest, *theirs), behind_aliases(self.host, *ours));
+    fn types(&mut self, theirs: &ComponentValType, ours: &Type, path: &str) -> Difference {
+        let (theirs, ours) = (self.behind_definition(*theirs), behind_aliases(self.host, *ours));
         match (theirs, ours) {
-            (Type::Id(a), Type::Id(b)) => {
+            (ComponentValType::Type(a), Type::Id(b)) => {
                 if !self.seen.insert((a, b)) {
                     return None;
                 }
-                let (a, b) = (self.guest.types.get(a)?, self.host.types.get(b)?);
-                self.definitions(a, b, path)
+                let (guest, b) = (self.guest, self.host.types.get(b)?);
+                self.definitions(&guest.types[a], b, path)
             }
-            (a, b) if a == b => None,
+            (ComponentValType::Primitive(a), b) if primitive(b) == Some(a) => None,
             (a, b) => Some(format!(
                 "{path}: it is {}, this host has {}",
-                describe(self.guest, a),
+                self.describe_theirs(a),
                 describe(self.host, b)
             )),
         }
     }
 
-    fn definitions(&mut self, theirs: &TypeDef, ours: &TypeDef, path: &str) -> Difference {
+    fn definitions(&mut self, theirs: &ComponentDefinedType, ours: &TypeDef, path: &str) -> Difference {
         let path = match &ours.name {
             Some(name) => format!("{}, {} {name}", self.path, ours.kind.as_str()),
             None => path.to_owned(),
         };
-        match (&theirs.kind, &ours.kind) {
-            (TypeDefKind::Record(a), TypeDefKind::Record(b)) => {
-                let theirs = a.fields.iter().map(|field| (field.name.as_str(), Some(&field.ty)));
+        match (theirs, &ours.kind) {
+            (ComponentDefinedType::Record(a), TypeDefKind::Record(b)) => {
+                let theirs = a.fields.iter().map(|(name, ty)| (name.as_str(), Some(ty)));
                 let ours = b.fields.iter().map(|field| (field.name.as_str(), Some(&field.ty)));
                 self.members(theirs, ours, "field", &path)
             }
-            (TypeDefKind::Variant(a), TypeDefKind::Variant(b)) => {
-                let theirs = a.cases.iter().map(|case| (case.name.as_str(), case.ty.as_ref()));
+            (ComponentDefinedType::Variant(a), TypeDefKind::Variant(b)) => {
+                let theirs = a.cases.iter().map(|(name, case)| (name.as_str(), case.ty.as_ref()));
                 let ours = b.cases.iter().map(|case| (case.name.as_str(), case.ty.as_ref()));
                 self.members(theirs, ours, "case", &path)
             }
-            (TypeDefKind::Enum(a), TypeDefKind::Enum(b)) => {
-                let theirs = a.cases.iter().map(|case| (case.name.as_str(), None));
+            (ComponentDefinedType::Enum(a), TypeDefKind::Enum(b)) => {
+                let theirs = a.iter().map(|case| (case.as_str(), None));
                 let ours = b.cases.iter().map(|case| (case.name.as_str(), None));
                 self.members(theirs, ours, "case", &path)
             }
-            (TypeDefKind::Tuple(a), TypeDefKind::Tuple(b)) => {
+            (ComponentDefinedType::Tuple(a), TypeDefKind::Tuple(b)) => {
                 let theirs = a.types.iter().map(|ty| ("", Some(ty)));
                 self.members(theirs, b.types.iter().map(|ty| ("", Some(ty))), "place", &path)
             }
-            (TypeDefKind::List(a), TypeDefKind::List(b)) => self.types(a, b, &format!("{path}, element")),
-            (TypeDefKind::Option(a), TypeDefKind::Option(b)) => self.types(a, b, &format!("{path}, value")),
-            (TypeDefKind::Result(a), TypeDefKind::Result(b)) => {
-                let ok = self.optional(a.ok.as_ref(), b.ok.as_ref(), &format!("{path}, ok"));
-                ok.or_else(|| self.optional(a.err.as_ref(), b.err.as_ref(), &format!("{path}, error")))
+            (ComponentDefinedType::List { element, .. }, TypeDefKind::List(b)) => {
+                self.types(element, b, &format!("{path}, element"))
             }
-            (TypeDefKind::Handle(a), TypeDefKind::Handle(b)) => self.handles(a, b, &path),
-            (TypeDefKind::Resource, TypeDefKind::Resource) if theirs.name == ours.name => None,
-            (a, b) => Some(format!("{path}: it is a {}, this host has a {}", a.as_str(), b.as_str())),
+            (ComponentDefinedType::Option { ty, .. }, TypeDefKind::Option(b)) => {
+                self.types(ty, b, &format!("{path}, value"))
+            }
+            (ComponentDefinedType::Result { ok, err, .. }, TypeDefKind::Result(b)) => {
+                let difference = self.optional(ok.as_ref(), b.ok.as_ref(), &format!("{path}, ok"));
+                difference.or_else(|| self.optional(err.as_ref(), b.err.as_ref(), &format!("{path}, error")))
+            }
+            (ComponentDefinedType::Own(a), TypeDefKind::Handle(Handle::Own(b)))
+            | (ComponentDefinedType::Borrow(a), TypeDefKind::Handle(Handle::Borrow(b))) => {
+                self.resources(*a, *b, &path)
+            }
+            (ComponentDefinedType::Own(_) | ComponentDefinedType::Borrow(_), TypeDefKind::Handle(_)) => {
+                Some(format!("{path}: one is owned, the other borrowed"))
+            }
+            (a, b) => Some(format!("{path}: it is a {}, this host has a {}", kind(a), b.as_str())),
         }
     }
 
     fn members<'t>(
         &mut self,
-        theirs: impl Iterator<Item = (&'t str, Option<&'t Type>)>,
+        theirs: impl Iterator<Item = (&'t str, Option<&'t ComponentValType>)>,
         ours: impl ExactSizeIterator<Item = (&'t str, Option<&'t Type>)>,
         what: &str,
         path: &str,
@@ -155,7 +198,8 @@ impl<'a> Comparison<'a> {
             };
             if their_name != our_name {
                 return Some(format!(
-                    "{path}: {what} {number} is \"{their_name}\", this host has \"{our_name}\""
+                    "{path}: {what} {number} is \"{}\", this host has \"{our_name}\"",
+                    printable(their_name)
                 ));
             }
             let difference =
@@ -166,19 +210,45 @@ impl<'a> Comparison<'a> {
         }
         theirs.next().map(|(name, _)| {
             let number = our_count + 1;
-            format!("{path}: {what} {number} is \"{name}\", this host has only {our_count}")
+            format!("{path}: {what} {number} is \"{}\", this host has only {our_count}", printable(name))
         })
     }
 
-    fn handles(&mut self, theirs: &Handle, ours: &Handle, path: &str) -> Difference {
-        let ids = match (theirs, ours) {
-            (Handle::Own(a), Handle::Own(b)) | (Handle::Borrow(a), Handle::Borrow(b)) => Some((*a, *b)),
-            _ => None,
-        };
-        let Some((a, b)) = ids else { return Some(format!("{path}: one is owned, the other borrowed")) };
-        let name = |resolve: &Resolve, id| behind_name(resolve, id);
-        let (a, b) = (name(self.guest, a), name(self.host, b));
+    fn resources(&self, theirs: AliasableResourceId, ours: TypeId, path: &str) -> Difference {
+        let is_theirs = |id: ComponentAnyTypeId| matches!(id, ComponentAnyTypeId::Resource(own) if own.resource() == theirs.resource());
+        let (a, b) = (self.name_of(is_theirs), behind_name(self.host, ours));
         (a != b).then(|| format!("{path}: it is a handle to {a:?}, this host has {b:?}"))
+    }
+
+    /// The name under which the guest's interface has a type.
+    fn name_of(&self, is_it: impl Fn(ComponentAnyTypeId) -> bool) -> Option<String> {
+        let named = self.instance.exports.iter().find(|(_, item)| {
+            matches!(item.ty, ComponentEntityType::Type { referenced, created } if is_it(created) || is_it(referenced))
+        });
+        named.map(|(name, _)| printable(name))
+    }
+
+    /// A primitive type that has a name is defined as that primitive.
+    fn behind_definition(&self, ty: ComponentValType) -> ComponentValType {
+        match ty {
+            ComponentValType::Type(id) => match self.guest.types[id] {
+                ComponentDefinedType::Primitive(primitive) => ComponentValType::Primitive(primitive),
+                _ => ty,
+            },
+            ComponentValType::Primitive(_) => ty,
+        }
+    }
+
+    fn describe_theirs(&self, ty: ComponentValType) -> String {
+        let id = match ty {
+            ComponentValType::Primitive(primitive) => return primitive.to_string(),
+            ComponentValType::Type(id) => id,
+        };
+        let kind = kind(&self.guest.types[id]);
+        match self.name_of(|named| matches!(named, ComponentAnyTypeId::Defined(named) if named == id)) {
+            Some(name) => format!("the {kind} {name}"),
+            None => format!("a {kind}"),
+        }
     }
 }
 
@@ -206,5 +276,44 @@ fn describe(resolve: &Resolve, ty: Type) -> String {
     match &definition.name {
         Some(name) => format!("the {kind} {name}"),
         None => format!("a {kind}"),
+    }
+}
+
+fn primitive(ty: Type) -> Option<PrimitiveValType> {
+    Some(match ty {
+        Type::Bool => PrimitiveValType::Bool,
+        Type::U8 => PrimitiveValType::U8,
+        Type::U16 => PrimitiveValType::U16,
+        Type::U32 => PrimitiveValType::U32,
+        Type::U64 => PrimitiveValType::U64,
+        Type::S8 => PrimitiveValType::S8,
+        Type::S16 => PrimitiveValType::S16,
+        Type::S32 => PrimitiveValType::S32,
+        Type::S64 => PrimitiveValType::S64,
+        Type::F32 => PrimitiveValType::F32,
+        Type::F64 => PrimitiveValType::F64,
+        Type::Char => PrimitiveValType::Char,
+        Type::String => PrimitiveValType::String,
+        Type::ErrorContext => PrimitiveValType::ErrorContext,
+        Type::Id(_) => return None,
+    })
+}
+
+fn kind(ty: &ComponentDefinedType) -> &'static str {
+    match ty {
+        ComponentDefinedType::Primitive(_) => "primitive",
+        ComponentDefinedType::Record(_) => "record",
+        ComponentDefinedType::Variant(_) => "variant",
+        ComponentDefinedType::List { .. } => "list",
+        ComponentDefinedType::Map { .. } => "map",
+        ComponentDefinedType::FixedLengthList { .. } => "fixed-length list",
+        ComponentDefinedType::Tuple(_) => "tuple",
+        ComponentDefinedType::Flags(_) => "flags",
+        ComponentDefinedType::Enum(_) => "enum",
+        ComponentDefinedType::Option { .. } => "option",
+        ComponentDefinedType::Result { .. } => "result",
+        ComponentDefinedType::Own(_) | ComponentDefinedType::Borrow(_) => "handle",
+        ComponentDefinedType::Future { .. } => "future",
+        ComponentDefinedType::Stream { .. } => "stream",
     }
 }

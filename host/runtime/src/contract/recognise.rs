@@ -1,22 +1,17 @@
-//! Recognises the line that a component is built for, by the names of its exports and imports. No type
-//! is decoded for it.
+//! Recognises the line that a component is built for, by the names of its exports and imports.
 
-use wasmparser::{BinaryReaderError, Parser, Payload};
-
+use super::declared::{Declared, printable};
 use super::line::{ContractLine, line_of};
 use crate::error::ContractError;
-
-/// The longest part of a name that an error repeats.
-const NAME_CHARS_MAX: usize = 100;
 
 /// The line that a component is built for, and the version, by the names of its exports and imports.
 /// `None` if none of them is of the contract.
 pub(super) fn recognise(
-    component: &[u8],
+    declared: &Declared,
     lines: &[&'static ContractLine],
 ) -> Result<Option<(&'static ContractLine, String)>, ContractError> {
-    let names = contract_names(component)
-        .map_err(|error| ContractError(format!("is damaged: {}", error.message())))?;
+    let ours = |name: &String| Some(printable(name.strip_prefix(ContractLine::PACKAGE)?.strip_prefix('/')?));
+    let names: Vec<String> = declared.exports.iter().chain(&declared.imports).filter_map(ours).collect();
     let mut names = names.iter().map(String::as_str);
     let Some(first) = names.next() else { return Ok(None) };
     let line = line_of_name(first, lines)?;
@@ -30,38 +25,6 @@ pub(super) fn recognise(
     }
     let version = first.split_once('@').map(|(_, version)| version.to_owned());
     Ok(Some((line, version.unwrap_or_default())))
-}
-
-/// Names of the contract's interfaces that a component exports and imports, such as `tools@0.1.0`.
-fn contract_names(component: &[u8]) -> Result<Vec<String>, BinaryReaderError> {
-    let (mut exports, mut imports) = (Vec::new(), Vec::new());
-    let mut depth = 0_usize;
-    let ours = |name: &str| Some(printable(name.strip_prefix(ContractLine::PACKAGE)?.strip_prefix('/')?));
-    for payload in Parser::new(0).parse_all(component) {
-        match payload? {
-            Payload::Version { .. } => depth = depth.saturating_add(1),
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentExportSection(section) if depth == 1 => {
-                for export in section {
-                    exports.extend(ours(export?.name.name));
-                }
-            }
-            Payload::ComponentImportSection(section) if depth == 1 => {
-                for import in section {
-                    imports.extend(ours(import?.name.name));
-                }
-            }
-            _ => {}
-        }
-    }
-    exports.append(&mut imports);
-    Ok(exports)
-}
-
-/// A name of the component for an error of one line. Names are not validated before the types are
-/// decoded.
-fn printable(name: &str) -> String {
-    name.chars().filter(char::is_ascii_graphic).take(NAME_CHARS_MAX).collect()
 }
 
 /// The line among `lines` of an interface such as `tools@0.1.0`.

@@ -1,36 +1,17 @@
-use wit_parser::{Resolve, WorldId};
-
 use super::*;
 
-fn world_importing(import: &str) -> (Resolve, WorldId) {
-    let mut resolve = Resolve::default();
-    for package in ["wasi:http@0.2.0", "wasi:cli@0.2.9", "wasi:cli@0.3.0", "acme:disk"] {
-        let text = format!("package {package};\ninterface types {{ f: func(); }}");
-        resolve.push_str(format!("{package}.wit").replace(':', "-"), &text).unwrap();
-    }
-    let text = format!(
-        "package cofferdam:plugin@0.1.0;\n\
-         interface routing {{ f: func(); }}\n\
-         interface kv {{ get: func(); }}\n\
-         interface clock {{ now-ms: func() -> u64; sleep: func(); }}\n\
-         world router {{ import {import}; }}"
-    );
-    let package = resolve.push_str("plugin.wit", &text).unwrap();
-    let world = *resolve.packages[package].worlds.values().next().unwrap();
-    (resolve, world)
-}
-
-fn import(import: &str) -> Result<Option<String>, String> {
-    let (resolve, world) = world_importing(import);
-    let (key, item) = resolve.worlds[world].imports.first().unwrap();
-    inspect_import(&resolve, key, item, ContractLine::newest()).map_err(|error| error.to_string())
+/// What is said of a component that imports `member` of the interface `import`.
+fn import(import: &str, member: &str) -> Result<Option<String>, String> {
+    let text = format!("(component (import {import:?} (instance (export {member:?} (func)))))");
+    let declared = Declared::read(&wat::parse_str(text).unwrap()).unwrap();
+    inspect_import(&declared, import, ContractLine::newest()).map_err(|error| error.to_string())
 }
 
 #[test]
 fn only_wasi_0_2_may_be_imported_besides_the_contract() {
-    assert_eq!(import("wasi:cli/types@0.2.9"), Ok(None));
+    assert_eq!(import("wasi:cli/types@0.2.9", "f"), Ok(None));
     for foreign in ["wasi:http/types@0.2.0", "wasi:cli/types@0.3.0", "acme:disk/types"] {
-        let message = import(foreign).unwrap_err();
+        let message = import(foreign, "f").unwrap_err();
         let (package, _) = foreign.split_once('@').unwrap_or((foreign, ""));
         assert!(message.starts_with(&format!("imports {package}, which no plugin gets")), "{message}");
     }
@@ -38,11 +19,11 @@ fn only_wasi_0_2_may_be_imported_besides_the_contract() {
 
 #[test]
 fn errors_name_imports_that_the_host_lacks() {
-    let message = import("kv").unwrap_err();
+    let message = import("cofferdam:plugin/kv@0.1.0", "get").unwrap_err();
     assert!(message.ends_with("this host has no interface kv"), "{message}");
-    let message = import("clock").unwrap_err();
+    let message = import("cofferdam:plugin/clock@0.1.0", "sleep").unwrap_err();
     assert!(message.ends_with("interface clock: this host has no function sleep"), "{message}");
-    let message = import("greet: func()").unwrap_err();
+    let message = import("greet", "f").unwrap_err();
     assert_eq!(message, "imports \"greet\", which no host interface has");
 }
 

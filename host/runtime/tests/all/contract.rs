@@ -1,7 +1,9 @@
 //! Components that do not fit the contract are refused before compiling, with a message of one
 //! line.
 
-use cofferdam_runtime::OperatorGrant;
+use std::path::Path;
+
+use cofferdam_runtime::{OperatorGrant, component_of};
 
 use crate::kit::{HOOK, PROVIDER, ROUTER, TOOL, fixture, load, runtime};
 use crate::rogue::{Rogue, Wit};
@@ -127,9 +129,86 @@ fn components_that_are_slow_to_compile_are_refused() {
         &refusal("router", ROUTER, wat::parse_str(format!("(component {nested})")).unwrap()),
         &["nested components"],
     );
+    let instances = "(core instance (instantiate $m))".repeat(1_001);
+    let text = format!("(component (core module $m) {instances})");
+    says(&refusal("router", ROUTER, wat::parse_str(text).unwrap()), &["too many instances"]);
+    let types = "(type (func))".repeat(200_001);
+    let text = format!("(component (core module {types}))");
+    says(&refusal("router", ROUTER, wat::parse_str(text).unwrap()), &["a section of 200001 entries"]);
     let functions = "(func)".repeat(210_000);
     let text = format!("(component (core module {functions}))");
     says(&refusal("router", ROUTER, wat::parse_str(text).unwrap()), &["too many functions"]);
     let giant = format!("(component (core module (func {})))", "i32.const 1 drop ".repeat(800_000));
     says(&refusal("router", ROUTER, wat::parse_str(giant).unwrap()), &["has a function of"]);
+}
+
+/// Text of the types of a component whose packages use resources of each other.
+fn packages_in_a_circle(first: &str, second: &str) -> String {
+    format!(
+        "(import \"{first}/x@0.2.0\" (instance $x (export \"t\" (type (sub resource)))))
+         (alias export $x \"t\" (type $t))
+         (import \"{second}/y@0.2.0\" (instance $y (export \"t\" (type (eq $t))) (export \"u\" (type (sub resource)))))
+         (alias export $y \"u\" (type $u))
+         (import \"{first}/z@0.2.0\" (instance (export \"u\" (type (eq $u)))))"
+    )
+}
+
+#[test]
+fn packages_that_use_types_of_each_other_are_refused_like_others() {
+    let circle = packages_in_a_circle("acme:a", "acme:b");
+    let component = wat::parse_str(format!("(component {circle})")).unwrap();
+    says(&refusal("router", ROUTER, component), &["another world", "nothing at all"]);
+    // WASI may be imported, and nothing says which of its packages use which.
+    let circle = packages_in_a_circle("wasi:io", "wasi:cli");
+    let instance = "(instance $i) (export \"cofferdam:plugin/routing@0.1.0\" (instance $i))";
+    let component = wat::parse_str(format!("(component {circle} {instance})")).unwrap();
+    says(&refusal("router", ROUTER, component), &["interface routing: function route is missing"]);
+}
+
+#[test]
+fn types_without_end_are_refused_before_they_are_compared() {
+    let nested: String = (1..=200).map(|level| format!("(type $t{level} (list $t{}))", level - 1)).collect();
+    let text = format!("(component (type $t0 (list u8)) {nested})");
+    says(&refusal("router", ROUTER, wat::parse_str(text).unwrap()), &["is damaged", "nesting is too deep"]);
+    let doubled: String =
+        (1..=40).map(|level| format!("(type $t{level} (tuple $t{0} $t{0}))", level - 1)).collect();
+    let text = format!("(component (type $t0 (list u8)) {doubled})");
+    says(
+        &refusal("router", ROUTER, wat::parse_str(text).unwrap()),
+        &["is damaged", "size exceeds the limit"],
+    );
+    let chained: String = (1..200)
+        .map(|link| {
+            format!(
+                "(alias export $i{0} \"t\" (type $t{0}))
+                 (import \"acme:p{link}/x\" (instance $i{link} (export \"t\" (type (eq $t{0})))))",
+                link - 1
+            )
+        })
+        .collect();
+    let text = format!(
+        "(component (import \"acme:p0/x\" (instance $i0 (export \"t\" (type (sub resource))))) {chained})"
+    );
+    says(&refusal("router", ROUTER, wat::parse_str(text).unwrap()), &["another world"]);
+}
+
+#[test]
+fn worlds_that_a_module_brings_along_are_not_read() {
+    let circle = packages_in_a_circle("acme:a", "acme:b");
+    let world = format!(
+        "(component (type $p (component (type $w (component {circle})) (export \"acme:evil/w\" (component (type $w)))))
+         (export \"w\" (type $p)))"
+    );
+    let name = "component-type:w";
+    let section =
+        [&[u8::try_from(name.len()).unwrap()], name.as_bytes(), &wat::parse_str(world).unwrap()].concat();
+    let (low, high) = (section.len() % 128, section.len() / 128);
+    let header = [0, u8::try_from(low).unwrap() | 128, u8::try_from(high).unwrap()];
+    let module = Rogue::of("router").module();
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+    let plain = component_of(&module, &wit, "router").unwrap();
+    let (magic, sections) = module.split_at(8);
+    for module in [[&module[..], &header, &section].concat(), [magic, &header, &section, sections].concat()] {
+        assert_eq!(component_of(&module, &wit, "router").unwrap(), plain);
+    }
 }

@@ -160,6 +160,50 @@ async fn loops_in_feed_and_finish_are_ended() {
     unharmed(&runtime).await;
 }
 
+/// A provider whose decoder's constructor has this body.
+fn constructing(body: &str) -> Rogue {
+    let decoder = |name: &str, types: &str| {
+        format!(
+            "(import \"[export]cofferdam:plugin/generation@0.1.0\" \"[resource-{name}]decoder\" (func ${name} {types}))"
+        )
+    };
+    let imports = [
+        decoder("new", "(param i32) (result i32)"),
+        decoder("drop", "(param i32)"),
+        decoder("rep", "(param i32) (result i32)"),
+    ];
+    Rogue::of("generation-provider").importing(&imports.concat()).with_body("[constructor]decoder", body)
+}
+
+#[tokio::test]
+async fn false_and_endless_handles_end_with_typed_errors() {
+    let runtime = runtime();
+    let cases = [
+        ("a handle that was never made", "i32.const 77"),
+        ("no handle at all", "i32.const -1"),
+        (
+            "a handle that was dropped",
+            "(local $h i32) (local.set $h (call $new (i32.const 8))) (call $drop (local.get $h)) (local.get $h)",
+        ),
+        (
+            "a handle that is dropped twice",
+            "(local $h i32) (local.set $h (call $new (i32.const 8))) (call $drop (local.get $h)) (call $drop (local.get $h)) (local.get $h)",
+        ),
+        ("the value behind a handle that was never made", "(call $rep (i32.const 77))"),
+        ("handles without end", "(loop $again (drop (call $new (i32.const 8))) (br $again)) unreachable"),
+    ];
+    for (name, body) in cases {
+        let component = constructing(body).build();
+        let provider = plugin(&runtime, "provider", PROVIDER, component, OperatorGrant::default());
+        let mut attempt = provider.open_provider(&context()).await.unwrap();
+        let error = attempt.open_decoder(&head()).await.unwrap_err();
+        println!("{name}: {error}");
+        assert!(matches!(error.kind, CallErrorKind::Trap(_) | CallErrorKind::OutOfTime), "{name}: {error}");
+        drop(attempt);
+        unharmed(&runtime).await;
+    }
+}
+
 #[tokio::test]
 async fn loops_before_and_after_a_call_are_ended() {
     let runtime = runtime();

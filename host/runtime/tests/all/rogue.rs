@@ -131,8 +131,21 @@ impl Rogue {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
+        let (resolve, world) = self.resolve();
+        let mut module = self.module();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+    }
+
+    fn resolve(&self) -> (Resolve, WorldId) {
         let (resolve, worlds) = self.wit.resolve();
         let world = worlds.into_iter().find(|id| resolve.worlds[*id].name == self.world).unwrap();
+        (resolve, world)
+    }
+
+    /// The core module, from which a component can be made.
+    pub(crate) fn module(&self) -> Vec<u8> {
+        let (resolve, world) = self.resolve();
         let all = if self.imports_all { Self::all_imports(&resolve, world) } else { String::new() };
         let mut text = format!("(module {all} {} {} {}", self.imports, self.memory, self.extra);
         text.push_str(&format!(
@@ -146,9 +159,7 @@ impl Rogue {
             }
         }
         text.push(')');
-        let mut module = wat::parse_str(&text).unwrap();
-        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-        ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+        wat::parse_str(&text).unwrap()
     }
 
     /// Imports of all functions that the world imports.
