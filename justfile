@@ -31,6 +31,10 @@ deploy-check:
 test:
     cargo test --workspace
 
+# Tests with hosts that search the memory of guests, log, rows, recordings, exports and answers for released secrets.
+canaries *filter="egress:: credentials:: tools:: vault:: recordings::":
+    for name in {{filter}}; do COFFERDAM_CANARIES=1 cargo test --workspace --test all --locked "$name"; done
+
 # Tests of the guests' own logic, native.
 guests-test:
     cargo test --manifest-path guests/Cargo.toml --workspace --locked
@@ -56,12 +60,19 @@ console *arguments:
 plugins-all:
     COFFERDAM_LANGUAGES=all cargo test --package cofferdam --test all --locked plugin_kit
 
-# One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
+# One fuzz target of tests/fuzz or tests/fuzz-guests for so many seconds; what it finds new stays in target/. The
+# nightly toolchain is used where there is one.
 fuzz target seconds="600":
+    #!/usr/bin/env bash
+    set -euo pipefail
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}
-    mkdir -p target/fuzz/{{target}}
-    cargo +nightly fuzz run --fuzz-dir tests/fuzz --sanitizer none --debug-assertions --features server \
-      {{target}} target/fuzz/{{target}} tests/fuzz/corpus/{{target}} -- -max_total_time={{seconds}}
+    folder=tests/fuzz features=(--features server)
+    case "{{target}}" in provider-*) folder=tests/fuzz-guests features=() ;; esac
+    toolchain=()
+    if cargo +nightly --version >/dev/null 2>&1; then toolchain=(+nightly); else export RUSTC_BOOTSTRAP=1; fi
+    mkdir -p "target/fuzz/{{target}}"
+    cargo "${toolchain[@]}" fuzz run --fuzz-dir "$folder" --sanitizer none --debug-assertions "${features[@]}" \
+      "{{target}}" "target/fuzz/{{target}}" "tests/fuzz/corpus/{{target}}" -- -max_total_time={{seconds}} -timeout=10
 
 # The host's instructions for a request of each shape, counted by valgrind: fewer than three times as many for
 # twice the list.
@@ -111,6 +122,7 @@ fmt:
     cargo fmt --all --manifest-path guests/Cargo.toml
     cargo fmt --all --manifest-path tests/rogue/Cargo.toml
     cargo fmt --manifest-path tests/fuzz/Cargo.toml
+    cargo fmt --manifest-path tests/fuzz-guests/Cargo.toml
 
 # Refuse code that is not formatted.
 fmt-check:
@@ -118,6 +130,7 @@ fmt-check:
     cargo fmt --all --check --manifest-path guests/Cargo.toml
     cargo fmt --all --check --manifest-path tests/rogue/Cargo.toml
     cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
+    cargo fmt --check --manifest-path tests/fuzz-guests/Cargo.toml
 
 # Lints, warnings denied: the host natively, the guests natively and for the sandbox.
 clippy:

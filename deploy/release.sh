@@ -12,6 +12,11 @@ directory=${2:-${CARGO_TARGET_DIR:-target}/release-files}
 cyclonedx_version=0.5.9
 
 [ -x "$program" ] || { echo "no program at $program: \`just dist\` builds it" >&2; exit 1; }
+# Builds for tests can search their memory for secrets and end themselves; see host/store/src/canaries.rs.
+if grep --quiet --text COFFERDAM_CANARIES "$program"; then
+  echo "$program is a build for tests: pack one without debug assertions" >&2
+  exit 1
+fi
 machine=$(rustc -vV | sed -n 's/^host: //p')
 version=$("$program" --version | cut -d' ' -f2)
 name=cofferdam-$version-$machine

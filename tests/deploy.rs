@@ -88,3 +88,21 @@ fn the_image_and_the_pod_run_as_the_same_user() {
     }
     assert!(image.contains("CMD [\"/usr/local/bin/cofferdam\", \"health\"]"));
 }
+
+/// The program of these tests has debug assertions, and with them the search for secrets that ends the process. The
+/// profiles that are shipped have none.
+#[test]
+fn a_program_for_tests_is_not_packed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut packing = std::process::Command::new("bash");
+    packing.arg(deploy("release.sh")).arg(env!("CARGO_BIN_EXE_cofferdam")).arg(directory.path());
+    let output = packing.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("is a build for tests"), "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    let manifest: toml::Table = toml::from_str(&read("../Cargo.toml")).unwrap();
+    for profile in ["release", "dist"] {
+        let settings = manifest["profile"][profile].as_table().unwrap();
+        assert!(!settings.contains_key("debug-assertions"), "{profile}");
+    }
+}

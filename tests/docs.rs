@@ -6,6 +6,7 @@
 //!   for any text and a line `...` for any lines. A command that shows no output has to succeed.
 //! - `console`: calls of `cofferdam` have subcommands and options that exist; so in `sh` and `bash`.
 //! - the guide to a first plugin and the pages that go on from it are followed by `first_plugin.rs`.
+//! - the threat model names tests that exist, and limits with the numbers of the code.
 //! - `toml`: a whole configuration that `serve --check` accepts; `toml fragment` is only read.
 
 mod commands;
@@ -21,6 +22,7 @@ mod reliability;
 mod requests;
 mod session;
 mod shell;
+mod threat_model;
 
 use crate::kit::host::program;
 use markdown::{Block, Page, pages};

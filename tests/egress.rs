@@ -2,6 +2,7 @@
 //! (docs/egress-rules.md), each attacked through the built program. A probe guest sends the
 //! requests that the test gives it, as if a model had called it, and returns what it received.
 
+mod canaries;
 mod first_party;
 mod hosts;
 mod logs;

@@ -3,6 +3,7 @@
 use super::{API, Bench, OTHER, VALUE};
 use crate::kit::client::Client;
 use crate::kit::config::MODEL;
+use crate::kit::host::Setup;
 use crate::kit::script::{chat, chat_message};
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ fn unescaped(text: &str) -> String {
 
 #[tokio::test]
 async fn a_secret_that_the_host_sends_back_encoded_reaches_neither_model_nor_client() {
-    let bench = Bench::start(GRANTS).await;
+    let bench = Bench::with(Setup::new().without_canaries(), "", GRANTS).await;
     bench.secret("api_key", VALUE, API);
     for reply in [in_other_charset(VALUE), escaped(VALUE, 1), escaped(VALUE, 2)] {
         bench.site.reply(reply);
@@ -137,7 +138,9 @@ async fn a_secret_that_the_host_sends_back_encoded_reaches_neither_model_nor_cli
 
 #[tokio::test]
 async fn a_response_with_an_encoded_secret_can_be_blocked() {
-    let bench = Bench::start(&format!("{GRANTS}on_reflection = \"block\"\n")).await;
+    let bench =
+        Bench::with(Setup::new().without_canaries(), "", &format!("{GRANTS}on_reflection = \"block\"\n"))
+            .await;
     bench.secret("api_key", VALUE, API);
     bench.site.reply(in_other_charset(VALUE));
     let arguments = json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "api_key"}});
@@ -150,7 +153,7 @@ async fn a_response_with_an_encoded_secret_can_be_blocked() {
 
 #[tokio::test]
 async fn a_secret_that_is_found_only_in_what_a_plugin_decoded_counts_as_sent_back() {
-    let mut bench = Bench::start(GRANTS).await;
+    let mut bench = Bench::with(Setup::new().without_canaries(), "", GRANTS).await;
     bench.secret("api_key", VALUE, API);
     let arguments = json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "api_key"}});
     for _ in 0..4 {

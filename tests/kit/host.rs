@@ -70,6 +70,7 @@ pub struct Host {
     directory: Arc<TempDir>,
     data: String,
     namespaces: Option<u32>,
+    expects_canary: bool,
     pub spawned: Instant,
     pub key: String,
     /// `http://127.0.0.1:PORT/v1`, with TLS `https://`
@@ -148,6 +149,16 @@ impl Setup {
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// A secret where none may be ends the host, see `cofferdam_store::canaries`.
+    pub fn with_canaries(self) -> Self {
+        self.environment("COFFERDAM_CANARIES", "1")
+    }
+
+    /// The same never, because in this test the guest or the client has the value from elsewhere.
+    pub fn without_canaries(self) -> Self {
+        self.environment("COFFERDAM_CANARIES", "")
     }
 
     pub fn argument(mut self, argument: &str) -> Self {
@@ -233,6 +244,7 @@ impl Setup {
             spawned,
             data: self.data,
             namespaces: self.namespaces,
+            expects_canary: false,
             directory: self.directory,
         }
     }
@@ -301,6 +313,11 @@ impl Host {
             }
             assert!(Instant::now() < until, "{listed}");
         }
+    }
+
+    /// A secret is where none may be, as this test has arranged.
+    pub fn expect_canary(&mut self) {
+        self.expects_canary = true;
     }
 
     pub fn pid(&self) -> u32 {
@@ -426,6 +443,10 @@ impl Drop for Host {
         let log = self.log();
         if !std::thread::panicking() {
             assert!(!log.contains("panicked at"), "the host panicked:\n{log}");
+            assert!(
+                self.expects_canary || !log.contains("canary: "),
+                "a secret is where none may be:\n{log}"
+            );
         } else {
             eprintln!("--- log of the host\n{log}");
         }

@@ -24,3 +24,10 @@ pub fn children(parent: u32) -> Vec<String> {
     };
     names.filter(is_child).collect()
 }
+
+/// The soft and the hard limit of a process's core files.
+pub fn core_limits(pid: u32) -> Vec<String> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    line.split_whitespace().take(2).map(str::to_owned).collect()
+}

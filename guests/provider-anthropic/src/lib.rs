@@ -47,3 +47,7 @@ impl generation::Guest for Anthropic {
         Ok(Prepared::Upstream(translated.upstream))
     }
 }
+
+#[cfg(any(test, fuzzing))]
+#[path = "../../../tests/fuzz/decoder.rs"]
+pub mod fuzzing;

@@ -63,3 +63,7 @@ impl embedding::Guest for Provider {
         decode_embeddings(&body, Some(EXPECTED_VECTORS.get()))
     }
 }
+
+#[cfg(any(test, fuzzing))]
+#[path = "../../../tests/fuzz/decoder.rs"]
+pub mod fuzzing;

@@ -54,3 +54,7 @@ impl embedding::Guest for Provider {
         decode_embeddings(&body, None)
     }
 }
+
+#[cfg(any(test, fuzzing))]
+#[path = "../../../tests/fuzz/decoder.rs"]
+pub mod fuzzing;

@@ -56,6 +56,8 @@ impl Credential {
         if frame + exposed.len() > VALUE_BYTES_MAX {
             return Err(CredentialError::TooLong);
         }
+        #[cfg(debug_assertions)]
+        cofferdam_store::canaries::released(exposed);
         let value = Bytes::from_owner(Zeroizing::new(exposed.to_vec()));
         let scrub = ScrubSet::new([("", value.clone())]);
         Ok(Self { placement: Arc::new(placement.clone()), value, scrub })

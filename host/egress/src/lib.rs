@@ -14,6 +14,11 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "for tests only")]
+pub mod fuzzing;
+
 mod fetch;
 
 mod client;

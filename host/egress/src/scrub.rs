@@ -163,6 +163,18 @@ impl ScrubSet {
     }
 }
 
+/// All spellings of a value that the search knows.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn spellings(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    spelling::each_head(value, |spelling, head| {
+        let text = spelling::write(spelling, value);
+        assert_eq!(text.first_chunk(), Some(&head.to_be_bytes()), "{spelling:?}");
+        all.push(text.to_vec());
+    });
+    all
+}
+
 /// `[secret:NAME]`, or `[secret]` if the name is empty.
 fn label(name: &str) -> Box<[u8]> {
     let text = if name.is_empty() { "[secret]".to_owned() } else { format!("[secret:{name}]") };

@@ -7,6 +7,11 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[expect(clippy::expect_used, reason = "for tests only")]
+pub mod fuzzing;
+
 mod embed;
 mod respond;
 

@@ -11,6 +11,8 @@ use wasmtime::{
 };
 
 use crate::error::StartError;
+#[cfg(debug_assertions)]
+use crate::guest_memory::{BeforePool, GuestMemories};
 use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
 use crate::manifest::MEMORY_MIB_MAX;
 use crate::warm::Warm;
@@ -51,6 +53,9 @@ pub(crate) struct Sandbox {
     pub(crate) pooled: bool,
     /// Whether the fuel of guests is counted.
     pub(crate) metered: bool,
+    /// Present where tests search the memory of guests.
+    #[cfg(debug_assertions)]
+    pub(crate) memories: Option<GuestMemories>,
 }
 
 impl Sandbox {
@@ -59,11 +64,21 @@ impl Sandbox {
     pub(crate) fn start(streams: usize) -> Result<Self, StartError> {
         let wanted = u32::try_from(streams).unwrap_or(u32::MAX).saturating_add(INSTANCES_BESIDE_STREAMS);
         let mut instances = wanted;
+        #[cfg(debug_assertions)]
+        let before = BeforePool::note();
         while instances >= POOL_MIN {
             match Engine::new(&settings(Some(instances))) {
                 Ok(engine) => {
                     warn_if_small(wanted, instances);
-                    return Ok(Self { engine, instances, wanted, pooled: true, metered: false });
+                    return Ok(Self {
+                        engine,
+                        instances,
+                        wanted,
+                        pooled: true,
+                        metered: false,
+                        #[cfg(debug_assertions)]
+                        memories: before.and_then(BeforePool::find_pool),
+                    });
                 }
                 Err(error) => tracing::debug!(instances, %error, "no pool of this size"),
             }
@@ -71,7 +86,15 @@ impl Sandbox {
         }
         tracing::warn!(wanted, "address space is small: no pool, instances are made one by one");
         let engine = Engine::new(&settings(None)).map_err(|error| StartError::Engine(error.to_string()))?;
-        Ok(Self { engine, instances: wanted, wanted, pooled: false, metered: false })
+        Ok(Self {
+            engine,
+            instances: wanted,
+            wanted,
+            pooled: false,
+            metered: false,
+            #[cfg(debug_assertions)]
+            memories: None,
+        })
     }
 
     /// Creates an engine with the smallest pool and the limits of any other, which counts fuel.
@@ -79,7 +102,15 @@ impl Sandbox {
         let mut config = settings(Some(POOL_MIN));
         config.consume_fuel(true);
         let engine = Engine::new(&config).map_err(|error| StartError::Engine(error.to_string()))?;
-        Ok(Self { engine, instances: POOL_MIN, wanted: POOL_MIN, pooled: true, metered: true })
+        Ok(Self {
+            engine,
+            instances: POOL_MIN,
+            wanted: POOL_MIN,
+            pooled: true,
+            metered: true,
+            #[cfg(debug_assertions)]
+            memories: None,
+        })
     }
 }
 

@@ -17,6 +17,8 @@ use crate::counters::Counters;
 use crate::engine::{Sandbox, Ticker};
 use crate::fairness::{Fairness, Holders, InLine, OwnerPermit, ToolQueues};
 use crate::guest::live::LiveInstance;
+#[cfg(debug_assertions)]
+use crate::guest_memory::GuestMemories;
 use crate::meter::Meter;
 use crate::owner::Owner;
 use crate::permits::{Claim, InstancePermits, InstanceSlot};
@@ -60,6 +62,9 @@ pub(crate) struct Host {
     plugins: AtomicU64,
     /// Present only where the fuel of guests is counted.
     pub(crate) meter: Option<Meter>,
+    /// Present where tests search the memory of guests.
+    #[cfg(debug_assertions)]
+    pub(crate) memories: Option<GuestMemories>,
     _ticker: Ticker,
 }
 
@@ -138,6 +143,8 @@ impl Host {
             counters: NamedMeters::new(COUNTED_PLUGINS_MAX),
             plugins: AtomicU64::new(0),
             meter: sandbox.metered.then(Meter::default),
+            #[cfg(debug_assertions)]
+            memories: sandbox.memories,
             _ticker: ticker,
         }
     }

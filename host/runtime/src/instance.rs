@@ -140,6 +140,8 @@ impl Instance {
         if let Some(meter) = &plugin.host.meter {
             meter.note("start", &store, account.spent_ns());
         }
+        #[cfg(debug_assertions)]
+        search_guests(plugin, "its start");
         let handle = settle(plugin, &account, "its start", store.data(), started)?;
         Ok(Box::new(LiveInstance::new(store, handle, account, slot)))
     }
@@ -179,6 +181,8 @@ impl Instance {
         if let Some(meter) = &self.plugin.host.meter {
             meter.note(function, &self.live.store, account.spent_ns());
         }
+        #[cfg(debug_assertions)]
+        search_guests(&self.plugin, function);
         let answer = settle(&self.plugin, &account, function, self.live.store.data(), outcome)?;
         Ok((self, answer))
     }
@@ -190,6 +194,8 @@ impl Instance {
 
     /// Notes a call on the tape, before it is made.
     pub(crate) fn note_call(&self, function: &'static str, input: &impl Serialize) {
+        #[cfg(debug_assertions)]
+        crate::guest_memory::search_handed(function, input);
         if let Some(tape) = self.tape() {
             tape.call(function, input);
         }
@@ -266,6 +272,14 @@ impl Instance {
 /// own serves no other call, and neither does one whose calls are recorded.
 fn lasting_owner<'a>(plugin: &Plugin, context: &'a CallContext) -> Option<&'a Owner> {
     context.owner.as_ref().filter(|_| context.inputs.is_none() && !plugin.is_taped())
+}
+
+/// Searches the memory of guests for released secrets, in tests that ask for it.
+#[cfg(debug_assertions)]
+fn search_guests(plugin: &Plugin, function: &str) {
+    if let Some(memories) = &plugin.host.memories {
+        memories.search(plugin.name(), function);
+    }
 }
 
 /// Counts and returns the error that no instance is free.

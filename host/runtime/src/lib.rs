@@ -12,6 +12,10 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+
 mod replay;
 
 mod registry;
@@ -70,6 +74,9 @@ mod grant;
 pub mod manifest;
 
 mod injection;
+
+#[cfg(debug_assertions)]
+mod guest_memory;
 
 mod recording;
 

@@ -148,6 +148,8 @@ fn keep(directory: &Path, number: u64, call: &FailedCall) -> io::Result<Option<P
     let temporary = directory.join(format!("{name}.{TEMPORARY}"));
     let path = directory.join(format!("{name}.{EXTENSION}"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    #[cfg(debug_assertions)]
+    cofferdam_store::canaries::search("a recording", &[&first[..], lines].concat());
     let written = [&first[..], b"\n", lines].iter().try_for_each(|part| file.write_all(part));
     let done = written.and_then(|()| fs::rename(&temporary, &path));
     prune(directory, &head.plugin, *kept as usize);

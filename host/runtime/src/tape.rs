@@ -168,6 +168,8 @@ impl Asked {
 
     /// Records the answer.
     pub(crate) fn note(mut self, answer: &impl Serialize) {
+        #[cfg(debug_assertions)]
+        crate::guest_memory::search_handed("the answer to an import", answer);
         if let Some(OpenQuestion { tape, name, sent }) = self.open.take()
             && let Tape::Record(recorder) = &*tape
             && let Some(answer) = recorder.written(answer)

@@ -3,9 +3,9 @@
 //! The modules are listed from the command line and the path of a request down to what they share.
 //! Each module imports only modules below it; a test reads the imports.
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
-#[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
+#[expect(clippy::unwrap_used, clippy::expect_used, reason = "for tests only")]
 pub mod fuzzing;
 
 // The command line, the running host, and where a command runs.

@@ -1,6 +1,6 @@
-//! Entry points for the fuzz targets in `tests/fuzz`, compiled only with `--cfg fuzzing`. Each
-//! takes bytes that an attacker or a broken disk could supply, and panics when a guarantee does not
-//! hold.
+//! Entry points for the fuzz targets in `tests/fuzz`, for `--cfg fuzzing` and the
+//! tests below. Each takes bytes that an attacker or a broken disk could supply, and panics when a
+//! guarantee does not hold.
 
 use std::fmt::Debug;
 
@@ -136,4 +136,18 @@ fn rows_of(parts: &[BackupPart]) -> impl PartialEq + Debug + use<'_> {
         _ => None,
     });
     rows.collect::<Vec<_>>()
+}
+
+#[cfg(test)]
+mod tests {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus.rs"));
+
+    #[test]
+    fn the_corpora_of_the_fuzz_targets_pass() {
+        each_of("rows", super::record);
+        each_of("rows", super::secret_row);
+        each_of("rows", super::row_key);
+        each_of("anchor", super::anchor);
+        each_of("backup", super::backup);
+    }
 }

@@ -17,7 +17,7 @@
 
 #![warn(missing_docs)]
 
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
@@ -80,6 +80,8 @@ mod token;
 
 mod secret;
 
+#[cfg(debug_assertions)]
+pub mod canaries;
 mod clock;
 mod digest;
 mod dollars;

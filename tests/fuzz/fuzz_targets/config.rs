@@ -1,4 +1,4 @@
-//! The configuration file: a configuration, or mistakes with their places.
+//! The configuration file.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| cofferdam::fuzzing::config(text));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cofferdam::fuzzing::config(data));

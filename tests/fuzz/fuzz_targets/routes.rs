@@ -1,4 +1,4 @@
-//! Paths.
+//! Paths of requests.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| cofferdam::fuzzing::route(text));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cofferdam::fuzzing::route(data));

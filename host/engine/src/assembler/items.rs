@@ -152,17 +152,26 @@ impl ItemBody {
         Self::Reasoning { summary: Vec::new(), text: None, seal: None }
     }
 
-    /// Takes an item as the guest wrote it, with a new id if it has none.
-    pub(super) fn opaque(item: &[u8], identity: &Identity, index: usize) -> Result<Self, Malformed> {
+    /// Takes an item as the guest wrote it, after these `earlier` ones. It gets a new id if it has none, or one that
+    /// another item has or can get.
+    pub(super) fn opaque(
+        item: &[u8],
+        identity: &Identity,
+        earlier: &[OutputItem],
+    ) -> Result<Self, Malformed> {
         let mut item: Value = serde_json::from_slice(item).map_err(|_| Malformed::InvalidJson)?;
         let members = item.as_object_mut().ok_or(Malformed::InvalidJson)?;
         if !members.get("type").is_some_and(Value::is_string) {
             return Err(Malformed::InvalidJson);
         }
+        // Events refer to items by their ids. Only the host makes ids with the digits of the response.
+        let is_own = |id: &str| {
+            !id.is_empty() && !id.contains(&*identity.hex) && earlier.iter().all(|item| item.id != id)
+        };
         let id = match members.get("id") {
-            Some(Value::String(id)) if !id.is_empty() => id.clone(),
+            Some(Value::String(id)) if is_own(id) => id.clone(),
             _ => {
-                let id = identity.item_id("item", index);
+                let id = identity.item_id("item", earlier.len());
                 members.insert("id".to_owned(), Value::String(id.clone()));
                 id
             }

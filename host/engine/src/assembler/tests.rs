@@ -176,6 +176,20 @@ fn annotations_and_opaque_items_are_compacted_and_named() {
 }
 
 #[test]
+fn every_item_has_an_id_of_its_own_whatever_the_provider_calls_it() {
+    let item = |id: &str| Event::OpaqueItem(format!("{{\"type\":\"x\",\"id\":\"{id}\"}}").into_bytes());
+    let forged = identity().item_id("msg", 4);
+    let events = streamed(
+        vec![item("a"), item("a"), item("b"), item(&forged), text("the message")],
+        &Outcome::Completed,
+    );
+    let output = events.last().unwrap()["response"]["output"].as_array().unwrap();
+    let ids: Vec<&str> = output.iter().map(|item| item["id"].as_str().unwrap()).collect();
+    let made = |index| identity().item_id("item", index);
+    assert_eq!(ids, ["a", &made(1), "b", &made(3), &forged]);
+}
+
+#[test]
 fn malformed_pieces_are_refused() {
     for (event, malformed) in [
         (Event::Annotation(b"[]".to_vec()), Malformed::InvalidJson),

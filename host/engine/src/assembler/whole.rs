@@ -47,7 +47,7 @@ impl Assembler {
         if !self.permits.allow(&tag) {
             return Err(Malformed::Forged);
         }
-        let body = ItemBody::opaque(item, &self.identity, self.items.len())?;
+        let body = ItemBody::opaque(item, &self.identity, &self.items)?;
         let index = self.add(body, None)?;
         self.finish_item(index, ItemStatus::Completed);
         Ok(())

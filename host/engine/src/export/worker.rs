@@ -135,6 +135,8 @@ impl Worker {
 
     /// Tries until the body is accepted or refused, or all tries are used up.
     async fn insist(&self, body: Vec<u8>) -> Tried {
+        #[cfg(debug_assertions)]
+        cofferdam_store::canaries::search("an exported record", &body);
         let body = bytes::Bytes::from(body);
         let mut pauses = PAUSES.iter();
         loop {

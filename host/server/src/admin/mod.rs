@@ -6,6 +6,8 @@ mod api;
 mod arguments;
 mod console;
 mod dispatch;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod doors;
 mod endpoints;
 mod events;
 mod exposition;

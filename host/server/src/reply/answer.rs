@@ -69,6 +69,15 @@ impl ResponseBody {
     }
 
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = self.take_next(context);
+        #[cfg(debug_assertions)]
+        if let Poll::Ready(Some(bytes)) = &next {
+            cofferdam_store::canaries::search("an answer", bytes);
+        }
+        next
+    }
+
+    fn take_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match std::mem::take(&mut self.content) {
             Content::Empty => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(bytes)),

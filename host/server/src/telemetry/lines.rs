@@ -87,6 +87,8 @@ impl LogLines {
     }
 
     fn append(&self, line: &[u8], urgent: bool) {
+        #[cfg(debug_assertions)]
+        cofferdam_store::canaries::search("a line of the log", line);
         let mut waiting = self.queue.lock();
         if line.len() > WAITING_BYTES_MAX - waiting.text.len() {
             waiting.lost += 1;

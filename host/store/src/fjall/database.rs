@@ -106,6 +106,8 @@ impl Database {
         seq: u64,
         commit: Commit,
     ) -> Result<CommitHead, fjall::Error> {
+        #[cfg(debug_assertions)]
+        commit.search();
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
         // The set hashes are updated from the stored rows, which the batch has not replaced yet.
         let mut set = tip.set;

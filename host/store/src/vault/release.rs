@@ -161,6 +161,8 @@ impl ReleaseRequest {
             Err(Gap::Failed(Error::Damaged)) => return Ok(Err(ReleaseRefusal::Damaged)),
             value => value?,
         };
+        #[cfg(debug_assertions)]
+        crate::canaries::released(&value);
         Ok(Ok(Release {
             name: self.secret.name.clone(),
             host: self.secret.host.clone(),

@@ -1,0 +1,4 @@
+//! Recordings of guests' calls.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cofferdam_runtime::fuzzing::recording(data));
