@@ -47,14 +47,12 @@ impl Declared {
                 Payload::Version { .. } => depth = depth.saturating_add(1),
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 1 => {
-                    for import in section {
-                        imports.push(import.map_err(|error| damaged(&error))?.name.name.to_owned());
-                    }
+                    let names = section.into_iter().map(|import| Ok(import?.name.name.to_owned()));
+                    imports.append(&mut names.collect::<Result<_, _>>().map_err(|error| damaged(&error))?);
                 }
                 Payload::ComponentExportSection(section) if depth == 1 => {
-                    for export in section {
-                        exports.push(export.map_err(|error| damaged(&error))?.name.name.to_owned());
-                    }
+                    let names = section.into_iter().map(|export| Ok(export?.name.name.to_owned()));
+                    exports.append(&mut names.collect::<Result<_, _>>().map_err(|error| damaged(&error))?);
                 }
                 _ => {}
             }
