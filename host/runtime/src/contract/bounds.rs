@@ -35,8 +35,10 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ContractError> {
     check_kind(bytes)?;
     let mut counts = ContractCounts::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload
-            .map_err(|error| refuse(format!("is damaged: {} at byte {}", error.message(), error.offset())))?;
+        let payload = payload.map_err(|error| {
+            let message = error.message().lines().next().unwrap_or_default();
+            refuse(format!("is damaged: {message} at byte {}", error.offset()))
+        })?;
         count(&mut counts, &payload)?;
         counts.check()?;
     }
