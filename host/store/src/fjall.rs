@@ -15,7 +15,7 @@ mod versions;
 #[cfg(any(test, fuzzing))]
 pub(crate) use anchor::SLOT_BYTES;
 pub(crate) use anchor::{Anchor, AnchorContent, AnchorSlot};
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use anchor::{encode, newest};
 pub(crate) use database::Database;
 pub(crate) use engine::{Engine, Start};
