@@ -201,10 +201,8 @@ impl App {
         let known = |line: &PluginLine| line.generation.is_none().then_some(line.request_id).flatten();
         if kept.lines.iter().any(|line| known(line).is_some()) {
             let ids = self.recorder.ids_by_log_id();
-            for line in &mut kept.lines {
-                if let Some(id) = known(line) {
-                    line.generation = ids.get(&id).cloned();
-                }
+            for (id, line) in kept.lines.iter_mut().filter_map(|line| Some((known(line)?, line))) {
+                line.generation = ids.get(&id).cloned();
             }
         }
         Some(kept)
