@@ -202,8 +202,9 @@ async fn schema_of_a_request_refuses_what_the_parser_refuses() {
         let mut body = base.clone();
         body[member] = value.clone();
         let answer = client.post("/responses", &body).await;
-        // A choice without a tool to choose is refused by a rule over two members.
-        let is_wide = member == "tool_choice" && value == "required";
+        // A choice without a tool to choose, and a call without an id for its output, are refused by
+        // rules that look at more than one member.
+        let is_wide = value == "required" || value[0]["type"] == "function_call";
         assert_eq!(answer.status == 200, is_good, "{member}: {value}: {}", answer.text);
         let fitting = fits(&document, &schema, &body, "body");
         assert_eq!(fitting.is_ok(), is_good || is_wide, "{member}: {value}: {fitting:?}");
@@ -219,7 +220,8 @@ async fn document_needs_no_key_and_tells_nothing_about_the_host() {
     let url = host.base.replace("/v1", "/openapi.json");
     let http = http_to(&host).build().unwrap();
     let head = http.head(&url).send().await.unwrap();
-    assert_eq!((head.status().as_u16(), head.content_length()), (200, Some(plain.text.len() as u64)));
+    let length = head.headers()["content-length"].to_str().unwrap();
+    assert_eq!((head.status().as_u16(), length), (200, plain.text.len().to_string().as_str()));
     let refused = http.post(&url).send().await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["allow"].to_str().unwrap()), (405, "GET, HEAD"));
     // Names of operations are unique, and each is in a section that the document lists.

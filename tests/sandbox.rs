@@ -3,7 +3,7 @@
 
 use crate::kit::admin::Admin;
 use crate::kit::beside::Calm;
-use crate::kit::client::{Client, last_response};
+use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::guests::{built, folder};
 use crate::kit::host::{Host, Setup};
 use crate::kit::upstream::{Reply, Upstream};
@@ -113,6 +113,15 @@ async fn assert_the_rogue_still_echoes(client: &Client) {
     assert_eq!((answer.status, answer.output_text()), (200, "still here"));
 }
 
+/// The answer to a request whose guest misbehaves, and the time that it took.
+async fn misbehave(client: &Client, request: &Value) -> (Answer, Duration) {
+    let began = Instant::now();
+    let answer = client.post("/responses", request).await;
+    let took = began.elapsed();
+    assert_the_rogue_still_echoes(client).await;
+    (answer, took)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn misbehaving_guest_ends_only_its_own_request() {
     let (host, _guests, rogue, calm) = host_with_rogue(&["prepare", "feed"]).await;
@@ -125,15 +134,8 @@ async fn misbehaving_guest_ends_only_its_own_request() {
             rogue.clear();
             rogue.reply(Reply::sse(&[json!({"go": 1})]));
             let request = json!({"model": format!("rogue/{deed}-{place}"), "input": "x", "stream": streamed});
-            let misbehaving = async {
-                let began = Instant::now();
-                let answer = client.post("/responses", &request).await;
-                let took = began.elapsed();
-                assert_the_rogue_still_echoes(&client).await;
-                (answer, took)
-            };
             let what = format!("{deed}-{place} streamed={streamed}");
-            let (answer, took) = watch.beside(&what, misbehaving).await;
+            let (answer, took) = watch.beside(&what, misbehave(&client, &request)).await;
             assert_eq!(answer.status, 502, "{what}: {}", answer.text);
             assert_eq!(answer.message(), "A plugin of this host failed while it spoke to the provider");
             assert_eq!(answer.body["error"]["metadata"]["refused_by"], "host");

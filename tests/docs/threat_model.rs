@@ -52,20 +52,20 @@ fn tests() -> BTreeSet<String> {
     }
     let mut tests = BTreeSet::new();
     for file in files {
-        let text = std::fs::read_to_string(file).unwrap();
-        let mut is_marked = false;
-        for line in text.lines().map(str::trim) {
-            let line = line.strip_prefix("async ").unwrap_or(line);
-            if let Some(rest) = line.strip_prefix("fn ") {
-                if is_marked {
-                    tests.insert(rest.split('(').next().unwrap().to_owned());
-                }
-                is_marked = false;
-            }
-            is_marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
-        }
+        collect_tests(&std::fs::read_to_string(file).unwrap(), &mut tests);
     }
     tests
+}
+
+fn collect_tests(source: &str, tests: &mut BTreeSet<String>) {
+    let mut is_marked = false;
+    for line in source.lines().map(str::trim) {
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let name = line.strip_prefix("fn ").and_then(|rest| rest.split('(').next());
+        tests.extend(name.filter(|_| is_marked).map(str::to_owned));
+        is_marked &= name.is_none();
+        is_marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+    }
 }
 
 #[test]

@@ -151,14 +151,15 @@ async fn requests_that_are_reset_at_once_leave_nothing_running() {
     {
         let path = if ends == 0 { "/v1/responses" } else { "/v1/models" };
         let method = if ends == 0 { "POST" } else { "GET" };
+        let opened_and_reset = |place: u32| {
+            let stream = place * 2 + 1;
+            let opened = frame(HEADERS, END_HEADERS | ends, stream, &head(&host, method, path, &[]));
+            [opened, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+        };
         let reset = async {
             let Http2 { reader, mut writer } = Http2::connect(&host, &[]).await;
             let read = tokio::spawn(farewell(reader));
-            let pieces = (0..20_000_u32).map(|place| {
-                let stream = place * 2 + 1;
-                let opened = frame(HEADERS, END_HEADERS | ends, stream, &head(&host, method, path, &[]));
-                [opened, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
-            });
+            let pieces = (0..20_000_u32).map(opened_and_reset);
             let (sent, closed) = flood(&mut writer, pieces).await;
             drop(writer);
             let code = tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
@@ -267,6 +268,11 @@ async fn requests_with_two_meanings_reach_no_provider() {
     assert_eq!(calm.asked(), asked + table.len(), "only the streams of the watch were sent");
 }
 
+/// Whether the host took what was sent.
+async fn in_time(sent: impl Future<Output = bool>) -> bool {
+    tokio::time::timeout(Duration::from_millis(200), sent).await == Ok(true)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_never_read_hold_nothing_after_they_left() {
     let (host, calm) = host().await;
@@ -274,26 +280,22 @@ async fn clients_that_never_read_hold_nothing_after_they_left() {
     let pings = async {
         let mut connection = Http2::connect(&host, &[]).await;
         let pieces = [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 0, 0, &[])].concat().repeat(1_000);
-        for _ in 0..200 {
-            // The host stops reading when it cannot write its answers.
-            let sent = tokio::time::timeout(Duration::from_millis(200), connection.send(&pieces)).await;
-            if sent != Ok(true) {
-                break;
-            }
+        // The host stops reading when it cannot write its answers.
+        let mut left = 200;
+        while left > 0 && in_time(connection.send(&pieces)).await {
+            left -= 1;
         }
     };
     watch.beside("pings without end", pings).await;
     let closed_windows = async {
         // SETTINGS_INITIAL_WINDOW_SIZE = 0: no body may be sent.
         let mut connection = Http2::connect(&host, &[0, 4, 0, 0, 0, 0]).await;
-        for place in 0..200_u32 {
-            let headers = head(&host, "GET", "/v1/models", &[]);
-            assert!(
-                connection.send(&frame(HEADERS, END_HEADERS | END_STREAM, place * 2 + 1, &headers)).await
-            );
-        }
-        for _ in 0..200 {
-            while connection.next().await.unwrap().kind != HEADERS {}
+        let headers = head(&host, "GET", "/v1/models", &[]);
+        let request = |place: u32| frame(HEADERS, END_HEADERS | END_STREAM, place * 2 + 1, &headers);
+        assert!(connection.send(&(0..200).flat_map(request).collect::<Vec<u8>>()).await);
+        let mut answered = 0;
+        while answered < 200 {
+            answered += u32::from(connection.next().await.unwrap().kind == HEADERS);
         }
     };
     watch.beside("200 answers that are not taken", closed_windows).await;
@@ -302,11 +304,9 @@ async fn clients_that_never_read_hold_nothing_after_they_left() {
         let request =
             format!("GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", host.key);
         let requests = request.repeat(1_000);
-        for _ in 0..50 {
-            let sent = tokio::time::timeout(Duration::from_millis(200), raw.send(requests.as_bytes())).await;
-            if sent != Ok(true) {
-                break;
-            }
+        let mut left = 50;
+        while left > 0 && in_time(raw.send(requests.as_bytes())).await {
+            left -= 1;
         }
     };
     watch.beside("pipelined requests whose answers are not taken", pipelined).await;

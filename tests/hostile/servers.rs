@@ -60,16 +60,17 @@ impl Drop for Server {
 async fn serve(listener: TcpListener, acts: Arc<Mutex<Vec<Act>>>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let (mut socket, _) = listener.accept().await.unwrap();
-        let acts = Arc::clone(&acts);
-        connections.spawn(async move {
-            while read_request(&mut socket).await {
-                let acts = acts.lock().unwrap().clone();
-                if !play(&mut socket, &acts).await {
-                    return;
-                }
-            }
-        });
+        let (socket, _) = listener.accept().await.unwrap();
+        connections.spawn(answer(socket, Arc::clone(&acts)));
+    }
+}
+
+async fn answer(mut socket: TcpStream, acts: Arc<Mutex<Vec<Act>>>) {
+    while read_request(&mut socket).await {
+        let acts = acts.lock().unwrap().clone();
+        if !play(&mut socket, &acts).await {
+            return;
+        }
     }
 }
 

@@ -197,7 +197,7 @@ impl Choices<'_> {
     }
 
     fn maybe(&mut self) -> Option<String> {
-        (self.number() % 2 == 0).then(|| self.text())
+        self.number().is_multiple_of(2).then(|| self.text())
     }
 
     /// JSON of a guest: arbitrary bytes, or an object with a type of the API.
@@ -253,7 +253,7 @@ impl Choices<'_> {
             14 => Event::ImagePartial(self.image()),
             15 => Event::ImageDone(self.image()),
             16 => Event::OpaqueItem(self.json()),
-            _ if self.number() % 2 == 0 => {
+            _ if self.number().is_multiple_of(2) => {
                 Event::Usage(Usage { input_tokens: u64::from(self.number()), ..cost::no_usage() })
             }
             _ => Event::Finish(Finish { reason: FinishReason::Stop, service_tier: self.maybe() }),

@@ -9,7 +9,7 @@
 
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
-#[expect(clippy::expect_used, reason = "for tests only")]
+#[expect(clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
 
 mod embed;

@@ -101,12 +101,16 @@ impl Released {
                 continue;
             }
             let pair = place(before, *byte);
-            if self.beginnings.get(pair >> 6).is_some_and(|bits| bits >> (pair & 63) & 1 == 1) {
+            let begins = self.beginnings.get(pair >> 6).is_some_and(|bits| bits >> (pair & 63) & 1 == 1);
+            let found = if begins {
                 let from = bytes.get(at.saturating_sub(1)..)?;
                 let found = self.spellings.iter().find(|(_, spelling)| from.starts_with(spelling));
-                if let Some((name, _)) = found {
-                    return Some(name);
-                }
+                found.map(|(name, _)| *name)
+            } else {
+                None
+            };
+            if found.is_some() {
+                return found;
             }
             before = *byte;
             at = bytes.len() - more.len();
@@ -151,10 +155,10 @@ fn spellings(part: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     for (kept, upper) in [(&b"-_.~"[..], true), (b"-_.~", false), (b"-_.~!'()*", true), (b"", true)] {
         all.push(("in percent code", percent(kept, upper).into()));
     }
-    for lead in 0..3 {
+    for (lead, before) in [&b""[..], b"~", b"~~"].into_iter().enumerate() {
         for code in [&STANDARD, &URL_SAFE] {
             // Characters that other bytes have a part in are left out.
-            let coded = code.encode([&b"~~"[..lead], part].concat());
+            let coded = code.encode([before, part].concat());
             let (from, end) = (if lead == 0 { 0 } else { lead + 1 }, (lead + part.len()) * 8 / 6);
             all.extend(coded.get(from..end).map(|coded| ("in base64", coded.into())));
         }
