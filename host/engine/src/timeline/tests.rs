@@ -75,7 +75,7 @@ fn a_finished_request_is_a_document_with_its_steps() {
     timeline.settled(&row(), UsageOutcome::Failed);
     drop(guard);
     let head = json!({
-        "number": 1, "request_id": "a", "started_at": "2023-11-14T22:13:20.000Z",
+        "number": 1, "request_id": "a", "log_id": null, "started_at": "2023-11-14T22:13:20.000Z",
         "workspace_id": "3f2a0000-0000-4000-8000-000000000001", "key_id": "abcdefghijkl", "intern_id": null,
         "endpoint": "responses", "streamed": true, "requested_model": "é".repeat(128), "model": "meta/llama",
         "provider": "ollama", "status": null, "outcome": "failed", "error_type": "timeout", "us": null,
