@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Words that add nothing to what is checked here: texts for people, and forms of texts.
-const UNCHECKED: [&str; 11] = [
+const UNCHECKED: [&str; 10] = [
     "additionalProperties",
     "contentEncoding",
     "contentMediaType",
@@ -13,7 +13,6 @@ const UNCHECKED: [&str; 11] = [
     "maxLength",
     "maxProperties",
     "minLength",
-    "pattern",
     "properties",
     "propertyNames",
 ];
@@ -42,6 +41,10 @@ pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result
             "minItems" => value.as_array().is_none_or(|it| it.len() as u64 >= rule.as_u64().unwrap()),
             "maxItems" => value.as_array().is_none_or(|it| it.len() as u64 <= rule.as_u64().unwrap()),
             "uniqueItems" => true,
+            "pattern" => value.as_str().is_none_or(|text| {
+                let pattern = fancy_regex::Regex::new(rule.as_str().unwrap()).unwrap();
+                pattern.is_match(text).unwrap()
+            }),
             "required" => {
                 let names = rule.as_array().unwrap().iter().map(|name| name.as_str().unwrap());
                 value.as_object().is_none_or(|it| names.into_iter().all(|name| it.contains_key(name)))
