@@ -119,9 +119,14 @@ const SURPLUS: &str =
 
 /// A host with the hostile provider `evil` and the well-behaved one.
 async fn host(evil: &Server, calm: &Calm) -> Host {
+    host_within(evil, calm, "first_event_ms = 600\nidle_ms = 600")
+}
+
+/// The same with these limits of time.
+fn host_within(evil: &Server, calm: &Calm, timeouts: &str) -> Host {
     let evil = provider("evil", "openai-chat", &evil.base);
     let config = format!(
-        "{STEADY}[timeouts]\nfirst_event_ms = 600\nidle_ms = 600\n{evil}\
+        "{STEADY}[timeouts]\n{timeouts}\n{evil}\
          [[models]]\nid = \"evil/m\"\nendpoints = [{{ provider = \"evil\", model = \"m\", first_event_ms = 600 }}]\n"
     );
     Setup::new().config(&config).config(&calm.config()).start()
@@ -229,6 +234,24 @@ async fn a_provider_that_breaks_http_fails_its_own_requests_only() {
             evil.play(&acts);
             watch.beside(what, fails(&client, what, streamed)).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_without_end_that_are_no_event_end_with_the_limits_of_time() {
+    let (evil, calm) = (Server::start().await, Calm::start().await);
+    let host = host_within(&evil, &calm, "first_event_ms = 600\nidle_ms = 600\ntotal_ms = 3000");
+    let client = Client::new(&host);
+    let request = json!({"model": "evil/m", "input": "x", "stream": true});
+    for filler in ["\n", ": poison\n\n"] {
+        let endless = endless(&filler.repeat(1_000));
+        evil.play(&[send(SSE), endless.clone()]);
+        let answer = client.post("/responses", &request).await;
+        assert_eq!(answer.status, 504, "before the first event: {}", answer.text);
+        evil.play(&[send(SSE), send(WORD), endless]);
+        let answer = client.post("/responses", &request).await;
+        let last = events_of(&answer.text).pop().unwrap();
+        assert_eq!(last["type"], "response.failed", "after a word: {}", answer.text);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::attempt::{begin_call, exchange, framing_of, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
-use crate::lifecycle::deadline::{Deadline, Timeouts};
+use crate::lifecycle::deadline::{Deadline, Late, Timeouts};
 use crate::offload::aside;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
 use crate::timeline::call_outcome;
 use crate::upstream::echo::Echo;
-use crate::upstream::reading::{Beginning, UpstreamReading, verdict};
+use crate::upstream::reading::{Beginning, ReadError, UpstreamReading, verdict};
 use bytes::Bytes;
 use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{Event, Prepared, UpstreamRequest};
@@ -152,6 +152,10 @@ impl ResponseAttempt<'_> {
                 .next(deadline, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
+            if reading.awaits_first_event() && !reading.is_over() && begin_by <= Instant::now() {
+                // Bytes that are no event, such as comments, arrived in time for each read.
+                return Err(AttemptFailure::read(ReadError::Late(Late::Step), status, begun));
+            }
             self.check(endpoint, &more).map_err(|failed| failed.with_status(status))?;
             let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
             let mut verdict = verdict_for(&more, deadline.is_streamed());

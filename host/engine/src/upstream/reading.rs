@@ -210,6 +210,10 @@ impl StreamState {
         limit: Duration,
     ) -> Result<Vec<Event>, ReadError> {
         let Some(upstream) = body else { return Ok(Vec::new()) };
+        if deadline.is_over() {
+            // A body that always has more to read would go on after the end.
+            return Err(ReadError::Late(Late::Total));
+        }
         let chunk = deadline.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
         let mut over = true;
         if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
