@@ -3,5 +3,5 @@
 
 mod clients;
 mod components;
-mod guests;
+pub mod guests;
 mod servers;
