@@ -5,3 +5,5 @@ mod clients;
 mod components;
 pub mod guests;
 mod servers;
+mod sites;
+mod slow;
