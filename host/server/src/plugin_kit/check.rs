@@ -321,7 +321,7 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
     let mut line = Line::new("grants", wanted.join("; "), Verdict::Missing);
     line.more = if denials.iter().any(|denial| denial.needs_author) {
         let place = project.place_of("plugin.toml", "imports");
-        vec![format!("{place}: `http` needs hosts: name them, hosts = [\"HOST\"], or take `http` out")]
+        vec![format!("{place}: http needs hosts: name them, hosts = [\"HOST\"], or take http out")]
     } else {
         grant_lines(manifest, granted, Some(&project.plugins()))
     };
