@@ -6,3 +6,4 @@ mod client;
 mod pair;
 mod proxy;
 mod server;
+mod tls;
