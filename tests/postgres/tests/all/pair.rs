@@ -1,12 +1,12 @@
 //! Primary and synchronous standby: what a promoted standby has, and what it lacks.
 
 use crate::client::{connect, number};
-use cofferdam_test_postgres::{Database, Pair, Server, installed};
+use cofferdam_test_postgres::{Database, Options, Pair, Server, installed};
 use tokio_postgres::Client;
 
 /// A pair and a database with a table `rows` on it.
 async fn pair() -> (Pair, Database, Client) {
-    let pair = Pair::start().unwrap();
+    let pair = Options::new().without_sync().start_pair().unwrap();
     let database = pair.primary.database("paired").unwrap();
     let client = connect(&database.url()).await.unwrap();
     client.batch_execute("CREATE TABLE rows (id bigint)").await.unwrap();

@@ -11,6 +11,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Connects to this name by TLS, checking the certificate against this root.
 async fn connect_tls(server: &Server, name: &str, port: u16, root: &str) -> Result<Client, String> {
+    connect_with("require", server, name, port, root).await
+}
+
+async fn connect_with(
+    mode: &str,
+    server: &Server,
+    name: &str,
+    port: u16,
+    root: &str,
+) -> Result<Client, String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -20,7 +30,7 @@ async fn connect_tls(server: &Server, name: &str, port: u16, root: &str) -> Resu
         .with_root_certificates(roots)
         .with_no_client_auth();
     let url = server.url().replace(&format!("127.0.0.1:{}", server.port()), &format!("{name}:{port}"));
-    let url = format!("{url}?sslmode=require");
+    let url = format!("{url}?sslmode={mode}");
     let connected = tokio_postgres::connect(&url, MakeRustlsConnect::new(config)).await;
     let (client, connection) = connected.map_err(|error| format!("{error:?}"))?;
     tokio::spawn(connection);
@@ -67,6 +77,20 @@ async fn encrypted_connections_pass_a_proxy_as_bytes() {
     assert!(tally.bytes_to_server > 500 && tally.bytes_to_client > 500, "{tally:?}");
     proxy.cut();
     assert!(client.batch_execute("SELECT 1").await.is_err());
+}
+
+#[tokio::test]
+async fn clients_that_would_rather_have_tls_pass_a_proxy_message_by_message_without_it() {
+    if !installed() {
+        return;
+    }
+    let server = Server::shared().unwrap();
+    let root = Certificate::new(&["localhost"]).unwrap().root;
+    assert!(connect_tls(server, "localhost", server.port(), &root).await.is_err());
+    let proxy = Proxy::start(server.port()).unwrap();
+    let client = connect_with("prefer", server, "localhost", proxy.port(), &root).await.unwrap();
+    client.batch_execute("BEGIN; COMMIT").await.unwrap();
+    assert_eq!((proxy.total().flights, proxy.total().commits), (1, 1));
 }
 
 #[tokio::test]
