@@ -117,6 +117,15 @@ impl Pair {
         Ok(())
     }
 
+    /// Waits until readers of the standby see everything that the primary acknowledged before: a commit waits until the
+    /// standby has it on disk, not until it is applied.
+    ///
+    /// # Errors
+    /// The standby does not answer, was promoted, or does not replay.
+    pub fn until_replayed(&self) -> Result<()> {
+        self.standby.until_blocking("SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()", "t")
+    }
+
     /// Makes the standby a primary, and waits until it takes writes. It waits for no standby of its own. The old
     /// primary is not told.
     ///

@@ -10,6 +10,7 @@ async fn pair() -> (Pair, Database, Client) {
     let database = pair.primary.database("paired").unwrap();
     let client = connect(&database.url()).await.unwrap();
     client.batch_execute("CREATE TABLE rows (id bigint)").await.unwrap();
+    pair.until_replayed().unwrap();
     (pair, database, client)
 }
 
@@ -88,6 +89,7 @@ async fn a_detached_standby_lacks_acknowledged_rows_until_it_is_attached() {
     add(&client, 1).await.unwrap();
     pair.detach().unwrap();
     add(&client, 10).await.unwrap();
+    pair.until_replayed().unwrap();
     assert_eq!(sum(&database, &pair.standby).await, 1);
     pair.attach().unwrap();
     add(&client, 100).await.unwrap();
@@ -108,8 +110,7 @@ async fn a_standby_that_does_not_replay_lags_and_loses_nothing() {
     add(&client, 1).await.unwrap();
     assert_eq!(sum(&database, &pair.standby).await, 0);
     pair.replay(true).unwrap();
-    let applied = "SELECT pg_last_wal_replay_lsn() = pg_last_wal_receive_lsn()";
-    pair.standby.until(applied, "t").await.unwrap();
+    pair.until_replayed().unwrap();
     assert_eq!(sum(&database, &pair.standby).await, 1);
     pair.replay(false).unwrap();
     add(&client, 2).await.unwrap();
