@@ -4,6 +4,7 @@
 mod clients;
 mod components;
 pub mod guests;
+mod kept;
 mod servers;
 mod sites;
 mod slow;

@@ -11,6 +11,10 @@ use std::{
 };
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -19,19 +23,22 @@ use tokio::{
 
 /// A TCP connection that is registered with the scheduler that polled it last.
 ///
-/// Moving costs two system calls, and happens when a kept connection is taken by another thread.
+/// Moving costs three system calls, and happens when a kept connection is taken by another thread.
 #[derive(Debug)]
 pub(crate) struct LocalStream {
     /// `None` after a failed move: the connection is closed.
     stream: Option<TcpStream>,
     /// `None` if unknown, for a stream that was made outside of a scheduler.
     registered: Option<runtime::Id>,
+    /// Whether it moved since it was read. A scheduler learns only with its next poll what has arrived
+    /// on a stream that it took over.
+    has_moved: bool,
 }
 
 impl LocalStream {
     /// Wraps a stream that was made by the current scheduler.
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream: Some(stream), registered: current_scheduler() }
+        Self { stream: Some(stream), registered: current_scheduler(), has_moved: false }
     }
 
     /// The stream, registered with the current scheduler.
@@ -41,6 +48,7 @@ impl LocalStream {
             let socket = self.stream.take().ok_or(io::ErrorKind::NotConnected)?.into_std()?;
             self.stream = Some(TcpStream::from_std(socket)?);
             self.registered = here;
+            self.has_moved = true;
         }
         Ok(Pin::new(self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?))
     }
@@ -57,7 +65,23 @@ impl AsyncRead for LocalStream {
         context: &mut Context<'_>,
         read: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().here()?.poll_read(context, read)
+        let this = self.get_mut();
+        this.here()?;
+        let Self { stream: Some(stream), has_moved, .. } = this else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        // A kept connection that the server has closed must be seen as closed before it gets a request.
+        if std::mem::take(has_moved) {
+            match recv(&*stream, read.initialize_unfilled(), RecvFlags::DONTWAIT) {
+                Ok((_, count)) => {
+                    read.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        Pin::new(stream).poll_read(context, read)
     }
 }
 
