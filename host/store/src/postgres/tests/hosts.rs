@@ -1,0 +1,148 @@
+//! Two hosts on one database.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::{Host, OPERATOR, World};
+use crate::audit::AuditAction;
+use crate::changes::{NewIntern, WorkspaceChange, guarded};
+use crate::error::Error;
+use crate::ids::VaultId;
+use crate::scratch::name;
+use crate::state::{Gap, Guard};
+
+const CLIENTS: usize = 16;
+
+/// Runs a function for each of 16 clients, half of them on each host.
+fn clients<T: Send>(hosts: &[Host; 2], run: impl Fn(usize, &Host) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> =
+            (0..CLIENTS).map(|client| scope.spawn(move || run(client, &hosts[client % 2]))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_name_is_given_once() {
+    let Some(world) = World::new("names") else { return };
+    let hosts = [world.host(), world.host()];
+    for round in 0..5 {
+        let text = format!("workspace-{round}");
+        let ended = clients(&hosts, |_, host| host.create_workspace(&text));
+        assert_eq!(ended.iter().filter(|ended| ended.is_ok()).count(), 1);
+        assert!(ended.iter().all(|ended| matches!(ended, Ok(_) | Err(Error::NameTaken { .. }))), "{ended:?}");
+    }
+    let created = world.audit().into_iter().flat_map(|record| record.entries);
+    let created = created.filter(|entry| matches!(entry.action, AuditAction::WorkspaceCreated { .. }));
+    assert_eq!(created.count(), 5);
+}
+
+#[test]
+fn interns_of_one_workspace_have_different_names() {
+    let Some(world) = World::new("interns") else { return };
+    let hosts = [world.host(), world.host()];
+    let workspace = hosts[0].create_workspace("w").unwrap().id;
+    let ended = clients(&hosts, |client, host| {
+        let intern = NewIntern { workspace, name: name(&format!("bot{}", client / 4)), created_by: None };
+        // Declares nothing: what the change lacks is found.
+        host.make(Some(workspace), guarded([], move |draft| draft.create_intern(OPERATOR, &intern)))
+    });
+    assert_eq!(ended.iter().filter(|ended| ended.is_ok()).count(), CLIENTS / 4, "{ended:?}");
+    world.audit();
+}
+
+#[test]
+fn no_change_of_a_vault_is_lost_under_sixteen_clients() {
+    let Some(world) = World::new("vaults") else { return };
+    let hosts = [world.host(), world.host()];
+    let workspace = hosts[0].create_workspace("w").unwrap().id;
+    let vault = VaultId::Workspace(workspace);
+    // Names with the values that one client put last; each client has two names of its own, and all
+    // share one.
+    let kept: Mutex<BTreeMap<String, Option<String>>> = Mutex::default();
+    let made: usize = clients(&hosts, |client, host| {
+        let mut made = 0;
+        for round in 0..10 {
+            host.put(workspace, "shared", &format!("client {client} round {round}")).unwrap();
+            let (text, value) = (format!("own_{client}_{}", round % 2), format!("value {client} {round}"));
+            host.put(workspace, &text, &value).unwrap();
+            made += 2;
+            let mut last = Some(value);
+            if round % 3 == 0 {
+                host.delete(workspace, &text).unwrap();
+                made += 1;
+                last = None;
+            }
+            kept.lock().unwrap().insert(text, last);
+        }
+        made
+    })
+    .into_iter()
+    .sum();
+    let kept = kept.into_inner().unwrap();
+    for (text, value) in &kept {
+        let name = text.parse().unwrap();
+        let found = world.read(|view| {
+            let Some(stored) = view.secret(vault, &name)? else { return Ok(None) };
+            Ok(Some(view.value(vault, &stored)?))
+        });
+        assert_eq!(found.as_ref().map(|found| &***found), value.as_ref().map(String::as_bytes), "{text}");
+    }
+    let head = world.read(|view| view.head(vault)).unwrap();
+    assert_eq!(head.version, made as u64, "one version for each acknowledged change");
+    assert_eq!(head.row_count as usize, kept.values().flatten().count() + 1);
+    assert_eq!(world.verify(), head.row_count);
+    let changes = world.audit().into_iter().flat_map(|record| record.entries);
+    let changes = changes.filter(|entry| {
+        matches!(entry.action, AuditAction::SecretStored { .. } | AuditAction::SecretDeleted { .. })
+    });
+    assert_eq!(changes.count(), made, "each acknowledged change is recorded once");
+}
+
+#[test]
+fn a_change_gets_the_rows_and_guards_that_it_did_not_declare() {
+    let Some(world) = World::new("lacking") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    let vault = VaultId::Workspace(workspace);
+    host.put(workspace, "a", "value").unwrap();
+    // Reads the workspace, its members and the vault, and locks three guards, one after the other.
+    let delete = guarded([], move |draft| draft.delete_workspace(OPERATOR, workspace).map(drop));
+    host.make(Some(workspace), delete).unwrap();
+    assert!(world.read(|view| view.head(vault)).is_none());
+    assert_eq!(world.verify(), 0);
+    let set = guarded([], move |draft| draft.set_workspace(OPERATOR, workspace, WorkspaceChange::default()));
+    let refused = host.make(Some(workspace), set);
+    assert!(matches!(refused, Err(Error::Lookup(_))), "{refused:?}");
+}
+
+#[test]
+fn a_change_that_never_has_enough_is_refused_and_the_lane_goes_on() {
+    let Some(world) = World::new("greedy") else { return };
+    let host = world.host();
+    let endless = guarded([], |_| {
+        let id = crate::ids::WorkspaceId::random()?;
+        Err::<(), _>(Gap::Unguarded(Guard::Workspace(id)))
+    });
+    let refused = host.make(None, endless);
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    host.create_workspace("w").unwrap();
+}
+
+#[test]
+fn a_row_that_was_changed_in_the_database_is_not_believed() {
+    let Some(world) = World::new("edited") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    host.create_workspace("other").unwrap();
+    // The columns of one record lead to another.
+    world.sql("UPDATE directory SET name = 'x' WHERE name = 'w'");
+    world.sql("UPDATE directory SET name = 'w' WHERE name = 'other'");
+    let refused = host.create_workspace("w");
+    assert!(matches!(refused, Err(Error::Damaged)), "{refused:?}");
+    world.sql("UPDATE directory SET body = set_byte(body, 5, 0) WHERE name = 'x'");
+    let refused = host.put(workspace, "a", "value");
+    assert!(matches!(refused, Err(Error::Damaged)), "{refused:?}");
+    host.create_workspace("third").unwrap();
+}
