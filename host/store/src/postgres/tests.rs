@@ -40,6 +40,7 @@ use crate::rows::{self, Keyspace, SetHash};
 use crate::scratch::{go_on, name, new_secret};
 use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::state::{Gap, Guard, KeyedRow, RowRange};
+use crate::usage::{UsageRow, block};
 use crate::vault::{VaultReader, VaultSnapshot};
 
 const OPERATOR: Actor = Actor::Operator;
@@ -169,6 +170,13 @@ impl World {
             records.extend(audits.map(|(_, body)| rows::decode_body::<AuditRecord>(body).unwrap()));
         }
         records
+    }
+
+    /// All usage rows.
+    fn usage(&self) -> Vec<UsageRow> {
+        let block = |row: Vec<Option<String>>| crate::hex::decode(row[0].as_deref().unwrap()).unwrap();
+        let blocks = self.sql("SELECT encode(body, 'hex') FROM usage").into_iter().map(block);
+        blocks.flat_map(|block| block::decode(&block).unwrap()).collect()
     }
 
     /// Checks all vaults, with their rows in an embedded database. Returns the number of secrets.

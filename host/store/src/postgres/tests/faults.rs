@@ -7,11 +7,12 @@ use cofferdam_test_postgres::{Fault, Place, Proxy, Rule};
 
 use super::{Host, OPERATOR, PATIENCE, World, is_undone, rounds};
 use crate::audit::AuditAction;
-use crate::changes::guarded;
+use crate::changes::{SettledUsage, guarded};
 use crate::error::Error;
 use crate::ids::{VaultId, WorkspaceId};
 use crate::scratch::new_secret;
 use crate::state::Guard;
+use crate::usage::{UsageKind, UsageRow};
 
 /// Changes that are handed over together.
 const TOGETHER: usize = 3;
@@ -36,10 +37,17 @@ fn strike(name: &str, faults: &[(Place, Fault)], rounds: usize) {
     let proxy = Proxy::start(world.address.port).unwrap();
     let host = world.host_at(&world.address.at(proxy.port()).url());
     let workspace = host.create_workspace("w").unwrap().id;
-    let mut ended = BTreeMap::new();
+    let key = "000000000001".parse().unwrap();
+    let (mut ended, mut requests) = (BTreeMap::new(), Vec::new());
     for round in 0..rounds {
         for (kind, (place, fault)) in faults.iter().enumerate() {
             let struck = proxy.struck();
+            // No caller waits for usage rows: they are there once, whatever becomes of their group.
+            let request = format!("r_{round}_{kind}");
+            let row = UsageRow::begun(request.clone(), workspace, key, UsageKind::Responses, false);
+            let queue = host.engine.queue(Some(workspace)).unwrap();
+            queue.push_usage(SettledUsage { row, has_intent: false }).unwrap();
+            requests.push(request);
             proxy.add(Rule::new(place.clone(), *fault));
             let names: Vec<String> = (0..TOGETHER).map(|at| format!("n_{round}_{kind}_{at}")).collect();
             let answers = put_together(&host, workspace, &names);
@@ -47,7 +55,12 @@ fn strike(name: &str, faults: &[(Place, Fault)], rounds: usize) {
             ended.extend(names.into_iter().zip(answers));
         }
     }
+    host.engine.close();
     check(&world, workspace, &ended);
+    let mut found: Vec<String> = world.usage().into_iter().map(|row| row.request_id).collect();
+    found.sort_unstable();
+    requests.sort_unstable();
+    assert_eq!(found, requests);
 }
 
 /// Compares what clients were told with what is there.

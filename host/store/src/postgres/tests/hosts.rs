@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::{Host, OPERATOR, World};
-use crate::audit::AuditAction;
-use crate::changes::{NewIntern, WorkspaceChange, guarded};
+use crate::audit::{AuditAction, AuditEntry};
+use crate::changes::{Intent, NewIntern, SettledUsage, WorkspaceChange, guarded};
 use crate::error::Error;
 use crate::ids::VaultId;
+use crate::rows::Keyspace;
 use crate::scratch::name;
 use crate::state::{Gap, Guard};
+use crate::usage::{UsageKind, UsageRow};
 
 const CLIENTS: usize = 16;
 
@@ -145,4 +147,60 @@ fn a_row_that_was_changed_in_the_database_is_not_believed() {
     let refused = host.put(workspace, "a", "value");
     assert!(matches!(refused, Err(Error::Damaged)), "{refused:?}");
     host.create_workspace("third").unwrap();
+}
+
+#[test]
+fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
+    let Some(world) = World::new("usage") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    let row = |at: usize| {
+        let key = "000000000001".parse().unwrap();
+        UsageRow::begun(format!("r{at}"), workspace, key, UsageKind::Responses, false)
+    };
+    let intent = Intent::of(&row(0), 7);
+    let put = guarded([Guard::Account(workspace)], move |draft| draft.put_intent(&intent));
+    host.make(Some(workspace), put).unwrap();
+    let intents = || world.rows(Keyspace::Keys).iter().filter(|(key, _)| key.first() == Some(&b'N')).count();
+    assert_eq!(intents(), 1);
+    let queue = host.engine.queue(Some(workspace)).unwrap();
+    for at in 0..200 {
+        queue.push_usage(SettledUsage { row: row(at), has_intent: at == 0 }).unwrap();
+    }
+    queue.push_audit(AuditEntry { actor: OPERATOR, action: AuditAction::KeyRotationBegun }).unwrap();
+    host.make(Some(workspace), guarded([], |_| Ok(()))).unwrap();
+    let found: Vec<String> = world.usage().into_iter().map(|row| row.request_id).collect();
+    assert_eq!(found.len(), 200);
+    assert_eq!(intents(), 0, "the intent is deleted with the row of its request");
+    let entries: Vec<_> = world.audit().into_iter().flat_map(|record| record.entries).collect();
+    assert_eq!(
+        entries.iter().filter(|entry| matches!(entry.action, AuditAction::KeyRotationBegun)).count(),
+        1
+    );
+}
+
+#[test]
+fn a_lane_whose_chain_was_sealed_begins_another() {
+    let Some(world) = World::new("sealed") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    host.put(workspace, "a", "value").unwrap();
+    let before = world.sql("SELECT id FROM chain").len();
+    world.sql("UPDATE chain SET sealed_ms = 1");
+    host.put(workspace, "b", "value").unwrap();
+    assert_eq!(world.sql("SELECT id FROM chain").len(), before + 1);
+    assert_eq!(world.verify(), 2);
+    world.audit();
+}
+
+#[test]
+fn a_lane_whose_chain_was_set_back_takes_no_more_writes() {
+    let Some(world) = World::new("set_back") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    host.put(workspace, "a", "value").unwrap();
+    world.sql("UPDATE chain SET seq = seq - 1");
+    let refused = host.put(workspace, "b", "value");
+    assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
+    assert!(host.shared.has_failed());
 }
