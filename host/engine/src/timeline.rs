@@ -18,7 +18,7 @@ pub use document::{RecordedFact, RecordedRequest, RecordedStep, RecordedTimeline
 pub(crate) use entries::RequestBeginning;
 pub use follow::{StepReceiver, StepSender, follow_steps};
 pub(crate) use recorder::RequestGuard;
-pub use recorder::{RECORDED_MAX, RequestEvent, RequestFilter, RequestRecorder, RequestSubscription};
+pub use recorder::{EndedRequests, RECORDED_MAX, RequestFilter, RequestRecorder};
 pub(crate) use step::Fact;
 pub use step::{FactName, StepKind, StepType};
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
+use tokio::sync::Notify;
 
 /// Later lines are in the file only.
 const KEPT_BYTES: usize = 64 << 20;
@@ -15,6 +16,8 @@ pub(crate) struct Log {
     path: PathBuf,
     state: Mutex<State>,
     grown: Condvar,
+    /// The same for tasks.
+    told: Notify,
 }
 
 #[derive(Default)]
@@ -26,7 +29,7 @@ struct State {
 
 impl Log {
     pub(crate) fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path, state: Mutex::default(), grown: Condvar::new() })
+        Arc::new(Self { path, state: Mutex::default(), grown: Condvar::new(), told: Notify::new() })
     }
 
     pub(crate) fn text(&self) -> String {
@@ -39,23 +42,26 @@ impl Log {
 
     /// Copies what comes, until the last process of the server has ended.
     pub(crate) fn follow(self: &Arc<Self>, from: impl Read + Send + 'static) -> Result<()> {
-        let mut file = File::options().create(true).append(true).open(&self.path)?;
+        let file = File::options().create(true).append(true).open(&self.path)?;
         lock(&self.state).is_open = true;
         let log = Arc::clone(self);
         let name = "postgres log".to_owned();
         std::thread::Builder::new().name(name).spawn(move || {
-            let mut lines = BufReader::new(from);
-            let mut line = Vec::new();
-            while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-                if file.write_all(&line).is_err() {
-                    break;
-                }
-                log.add(&line);
-                line.clear();
-            }
+            // What cannot be read or written is missing in the log; a test that waits for it fails and shows the rest.
+            drop(log.copy(BufReader::new(from), file));
             lock(&log.state).is_open = false;
             log.grown.notify_all();
         })?;
+        Ok(())
+    }
+
+    fn copy(&self, mut from: impl BufRead, mut file: File) -> std::io::Result<()> {
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line)? > 0 {
+            file.write_all(&line)?;
+            self.add(&line);
+            line.clear();
+        }
         Ok(())
     }
 
@@ -65,9 +71,22 @@ impl Log {
             state.text.push_str(&String::from_utf8_lossy(line));
         }
         self.grown.notify_all();
+        self.told.notify_waiters();
     }
 
-    /// Waits for one of these texts after the first `from` bytes. `None`: the server has ended without it.
+    /// Waits until the log has this text.
+    pub(crate) async fn has(&self, wanted: &str) {
+        loop {
+            // Made before the look, so that no line falls between.
+            let told = self.told.notified();
+            if lock(&self.state).text.contains(wanted) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Waits for this text after the first `from` bytes. `None`: the server has ended without it.
     pub(crate) fn until(&self, from: usize, wanted: &str) -> Result<Option<()>> {
         let has = |state: &State| state.text.get(from..).is_some_and(|text| text.contains(wanted));
         let waited =

@@ -21,7 +21,8 @@ impl Options {
         self
     }
 
-    /// Commits do not wait for the disk. What was committed survives the death of processes, not of the machine.
+    /// Commits do not wait for the disk. What was committed survives the death of all processes, not of the machine. A
+    /// server that was killed restarts in a tenth of the time.
     pub fn without_sync(self) -> Self {
         self.setting("fsync", "off")
     }
@@ -50,6 +51,8 @@ impl Options {
             ("port", &port),
             ("unix_socket_directories", folder),
             ("shared_buffers", "16MB"),
+            // A standby asks again soon when its primary comes back.
+            ("wal_retrieve_retry_interval", "100ms"),
             ("timezone", "UTC"),
             ("log_timezone", "UTC"),
         ];

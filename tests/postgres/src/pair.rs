@@ -69,10 +69,10 @@ impl Pair {
     pub fn wait_for_standby(&self, waits: bool) -> Result<()> {
         if waits {
             self.primary.set("synchronous_standby_names", "ANY 1 (b)")?;
-            self.primary.until("SELECT sync_state FROM pg_stat_replication", "quorum")?;
+            self.primary.until_blocking("SELECT sync_state FROM pg_stat_replication", "quorum")?;
         } else {
             self.primary.set("synchronous_standby_names", "")?;
-            self.primary.until("SELECT current_setting('synchronous_standby_names')", "")?;
+            self.primary.until_blocking("SELECT current_setting('synchronous_standby_names')", "")?;
         }
         // Commits go by what the checkpointer knows, and it reads the settings before it does what it is asked.
         self.primary.query("CHECKPOINT")?;
@@ -87,7 +87,7 @@ impl Pair {
     pub fn detach(&self) -> Result<()> {
         self.wait_for_standby(false)?;
         self.standby.set("primary_conninfo", "")?;
-        self.primary.until("SELECT count(*) FROM pg_stat_replication", "0")
+        self.primary.until_blocking("SELECT count(*) FROM pg_stat_replication", "0")
     }
 
     /// The end of [`Pair::detach`]: the standby catches up, commits wait for it.
@@ -96,7 +96,8 @@ impl Pair {
     /// One of them does not answer.
     pub fn attach(&self) -> Result<()> {
         self.standby.set("primary_conninfo", &Self::conninfo(&self.primary))?;
-        self.primary.until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1")?;
+        self.primary
+            .until_blocking("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1")?;
         self.wait_for_standby(true)
     }
 
@@ -107,13 +108,22 @@ impl Pair {
     pub fn replay(&self, replays: bool) -> Result<()> {
         let (call, is_paused) = if replays { ("resume", "f") } else { ("pause", "t") };
         self.standby.query(&format!("SELECT pg_wal_replay_{call}()"))?;
-        self.standby.until("SELECT pg_is_wal_replay_paused()", is_paused)?;
+        self.standby.until_blocking("SELECT pg_is_wal_replay_paused()", is_paused)?;
         let version = self.standby.query("SHOW server_version_num")?;
         // Before version 14 there is no difference between a pause and the wish for one.
         if !replays && version.first().and_then(|row| row.first()) >= Some(&Some("140000".to_owned())) {
-            self.standby.until("SELECT pg_get_wal_replay_pause_state()", "paused")?;
+            self.standby.until_blocking("SELECT pg_get_wal_replay_pause_state()", "paused")?;
         }
         Ok(())
+    }
+
+    /// Waits until readers of the standby see everything that the primary acknowledged before: a commit waits until the
+    /// standby has it on disk, not until it is applied.
+    ///
+    /// # Errors
+    /// The standby does not answer, was promoted, or does not replay.
+    pub fn until_replayed(&self) -> Result<()> {
+        self.standby.until_blocking("SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()", "t")
     }
 
     /// Makes the standby a primary, and waits until it takes writes. It waits for no standby of its own. The old
@@ -123,6 +133,6 @@ impl Pair {
     /// It does not become one.
     pub fn promote(&self) -> Result<()> {
         self.standby.query("SELECT pg_promote(true, 60)")?;
-        self.standby.until("SELECT pg_is_in_recovery()", "f")
+        self.standby.until_blocking("SELECT pg_is_in_recovery()", "f")
     }
 }

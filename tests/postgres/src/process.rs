@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The parent of the server. Its standard input ends when the test ends it or dies, however that happens; then it
-/// ends the server and, unless it is told to keep it, removes its folder. `read` is a built-in that does not reap,
-/// so the server's id belongs to no other process before `wait`. In the background of a shell the server has a
+/// ends the server and, unless it is told to keep it, removes its folder. Debian's shell does not reap in `read`, so
+/// the server's id belongs to no other process before `wait`. In the background of a shell the server has a
 /// standard input of its own.
 const GUARD: &str = r#"
 folder=$1; shift
@@ -78,7 +78,7 @@ impl Process {
         Ok(())
     }
 
-    /// Ends every process of the server at once, as a loss of power would.
+    /// Ends every process of the server at once.
     pub(crate) fn kill(&self) -> Result<()> {
         self.stop()?;
         for pid in children(self.pid).into_iter().chain([self.pid]) {

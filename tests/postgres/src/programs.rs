@@ -18,9 +18,9 @@ const USER: &str = "postgres";
 pub(crate) struct Programs {
     folder: PathBuf,
     /// As `initdb --version` writes it, without spaces.
-    pub(crate) version: String,
+    version: String,
     /// User and group, where the tests run as root.
-    pub(crate) user: Option<(u32, u32)>,
+    user: Option<(u32, u32)>,
 }
 
 impl Programs {
@@ -41,6 +41,11 @@ impl Programs {
         }
         let user = rustix::process::geteuid().is_root().then(user).transpose()?;
         Ok(Self { folder, version: version.join("-").replace(['(', ')', '/'], ""), user })
+    }
+
+    /// Tells apart data directories that cannot take each other's place.
+    pub(crate) fn name(&self) -> String {
+        self.user.map_or_else(|| self.version.clone(), |(user, _)| format!("{}-of-{user}", self.version))
     }
 
     pub(crate) fn path(&self, program: &str) -> PathBuf {
@@ -82,7 +87,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 fn folder() -> Option<PathBuf> {
-    let in_path = std::env::var_os("PATH")?;
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
     // A link in PATH leads to the folder that has the other programs too.
     let linked =
         std::env::split_paths(&in_path).filter_map(|folder| folder.join("initdb").canonicalize().ok());

@@ -166,24 +166,29 @@ impl Server {
         Session::open(&self.socket().join(format!(".s.PGSQL.{}", self.port)), database)
     }
 
-    /// Repeats a query until it gives this one value.
+    /// Repeats a query until it gives this one value. Between two tries other tasks of this thread go on.
     ///
     /// # Errors
     /// Another value for longer than [`PATIENCE`].
-    pub fn until(&self, sql: &str, wanted: &str) -> Result<()> {
-        let mut session = self.session("postgres")?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let rows = session.query(sql)?;
-            let value = rows.first().and_then(|row| row.first()?.as_deref());
-            if value == Some(wanted) {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                bail!("{sql}: {value:?} instead of {wanted:?} after {PATIENCE:?}");
-            }
+    pub async fn until(&self, sql: &str, wanted: &str) -> Result<()> {
+        let mut wait = self.wait_for(sql, wanted)?;
+        while !wait.is_over()? {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// The same for code without tasks.
+    pub(crate) fn until_blocking(&self, sql: &str, wanted: &str) -> Result<()> {
+        let mut wait = self.wait_for(sql, wanted)?;
+        while !wait.is_over()? {
             std::thread::yield_now();
         }
+        Ok(())
+    }
+
+    fn wait_for<'w>(&self, sql: &'w str, wanted: &'w str) -> Result<Wait<'w>> {
+        Ok(Wait { session: self.session("postgres")?, sql, wanted, end: Instant::now() + PATIENCE })
     }
 
     /// Changes a setting that needs no restart. Processes of the server learn of it a little later.
@@ -237,15 +242,10 @@ impl Server {
     /// Waits until the log has this text.
     ///
     /// # Errors
-    /// It does not come within [`PATIENCE`], or the server has ended.
-    pub fn until_logged(&self, wanted: &str) -> Result<()> {
-        self.until_logged_after(0, wanted)
-    }
-
-    /// The same for what is logged after the first `from` bytes.
-    pub(crate) fn until_logged_after(&self, from: usize, wanted: &str) -> Result<()> {
-        let found = self.log.until(from, wanted)?;
-        found.with_context(|| format!("the server ended without {wanted:?} in its log:\n{}", self.log()))
+    /// It does not come within [`PATIENCE`].
+    pub async fn until_logged(&self, wanted: &str) -> Result<()> {
+        let waited = tokio::time::timeout(PATIENCE, self.log.has(wanted)).await;
+        waited.with_context(|| format!("no {wanted:?} within {PATIENCE:?} in the log:\n{}", self.log()))
     }
 
     /// The files of the server, its log among them, that contain these bytes. A server that runs writes its buffers
@@ -311,6 +311,26 @@ impl Drop for Server {
             Some(process) => drop(process.end(false)),
             None => remove_shared_memory(&self.data_dir()),
         }
+    }
+}
+
+/// A wait for the answer to a query.
+struct Wait<'w> {
+    session: Session,
+    sql: &'w str,
+    wanted: &'w str,
+    end: Instant,
+}
+
+impl Wait<'_> {
+    fn is_over(&mut self) -> Result<bool> {
+        let rows = self.session.query(self.sql)?;
+        let value = rows.first().and_then(|row| row.first()?.as_deref());
+        let is_over = value == Some(self.wanted);
+        if !is_over && Instant::now() > self.end {
+            bail!("{}: {value:?} instead of {:?} after {PATIENCE:?}", self.sql, self.wanted);
+        }
+        Ok(is_over)
     }
 }
 

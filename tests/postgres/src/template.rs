@@ -10,14 +10,14 @@ use std::process::Command;
 /// Fills `folder/data`, which must not exist.
 pub(crate) fn fill(programs: &Programs, folder: &Path) -> Result<()> {
     let data = folder.join("data");
-    let template = target()?.join("postgres-template").join(&programs.version);
-    if template.is_dir() {
-        return copy(&template, &data);
+    let template = target()?.map(|target| target.join("postgres-template").join(programs.name()));
+    if let Some(template) = template.as_ref().filter(|template| template.is_dir()) {
+        return copy(template, &data);
     }
     let arguments = ["--pgdata=data", "--username=postgres", "--auth=trust", "--locale=C", "--encoding=UTF8"];
     // Small segments of the log of changes: half of a new data directory would be the first one.
     programs.run("initdb", folder, &[&arguments[..], &["--no-sync", "--wal-segsize=1"]].concat())?;
-    keep(&data, &template)
+    template.map_or(Ok(()), |template| keep(&data, &template))
 }
 
 /// Puts a copy into place in one step, because other test processes may do the same.
@@ -37,9 +37,9 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     run(Command::new("cp").arg("-a").arg(from).arg(to))
 }
 
-/// The build's target directory, which Cargo marks as a cache; the test runs from inside of it.
-fn target() -> Result<PathBuf> {
+/// The build's target directory, which Cargo marks as a cache; tests run from inside of it. `None` for others.
+fn target() -> Result<Option<PathBuf>> {
     let program = std::env::current_exe()?;
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    Ok(target.map_or_else(std::env::temp_dir, Path::to_owned))
+    let mut folders = program.ancestors();
+    Ok(folders.find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_owned))
 }

@@ -16,13 +16,12 @@ pub(super) struct FinishedRequests {
 }
 
 impl FinishedRequests {
-    /// Keeps a request, and at most `keeps` of them. Returns its number, from 1.
-    pub(super) fn keep(&mut self, entries: &[u8], keeps: usize) -> u64 {
+    /// Keeps a request, and at most `keeps` of them. Requests are numbered from 1.
+    pub(super) fn keep(&mut self, entries: &[u8], keeps: usize) {
         self.last_number += 1;
         self.lengths.push_back(entries.len());
         self.bytes.extend(entries);
         self.shorten(keeps);
-        self.last_number
     }
 
     /// Forgets the oldest requests.
@@ -34,6 +33,14 @@ impl FinishedRequests {
         if keeps == 0 {
             self.bytes.shrink_to_fit();
         }
+    }
+
+    /// The last number, and number and entries of the last `most` requests with a greater number than
+    /// `number`, the last one first.
+    pub(super) fn after(&self, number: u64, most: usize) -> (u64, Vec<(u64, Vec<u8>)>) {
+        let newer = self.last_number.saturating_sub(number);
+        let most = usize::try_from(newer).unwrap_or(usize::MAX).min(most);
+        (self.last_number, self.before(u64::MAX, most))
     }
 
     /// Number and entries of the last `most` requests with a number less than `before`, the last one

@@ -10,14 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
 use uuid::Uuid;
 
 /// The most finished requests that may be kept.
 pub const RECORDED_MAX: usize = 4096;
-/// The most finished requests that wait for one subscriber. It is told how many more it has missed.
-const EVENTS_MAX: usize = 256;
 /// The most characters of the model that a client asks for.
 const REQUESTED_CHARS_MAX: usize = 128;
 /// Finished requests that are copied while the lock is held once, so that requests that end do not
@@ -33,8 +29,6 @@ pub struct RequestRecorder {
     keeps: AtomicUsize,
     finished: Mutex<FinishedRequests>,
     running: [Mutex<RunningRequests>; RUNNING_PARTS],
-    subscribers: AtomicUsize,
-    events: broadcast::Sender<Arc<RecordedRequest>>,
 }
 
 /// Some of the running requests. Two of these are never in one line of a processor's cache.
@@ -84,48 +78,21 @@ impl RequestFilter {
     }
 }
 
-/// What a subscriber is told.
-#[derive(Clone, Debug)]
-pub enum RequestEvent {
-    /// A request has ended.
-    Finished(Arc<RecordedRequest>),
-    /// So many requests ended that this subscriber was not told of, because it was too slow.
-    Lost(u64),
-}
-
-/// Hands out the requests that end from now on.
-pub struct RequestSubscription {
-    recorder: Arc<RequestRecorder>,
-    events: broadcast::Receiver<Arc<RecordedRequest>>,
-}
-
-impl RequestSubscription {
-    /// The next event. `None` after the end of the recorder.
-    pub async fn next(&mut self) -> Option<RequestEvent> {
-        match self.events.recv().await {
-            Ok(request) => Some(RequestEvent::Finished(request)),
-            Err(RecvError::Lagged(lost)) => Some(RequestEvent::Lost(lost)),
-            Err(RecvError::Closed) => None,
-        }
-    }
-}
-
-impl Drop for RequestSubscription {
-    fn drop(&mut self) {
-        self.recorder.subscribers.fetch_sub(1, Ordering::Relaxed);
-    }
+/// The requests that ended after another one.
+#[derive(Clone, Debug, Default)]
+pub struct EndedRequests {
+    /// The number of the last request that ended.
+    pub last: u64,
+    /// The newest ones, oldest first.
+    pub requests: Vec<RecordedRequest>,
+    /// How many more ended.
+    pub left_out: u64,
 }
 
 impl Default for RequestRecorder {
     /// A recorder that keeps nothing until [`Self::keep`] is called.
     fn default() -> Self {
-        Self {
-            keeps: AtomicUsize::new(0),
-            finished: Mutex::default(),
-            running: Default::default(),
-            subscribers: AtomicUsize::new(0),
-            events: broadcast::Sender::new(EVENTS_MAX),
-        }
+        Self { keeps: AtomicUsize::new(0), finished: Mutex::default(), running: Default::default() }
     }
 }
 
@@ -172,10 +139,15 @@ impl RequestRecorder {
         finished.chain(running.iter().filter_map(|it| ids(it.lock().entries.bytes()))).collect()
     }
 
-    /// Subscribes to the requests that end from now on.
-    pub fn subscribe(self: &Arc<Self>) -> RequestSubscription {
-        self.subscribers.fetch_add(1, Ordering::Relaxed);
-        RequestSubscription { recorder: Arc::clone(self), events: self.events.subscribe() }
+    /// The requests that ended after the one with this number, at most `most` of them.
+    pub fn ended_since(&self, number: u64, most: usize) -> EndedRequests {
+        let (last, entries) = self.finished().after(number, most);
+        let documents = entries.into_iter().rev();
+        let requests: Vec<RecordedRequest> = documents
+            .map(|(number, entries)| RecordedTimeline::finished(&entries, Some(number)).request)
+            .collect();
+        let left_out = last.saturating_sub(number).saturating_sub(requests.len() as u64);
+        EndedRequests { last, requests, left_out }
     }
 
     /// Begins to record a request, if requests are kept or someone wants its steps.
@@ -211,14 +183,8 @@ impl RequestRecorder {
             at_end(RecordedTimeline::finished(&entries, None));
         }
         let keeps = self.keeps();
-        if keeps == 0 {
-            return;
-        }
-        let number = self.finished().keep(&entries, keeps);
-        if self.subscribers.load(Ordering::Relaxed) > 0 {
-            let head = Arc::new(RecordedTimeline::finished(&entries, Some(number)).request);
-            // Without a receiver there is nothing to tell.
-            drop(self.events.send(head));
+        if keeps > 0 {
+            self.finished().keep(&entries, keeps);
         }
     }
 

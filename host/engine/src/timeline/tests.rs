@@ -151,17 +151,25 @@ fn steps_names_and_memory_are_bounded() {
     assert!((50..400).contains(&kept.len()), "8 MiB hold {} such requests", kept.len());
 }
 
-#[tokio::test]
-async fn a_subscriber_is_told_of_finished_requests_and_how_many_it_missed() {
+#[test]
+fn requests_that_ended_since_another_one_are_told_and_the_rest_is_counted() {
     let recorder = recorder(4);
-    let mut events = recorder.subscribe();
-    drop(begin(&recorder, "a"));
-    let Some(RequestEvent::Finished(request)) = events.next().await else { panic!() };
-    assert_eq!((request.request_id.as_str(), request.outcome), ("a", "cancelled"));
-    (0..300).for_each(|_| drop(begin(&recorder, "b")));
-    assert!(matches!(events.next().await, Some(RequestEvent::Lost(44))));
-    assert!(matches!(events.next().await, Some(RequestEvent::Finished(_))));
-    drop(recorder);
+    let told = |since, most| {
+        let EndedRequests { last, requests, left_out } = recorder.ended_since(since, most);
+        let ids: Vec<String> = requests.into_iter().map(|request| request.request_id).collect();
+        (last, ids.join(" "), left_out)
+    };
+    assert_eq!(told(0, 20), (0, String::new(), 0));
+    ["a", "b", "c"].iter().for_each(|id| drop(begin(&recorder, id)));
+    assert_eq!(told(0, 20), (3, "a b c".to_owned(), 0));
+    assert_eq!(told(1, 20), (3, "b c".to_owned(), 0));
+    assert_eq!(told(0, 2), (3, "b c".to_owned(), 1));
+    assert_eq!(told(3, 20), (3, String::new(), 0));
+    assert_eq!(told(1, 0), (3, String::new(), 2));
+    ["d", "e", "f"].iter().for_each(|id| drop(begin(&recorder, id)));
+    assert_eq!(told(0, 20), (6, "c d e f".to_owned(), 2), "the recorder keeps four");
+    recorder.keep(0);
+    assert_eq!(told(4, 20), (6, String::new(), 2));
 }
 
 #[tokio::test]

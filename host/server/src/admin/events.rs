@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cofferdam_engine::timeline::{RequestEvent, RequestSubscription};
+use cofferdam_engine::timeline::EndedRequests;
 use http::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,8 +24,11 @@ use crate::timestamp::timestamp;
 
 /// The time between two events with the state.
 const STATE_EVERY: Duration = Duration::from_secs(1);
-/// Requests that are sent in one such time; further ones are counted.
-const REQUESTS_MAX: u64 = 20;
+/// The time between two looks for requests that ended. Looking costs the requests nothing, where
+/// telling each end would wake a thread.
+const REQUESTS_EVERY: Duration = Duration::from_millis(100);
+/// Requests that are sent between two states; further ones are counted.
+const REQUESTS_MAX: usize = 20;
 /// Events that wait for a slow client. One that takes none for longer loses its stream.
 const WAITING_MAX: usize = 64;
 
@@ -37,7 +40,7 @@ pub(super) fn open(admin: &Admin, bearer: &str) -> Result<Response<ResponseBody>
         app: Arc::clone(&admin.app),
         stop: admin.stop.clone(),
         bearer: Zeroizing::new(bearer.to_owned()),
-        requests: admin.app.recorder.subscribe(),
+        last_request: admin.app.recorder.ended_since(0, 0).last,
         events,
         sent: 0,
         lost: 0,
@@ -54,10 +57,11 @@ struct LiveEvents {
     app: Arc<App>,
     stop: CancellationToken,
     bearer: Zeroizing<String>,
-    requests: RequestSubscription,
+    /// The number of the last request that was sent or counted.
+    last_request: u64,
     events: Sender<Bytes>,
     /// Requests sent since the last state.
-    sent: u64,
+    sent: usize,
     /// Requests not sent since the last state.
     lost: u64,
     /// The number of reloads at the last state.
@@ -66,14 +70,15 @@ struct LiveEvents {
 
 impl LiveEvents {
     async fn run(mut self) {
-        let mut ticks = interval(STATE_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut states, mut requests) = (interval(STATE_EVERY), interval(REQUESTS_EVERY));
+        states.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        requests.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let goes_on = tokio::select! {
                 () = self.stop.cancelled() => false,
                 () = self.events.closed() => false,
-                _ = ticks.tick() => self.tick(),
-                event = self.requests.next() => self.request(event),
+                _ = states.tick() => self.tick(),
+                _ = requests.tick() => self.requests(),
             };
             if !goes_on {
                 return;
@@ -100,22 +105,15 @@ impl LiveEvents {
         self.send("state", &state(&self.app))
     }
 
-    fn request(&mut self, event: Option<RequestEvent>) -> bool {
-        match event {
-            Some(RequestEvent::Finished(request)) if self.sent < REQUESTS_MAX => {
-                self.sent += 1;
-                self.send("request", &request)
-            }
-            Some(RequestEvent::Finished(_)) => {
-                self.lost += 1;
-                true
-            }
-            Some(RequestEvent::Lost(requests)) => {
-                self.lost += requests;
-                true
-            }
-            None => false,
-        }
+    /// Sends the requests that ended since the last time.
+    fn requests(&mut self) -> bool {
+        let room = REQUESTS_MAX.saturating_sub(self.sent);
+        let EndedRequests { last, requests, left_out } =
+            self.app.recorder.ended_since(self.last_request, room);
+        self.last_request = last;
+        self.sent += requests.len();
+        self.lost += left_out;
+        requests.iter().all(|request| self.send("request", request))
     }
 
     /// Whether the client still takes events.

@@ -1,7 +1,7 @@
 //! One connection through a proxy.
 
 use super::flight::{Flight, Flights, message_length};
-use super::rule::{Fault, Strike};
+use super::rule::Fault;
 use super::{Shared, Tally, shut};
 use crate::{Result, lock};
 use anyhow::bail;
@@ -115,17 +115,21 @@ impl Link {
                 continue;
             }
             flights.push(bytes)?;
-            while let Some(flight) = flights.next()? {
-                let strike = if flight.is_request { shared.count(&flight) } else { None };
-                let Some(strike) = strike else {
-                    self.send(shared, &flight)?;
-                    continue;
-                };
-                if let Some(left) = self.suffer(shared, &flight, strike)? {
-                    return Ok(left);
-                }
+            if let Some(left) = self.send_all(shared, &mut flights)? {
+                return Ok(left);
             }
         }
+    }
+
+    /// Forwards the flights that are complete. `Some`: nothing of the client is forwarded any more.
+    fn send_all(&self, shared: &Shared, flights: &mut Flights) -> Result<Option<LeftOpen>> {
+        while let Some(flight) = flights.next()? {
+            let left = self.suffer(shared, &flight)?;
+            if left.is_some() {
+                return Ok(left);
+            }
+        }
+        Ok(None)
     }
 
     /// Forwards a flight.
@@ -145,14 +149,19 @@ impl Link {
         state.tally.commits += u64::from(flight.commit.is_some());
     }
 
-    /// Does what a rule says. `Some`: nothing of the client is forwarded any more.
-    fn suffer(&self, shared: &Shared, flight: &Flight, strike: Strike) -> Result<Option<LeftOpen>> {
+    /// Forwards a flight, or does what a rule says. `Some`: nothing of the client is forwarded any more.
+    fn suffer(&self, shared: &Shared, flight: &Flight) -> Result<Option<LeftOpen>> {
+        let Some(strike) = shared.count(flight) else {
+            self.send(shared, flight)?;
+            return Ok(None);
+        };
         match strike.fault {
             Fault::CutBefore | Fault::CutAfter => {
                 let end = if strike.fault == Fault::CutBefore { strike.start } else { strike.end };
                 self.to_server(shared, flight.bytes.get(..end).unwrap_or_default())?;
-                self.cut();
+                // A test that sees an error of its client finds the strike counted.
                 shared.strike();
+                self.cut();
                 return Ok(Some(LeftOpen(false)));
             }
             Fault::SwallowReply => {
@@ -172,15 +181,15 @@ impl Link {
                 self.send(shared, flight)?;
             }
             Fault::CloseToServer => {
+                shared.strike();
                 self.send(shared, flight)?;
                 shut(&self.server, Shutdown::Write);
-                shared.strike();
                 return Ok(Some(LeftOpen(true)));
             }
             Fault::CloseToClient => {
+                shared.strike();
                 shut(&self.client, Shutdown::Write);
                 self.send(shared, flight)?;
-                shared.strike();
             }
             Fault::SilenceBefore => {
                 self.fall_silent(shared);
@@ -208,23 +217,29 @@ impl Link {
         let mut answers = Answers::default();
         loop {
             let count = (&self.server).read(&mut piece)?;
-            let mut rest = piece.get(..count).unwrap_or_default();
-            if rest.is_empty() {
+            let bytes = piece.get(..count).unwrap_or_default();
+            if bytes.is_empty() {
                 return Ok(());
             }
             if !is_plain {
-                self.to_client(shared, rest)?;
-                continue;
-            }
-            while !rest.is_empty() {
-                let (length, is_ready) = answers.until_ready(rest)?;
-                let (segment, after) = rest.split_at_checked(length).unwrap_or_default();
-                rest = after;
-                if !self.answer(shared, segment, is_ready)? {
-                    return Ok(());
-                }
+                self.to_client(shared, bytes)?;
+            } else if !self.answer_all(shared, &mut answers, bytes)? {
+                return Ok(());
             }
         }
+    }
+
+    /// Forwards bytes answer by answer. `false`: one that is thrown away has come to its end.
+    fn answer_all(&self, shared: &Shared, answers: &mut Answers, mut bytes: &[u8]) -> Result<bool> {
+        while !bytes.is_empty() {
+            let (length, is_ready) = answers.until_ready(bytes)?;
+            let (segment, after) = bytes.split_at_checked(length).unwrap_or_default();
+            bytes = after;
+            if !self.answer(shared, segment, is_ready)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Forwards bytes of one answer. `false`: they were the end of one that is thrown away.
@@ -279,23 +294,29 @@ impl Answers {
     fn until_ready(&mut self, bytes: &[u8]) -> Result<(usize, bool)> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            if self.left > 0 {
-                let step = self.left.min(rest.len());
-                self.left -= step;
-                at += step;
-                if self.left == 0 && self.is_ready {
-                    return Ok((at, true));
-                }
+            if self.left == 0 {
+                self.head.extend(rest.first());
+                at += 1;
+                self.begin()?;
                 continue;
             }
-            self.head.extend(rest.first());
-            at += 1;
-            if let Some(length) = message_length(&self.head)? {
-                self.left = length - self.head.len();
-                self.is_ready = self.head.first() == Some(&b'Z');
-                self.head.clear();
+            let step = self.left.min(rest.len());
+            self.left -= step;
+            at += step;
+            if self.left == 0 && self.is_ready {
+                return Ok((at, true));
             }
         }
         Ok((at, false))
+    }
+
+    /// Begins a message once its head is whole.
+    fn begin(&mut self) -> Result<()> {
+        if let Some(length) = message_length(&self.head)? {
+            self.left = length - self.head.len();
+            self.is_ready = self.head.first() == Some(&b'Z');
+            self.head.clear();
+        }
+        Ok(())
     }
 }

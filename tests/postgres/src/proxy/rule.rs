@@ -73,7 +73,7 @@ impl Rule {
             Place::Sql(text) => (flight.sql.contains(text.as_str()), None),
         };
         let is_within = self.within.as_ref().is_none_or(|text| flight.transaction.contains(text.as_str()));
-        if !is_here || !is_within {
+        if !flight.is_request || !is_here || !is_within {
             return None;
         }
         self.left = self.left.saturating_sub(1);

@@ -25,13 +25,11 @@ impl Scene {
         connect(&self.database.at(self.proxy.port()).url()).await.unwrap()
     }
 
-    /// Waits for so many sessions of the database past the kit's own. A thread of its own waits, because closed
-    /// clients leave by tasks of this one.
+    /// Waits for so many sessions of the database.
     async fn until_sessions(&self, which: &str, count: u32) {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = ";
         let sql = format!("{sql}'{}' AND {which}", self.database.name);
-        let wait = move || Server::shared().unwrap().until(&sql, &count.to_string()).unwrap();
-        tokio::task::spawn_blocking(wait).await.unwrap();
+        Server::shared().unwrap().until(&sql, &count.to_string()).await.unwrap();
     }
 
     /// Rows that were committed, asked past the proxy. The lock waits for a transaction that still runs.

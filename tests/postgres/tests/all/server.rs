@@ -72,8 +72,8 @@ async fn a_stopped_server_answers_when_it_goes_on() {
     assert_eq!(answer.await.unwrap().unwrap(), 5);
 }
 
-#[test]
-fn settings_are_those_of_the_options() {
+#[tokio::test]
+async fn settings_are_those_of_the_options() {
     if !installed() {
         return;
     }
@@ -83,7 +83,8 @@ fn settings_are_those_of_the_options() {
     assert_eq!(show(&server, "fsync"), [[Some("off".to_owned())]]);
     assert_eq!(show(&server, "application_name"), [[Some("it's".to_owned())]]);
     server.set("work_mem", "1MB").unwrap();
-    server.until("SELECT setting FROM pg_settings WHERE name = 'work_mem'", "1024").unwrap();
+    server.until("SELECT setting FROM pg_settings WHERE name = 'work_mem'", "1024").await.unwrap();
+    server.until_logged("parameter \"work_mem\" changed").await.unwrap();
     let refused = Options::new().setting("work_mem", "much").start().err().unwrap().to_string();
     assert!(refused.contains("work_mem"), "{refused}");
 }
