@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -194,8 +194,8 @@ where
                     Some(Severity::Notice | Severity::Info | Severity::Debug | Severity::Log)
                 );
                 if !is_harmless {
-                    tracing::warn!(code = notice.code().code(), "the database warns: {}", notice.message());
                     warned.store(true, Ordering::Relaxed);
+                    log_warning(&notice);
                 }
             }
             Ok(_) => {}
@@ -204,5 +204,15 @@ where
                 return;
             }
         }
+    }
+}
+
+fn log_warning(warning: &DbError) {
+    let code = warning.code();
+    // A rollback where the server has rolled back already.
+    if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION {
+        tracing::debug!(code = code.code(), "the database warns: {}", warning.message());
+    } else {
+        tracing::warn!(code = code.code(), "the database warns: {}", warning.message());
     }
 }

@@ -26,13 +26,13 @@ fn a_commit_that_is_not_replicated_is_not_acknowledged() {
     let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
     let mut pending = host.begin(Some(workspace), put);
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = 'doubt'";
-    pair.primary.until(waits, "1").unwrap();
+    world.runtime.block_on(pair.primary.until(waits, "1")).unwrap();
     // The server gives up the wait, makes the commit visible and answers that it committed.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     pair.primary.query(cancel).unwrap();
     // The lane asks with a write, which waits for the standby too.
-    pair.primary.until(waits, "1").unwrap();
-    pair.primary.until_logged("canceling wait for synchronous replication").unwrap();
+    world.runtime.block_on(pair.primary.until(waits, "1")).unwrap();
+    world.runtime.block_on(pair.primary.until_logged("canceling wait for synchronous replication")).unwrap();
     assert!(pending::wait(&mut pending, Duration::from_millis(1)).is_none(), "no answer");
     pair.standby.continue_signal().unwrap();
     pending::wait(&mut pending, PATIENCE).unwrap().unwrap();
