@@ -9,7 +9,7 @@ use crate::changes::{Intent, NewIntern, SettledUsage, WorkspaceChange, guarded};
 use crate::error::Error;
 use crate::ids::VaultId;
 use crate::rows::Keyspace;
-use crate::scratch::name;
+use crate::scratch::{name, new_secret};
 use crate::state::{Gap, Guard};
 use crate::usage::{UsageKind, UsageRow};
 
@@ -203,4 +203,35 @@ fn a_lane_whose_chain_was_set_back_takes_no_more_writes() {
     let refused = host.put(workspace, "b", "value");
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     assert!(host.shared.has_failed());
+}
+
+#[test]
+fn a_vault_that_is_deleted_while_others_write_to_it_leaves_nothing() {
+    let Some(world) = World::new("deleted_vault") else { return };
+    let hosts = [world.host(), world.host()];
+    let workspace = hosts[0].create_workspace("w").unwrap().id;
+    for round in 0..10 {
+        let intern = NewIntern { workspace, name: name(&format!("bot{round}")), created_by: None };
+        let create =
+            guarded([Guard::Workspace(workspace)], move |draft| draft.create_intern(OPERATOR, &intern));
+        let intern = hosts[0].make(Some(workspace), create).unwrap().id;
+        let vault = VaultId::Intern(intern);
+        let guards = [Guard::Vault(vault)];
+        // Client 0 deletes the intern; the others wait for the guard that it deletes.
+        let ended = clients(&hosts, |client, host| {
+            if client == 0 {
+                let delete = guarded(guards, move |draft| draft.delete_intern(OPERATOR, intern).map(drop));
+                return host.make(Some(workspace), delete);
+            }
+            let new = new_secret(vault, &format!("s{client}"), "value");
+            host.make(
+                Some(workspace),
+                guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop)),
+            )
+        });
+        assert!(ended[0].is_ok(), "{ended:?}");
+        assert!(ended.iter().all(|ended| matches!(ended, Ok(()) | Err(Error::Lookup(_)))), "{ended:?}");
+        assert_eq!(world.verify(), 0, "no secret, no head and no keys without an owner");
+    }
+    world.audit();
 }
