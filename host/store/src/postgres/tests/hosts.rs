@@ -1,9 +1,14 @@
 //! Two hosts on one database.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use super::{Host, OPERATOR, World};
+use cofferdam_test_postgres::Server;
+
+use super::super::failure::Failure;
+use super::super::place::{ChainEnd, ChainId};
+use super::super::transaction::{begin, make_chain, rollback};
+use super::{Host, OPERATOR, World, database};
 use crate::audit::{AuditAction, AuditEntry};
 use crate::changes::{Intent, NewIntern, SettledUsage, WorkspaceChange, guarded};
 use crate::error::Error;
@@ -234,4 +239,29 @@ fn a_vault_that_is_deleted_while_others_write_to_it_leaves_nothing() {
         assert_eq!(world.verify(), 0, "no secret, no head and no keys without an owner");
     }
     world.audit();
+}
+
+#[test]
+fn a_guard_that_is_deleted_while_a_transaction_waits_for_it_is_not_taken_for_locked() {
+    let Some(world) = World::new("guards") else { return };
+    let keys = Arc::clone(&world.keys);
+    let (guards, nothing) = ([Guard::Store].into(), [].into());
+    world.runtime.block_on(async {
+        let chain = ChainId::random().unwrap();
+        make_chain(&world.session, chain, "test").await.unwrap();
+        let other = database(&world.address.url()).connect().await.unwrap();
+        other.script("BEGIN; SELECT k FROM head WHERE k = '\\x00' FOR UPDATE").await.unwrap();
+        let deletes = async {
+            let waiting =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = 'guards' AND wait_event_type = 'Lock'";
+            Server::shared().unwrap().until(waiting, "1").await.unwrap();
+            other.script("DELETE FROM head WHERE k = '\\x00'; COMMIT").await.unwrap();
+        };
+        let begins = begin(&world.session, &keys, chain, ChainEnd::FIRST, &guards, &nothing);
+        let (begun, ()) = tokio::join!(begins, deletes);
+        assert!(matches!(begun.err(), Some(Failure::GuardGone)));
+        rollback(&world.session).await.unwrap();
+        // The next one makes the guard anew.
+        begin(&world.session, &keys, chain, ChainEnd::FIRST, &guards, &nothing).await.unwrap();
+    });
 }
