@@ -13,7 +13,7 @@ use flight::Flight;
 use link::Link;
 use rule::Strike;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -34,7 +34,7 @@ pub struct Proxy {
 pub struct Tally {
     /// Flights: queries, and messages of the extended protocol up to `Sync`.
     pub flights: u64,
-    /// Those that the client sent when it had no answer outstanding and that ask for something: how often it waited.
+    /// Those that ask for something and that the client sent when it had all answers: how often it waited.
     pub round_trips: u64,
     /// Flights with COMMIT.
     pub commits: u64,
@@ -58,8 +58,14 @@ struct State {
     /// How often `release` was called.
     releases: u64,
     rules: Vec<Rule>,
-    links: Vec<Arc<Link>>,
+    connections: Vec<Connection>,
     threads: Vec<JoinHandle<()>>,
+}
+
+struct Connection {
+    /// Gone when both sides are closed, and their sockets with it.
+    link: Weak<Link>,
+    tally: Arc<Mutex<Tally>>,
 }
 
 impl Proxy {
@@ -119,7 +125,7 @@ impl Proxy {
 
     /// Closes both sides of all connections.
     pub fn cut(&self) {
-        self.state().links.iter().for_each(|link| link.cut());
+        self.state().connections.iter().filter_map(|one| one.link.upgrade()).for_each(|link| link.cut());
     }
 
     /// Whether new connections are closed at once.
@@ -132,9 +138,14 @@ impl Proxy {
         self.state().target = target;
     }
 
+    /// How many connections hold sockets of the proxy.
+    pub fn open(&self) -> usize {
+        self.state().connections.iter().filter(|one| one.link.strong_count() > 0).count()
+    }
+
     /// What has passed in each connection, in the order in which they came.
     pub fn connections(&self) -> Vec<Tally> {
-        self.state().links.iter().map(|link| link.tally()).collect()
+        self.state().connections.iter().map(|one| *lock(&one.tally)).collect()
     }
 
     /// What has passed in all connections.
@@ -187,16 +198,19 @@ impl Shared {
     fn open(self: &Arc<Self>, client: TcpStream) -> Result<()> {
         let (target, is_refused) = {
             let state = lock(&self.state);
-            (state.target, state.refuses || state.links.len() >= MOST_CONNECTIONS)
+            (state.target, state.refuses || state.connections.len() >= MOST_CONNECTIONS)
         };
         anyhow::ensure!(!is_refused, "the connection is refused");
         let server = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, target).into(), PATIENCE)?;
-        let link = Arc::new(Link::new(client, server));
-        let (shared, run) = (Arc::clone(self), Arc::clone(&link));
+        let tally = Arc::default();
+        let link = Arc::new(Link::new(client, server, Arc::clone(&tally)));
+        let connection = Connection { link: Arc::downgrade(&link), tally };
+        let shared = Arc::clone(self);
         let mut state = lock(&self.state);
+        state.threads.retain(|thread| !thread.is_finished());
         let builder = std::thread::Builder::new().name("postgres proxy link".to_owned());
-        state.threads.push(builder.spawn(move || run.forward(&shared))?);
-        state.links.push(link);
+        state.threads.push(builder.spawn(move || link.forward(&shared))?);
+        state.connections.push(connection);
         Ok(())
     }
 

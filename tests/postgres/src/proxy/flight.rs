@@ -21,6 +21,8 @@ pub(super) struct Flight {
     pub(super) is_answered: bool,
     /// It asks for something; closing a statement does not, and no client waits for that.
     pub(super) is_request: bool,
+    /// It came together with an earlier one: the client did not wait between them.
+    pub(super) is_pipelined: bool,
     /// The message that is or executes a COMMIT.
     pub(super) commit: Option<Range<usize>>,
     /// What is executed.

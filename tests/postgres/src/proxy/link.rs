@@ -20,11 +20,12 @@ pub(super) struct Link {
     client: TcpStream,
     server: TcpStream,
     state: Mutex<State>,
+    /// Kept by the proxy when the connection has ended.
+    tally: Arc<Mutex<Tally>>,
 }
 
 #[derive(Default)]
 struct State {
-    tally: Tally,
     /// How many flights the server was sent and has answered.
     sent: u64,
     answered: u64,
@@ -35,21 +36,17 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(client: TcpStream, server: TcpStream) -> Self {
+    pub(super) fn new(client: TcpStream, server: TcpStream, tally: Arc<Mutex<Tally>>) -> Self {
         for stream in [&client, &server] {
             // A delay of small packets would show in tests of speed; without the option they are only slower.
             drop(stream.set_nodelay(true));
         }
-        Self { client, server, state: Mutex::default() }
+        Self { client, server, state: Mutex::default(), tally }
     }
 
     pub(super) fn cut(&self) {
         shut(&self.client, Shutdown::Both);
         shut(&self.server, Shutdown::Both);
-    }
-
-    pub(super) fn tally(&self) -> Tally {
-        lock(&self.state).tally
     }
 
     pub(super) fn silent_at(&self) -> Option<u64> {
@@ -123,7 +120,9 @@ impl Link {
 
     /// Forwards the flights that are complete. `Some`: nothing of the client is forwarded any more.
     fn send_all(&self, shared: &Shared, flights: &mut Flights) -> Result<Option<LeftOpen>> {
-        while let Some(flight) = flights.next()? {
+        let mut is_pipelined = false;
+        while let Some(mut flight) = flights.next()? {
+            flight.is_pipelined = std::mem::replace(&mut is_pipelined, true);
             let left = self.suffer(shared, &flight)?;
             if left.is_some() {
                 return Ok(left);
@@ -140,13 +139,17 @@ impl Link {
 
     /// Counts a flight, before its answer can arrive.
     fn note(&self, flight: &Flight) {
-        let mut state = lock(&self.state);
-        let waits = flight.is_request && state.sent == state.answered;
         let answered = u64::from(flight.is_answered);
-        state.sent += answered;
-        state.tally.flights += answered;
-        state.tally.round_trips += u64::from(waits);
-        state.tally.commits += u64::from(flight.commit.is_some());
+        let waits = {
+            let mut state = lock(&self.state);
+            let has_all_answers = state.sent == state.answered;
+            state.sent += answered;
+            flight.is_request && has_all_answers && !flight.is_pipelined
+        };
+        let mut tally = lock(&self.tally);
+        tally.flights += answered;
+        tally.round_trips += u64::from(waits);
+        tally.commits += u64::from(flight.commit.is_some());
     }
 
     /// Forwards a flight, or does what a rule says. `Some`: nothing of the client is forwarded any more.
@@ -265,13 +268,13 @@ impl Link {
     }
 
     fn write_to_server(&self, bytes: &[u8]) -> Result<()> {
-        lock(&self.state).tally.bytes_to_server += u64::try_from(bytes.len())?;
+        lock(&self.tally).bytes_to_server += u64::try_from(bytes.len())?;
         Ok((&self.server).write_all(bytes)?)
     }
 
     fn to_client(&self, shared: &Shared, bytes: &[u8]) -> Result<()> {
         shared.pass(self)?;
-        lock(&self.state).tally.bytes_to_client += u64::try_from(bytes.len())?;
+        lock(&self.tally).bytes_to_client += u64::try_from(bytes.len())?;
         Ok((&self.client).write_all(bytes)?)
     }
 }

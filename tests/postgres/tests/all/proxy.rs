@@ -1,7 +1,7 @@
 //! The proxy: each fault at each place, and what it counts.
 
 use crate::client::{connect, number};
-use cofferdam_test_postgres::{Database, Fault, Place, Proxy, Rule, Server, installed};
+use cofferdam_test_postgres::{Database, Fault, PATIENCE, Place, Proxy, Rule, Server, installed};
 use std::time::Duration;
 use tokio_postgres::{Client, Error};
 
@@ -223,15 +223,37 @@ async fn round_trips_and_bytes_are_counted_for_each_connection() {
     let end = scene.proxy.total();
     assert!(end.bytes_to_server - after.bytes_to_server > 100_000, "{end:?}");
     assert!(end.bytes_to_client - after.bytes_to_client > 100_000, "{end:?}");
-    // Sent without a wait between them, they are two flights.
+    // Sent without a wait between them, they are two flights and one wait.
     let (one, other) = tokio::join!(client.batch_execute("SELECT 1"), client.batch_execute("SELECT 2"));
     one.and(other).unwrap();
-    assert_eq!(scene.proxy.total().flights - end.flights, 2);
+    let pipelined = scene.proxy.total();
+    assert_eq!((pipelined.flights - end.flights, pipelined.round_trips - end.round_trips), (2, 1));
     drop(client);
     let second = scene.client().await;
     put(&second).await.unwrap();
     let all = scene.proxy.connections();
     assert_eq!(all.iter().map(|one| one.commits).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[tokio::test]
+async fn connections_that_have_ended_hold_no_sockets() {
+    if !installed() {
+        return;
+    }
+    let scene = Scene::new("many").await;
+    let kept = scene.client().await;
+    for _ in 0..20 {
+        put(&scene.client().await).await.unwrap();
+    }
+    put(&kept).await.unwrap();
+    assert_eq!(scene.proxy.connections().len(), 21);
+    // Tasks of this thread and threads of the proxy close the others a moment later.
+    let are_closed = async {
+        while scene.proxy.open() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, are_closed).await.unwrap();
 }
 
 #[tokio::test]
