@@ -13,6 +13,20 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Stdio;
 
+/// What the API answers between two runs of a command that print the same. Hosts of other tests fill the shared cache
+/// of compiled plugins meanwhile, so the printed state of a plugin may change between two questions.
+async fn at_rest(host: &Host, admin: &Admin, path: &str, command: &[&str]) -> (Value, Value) {
+    let mut printed = host.command(command);
+    loop {
+        let answer = admin.ask(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+        let before = std::mem::replace(&mut printed, host.command(command));
+        if printed == before {
+            return (answer.body, printed);
+        }
+    }
+}
+
 #[tokio::test]
 async fn commands_give_the_document_that_the_command_line_prints() {
     let host = Setup::new().start();
@@ -30,18 +44,8 @@ async fn commands_give_the_document_that_the_command_line_prints() {
         ("usage?by=model&days=7", "usage --by model --days 7"),
     ] {
         let words: Vec<&str> = command.split(' ').collect();
-        // Hosts of other tests fill the shared cache of compiled plugins meanwhile, so the printed
-        // state of a plugin may change between two questions.
-        let mut printed = host.command(&words);
-        loop {
-            let answer = admin.ask(path).await;
-            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
-            let before = std::mem::replace(&mut printed, host.command(&words));
-            if printed == before {
-                assert_eq!(answer.body, printed, "{path}");
-                break;
-            }
-        }
+        let (answered, printed) = at_rest(&host, &admin, path, &words).await;
+        assert_eq!(answered, printed, "{path}");
     }
     let status = admin.ask("status").await.body;
     assert_eq!(status["serving"]["pid"], host.pid(), "{status}");

@@ -275,3 +275,20 @@ fn plugins_that_are_held_back_and_grants_without_use_are_found() {
     let host = Setup::new().plugins(guests.path()).start();
     doctor_of(&host, &[]).assert("plugin", "warn", &["plugin hook-asker"]);
 }
+
+#[test]
+fn plugin_that_asks_for_http_without_hosts_is_its_authors_to_mend() {
+    let guests = folder(&["tool-probe"]);
+    let manifest = guests.path().join("tool-probe.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let without =
+        |line: &&str| !["hosts", "secrets", "placeholder_headers"].iter().any(|key| line.starts_with(key));
+    std::fs::write(&manifest, text.lines().filter(without).collect::<Vec<_>>().join("\n")).unwrap();
+    let remedy = "have its author name hosts in tool-probe.toml, or remove the plugin";
+    let found = doctor(&Setup::new().config(FREE_PORTS), &["--plugins", guests.path().to_str().unwrap()]);
+    found.assert("plugin", "warn", &["plugin tool-probe", "held back", &format!("-> {remedy}")]);
+    let host = Setup::new().plugins(guests.path()).start();
+    let listed = host.command(&["plugin", "list"]);
+    let listed = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-probe").unwrap();
+    assert_eq!(listed["denied"], serde_json::json!([remedy]));
+}

@@ -3,5 +3,7 @@
 
 mod clients;
 mod components;
-mod guests;
+pub mod guests;
 mod servers;
+mod sites;
+mod slow;

@@ -1,5 +1,6 @@
 //! Failing calls of plugins are recorded, and replayed in another place with the built program.
 
+mod attempts;
 mod kinds;
 
 use crate::kit::client::Client;

@@ -80,6 +80,29 @@ async fn both_listeners_speak_http_2_and_http_1_1() {
 }
 
 #[tokio::test]
+async fn descriptions_of_both_apis_are_served_over_tls() {
+    let (host, plain) = (with_tls(), Setup::new().start());
+    let urls =
+        |host: &Host| [host.base.replace("/v1", "/openapi.json"), format!("{}/openapi.json", host.admin)];
+    for (url, plain_url) in urls(&host).into_iter().zip(urls(&plain)) {
+        let expected = get(http_to(&plain), &plain, &plain_url).await.text().await.unwrap();
+        for client in [http_to(&host), http_to(&host).http1_only()] {
+            let answer = get(client, &host, &url).await;
+            assert_eq!(
+                (answer.status().as_u16(), &answer.headers()["content-type"]),
+                (200, &"application/json".parse().unwrap())
+            );
+            let text = answer.text().await.unwrap();
+            // Clients take the address that the document came from.
+            assert!(
+                text == expected && text.contains("\"paths\"") && !text.contains("\"servers\""),
+                "{url}: {text}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn everything_that_names_the_host_says_https() {
     let mut host = with_tls();
     let listen = address(&host).to_owned();

@@ -3,6 +3,7 @@
 use super::put_operator_secret;
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
+use crate::kit::config::{MODEL, single};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
@@ -87,6 +88,35 @@ async fn request_is_recorded_step_by_step_without_its_content() {
         assert!(refused.status == 400 && refused.text.contains(message), "{query}: {}", refused.text);
     }
     assert_eq!(admin.ask("requests/resp_none").await.status, 404);
+}
+
+#[tokio::test]
+async fn wait_between_two_rounds_of_attempts_is_a_step() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    upstream.reply(script::refusal(503, "busy"));
+    upstream.reply(script::chat("at last"));
+    let answer = Client::new(&host).post("/responses", &json!({"model": MODEL, "input": "x"})).await;
+    assert_eq!(answer.output_text(), "at last", "{}", answer.text);
+    let timeline = recorded(&Admin::new(&host), answer.body["id"].as_str().unwrap()).await;
+    let is_round = |step: &&Value| step["type"] == "attempt" || step["type"] == "wait";
+    let steps: Vec<&Value> = timeline["steps"].as_array().unwrap().iter().filter(is_round).collect();
+    let [failed, wait, answered] = steps[..] else { panic!("{timeline}") };
+    assert_eq!((&failed["type"], &answered["type"]), (&json!("attempt"), &json!("attempt")), "{timeline}");
+    assert_eq!(
+        (&wait["type"], &wait["kind"], &wait["name"], &wait["outcome"], &wait["parent"]),
+        (
+            &json!("wait"),
+            &json!("pause"),
+            &json!("wait before the next attempts"),
+            &json!("ok"),
+            &Value::Null
+        )
+    );
+    let begin = |step: &Value| step["at_us"].as_u64().unwrap();
+    let end = |step: &Value| begin(step) + step["us"].as_u64().unwrap();
+    assert!(end(failed) <= begin(wait) && end(wait) <= begin(answered), "{timeline}");
+    assert!(end(wait) > begin(wait), "{timeline}");
 }
 
 #[tokio::test]

@@ -271,7 +271,7 @@ fn component(world: &World, deed: &Deed) -> Vec<u8> {
 }
 
 /// A model router that offers the model `service/NAME`.
-fn offering(guest: Rogue, name: &str) -> Rogue {
+pub fn offering(guest: Rogue, name: &str) -> Rogue {
     let words = |words: [u32; 2]| -> String {
         words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("\\{byte:02x}")).collect()
     };

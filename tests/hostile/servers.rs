@@ -8,13 +8,13 @@ use crate::kit::script::chat_events;
 use crate::kit::upstream::sse_event;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// What a server does after it has read a request. Then it closes the connection.
 #[derive(Clone)]
-enum Act {
+pub(super) enum Act {
     Send(Vec<u8>),
     /// Sends this again and again until the host closes the connection.
     Endless(Vec<u8>),
@@ -22,11 +22,11 @@ enum Act {
     Stall,
 }
 
-fn send(text: &str) -> Act {
+pub(super) fn send(text: &str) -> Act {
     Act::Send(text.as_bytes().to_vec())
 }
 
-fn endless(text: &str) -> Act {
+pub(super) fn endless(text: &str) -> Act {
     Act::Endless(text.as_bytes().to_vec())
 }
 
@@ -66,7 +66,7 @@ async fn serve(listener: TcpListener, acts: Arc<Mutex<Vec<Act>>>) {
 }
 
 async fn answer(mut socket: TcpStream, acts: Arc<Mutex<Vec<Act>>>) {
-    while read_request(&mut socket).await {
+    while read_request(&mut socket).await.is_some() {
         let acts = acts.lock().unwrap().clone();
         if !play(&mut socket, &acts).await {
             return;
@@ -75,7 +75,7 @@ async fn answer(mut socket: TcpStream, acts: Arc<Mutex<Vec<Act>>>) {
 }
 
 /// Whether the connection stays open for another request.
-async fn play(socket: &mut TcpStream, acts: &[Act]) -> bool {
+pub(super) async fn play(socket: &mut (impl AsyncRead + AsyncWrite + Unpin), acts: &[Act]) -> bool {
     let mut stays = false;
     for act in acts {
         match act {
@@ -92,18 +92,18 @@ async fn play(socket: &mut TcpStream, acts: &[Act]) -> bool {
     stays
 }
 
-/// Reads one request; false at the end of the connection.
-async fn read_request(socket: &mut TcpStream) -> bool {
+/// Reads one request and returns its text in lower case. `None` at the end of the connection.
+pub(super) async fn read_request(socket: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
         let mut buffer = [0; 4096];
-        let Ok(count @ 1..) = socket.read(&mut buffer).await else { return false };
+        let Ok(count @ 1..) = socket.read(&mut buffer).await else { return None };
         bytes.extend_from_slice(&buffer[..count]);
         let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-            return true;
+            return Some(text);
         }
     }
 }

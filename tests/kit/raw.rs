@@ -83,6 +83,16 @@ impl RawReader {
     }
 }
 
+impl RawReader {
+    /// What arrives until the host ends the connection.
+    pub async fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // The host may reset the connection.
+        self.0.read_to_end(&mut bytes).await.ok();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
 /// The sending half.
 pub struct RawWriter(OwnedWriteHalf);
 

@@ -57,7 +57,7 @@ impl Authority {
     }
 
     /// A TLS acceptor with a certificate for these names.
-    fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
+    pub fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();

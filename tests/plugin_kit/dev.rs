@@ -140,6 +140,29 @@ async fn a_tool_is_served_and_again_after_a_change() {
     assert!(!runs(&host[0]), "the host of the loop runs on");
 }
 
+#[test]
+fn greeting_of_the_loop_names_the_console_and_the_command_that_opens_it() {
+    let workshop = Workshop::new();
+    project(&workshop, "tool-time", "true");
+    let mut child = program();
+    child.args(["plugin", "dev", "tool-time"]).current_dir(workshop.path("."));
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let greeting: Vec<String> = lines.take_while(|line| !line.starts_with("The log: ")).collect();
+    let command = greeting.iter().find_map(|line| line.strip_prefix("`cofferdam ")?.split_once('`'));
+    let words = command.map(|(words, _)| words.split(' ').collect::<Vec<_>>()).unwrap_or_default();
+    let link = program().args(&words).current_dir(workshop.path(".")).output().unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap();
+    let served =
+        greeting.iter().find(|line| line.starts_with("tool-time 0.1.0 is served on http://127.0.0.1:"));
+    let admin = served.and_then(|line| line.split_once("; console, health and metrics on "));
+    let (_, admin) = admin.unwrap_or_else(|| panic!("{greeting:?}"));
+    assert_eq!(command.unwrap().1, " prints a link that signs in to the console.");
+    let link = super::text(&link);
+    assert!(link.contains(admin.trim_end_matches('.')), "{link}");
+}
+
 #[tokio::test]
 async fn a_failing_call_is_recorded_on_request_and_told_with_the_command_that_replays_it() {
     let workshop = Workshop::new();

@@ -314,6 +314,17 @@ fn an_import_that_is_not_granted_is_told_with_the_command_that_grants_it() {
 }
 
 #[test]
+fn http_without_hosts_is_told_with_the_line_of_the_manifest() {
+    let workshop = Workshop::new();
+    workshop.prebuilt("tool-time");
+    workshop.edit("tool-time/plugin.toml", "imports = []", "imports = [\"clock\", \"http\"]");
+    workshop.document(&["plugin", "build", "tool-time"]);
+    let output = workshop.run(&["plugin", "check", "tool-time"]);
+    assert!(output.status.success());
+    told("`http` without hosts", &text(&output));
+}
+
+#[test]
 fn a_core_module_in_place_of_a_component_is_refused_by_inspect_too() {
     let workshop = Workshop::new();
     std::fs::write(workshop.path("core.wasm"), b"\0asm\x01\0\0\0").unwrap();

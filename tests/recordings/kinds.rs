@@ -1,18 +1,18 @@
-//! Recordings of providers and hooks, of questions to models, and of an earlier version of a plugin.
+//! Recordings of hooks, of questions to models, and of an earlier version of a plugin.
 
 use super::files;
 use crate::kit::client::Client;
-use crate::kit::config::{MODEL, model, provider, single};
+use crate::kit::config::{MODEL, single};
 use crate::kit::guests::{built, folder};
 use crate::kit::host::{Host, Setup, program};
-use crate::kit::upstream::{Reply, Upstream};
+use crate::kit::upstream::Upstream;
 use crate::tools::models::{Models, question};
 use crate::tools::script::{answer, call, calls};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The only recording of a host, once it is written.
-fn recorded(host: &Host) -> PathBuf {
+pub(super) fn recorded(host: &Host) -> PathBuf {
     host.until_logged("a failing call was recorded");
     let files = files(host);
     assert_eq!(files.len(), 1, "{files:?}");
@@ -21,7 +21,7 @@ fn recorded(host: &Host) -> PathBuf {
 
 /// The report of a replay with this component, which has to go as recorded.
 #[track_caller]
-fn same(recording: &Path, component: &Path, more: &[&str]) -> Value {
+pub(super) fn same(recording: &Path, component: &Path, more: &[&str]) -> Value {
     let mut command = program();
     command.args(["plugin", "replay", "--json"]).arg(recording).arg(component).args(more);
     let output = command.output().unwrap();
@@ -45,37 +45,6 @@ fn problems(recording: &Path, plugin: &str) -> Value {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     assert!(report.is_object(), "{}", String::from_utf8_lossy(&output.stderr));
     report["cases"][0]["problems"].clone()
-}
-
-#[tokio::test]
-async fn a_streamed_answer_of_a_provider_is_replayed() {
-    let (upstream, guests) = (Upstream::start().await, folder(&["provider-rogue"]));
-    let endpoint = model("rogue/m", "responses", &["rogue"]).replace("upstream-rogue", "trap-finish");
-    let config = provider("rogue", "rogue", &upstream.base) + &endpoint;
-    let setup = Setup::new().config(&config).config("[plugins.provider-rogue]\nrecord = 1\n");
-    let host = setup.plugins(guests.path()).start();
-    upstream.reply(Reply::sse(&[json!({"go": "first piece"}), json!({"go": "second piece"})]));
-    let request = json!({"model": "rogue/m", "input": "x", "stream": true});
-    let answer = Client::new(&host).post("/responses", &request).await;
-    assert_eq!(answer.status, 502, "{}", answer.text);
-
-    let file = recorded(&host);
-    let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("first piece") && text.contains("second piece"), "{text}");
-    let report = same(&file, &built("provider-rogue.wasm"), &[]);
-    assert_eq!(report["recorded"]["function"], "decoder.finish", "{report}");
-
-    let case = host.directory().join("case.toml");
-    let mut command = program();
-    command.args(["plugin", "replay"]).arg(&file).arg(built("provider-rogue.wasm")).arg("--case").arg(&case);
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        told.contains("a call of generation.prepare, and cases are made of calls of tools and hooks"),
-        "{told}"
-    );
-    assert!(!case.exists());
 }
 
 #[tokio::test]

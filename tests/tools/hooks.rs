@@ -1,6 +1,6 @@
 //! Server tools called by a hook in place of a model.
 
-use super::script::answer;
+use super::script::{answer, call, calls};
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, single};
 use crate::kit::guests::folder;
@@ -52,6 +52,39 @@ async fn a_hook_gets_the_result_that_a_model_would_get() {
     }
 }
 
+/// A second plugin of the same component, with the type `twin`.
+fn add_twin(guests: &tempfile::TempDir) {
+    let path = |name: &str| guests.path().join(name);
+    let manifest = std::fs::read_to_string(path("tool-rogue.toml")).unwrap();
+    let manifest = manifest.replace("\"tool-rogue\"", "\"tool-twin\"").replace("\"rogue\"", "\"twin\"");
+    std::fs::write(path("tool-twin.toml"), manifest).unwrap();
+    std::fs::copy(path("tool-rogue.wasm"), path("tool-twin.wasm")).unwrap();
+}
+
+#[tokio::test]
+async fn one_key_of_scratch_is_another_value_for_each_plugin_and_each_request() {
+    let (upstream, guests) = (Upstream::start().await, folder(&["hook-caller", "tool-rogue"]));
+    add_twin(&guests);
+    let grants = "[plugins.hook-caller]\nimports = [\"tool-call\"]\n[plugins.tool-rogue]\nimports = [\"request\"]\n\
+        [plugins.tool-twin]\nimports = [\"request\"]\n";
+    let setup = Setup::new().config(&single("openai-chat", &upstream.base)).config(grants);
+    let host = setup.plugins(guests.path()).start();
+    // The hook has a tool keep a value, then the model has the tool `rogue` tell what it finds under the same key.
+    for (tool, told) in [("twin", "before: "), ("rogue", "before: of the hook"), ("twin", "before: ")] {
+        upstream.reply(calls(false, "", &[call("c1", "remember", r#"{"text":"of the model"}"#)]));
+        upstream.reply(answer(false, "fine"));
+        let mut request = request(tool, "remember", r#"{"text":"of the hook"}"#);
+        request["tools"] = json!([{"type": "service:rogue"}]);
+        let answer = Client::new(&host).post("/responses", &request).await;
+        assert_eq!(answer.status, 200, "{tool}: {}", answer.text);
+        let asked = upstream.asked().pop().unwrap();
+        let messages = asked.body["messages"].as_array().unwrap();
+        assert_eq!(messages[0]["content"], "\"before: \"", "{tool}: {messages:?}");
+        let result = messages.iter().find(|message| message["role"] == "tool").unwrap();
+        assert_eq!(result["content"], told, "{tool}: {messages:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_hooks_tools_cost_is_added() {
     let (mut host, upstream, _guests) = bench().await;
@@ -78,7 +111,7 @@ async fn a_request_that_a_hook_replaced_keeps_its_server_tools() {
     let (host, upstream, _guests) = bench().await;
     let mut request = request("rogue", "echo", r#"{"text":"Be brief."}"#);
     request["tools"] = json!([{"type": "service:datetime"}]);
-    upstream.reply(super::script::calls(false, "", &[super::script::call("c", "datetime", "{}")]));
+    upstream.reply(calls(false, "", &[call("c", "datetime", "{}")]));
     upstream.reply(answer(false, "done"));
     let answer = Client::new(&host).post("/responses", &request).await;
     assert_eq!(answer.output_text(), "done", "{}", answer.text);

@@ -8,14 +8,20 @@
 //! (egress rule R10).
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use cofferdam_store::{FingerprintPrefix, HostName, Release, SecretName};
-use http::{HeaderMap, Method, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use http::{HeaderMap, Method, Request, StatusCode};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     CheckedRequest, Egress, Error, ExchangeLimits, GuestRequest, PlacedSecret, Placement, Reason, Reply,
@@ -27,6 +33,8 @@ use crate::{
 const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// Length limit of all headers of an answer together, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
+/// Number of interim answers (RFC 9110, section 15.2) that may come before an answer.
+const INTERIM_MAX: usize = 32;
 
 /// An answer, with released values replaced everywhere.
 #[derive(Debug)]
@@ -126,8 +134,13 @@ impl Egress {
         let is_sent = AtomicBool::new(false);
         let (target, values) = (&request.target, Some(&sent.values));
         let client = self.guests(request);
+        let flood = bound_interim(&mut outward);
         let exchange = client.exchange(target.key(), target.host_header(), outward, values, limits, &is_sent);
-        let Reply { status, headers, mut body, connecting } = exchange.await?;
+        let Reply { status, headers, mut body, connecting } = tokio::select! {
+            biased;
+            reply = exchange => reply?,
+            () = flood.notified() => return Err(Error::Broken),
+        };
         // The request asked neither for another protocol nor for a part of the answer. In a part, a
         // secret that is cut by the edge would not be found (egress rule R19).
         if status == StatusCode::SWITCHING_PROTOCOLS || (with_secret && status == StatusCode::PARTIAL_CONTENT)
@@ -208,6 +221,18 @@ impl AsRef<[u8]> for Exposed {
     fn as_ref(&self) -> &[u8] {
         self.0.expose()
     }
+}
+
+/// Notifies when the server has sent more interim answers to this request than it may.
+fn bound_interim<B>(request: &mut Request<B>) -> Arc<Notify> {
+    let flood = Arc::new(Notify::new());
+    let (told, seen) = (Arc::clone(&flood), AtomicUsize::new(0));
+    hyper::ext::on_informational(request, move |_| {
+        if seen.fetch_add(1, Ordering::Relaxed) >= INTERIM_MAX {
+            told.notify_one();
+        }
+    });
+    flood
 }
 
 /// The headers that a guest may read, as text. Bytes that are not UTF-8 are replaced.

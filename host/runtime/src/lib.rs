@@ -113,7 +113,8 @@ pub use owner::Owner;
 pub use permits::InstancePermits;
 pub use plugin::{Plugin, PluginState};
 pub use recording::{
-    RECORDING_BYTES_MAX, RecordedEnd, RecordedGrant, RecordedImport, Recording, RecordingError, RecordingHead,
+    RECORDING_BYTES_MAX, RecordedCall, RecordedEnd, RecordedGrant, RecordedImport, Recording, RecordingError,
+    RecordingHead,
 };
 pub use registry::{
     MANIFEST_BYTES_MAX, PluginSource, Plugins, Runtime, RuntimeConfig, check_installed_folder,

@@ -163,6 +163,14 @@ impl Recording {
         })
     }
 
+    /// All calls of functions, in this order. Tools, hooks and routers have one.
+    pub fn calls(&self) -> impl Iterator<Item = RecordedCall<'_>> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Call { function, input } => Some(RecordedCall { function, input }),
+            _ => None,
+        })
+    }
+
     /// What the guest asked the host for, in this order.
     pub fn imports(&self) -> impl Iterator<Item = RecordedImport<'_>> {
         self.entries.iter().filter_map(|entry| match entry {
@@ -187,6 +195,22 @@ impl Recording {
         let (_, input) = self.first_call()?;
         let input: Vec<serde_json::Value> = serde_json::from_str(input).ok()?;
         json::read(input.get(index)?.clone()).ok()
+    }
+}
+
+/// A call of a function of a guest.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordedCall<'r> {
+    /// The function, such as `generation.prepare`.
+    pub function: &'r str,
+    input: &'r RawValue,
+}
+
+impl RecordedCall<'_> {
+    /// The parameters, as a tuple of the types in [`crate::wire`]. `None` if they are others.
+    #[must_use]
+    pub fn input<T: DeserializeOwned>(&self) -> Option<T> {
+        json::read_text(self.input.get()).ok()
     }
 }
 

@@ -33,14 +33,15 @@ export function missing(what) {
   return empty(`${what}: not available in this host`, "This host is older than its console, or the part is switched off.");
 }
 
-// `columns` are `{title, cell, kind}`; `kind` is `number` for figures, `wide` for long texts.
-export function table(caption, columns, rows, { key, empty: none } = {}) {
+// `columns` are `{title, cell, kind}`; `kind` is `number` for figures, `wide` for long texts, `plain` for what
+// needs no title on a narrow screen. Rows of a `dense` table are paragraphs there.
+export function table(caption, columns, rows, { key, empty: none, dense } = {}) {
   if (!rows.length && none) return none;
   const head = columns.map((it) => h("th", { scope: "col", class: it.kind }, it.title));
   const line = (row, index) => h("tr", { "data-key": key ? String(key(row)) : `n${index}` }, columns.map((it, place) => (
     h(place ? "td" : "th", { scope: place ? null : "row", class: it.kind, "data-title": it.title }, h("div", {}, it.cell(row)))
   )));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, scrolls sideways` }, h("table", {}, h("caption", { class: "unseen" }, caption),
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, scrolls sideways` }, h("table", { class: dense ? "dense" : null }, h("caption", { class: "unseen" }, caption),
     h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.map(line))));
 }
 

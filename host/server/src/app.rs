@@ -74,6 +74,17 @@ impl Addresses {
         if self.is_tls { "https" } else { "http" }
     }
 
+    /// Whether the admin listener serves the console. Elsewhere its bearers would be sent in the clear.
+    pub(crate) fn has_console(self) -> bool {
+        self.is_tls || self.admin.ip().is_loopback()
+    }
+
+    /// What the admin listener serves, and where.
+    pub(crate) fn admin_text(self) -> String {
+        let served = if self.has_console() { "console, health and metrics" } else { "health and metrics" };
+        format!("{served} on {}://{}", self.scheme(), self.admin)
+    }
+
     /// The address to use from this machine: loopback instead of an unspecified address.
     pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
         let loopback = match address {

@@ -23,8 +23,10 @@ pub struct Denial {
     pub wanted: String,
     /// The imports among `wanted`.
     pub imports: BTreeSet<Import>,
-    /// The line that would grant it, ready to paste.
+    /// The line that would grant it, ready to paste, or what is done where no line grants it.
     pub line: String,
+    /// Whether no line of the configuration grants it: its author has to change the manifest.
+    pub needs_author: bool,
 }
 
 /// What is requested by the manifest or used by the component, beyond the `granted` imports.
@@ -41,7 +43,8 @@ pub(super) fn denials(
     let mut deny = |key, have: Vec<String>, wanted: Vec<String>| {
         let line = operator_line(manifest, key, have, &wanted);
         if !wanted.is_empty() && denials.iter().all(|denial| denial.line != line) {
-            denials.push(Denial { wanted: wanted.join(", "), imports: BTreeSet::new(), line });
+            let (wanted, imports) = (wanted.join(", "), BTreeSet::new());
+            denials.push(Denial { wanted, imports, line, needs_author: false });
         }
     };
     let hosts = manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host));
@@ -86,20 +89,27 @@ pub(super) fn of_imports(
     let (http, by_name): (BTreeSet<Import>, BTreeSet<Import>) =
         asked.into_iter().partition(|import| *import == Import::Http);
     let lines = [
-        (line_for_http(manifest, operator), http),
-        (operator_line(manifest, "imports", &operator.imports, &by_name), by_name),
-        (manifest_line(manifest, "imports", &manifest.imports, &unasked), unasked),
+        (line_for_http(manifest, operator), http, manifest.hosts.is_empty()),
+        (operator_line(manifest, "imports", &operator.imports, &by_name), by_name, false),
+        (manifest_line(manifest, "imports", &manifest.imports, &unasked), unasked, true),
     ];
-    let denied = lines.into_iter().filter(|(_, imports)| !imports.is_empty());
-    denied.map(|(line, imports)| Denial { wanted: texts(&imports).join(", "), imports, line }).collect()
+    let denied = lines.into_iter().filter(|(_, imports, _)| !imports.is_empty());
+    let denial = |(line, imports, needs_author): (String, BTreeSet<Import>, bool)| Denial {
+        wanted: texts(&imports).join(", "),
+        imports,
+        line,
+        needs_author,
+    };
+    denied.map(denial).collect()
 }
 
-/// The line that grants the import `http`: it is granted with its hosts.
+/// The line that grants the import `http`: it is granted with its hosts. A manifest without hosts leaves nothing to
+/// grant.
 fn line_for_http(manifest: &Manifest, operator: &OperatorGrant) -> String {
     match &manifest.hosts {
         Asked::Any => operator_line(manifest, "hosts", &operator.hosts, [ANY_HOST]),
         Asked::Named(wanted) if wanted.is_empty() => {
-            manifest_line(manifest, "hosts", manifest.hosts.named(), [ANY_HOST])
+            format!("have its author name hosts in {}.toml, or remove the plugin", manifest.name)
         }
         Asked::Named(wanted) => operator_line(manifest, "hosts", &operator.hosts, wanted),
     }

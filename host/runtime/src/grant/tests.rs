@@ -104,10 +104,11 @@ fn denials_of_one_key_share_one_line() {
 }
 
 #[test]
-fn denied_http_without_hosts_suggests_hosts_in_the_manifest() {
+fn denied_http_without_hosts_is_told_as_what_the_operator_can_do() {
     let joined =
         Grant::join(&tool("[\"http\"]", ""), &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
-    assert_eq!(joined.denials[0].line, "t.toml: hosts = [\"*\"]");
+    assert_eq!(joined.denials[0].line, "have its author name hosts in t.toml, or remove the plugin");
+    assert!(joined.denials[0].needs_author);
 }
 
 #[test]

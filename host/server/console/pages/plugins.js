@@ -130,7 +130,7 @@ function one({ plugins, found }, page) {
       ["Digest", code(plugin.digest.slice(0, 16))],
     ),
     section("Reach", facts(["Asks for", reach(plugin.asks)], ["Granted", reach(plugin.granted)]),
-      plugin.denied.length > 0 && [h("p", {}, "Asked for and not granted. These lines of the configuration would grant it:"), copied(plugin.denied.join("\n"))],
+      plugin.denied.length > 0 && [h("p", {}, "Asked for and not granted. To grant it:"), copied(plugin.denied.join("\n"))],
       plugin.idle.length > 0 && [h("p", {}, "Granted, and its manifest does not ask for it:"), h("ul", {}, plugin.idle.map((it) => h("li", {}, code(it))))],
       h("div", { class: "buttons" }, button("Grant…", grantForm(plugin, page)))),
     section("Log", logs(found)),

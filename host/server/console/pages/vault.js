@@ -32,15 +32,16 @@ function secretsTable({ secrets, workspaces, interns }, page) {
     }),
   }).then((isDone) => isDone && page.refresh());
   return table("Secrets", [
-    { title: "Secret", cell: (it) => name(it.name) },
+    { title: "Secret", kind: "plain", cell: (it) => name(it.name) },
     { title: "Of", cell: where },
     { title: "May go to", kind: "wide", cell: (it) => (it.hosts ? it.hosts.map((host, index) => [index ? ", " : "", name(host)]) : badge("warn", "no host: never released")) },
     { title: "Fingerprint", cell: (it) => (it.fingerprint ? h("code", { title: it.fingerprint }, it.fingerprint.replace(/^(sha256:)?(.{8}).+$/, "$2…")) : NONE) },
     { title: "Stored", cell: (it) => day(it.created_at) },
-    { title: "Actions", cell: (it) => h("div", { class: "actions" },
+    { title: "Actions", kind: "plain", cell: (it) => h("div", { class: "actions" },
       h("a", { class: "button small", href: `#/vault${query({ secret: it.name })}`, "aria-label": `Uses of ${it.name}` }, "Uses"),
       button("Delete", () => remove(it), { class: "small danger", "aria-label": `Delete ${it.name}` })) },
   ], secrets, {
+    dense: true,
     key: (it) => `${it.scope} ${it.workspace_id} ${it.intern_id} ${it.name}`,
     empty: empty("No secret", "Store one on the machine of the host: ", code("printf %s \"$TOKEN\" | cofferdam secret put NAME --host HOST --workspace default")),
   });
@@ -87,12 +88,12 @@ function auditTable(data, page) {
   const shown = rows(data.records).filter(({ entry }) => named(entry));
   return table("Entries of the audit log, newest first", [
     { title: "No.", kind: "number", cell: (it) => String(it.seq) },
-    { title: "Time", cell: (it) => time(it.at) },
-    { title: "What", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
+    { title: "Time", kind: "plain", cell: (it) => time(it.at) },
+    { title: "What", kind: "plain", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
     { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
     { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
     { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
-  ], shown, { key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
+  ], shown, { dense: true, key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
 }
 
 function filters(page, secrets) {

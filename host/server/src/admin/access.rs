@@ -14,7 +14,7 @@ use crate::operators::Refused;
 pub(super) fn check_host(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<(), AdminFault> {
     let at = app.addresses();
     let bound = at.admin.ip();
-    if !bound.is_loopback() && !at.is_tls {
+    if !at.has_console() {
         return Err(AdminFault::NeedsTls);
     }
     let named = uri.authority().map(|authority| authority.host().to_owned());

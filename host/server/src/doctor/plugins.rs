@@ -52,12 +52,21 @@ fn of_plugin(plugin: &Plugin, installation: &Installation<'_>) -> Vec<CheckFindi
     let is_meant = !plugin.is_built_in() || installation.config.plugins.contains_key(name);
     let missing = plugin.missing_grants();
     if is_meant && !missing.is_empty() {
-        let lines: Vec<&str> = missing.iter().map(|denial| denial.line.as_str()).collect();
+        let lines = |needs_author: bool| -> Vec<&str> {
+            let denials = missing.iter().filter(|denial| denial.needs_author == needs_author);
+            denials.map(|denial| denial.line.as_str()).collect()
+        };
+        let mut remedies = lines(true);
+        let granting = lines(false).join("; ");
+        let command = format!("grant it with `cofferdam plugin grant {name}`, or these lines: {granting}");
+        if !granting.is_empty() {
+            remedies.insert(0, &command);
+        }
         findings.push(CheckFinding::warn(
             ID,
             subject.clone(),
             "it is held back: it asks for more than it was granted",
-            format!("grant it with `cofferdam plugin grant {name}`, or these lines: {}", lines.join("; ")),
+            remedies.join("; "),
         ));
     }
     if let PluginState::Failed(reason) = plugin.state() {

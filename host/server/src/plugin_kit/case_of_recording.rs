@@ -1,9 +1,11 @@
-//! Writes a recorded call of a tool or a hook as a case of `plugin test`: its input, the operator's
-//! settings, the time, and what its imports answered. What a case cannot say is told in comments at
-//! the top of the file.
+//! Writes a recorded call as a case of `plugin test`: its input, the operator's settings, the time,
+//! and what its imports or the provider's server answered. What a case cannot say is told in comments
+//! at the top of the file.
 
 mod answers;
 mod plain;
+mod provider;
+mod router;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,12 +15,14 @@ use cofferdam_runtime::Recording;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::project::wrong;
+use super::project::{TEXT_BYTES_MAX, wrong};
 use crate::failure::Failure;
 use crate::timestamp::timestamp;
 
 use answers::ScriptedCall;
 use plain::PlainValues;
+use provider::RecordedAttempt;
+use router::RecordedChoice;
 
 #[derive(Serialize)]
 struct CaseFile {
@@ -53,6 +57,8 @@ enum RecordedInput {
         response: Option<toml::Value>,
         settings: toml::Value,
     },
+    Provider(Box<RecordedAttempt>),
+    Router(RecordedChoice),
 }
 
 #[derive(Serialize)]
@@ -99,7 +105,13 @@ fn text_of(recording: &Recording) -> Result<String, String> {
         recording.head.plugin, end.message
     );
     text.extend(values.notes().map(|note| format!("# {note}\n")));
-    Ok(text + &case)
+    text.push_str(&case);
+    match text.len() as u64 {
+        ..=TEXT_BYTES_MAX => Ok(text),
+        bytes => {
+            Err(format!("the case has {bytes} bytes, and `plugin test` reads files of {TEXT_BYTES_MAX}"))
+        }
+    }
 }
 
 /// The input of the recorded call.
@@ -130,8 +142,10 @@ fn input(recording: &Recording, values: &mut PlainValues) -> Result<RecordedInpu
             response: Some(input(1, "the members of the response")?),
             settings: input(2, "the settings")?,
         },
-        called => {
-            return Err(format!("it is a call of {called}, and cases are made of calls of tools and hooks"));
+        "generation.prepare" | "embedding.prepare" => {
+            RecordedInput::Provider(Box::new(RecordedAttempt::of(recording, values)?))
         }
+        "route" | "choose" => RecordedInput::Router(RecordedChoice::of(recording, values)?),
+        called => return Err(format!("it is a call of {called}, and no case makes one alone")),
     })
 }

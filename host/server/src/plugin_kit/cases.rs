@@ -23,7 +23,7 @@ pub(super) use expectation::{Expectation, cut, difference};
 pub(super) use imports::{
     ANSWERS_MAX, HTTP_ERRORS, HttpScript, ScriptedAnswer, ScriptedReply, Scripts, TOOL_ERRORS, texts,
 };
-pub(super) use provider::{ProviderInput, ProviderRequest, UpstreamAnswer};
+pub(super) use provider::{FedStream, ProviderInput, ProviderRequest, UpstreamAnswer};
 pub(super) use router::RouterInput;
 pub(super) use written::{HookInput, ToolInput};
 

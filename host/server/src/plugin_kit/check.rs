@@ -319,7 +319,12 @@ fn grants(options: &Options, project: &Project) -> Result<Vec<Line>, Failure> {
     }
     let wanted: Vec<&str> = denials.iter().map(|denial| denial.wanted.as_str()).collect();
     let mut line = Line::new("grants", wanted.join("; "), Verdict::Missing);
-    line.more = grant_lines(manifest, granted, Some(&project.plugins()));
+    line.more = if denials.iter().any(|denial| denial.needs_author) {
+        let place = project.place_of("plugin.toml", "imports");
+        vec![format!("{place}: http needs hosts: name them, hosts = [\"HOST\"], or take http out")]
+    } else {
+        grant_lines(manifest, granted, Some(&project.plugins()))
+    };
     lines.push(line);
     Ok(lines)
 }

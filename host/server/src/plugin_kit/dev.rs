@@ -264,7 +264,7 @@ impl DevLoop {
         let curl = host.curl(manifest, &self.folder);
         if self.as_json {
             let document = json!({
-                "event": "serving", "listen": host.listen, "admin": host.admin, "key": host.key, "curl": curl.as_ref().ok(),
+                "event": "serving", "listen": host.at.listen, "admin": host.at.admin, "key": host.key, "curl": curl.as_ref().ok(),
                 "log": self.folder.log, "watched": self.watch.names(),
                 "recordings": self.folder.record.map(|_| &self.recordings.folder),
             });
@@ -281,13 +281,21 @@ impl DevLoop {
             Ok(curl) => format!("Try it:\n\n  {curl}"),
             Err(missing) => missing,
         };
+        let console = match host.at.has_console() {
+            true => format!(
+                "`cofferdam console --data {}` prints a link that signs in to the console.\n",
+                word(&self.folder.options.data)
+            ),
+            false => String::new(),
+        };
         write_out(&format!(
-            "\n{} {} is served on http://{}, health and metrics on http://{}.\nThe log: {}\n{recorded}\n{how}\n\n\
+            "\n{} {} is served on {}://{}; {}.\n{console}The log: {}\n{recorded}\n{how}\n\n\
              Watching {}. Ctrl-C ends it.\n\n",
             manifest.name,
             manifest.version,
-            host.listen,
-            host.admin,
+            host.at.scheme(),
+            host.at.listen,
+            host.at.admin_text(),
             word(&self.folder.log),
             self.watch.names()
         ))

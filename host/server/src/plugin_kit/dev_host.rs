@@ -13,6 +13,7 @@ use toml::Table;
 use super::output::Elapsed;
 use super::process::is_stopped;
 use super::project::{FOLDER, Project, make_private_folder, read_component, write_file, wrong};
+use crate::app::Addresses;
 use crate::command::{Command, CreateKey, KeyCommand};
 use crate::config::{Config, EndpointConfig};
 use crate::execute::execute;
@@ -176,8 +177,7 @@ fn configuration(manifest: &Manifest, record: Option<u32>) -> Table {
 /// A running host and what it printed.
 pub(super) struct DevHost {
     process: HostProcess,
-    pub(super) listen: String,
-    pub(super) admin: String,
+    pub(super) at: Addresses,
     pub(super) key: String,
     /// The id of the key.
     key_id: String,
@@ -198,11 +198,11 @@ impl DevHost {
             }
         });
         let Some((process, greeting)) = started.map_err(|error| error.to_string())?? else { return Ok(None) };
+        let at = addresses(&greeting).ok_or("the host did not say where it listens")?;
         let made = execute(&folder.options, &create_key()).map_err(|error| error.to_string())?;
         Ok(Some(Self {
             process,
-            listen: text_of(&greeting, "listen"),
-            admin: text_of(&greeting, "admin"),
+            at,
             key: text_of(&made.document, "key"),
             key_id: text_of(&made.document, "id"),
         }))
@@ -258,8 +258,10 @@ impl DevHost {
     pub(super) fn curl(&self, manifest: &Manifest, folder: &DevFolder) -> Result<String, String> {
         let body = request(manifest, &folder.model_of(manifest)?).to_string().replace('\'', "'\\''");
         Ok(format!(
-            "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{body}'",
-            self.listen, self.key
+            "curl -N {}://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{body}'",
+            self.at.scheme(),
+            self.at.listen,
+            self.key
         ))
     }
 }
@@ -302,6 +304,13 @@ fn create_key() -> Command {
         limit_month: None,
         limit_total: None,
     }))
+}
+
+/// Where a host listens, by what it printed at its start.
+fn addresses(greeting: &Value) -> Option<Addresses> {
+    let address = |key: &str| text_of(greeting, key).parse().ok();
+    let is_tls = greeting.get("tls")?.as_bool()?;
+    Some(Addresses { listen: address("listen")?, admin: address("admin")?, is_tls })
 }
 
 /// A text of a JSON object; empty if there is none.

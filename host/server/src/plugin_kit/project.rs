@@ -11,7 +11,7 @@ use crate::command::CommandError;
 use crate::failure::Failure;
 
 /// Length limit of a text file of a project, in bytes.
-const TEXT_BYTES_MAX: u64 = 1024 * 1024;
+pub(super) const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// Length limit of a component, in bytes, as for loading.
 const COMPONENT_BYTES_MAX: u64 = 32 * 1024 * 1024;
 

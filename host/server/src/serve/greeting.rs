@@ -62,11 +62,8 @@ impl Greeting {
             line.insert("tls".to_owned(), (*is_tls).into());
             return format!("{}\n", serde_json::Value::Object(line));
         }
-        // Elsewhere the console is off: its bearers would be sent in the clear.
-        let has_console = *is_tls || admin.ip().is_loopback();
-        let served = if has_console { "console, health and metrics" } else { "health and metrics" };
-        let mut text = format!("Cofferdam listens on {scheme}://{listen}; {served} on {scheme}://{admin}.\n");
-        if has_console {
+        let mut text = format!("Cofferdam listens on {scheme}://{listen}; {}.\n", at.admin_text());
+        if at.has_console() {
             text.push_str("`cofferdam console` prints a link that signs in to the console.\n");
         }
         if let Some(key) = key {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cofferdam_egress::Target;
 use cofferdam_runtime::wire::{
-    Answer, ErrorKind, Failure, HttpError, HttpRequest, HttpResponse, ToolCallError,
+    Answer, ErrorKind, Failure, HttpError, HttpRequest, HttpResponse, ResponseHead, ToolCallError,
 };
 use cofferdam_runtime::{RecordedImport, Recording};
 use serde::Serialize;
@@ -64,7 +64,7 @@ struct HttpEntry {
 }
 
 #[derive(Default, Serialize)]
-struct HttpAnswer {
+pub(super) struct HttpAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -335,23 +335,45 @@ impl HttpEntry {
 }
 
 impl HttpAnswer {
+    /// An answer in one body.
+    pub(super) fn whole(head: ResponseHead, body: Vec<u8>, values: &mut PlainValues) -> Self {
+        let ResponseHead { status, headers, .. } = head;
+        let mut answer = Self::default();
+        answer.fill(HttpResponse { status, url: String::new(), headers, body }, values);
+        answer.settle();
+        answer
+    }
+
     fn fill(&mut self, reply: HttpResponse, values: &mut PlainValues) {
         self.status = Some(reply.status);
         self.body = reply.body;
-        for (name, value) in reply.headers {
-            if self.headers.insert(name.clone(), value).is_some() {
-                values.note(format!("An answer had the header {name} several times; the case has the last."));
-            }
-        }
+        self.headers = headers(reply.headers, values);
     }
 
     /// Writes the body as text where it is UTF-8, else as base64.
     fn settle(&mut self) {
-        match String::from_utf8(std::mem::take(&mut self.body)) {
-            Ok(text) if text.is_empty() => {}
-            Ok(text) => self.text = Some(text),
-            Err(error) => self.base64 = Some(BASE64.encode(error.as_bytes())),
+        if !self.body.is_empty() {
+            (self.text, self.base64) = text_or_base64(std::mem::take(&mut self.body));
         }
+    }
+}
+
+/// The headers of an answer by their names.
+pub(super) fn headers(all: Vec<(String, String)>, values: &mut PlainValues) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in all {
+        if headers.insert(name.clone(), value).is_some() {
+            values.note(format!("An answer had the header {name} several times; the case has the last."));
+        }
+    }
+    headers
+}
+
+/// Bytes as text where they are UTF-8, else as base64: one of the two.
+pub(super) fn text_or_base64(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(error) => (None, Some(BASE64.encode(error.as_bytes()))),
     }
 }
 

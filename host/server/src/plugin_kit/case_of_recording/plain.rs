@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// Makes TOML of values, and notes what a case cannot say.
@@ -47,5 +48,32 @@ impl PlainValues {
                 toml::Value::Table(members.collect::<Result<_, String>>()?)
             }
         })
+    }
+}
+
+/// A record of the contract without the members that a case has by default: no value, zero, false, nothing in a list.
+/// `written` are members that a case writes in another way, such as JSON in place of its bytes.
+pub(super) fn brief<const N: usize>(record: &impl Serialize, written: [(&str, Value); N]) -> Value {
+    // Records of the contract can always be written.
+    let mut record = serde_json::to_value(record).unwrap_or_default();
+    let names = written.each_ref().map(|(name, _)| *name);
+    if let Value::Object(members) = &mut record {
+        members.retain(|name, value| !names.contains(&name.as_str()) && is_told(value));
+        members.extend(written.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
+    record
+}
+
+/// Whether anything is left of a value without its members that a case has by default.
+fn is_told(value: &mut Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Array(values) => !values.is_empty(),
+        Value::Object(members) => {
+            members.retain(|_, value| is_told(value));
+            !members.is_empty()
+        }
+        Value::Bool(true) | Value::String(_) => true,
     }
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-use cofferdam_runtime::wire::Target;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cofferdam_runtime::wire::{Frame, Target};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Spanned;
 
 use super::imports::{ScriptedReply, WrittenReply};
-use super::written::Common;
+use super::written::{Common, seed};
 use super::{CaseInput, CaseMistake, CheckedCase, WrittenCase};
 use crate::plugin_kit::project::read_text;
 
@@ -33,7 +35,18 @@ pub(in super::super) enum ProviderRequest {
 pub(in super::super) enum UpstreamAnswer {
     /// The bytes of a stream.
     Stream(Vec<u8>),
+    /// A stream whose frames are handed over in these calls.
+    Fed(FedStream),
     Whole(ScriptedReply),
+}
+
+/// The frames of a stream, by the calls that hand them over.
+#[derive(Debug)]
+pub(in super::super) struct FedStream {
+    pub(in super::super) status: u16,
+    /// With names in lower case.
+    pub(in super::super) headers: Vec<(String, String)>,
+    pub(in super::super) feeds: Vec<Vec<Frame>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,7 +54,7 @@ pub(in super::super) enum UpstreamAnswer {
 pub(super) struct ProviderCase {
     name: Spanned<String>,
     now: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seed")]
     seed: u64,
     #[serde(default)]
     config: Map<String, Value>,
@@ -52,7 +65,27 @@ pub(super) struct ProviderCase {
     #[serde(default)]
     target: WrittenTarget,
     upstream: Option<Spanned<String>>,
+    stream: Option<WrittenStream>,
     answer: Option<Spanned<WrittenReply>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenStream {
+    #[serde(default = "ok")]
+    status: Spanned<u16>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    feeds: Vec<Vec<Spanned<WrittenFrame>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenFrame {
+    #[serde(default)]
+    name: String,
+    text: Option<String>,
+    base64: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,18 +126,19 @@ impl WrittenCase for ProviderCase {
     ];
 
     fn checked(self, folder: &Path) -> Result<CheckedCase, CaseMistake> {
-        let Self { name, now, seed, config, expect, request, embeddings, target, upstream, answer } = self;
+        let Self { name, now, seed, config, expect, request, embeddings, target, .. } = self;
         let at = |message: &str| CaseMistake::at(&name, message);
         let request = match (request, embeddings) {
             (Some(request), None) => ProviderRequest::Responses(Value::Object(request)),
             (None, Some(request)) => ProviderRequest::Embeddings(Value::Object(request)),
             _ => return Err(at("the case of a provider has one of `request` and `embeddings`")),
         };
-        let answer = match (upstream, answer) {
-            (Some(_), Some(_)) => return Err(at("a case has `upstream` or `answer`, not both")),
-            (Some(file), None) => Some(UpstreamAnswer::Stream(stream(&file, folder)?)),
-            (None, Some(reply)) => Some(UpstreamAnswer::Whole(ScriptedReply::checked(reply)?)),
-            (None, None) => None,
+        let answer = match (self.upstream, self.stream, self.answer) {
+            (Some(file), None, None) => Some(UpstreamAnswer::Stream(stream(&file, folder)?)),
+            (None, Some(fed), None) => Some(UpstreamAnswer::Fed(fed.checked()?)),
+            (None, None, Some(reply)) => Some(UpstreamAnswer::Whole(ScriptedReply::checked(reply)?)),
+            (None, None, None) => None,
+            _ => return Err(at("a case has one of `upstream`, `stream` and `answer`")),
         };
         let WrittenTarget { model, max_output, supports, tier, options } = target;
         let options = Value::Object(options).to_string().into_bytes();
@@ -113,6 +147,38 @@ impl WrittenCase for ProviderCase {
         let name = name.into_inner();
         Ok(CheckedCase { common: Common { name, now, seed, config, expect }, input })
     }
+}
+
+impl WrittenStream {
+    fn checked(self) -> Result<FedStream, CaseMistake> {
+        if !(200..300).contains(self.status.get_ref()) {
+            return Err(CaseMistake::at(&self.status, "`status` of a stream takes a number from 200 to 299"));
+        }
+        let frame = |place: Spanned<WrittenFrame>| {
+            let at = |message: &str| CaseMistake::at(&place, message);
+            let WrittenFrame { name, text, base64 } = place.get_ref();
+            let data = match (text, base64) {
+                (Some(text), None) => text.clone().into_bytes(),
+                (None, Some(base64)) => BASE64.decode(base64).map_err(|_| at("`base64` is not base64"))?,
+                _ => return Err(at("a frame has one of `text` and `base64`")),
+            };
+            Ok(Frame { name: name.clone(), data })
+        };
+        let feeds = self.feeds.into_iter().map(|frames| frames.into_iter().map(frame).collect());
+        Ok(FedStream {
+            feeds: feeds.collect::<Result<_, CaseMistake>>()?,
+            status: self.status.into_inner(),
+            headers: self
+                .headers
+                .into_iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                .collect(),
+        })
+    }
+}
+
+fn ok() -> Spanned<u16> {
+    Spanned::new(0..0, 200)
 }
 
 /// The bytes of a recorded stream beside the case file.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Spanned;
 
-use super::written::Common;
+use super::written::{Common, seed};
 use super::{CaseInput, CaseMistake, CheckedCase, WrittenCase};
 
 /// A call of a router.
@@ -36,7 +36,7 @@ pub(in super::super) struct ChoiceInput {
 pub(super) struct RouterCase {
     name: Spanned<String>,
     now: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seed")]
     seed: u64,
     #[serde(default)]
     config: Map<String, Value>,

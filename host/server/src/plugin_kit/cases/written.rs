@@ -1,10 +1,12 @@
 //! Cases of tools and hooks as a file has them, and what cases of all kinds have in common.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 
@@ -57,7 +59,7 @@ pub(in super::super) struct HookInput {
 pub(super) struct ToolCase {
     name: String,
     now: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seed")]
     seed: u64,
     #[serde(default)]
     config: Map<String, Value>,
@@ -83,7 +85,7 @@ pub(super) struct ToolCase {
 pub(super) struct HookCase {
     name: String,
     now: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "seed")]
     seed: u64,
     #[serde(default)]
     config: Map<String, Value>,
@@ -138,6 +140,33 @@ impl WrittenCase for HookCase {
         let input = CaseInput::Hook(HookInput { request, response, settings, scripts: Arc::new(scripts) });
         Ok(CheckedCase { common: Common { name, now, seed, config, expect }, input })
     }
+}
+
+/// Reads a seed: a number, or its digits as a text, because TOML has no numbers above 2^63 - 1.
+pub(super) fn seed<'de, D: Deserializer<'de>>(written: D) -> Result<u64, D::Error> {
+    struct Seed;
+
+    impl Visitor<'_> for Seed {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number from 0 to 2^64 - 1, above 2^63 - 1 as a text")
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<u64, E> {
+            u64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+            Ok(number)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+            text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+        }
+    }
+
+    written.deserialize_any(Seed)
 }
 
 /// The Unix time of `now`, in milliseconds.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{assembled, events_of_stream, frames_of};
 use super::{Trouble, failure_json, members, read};
-use crate::plugin_kit::cases::{ProviderInput, ProviderRequest, ScriptedReply, UpstreamAnswer};
+use crate::plugin_kit::cases::{FedStream, ProviderInput, ProviderRequest, ScriptedReply, UpstreamAnswer};
 
 pub(super) async fn answer(
     plugin: &Arc<Plugin>,
@@ -46,26 +46,28 @@ async fn responses(
     let mut answer = prepared(&upstream);
     let more = match &input.answer {
         None => return Ok(answer),
+        Some(UpstreamAnswer::Stream(_) | UpstreamAnswer::Fed(_)) if !upstream.streamed => {
+            let rule = "the case has a stream, but `prepare` asked for one body; use `answer`";
+            return Err(Trouble::Rule(rule.to_owned()));
+        }
         Some(UpstreamAnswer::Stream(stream)) => {
-            if !upstream.streamed {
-                return Err(Trouble::Rule(
-                    "the case has `upstream`, a stream, but `prepare` asked for one body; use `answer`"
-                        .to_owned(),
-                ));
-            }
             let head = ResponseHead { status: 200, headers: Vec::new(), streamed: true };
             let provider = instance.plugin().manifest().provider.as_ref();
             let framing = provider.map(|provider| provider.framing).unwrap_or_default();
             let frames = frames_of(stream, framing)?;
             assembled(events_of_stream(instance, &head, [frames.as_slice()]).await?)?
         }
-        Some(UpstreamAnswer::Whole(reply)) if reply.status >= 400 => {
-            let failure = instance.map_error(&head_of(instance, reply), &reply.body).await?;
+        Some(UpstreamAnswer::Fed(FedStream { status, headers, feeds })) => {
+            let head = ResponseHead { streamed: true, ..head_of(instance, *status, headers) };
+            assembled(events_of_stream(instance, &head, feeds.iter().map(Vec::as_slice)).await?)?
+        }
+        Some(UpstreamAnswer::Whole(reply)) if is_error(reply) => {
+            let failure = instance.map_error(&head_of_reply(instance, reply), &reply.body).await?;
             members(json!({"failure": failure_json(&failure)}))
         }
         Some(UpstreamAnswer::Whole(reply)) => {
             let body = Frame { name: String::new(), data: reply.body.clone() };
-            assembled(instance.decode(&head_of(instance, reply), body).await?)?
+            assembled(instance.decode(&head_of_reply(instance, reply), body).await?)?
         }
     };
     answer.extend(more);
@@ -93,16 +95,16 @@ async fn embeddings(
     let mut answer = prepared(&upstream);
     let more = match &input.answer {
         None => return Ok(answer),
-        Some(UpstreamAnswer::Stream(_)) => {
-            let rule = "embeddings come as one body: use `answer` in the place of `upstream`";
+        Some(UpstreamAnswer::Stream(_) | UpstreamAnswer::Fed(_)) => {
+            let rule = "embeddings come as one body: use `answer` in the place of a stream";
             return Err(Trouble::Rule(rule.to_owned()));
         }
-        Some(UpstreamAnswer::Whole(reply)) if reply.status >= 400 => {
-            let failure = instance.map_error(&head_of(instance, reply), &reply.body).await?;
+        Some(UpstreamAnswer::Whole(reply)) if is_error(reply) => {
+            let failure = instance.map_error(&head_of_reply(instance, reply), &reply.body).await?;
             members(json!({"failure": failure_json(&failure)}))
         }
         Some(UpstreamAnswer::Whole(reply)) => {
-            match instance.decode_embeddings(&head_of(instance, reply), &reply.body).await? {
+            match instance.decode_embeddings(&head_of_reply(instance, reply), &reply.body).await? {
                 Ok(embeddings) => vectors(&embeddings),
                 Err(failure) => members(json!({"failure": failure_json(&failure)})),
             }
@@ -117,20 +119,30 @@ fn refuse_answer(input: &ProviderInput) -> Result<(), Trouble> {
     match input.answer {
         None => Ok(()),
         Some(_) => {
-            let rule = "`prepare` gave the whole answer: remove `upstream` or `answer`, which is not read";
+            let rule =
+                "`prepare` gave the whole answer: remove `upstream`, `stream` or `answer`, which is not read";
             Err(Trouble::Rule(rule.to_owned()))
         }
     }
 }
 
-/// The head of an answer, with the headers that the manifest asks for.
-fn head_of(instance: &ProviderInstance, reply: &ScriptedReply) -> ResponseHead {
+/// Whether a serving host has the plugin make a failure of this answer.
+fn is_error(reply: &ScriptedReply) -> bool {
+    !(200..300).contains(&reply.status)
+}
+
+fn head_of_reply(instance: &ProviderInstance, reply: &ScriptedReply) -> ResponseHead {
+    head_of(instance, reply.status, &reply.headers)
+}
+
+/// The head of an answer in one body, with the headers that the manifest asks for.
+fn head_of(instance: &ProviderInstance, status: u16, headers: &[(String, String)]) -> ResponseHead {
     let provider = instance.plugin().manifest().provider.as_ref();
     let is_asked = |(name, _): &&(String, String)| {
         provider.is_some_and(|provider| provider.response_headers.contains(name))
     };
-    let headers = reply.headers.iter().filter(is_asked).cloned().collect();
-    ResponseHead { status: reply.status, headers, streamed: false }
+    let headers = headers.iter().filter(is_asked).cloned().collect();
+    ResponseHead { status, headers, streamed: false }
 }
 
 fn prepared(upstream: &UpstreamRequest) -> Map<String, Value> {

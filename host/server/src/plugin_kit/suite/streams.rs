@@ -71,8 +71,11 @@ pub(super) fn all<'a>(bench: &'a Bench, cases: &'a [Case]) -> impl Iterator<Item
         let ProviderRequest::Responses(request) = &input.request else { return None };
         let (bytes, streamed) = match input.answer.as_ref()? {
             UpstreamAnswer::Stream(stream) => (stream.as_slice(), true),
-            UpstreamAnswer::Whole(reply) if reply.status < 400 => (reply.body.as_slice(), false),
-            UpstreamAnswer::Whole(_) => return None,
+            UpstreamAnswer::Whole(reply) if (200..300).contains(&reply.status) => {
+                (reply.body.as_slice(), false)
+            }
+            // Of frames it is not known how their bytes were.
+            UpstreamAnswer::Whole(_) | UpstreamAnswer::Fed(_) => return None,
         };
         let (request, framing) = (request.to_string(), framing.unwrap_or_default());
         Some(RecordedAnswer { bench, case, input, request, bytes, streamed, framing })
