@@ -119,11 +119,16 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A file without its comments and without the tests at its end.
+/// A file without its comments, without attributes on lines of their own, and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+    let is_attribute = |line: &str| line.trim_start().starts_with("#[") && line.ends_with(']');
+    text.lines()
+        .filter(|line| !is_attribute(line))
+        .map(|line| line.split("//").next().unwrap())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The first names after `crate::`, of single paths and of lists in braces.

@@ -183,6 +183,12 @@ impl WriteBatch {
         self.vaults.bytes
     }
 
+    /// Sets the guards that the transaction holds.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn holding(self, held: BTreeSet<Guard>) -> WriteBatch {
+        WriteBatch { held: Some(held), ..self }
+    }
+
     /// An empty batch of the same group over another view, for a transaction with these guards.
     #[cfg(test)]
     pub(crate) fn anew(&self, view: VaultSnapshot, held: BTreeSet<Guard>) -> WriteBatch {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::audit::AuditEntry;
+use crate::audit::{AuditEntry, AuditRecord};
 #[cfg(debug_assertions)]
 use crate::canaries;
 use crate::digest::Digest;
-use crate::rows::SetHash;
-use crate::usage::UsageRow;
+use crate::rows::{self, SetHash};
+use crate::seal::StoreKeys;
+use crate::usage::{UsageDigest, UsageRow, block};
 
 /// The state after the last commit that the next commit builds on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +46,33 @@ pub(crate) struct Commit {
     pub(crate) vaults: VaultRows,
     pub(crate) entries: Vec<AuditEntry>,
     pub(crate) usage: Vec<UsageRow>,
+}
+
+/// What a commit adds to the log: its audit record, and its usage rows in blocks.
+pub(crate) struct LogRows {
+    pub(crate) audit: Vec<u8>,
+    pub(crate) usage: Vec<Vec<u8>>,
+    /// The head of the chain after the audit record.
+    pub(crate) head: Digest,
+}
+
+impl LogRows {
+    /// Takes entries and usage rows out of a commit. `seq` is the number of the commit in its chain,
+    /// and `previous` the head before it.
+    pub(crate) fn of(commit: &mut Commit, keys: &StoreKeys, seq: u64, previous: Digest) -> LogRows {
+        let usage = std::mem::take(&mut commit.usage);
+        let usage: Vec<Vec<u8>> = usage.chunks(block::ROWS_MAX).map(block::encode).collect();
+        // The audit record covers the usage rows with this digest, so that they cannot be changed
+        // unnoticed.
+        let mut digest = UsageDigest::default();
+        usage.iter().for_each(|block| digest.add(block));
+        let (usage_rows, usage_digest) = digest.finish();
+        let entries = std::mem::take(&mut commit.entries);
+        let record = AuditRecord { seq, at_ms: commit.at_ms, previous, entries, usage_rows, usage_digest };
+        let audit = rows::encode_body(&record);
+        let head = keys.audit_head(&previous, &audit);
+        LogRows { audit, usage, head }
+    }
 }
 
 #[cfg(debug_assertions)]

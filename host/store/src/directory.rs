@@ -59,6 +59,20 @@ impl RecordId {
         }
     }
 
+    /// The record that a row key belongs to; `None` for other row keys.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_row_key(key: &[u8]) -> Option<RecordId> {
+        let id = key.get(1..)?;
+        let uuid = || <[u8; 16]>::try_from(id).ok();
+        match rows::RowKind::of(key)? {
+            rows::RowKind::Workspace => uuid().map(WorkspaceId::from_bytes).map(RecordId::Workspace),
+            rows::RowKind::Member => uuid().map(MemberId::from_bytes).map(RecordId::Member),
+            rows::RowKind::Intern => uuid().map(InternId::from_bytes).map(RecordId::Intern),
+            rows::RowKind::ApiKey => Some(RecordId::Key(std::str::from_utf8(id).ok()?.parse().ok()?)),
+            _ => None,
+        }
+    }
+
     /// The record of this id from its row; `None` when its MAC does not match.
     pub(crate) fn decode(self, keys: &StoreKeys, row: &[u8]) -> Option<Record> {
         let key = self.row_key();

@@ -80,6 +80,11 @@ impl MemberId {
         random().map(MemberId)
     }
 
+    #[cfg(feature = "postgres")]
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> MemberId {
+        MemberId(Uuid::from_bytes(bytes))
+    }
+
     /// The sixteen bytes of the UUID.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

@@ -35,7 +35,11 @@ mod ledger;
 
 mod fjall;
 
-#[cfg(test)]
+#[cfg(feature = "postgres")]
+#[cfg_attr(not(test), expect(dead_code, reason = "no store is opened on it yet"))]
+mod postgres;
+
+#[cfg(any(test, feature = "postgres"))]
 mod loaded;
 
 mod queue;

@@ -1,57 +1,41 @@
-//! Test helper: the rules on loaded rows.
+//! Rows that were loaded for a rule.
 //!
 //! [`Loaded`] knows the rows that were loaded, and which are absent; to everything else it answers
-//! that a row is missing. In a [`Trial`], the lane applies each group of changes again on such rows
-//! of its own database, with a random part of their guards and needs, until nothing is missing, and
-//! commits that. Reads of vaults are tried in the same way.
-//!
-//! With the variable [`SEED`] set to a number, every store of the process is on trial.
+//! that a row is missing.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::changes::WriteBatch;
 use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::lookup::RecordKind;
-use crate::queue::Job;
 use crate::rows::Keyspace;
-use crate::state::{Gap, Guard, KeyedRow, Need, RowBytes, RowRange, Rows, State};
-use crate::vault::{VaultReader, VaultSnapshot};
+use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
-/// The variable with the seed.
-const SEED: &str = "COFFERDAM_STORE_LOADED";
-/// More rounds than any test needs: then a change asks for something new each time.
-const ROUNDS_MAX: usize = 10_000;
+#[cfg(test)]
+pub(crate) use trial::{Trial, read, strictly, taken};
 
-#[derive(Clone)]
-enum Answer {
+/// The answer to a [`Need`].
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
     Row(Option<RowBytes>),
     Length(Option<usize>),
     Rows(Vec<KeyedRow>),
     Id(Option<RecordId>),
     Ids(Vec<RecordId>),
+    /// The row that has the answer is damaged.
+    #[cfg(feature = "postgres")]
+    Damaged,
 }
 
 /// Rows that were loaded.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Loaded(BTreeMap<Need, Answer>);
 
 impl Loaded {
-    /// Loads the answer to a question.
-    fn load(&mut self, from: &dyn State, need: Need) {
-        let answer = match &need {
-            Need::Row(keyspace, key) => from.row(*keyspace, key).map(Answer::Row),
-            Need::Length(keyspace, key) => from.length(*keyspace, key).map(Answer::Length),
-            Need::Range(range) => from.range(range).and_then(|rows| {
-                let rows = rows.collect::<Result<Vec<KeyedRow>, Error>>();
-                Ok(Answer::Rows(rows?))
-            }),
-            Need::Named(name) => from.named(name).map(Answer::Id),
-            Need::Owned(kind, owner) => from.owned_by(*kind, *owner).map(Answer::Ids),
-        };
-        self.0.insert(need, answer.unwrap());
+    /// Keeps the answer to a question. It must be of the question's kind.
+    pub(crate) fn put(&mut self, need: Need, answer: Answer) {
+        self.0.insert(need, answer);
     }
 
     fn answer(&self, need: Need) -> Result<&Answer, Gap> {
@@ -59,32 +43,41 @@ impl Loaded {
     }
 }
 
-impl State for Loaded {
+/// Loaded rows that many batches look at.
+impl State for Arc<Loaded> {
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<RowBytes>, Gap> {
-        let Answer::Row(row) = self.answer(Need::Row(keyspace, key.to_vec()))? else { unreachable!() };
-        Ok(row.clone())
+        match self.answer(Need::Row(keyspace, key.to_vec()))? {
+            Answer::Row(row) => Ok(row.clone()),
+            _ => Err(Error::Damaged.into()),
+        }
     }
 
     fn length(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<usize>, Gap> {
-        let Answer::Length(length) = self.answer(Need::Length(keyspace, key.to_vec()))? else {
-            unreachable!()
-        };
-        Ok(*length)
+        match self.answer(Need::Length(keyspace, key.to_vec()))? {
+            Answer::Length(length) => Ok(*length),
+            _ => Err(Error::Damaged.into()),
+        }
     }
 
     fn range(&self, range: &RowRange) -> Result<Rows, Gap> {
-        let Answer::Rows(rows) = self.answer(Need::Range(range.clone()))? else { unreachable!() };
-        Ok(Box::new(rows.clone().into_iter().map(Ok)))
+        match self.answer(Need::Range(range.clone()))? {
+            Answer::Rows(rows) => Ok(Box::new(rows.clone().into_iter().map(Ok))),
+            _ => Err(Error::Damaged.into()),
+        }
     }
 
     fn named(&self, name: &NameKey) -> Result<Option<RecordId>, Gap> {
-        let Answer::Id(id) = self.answer(Need::Named(name.clone()))? else { unreachable!() };
-        Ok(*id)
+        match self.answer(Need::Named(name.clone()))? {
+            Answer::Id(id) => Ok(*id),
+            _ => Err(Error::Damaged.into()),
+        }
     }
 
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap> {
-        let Answer::Ids(ids) = self.answer(Need::Owned(kind, owner))? else { unreachable!() };
-        Ok(ids.clone())
+        match self.answer(Need::Owned(kind, owner))? {
+            Answer::Ids(ids) => Ok(ids.clone()),
+            _ => Err(Error::Damaged.into()),
+        }
     }
 
     fn directory(&self) -> Option<&Directory> {
@@ -92,114 +85,7 @@ impl State for Loaded {
     }
 }
 
-/// What changes lacked although the trial began with all that they declare.
-pub(crate) type Lacking = Arc<Mutex<Vec<Gap>>>;
-
-thread_local! {
-    /// Set while a store is opened by [`strictly`].
-    static STRICT: RefCell<Option<Lacking>> = const { RefCell::new(None) };
-}
-
-/// Opens a store whose changes get exactly what they declare. What they lack is listed, and then
-/// given to them.
-pub(crate) fn strictly<T>(open: impl FnOnce() -> T) -> (T, Lacking) {
-    let lacking = Lacking::default();
-    STRICT.set(Some(Arc::clone(&lacking)));
-    let opened = open();
-    STRICT.set(None);
-    (opened, lacking)
-}
-
-/// Takes what was listed.
-pub(crate) fn taken(lacking: &Lacking) -> Vec<Gap> {
-    std::mem::take(&mut lacking.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The trial of one store.
-pub(crate) struct Trial {
-    random: u64,
-    strict: Option<Lacking>,
-}
-
-impl Trial {
-    /// `None` unless this process or this store is on trial.
-    pub(crate) fn begin() -> Option<Trial> {
-        let strict = STRICT.with_borrow(Clone::clone);
-        let seed = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
-        (strict.is_some() || seed.is_some()).then(|| Trial { random: seed.unwrap_or_default(), strict })
-    }
-
-    /// True once in `of` times.
-    fn chance(&mut self, of: u64) -> bool {
-        // SplitMix64.
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).is_multiple_of(of)
-    }
-
-    /// Whether a change gets something before it asks.
-    fn gives(&mut self) -> bool {
-        self.strict.is_some() || self.chance(2)
-    }
-
-    /// Applies a group to a batch on loaded rows. `first` is the batch that it was applied to before.
-    pub(crate) fn again(
-        &mut self,
-        group: &mut [Box<dyn Job>],
-        first: &WriteBatch,
-        whole: &dyn State,
-        access: &VaultReader,
-    ) -> WriteBatch {
-        let (mut loaded, mut held) = (Loaded::default(), BTreeSet::new());
-        for job in group.iter() {
-            job.needs().into_iter().filter(|_| self.gives()).for_each(|need| loaded.load(whole, need));
-            held.extend(job.guards().into_iter().filter(|_| self.gives()));
-        }
-        for _ in 0..ROUNDS_MAX {
-            let mut draft = first.anew(access.view(Box::new(loaded.clone())), held.clone());
-            let gaps: Vec<Gap> = group.iter_mut().filter_map(|job| job.apply(&mut draft).err()).collect();
-            // A conflict with another transaction: everything once more.
-            if gaps.is_empty() && (self.strict.is_some() || !self.chance(4)) {
-                return draft;
-            }
-            for gap in gaps {
-                self.fill(gap, &mut loaded, &mut held, whole);
-            }
-        }
-        panic!("a change asks for something new each time it is applied")
-    }
-
-    fn fill(&mut self, gap: Gap, loaded: &mut Loaded, held: &mut BTreeSet<Guard>, whole: &dyn State) {
-        match &gap {
-            Gap::Missing(need) => loaded.load(whole, need.clone()),
-            Gap::Unguarded(guard) => drop(held.insert(*guard)),
-            Gap::Failed(error) => panic!("a job lacks nothing when its change failed: {error}"),
-        }
-        if let Some(lacking) = &self.strict {
-            lacking.lock().unwrap_or_else(PoisonError::into_inner).push(gap);
-        }
-    }
-}
-
-/// Reads, on loaded rows if the process is on trial.
-pub(crate) fn read<T>(
-    whole: Box<dyn State>,
-    access: &VaultReader,
-    read: impl Fn(&VaultSnapshot) -> Result<T, Gap>,
-) -> Result<T, Gap> {
-    if std::env::var_os(SEED).is_none() {
-        return read(&access.view(whole));
-    }
-    let mut loaded = Loaded::default();
-    for _ in 0..ROUNDS_MAX {
-        match read(&access.view(Box::new(loaded.clone()))) {
-            Err(Gap::Missing(need)) => loaded.load(&*whole, need),
-            result => return result,
-        }
-    }
-    panic!("a read asks for something new each time")
-}
-
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;

@@ -36,11 +36,17 @@ const GATHER_DELAY: Duration = Duration::from_millis(1);
 /// A change and the caller that waits for it.
 pub(crate) trait Job: Send {
     /// See [`Change::guards`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "the lane of the embedded engine holds every guard"))]
+    #[cfg_attr(
+        not(any(test, feature = "postgres")),
+        expect(dead_code, reason = "the lane of the embedded engine holds every guard")
+    )]
     fn guards(&self) -> Vec<Guard>;
 
     /// See [`Change::needs`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "the embedded engine has every row"))]
+    #[cfg_attr(
+        not(any(test, feature = "postgres")),
+        expect(dead_code, reason = "the embedded engine has every row")
+    )]
     fn needs(&self) -> Vec<Need>;
 
     /// Applies the change to the write batch of its group. Its result replaces that of an earlier
@@ -50,8 +56,20 @@ pub(crate) trait Job: Send {
     /// What the change lacks. If it is not applied again, its caller gets an error.
     fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap>;
 
-    /// Answers the caller: `true` after the commit became durable, `false` after it failed.
-    fn answer(self: Box<Self>, durable: bool);
+    /// Answers the caller.
+    fn answer(self: Box<Self>, ended: Ended);
+}
+
+/// How the commit of a group ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ended {
+    /// It is durable.
+    Durable,
+    /// It failed, and whether it is durable is not known.
+    Unknown,
+    /// Nothing of it was made.
+    #[cfg(feature = "postgres")]
+    Undone,
 }
 
 /// A change of any kind with the result of its last application.
@@ -78,21 +96,23 @@ impl<C: Change> Job for Submission<C> {
     fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap> {
         self.answer.begin();
         let (result, lacks) = match self.change.apply(draft) {
-            Ok(done) => (Ok(done), Ok(())),
-            Err(Gap::Failed(error)) => (Err(error), Ok(())),
-            Err(gap) => (Err(Error::Damaged), Err(gap)),
+            Ok(done) => (Some(Ok(done)), Ok(())),
+            Err(Gap::Failed(error)) => (Some(Err(error)), Ok(())),
+            Err(gap) => (None, Err(gap)),
         };
-        self.result = Some(result);
+        self.result = result;
         lacks
     }
 
-    fn answer(self: Box<Self>, durable: bool) {
+    fn answer(self: Box<Self>, ended: Ended) {
         let Submission { answer, result, .. } = *self;
         // A refusal is returned even if the commit of its group failed.
-        answer.send(match result {
-            Some(Err(refused)) => Err(refused),
-            Some(Ok(done)) if durable => Ok(done),
-            Some(Ok(_)) | None => Err(Error::WriteFailed),
+        answer.send(match (result, ended) {
+            (Some(Err(refused)), _) => Err(refused),
+            (Some(Ok(done)), Ended::Durable) => Ok(done),
+            #[cfg(feature = "postgres")]
+            (_, Ended::Undone) => Err(Error::Busy),
+            (Some(Ok(_)) | None, _) => Err(Error::WriteFailed),
         });
     }
 }
@@ -102,6 +122,13 @@ impl<C: Change> Job for Submission<C> {
 pub(crate) struct Rows {
     pub(crate) usage: Vec<SettledUsage>,
     pub(crate) audit: Vec<AuditEntry>,
+}
+
+#[cfg(feature = "postgres")]
+impl Rows {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.usage.is_empty() && self.audit.is_empty()
+    }
 }
 
 /// One part of the writer's queue.
@@ -241,6 +268,12 @@ impl WriteQueue {
         let mut waiting = self.lock();
         self.usage_rows.store(0, Ordering::Relaxed);
         Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
+    }
+
+    /// Whether the queue accepts nothing more.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Accepts nothing more. What is waiting is still handed to the writer.

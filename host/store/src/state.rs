@@ -106,7 +106,10 @@ impl RowRange {
 
 /// A question that a state could not answer.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the embedded engine has an answer to everything"))]
+#[cfg_attr(
+    not(any(test, feature = "postgres")),
+    expect(dead_code, reason = "the embedded engine has an answer to everything")
+)]
 pub(crate) enum Need {
     /// See [`State::row`].
     Row(Keyspace, Vec<u8>),
@@ -144,7 +147,10 @@ impl Guard {
 #[derive(Debug)]
 pub(crate) enum Gap {
     /// The state has no answer to this. With it, the rule can run again.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the embedded engine has an answer to everything"))]
+    #[cfg_attr(
+        not(any(test, feature = "postgres")),
+        expect(dead_code, reason = "the embedded engine has an answer to everything")
+    )]
     Missing(Need),
     /// A write needs a guard that is not held. With it, the rule can run again.
     Unguarded(Guard),

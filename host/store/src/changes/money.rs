@@ -138,6 +138,17 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Adds usage rows to the commit and removes the intents of their requests, without the sums.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn log_usage(&mut self, settled: &[SettledUsage]) {
+        for SettledUsage { row, has_intent } in settled {
+            if *has_intent {
+                self.rows.insert(rows::intent_key(&row.request_id), None);
+            }
+            self.usage.push(row.clone());
+        }
+    }
+
     /// Removes totals of the days before this one. True when more of them are left.
     pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Gap> {
         let old = RowRange::all(Keyspace::Keys).from(rows::day_totals_start(0));

@@ -7,13 +7,11 @@ use std::path::Path;
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
 
 use super::versions;
-use crate::audit::AuditRecord;
-use crate::commit::{Commit, CommitHead, RowChange, RowChanges};
+use crate::commit::{Commit, CommitHead, LogRows, RowChange, RowChanges};
 use crate::error::OpenError;
 use crate::log;
 use crate::rows::{self, KEYS, KEYSPACES, META, Marker, SetHash};
 use crate::seal::StoreKeys;
-use crate::usage::{UsageDigest, block};
 
 const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -104,10 +102,12 @@ impl Database {
         keys: &StoreKeys,
         tip: &CommitHead,
         seq: u64,
-        commit: Commit,
+        mut commit: Commit,
     ) -> Result<CommitHead, fjall::Error> {
         #[cfg(debug_assertions)]
         commit.search();
+        let log = LogRows::of(&mut commit, keys, seq, tip.head);
+        let head = log.head;
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
         // The set hashes are updated from the stored rows, which the batch has not replaced yet.
         let mut set = tip.set;
@@ -118,26 +118,10 @@ impl Database {
         stage(&mut batch, &self.meta, commit.vaults.heads);
         stage(&mut batch, &self.meta, commit.vaults.meta);
         stage(&mut batch, &self.values, commit.vaults.values);
-        // The audit record covers the usage rows with this digest, so that they cannot be changed
-        // unnoticed.
-        let mut digest = UsageDigest::default();
-        for (place, rows) in (0_u32..).zip(commit.usage.chunks(block::ROWS_MAX)) {
-            let value = block::encode(rows);
-            digest.add(&value);
-            batch.insert(&self.log, log::usage_key(seq, place), value);
+        for (place, block) in (0_u32..).zip(log.usage) {
+            batch.insert(&self.log, log::usage_key(seq, place), block);
         }
-        let (usage_rows, usage_digest) = digest.finish();
-        let record = AuditRecord {
-            seq,
-            at_ms: commit.at_ms,
-            previous: tip.head,
-            entries: commit.entries,
-            usage_rows,
-            usage_digest,
-        };
-        let record = rows::encode_body(&record);
-        let head = keys.audit_head(&tip.head, &record);
-        batch.insert(&self.log, log::audit_key(seq), record);
+        batch.insert(&self.log, log::audit_key(seq), log.audit);
         // Every keyspace gets the same number, so that the next start notices if one of them lost
         // this commit.
         for (name, keyspace) in self.keyspaces() {

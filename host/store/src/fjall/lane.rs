@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::commit::{Commit, CommitHead};
 use crate::error::Error;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
-use crate::queue::{Job, Rows, WriteQueue};
+use crate::queue::{Ended, Job, Rows, WriteQueue};
 use crate::space::DiskSpace;
 use crate::vault::VaultReader;
 
@@ -94,8 +94,9 @@ impl CommitWriter {
         let (commit, effects) = draft.finish();
         let written = summed.and_then(|()| self.write(commit, effects));
         let changes = group.len();
+        let ended = if written.is_ok() { Ended::Durable } else { Ended::Unknown };
         for job in group {
-            job.answer(written.is_ok());
+            job.answer(ended);
         }
         written.map(|()| changes)
     }

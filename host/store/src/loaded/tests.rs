@@ -1,6 +1,7 @@
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::trial::{Lacking, SEED, load};
 use super::*;
 use crate::audit::{Actor, AuditAction};
 use crate::changes::{
@@ -12,6 +13,7 @@ use crate::records::MemberRole;
 use crate::rows;
 use crate::scratch::{Now, ScratchDirectory, go_on, issue_key, name, put};
 use crate::spend::SpendLimits;
+use crate::state::Guard;
 use crate::store::Store;
 
 const OPERATOR: Actor = Actor::Operator;
@@ -180,16 +182,16 @@ fn what_was_loaded_is_answered_and_everything_else_is_missing() {
     let (here, elsewhere) =
         (rows::workspace_key(workspace), rows::workspace_key(WorkspaceId::random().unwrap()));
     let need = |key: &Vec<u8>| Need::Row(Keyspace::Keys, key.clone());
-    let mut loaded = Loaded::default();
-    let missing = |loaded: &Loaded, key: &Vec<u8>| matches!(loaded.row(Keyspace::Keys, key), Err(Gap::Missing(found)) if found == need(key));
+    let mut loaded: Arc<Loaded> = Arc::default();
+    let missing = |loaded: &Arc<Loaded>, key: &Vec<u8>| matches!(loaded.row(Keyspace::Keys, key), Err(Gap::Missing(found)) if found == need(key));
     assert!(missing(&loaded, &here) && missing(&loaded, &elsewhere));
-    loaded.load(&*whole, need(&here));
+    load(Arc::make_mut(&mut loaded), &*whole, need(&here));
     assert!(loaded.row(Keyspace::Keys, &here).unwrap().is_some() && missing(&loaded, &elsewhere));
-    loaded.load(&*whole, need(&elsewhere));
+    load(Arc::make_mut(&mut loaded), &*whole, need(&elsewhere));
     assert!(loaded.row(Keyspace::Keys, &elsewhere).unwrap().is_none(), "known to be absent");
     let range = RowRange::all(Keyspace::Keys).from(*b"w").before(*b"x");
     assert!(matches!(loaded.range(&range), Err(Gap::Missing(Need::Range(found))) if found == range));
-    loaded.load(&*whole, Need::Range(range.clone()));
+    load(Arc::make_mut(&mut loaded), &*whole, Need::Range(range.clone()));
     assert_eq!(loaded.range(&range).unwrap().count(), 1);
     assert!(matches!(loaded.range(&range.limit(5)), Err(Gap::Missing(_))));
 }

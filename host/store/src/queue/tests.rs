@@ -20,7 +20,7 @@ impl Job for Nothing {
         Ok(())
     }
 
-    fn answer(self: Box<Self>, _: bool) {}
+    fn answer(self: Box<Self>, _: Ended) {}
 }
 
 fn job() -> Box<dyn Job> {

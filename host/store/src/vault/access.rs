@@ -34,6 +34,14 @@ impl VaultReader {
         VaultReader { keys, damage: Arc::default(), quotas: Arc::default() }
     }
 
+    /// The same reader with the same quota, and without the sums of workspaces.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn with_own_quotas(&self) -> VaultReader {
+        let quotas = Quotas::default();
+        quotas.set(self.quotas.quota());
+        VaultReader { quotas: Arc::new(quotas), ..self.clone() }
+    }
+
     /// A view of a state. Later commits do not change it.
     pub(crate) fn view(&self, state: Box<dyn State>) -> VaultSnapshot {
         VaultSnapshot { state, access: self.clone() }

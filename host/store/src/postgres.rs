@@ -1,0 +1,24 @@
+//! The engine that keeps the rows in PostgreSQL, for any number of hosts.
+//!
+//! Row keys, rows and rules are those of the embedded engine. Each lane has a connection and an
+//! audit chain of its own. A group of changes is one transaction: it locks the row of the lane's
+//! chain and the guards of the group, loads what the rules look at, applies the changes, and writes
+//! what they amount to.
+//!
+//! Which commits are durable is decided by the row of the chain: its number is the number of the
+//! commit, so a lane whose connection broke during COMMIT finds out what became of it.
+
+mod connect;
+mod engine;
+mod failure;
+mod lane;
+mod load;
+mod place;
+mod schema;
+mod statement;
+mod transaction;
+mod url;
+mod write;
+
+#[cfg(test)]
+mod tests;

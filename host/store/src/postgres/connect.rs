@@ -1,0 +1,218 @@
+//! Connections to the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::failure::Failure;
+use super::url::{DatabaseHost, DatabaseUrl};
+
+/// How long one host may take for a whole connection: address, socket, TLS, login, and its answer
+/// whether it takes writes.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long sent bytes may stay unacknowledged by the other machine.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+
+/// Why connections of this kind cannot be made at all.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    /// A file of root certificates has none, or something else.
+    #[error("file {0} of root certificates of the store has no certificate that can be a root")]
+    Root(usize),
+    /// No root certificate is there to verify the server with.
+    #[error("the system has no root certificates to verify the database's certificate with")]
+    NoRoots,
+    /// The TLS library refused its settings.
+    #[error("the TLS library refused its settings")]
+    Settings,
+}
+
+/// The database: its hosts, and how to connect to them.
+pub(crate) struct Database {
+    hosts: Vec<(DatabaseHost, Config)>,
+    tls: Option<MakeRustlsConnect>,
+    uses_tls: Vec<bool>,
+    /// The host that was connected to last.
+    last: AtomicUsize,
+}
+
+impl Database {
+    /// Prepares connections. `roots` are PEM files with certificates that are trusted besides those
+    /// of the system. Connects to nothing.
+    pub(crate) fn new(url: &DatabaseUrl, roots: &[Vec<u8>]) -> Result<Database, TlsError> {
+        let uses_tls: Vec<bool> = url.hosts.iter().map(|host| host.uses_tls(url.tls)).collect();
+        let tls = if uses_tls.contains(&true) { Some(tls(roots)?) } else { None };
+        let hosts = url.hosts.iter().map(|host| (host.clone(), config(url, host)));
+        Ok(Database { hosts: hosts.collect(), tls, uses_tls, last: AtomicUsize::new(0) })
+    }
+
+    /// Connects to the first host that takes writes, beginning with the one of the last time.
+    pub(crate) async fn connect(&self) -> Result<Session, Failure> {
+        let count = self.hosts.len();
+        let mut reasons = Vec::new();
+        for at in (0..count).map(|step| (self.last.load(Ordering::Relaxed) + step) % count) {
+            let Some((host, config)) = self.hosts.get(at) else { continue };
+            let tls = self.tls.as_ref().filter(|_| self.uses_tls.get(at) == Some(&true));
+            let reason = match timeout(CONNECT_PATIENCE, open(config, tls)).await {
+                Ok(Ok(session)) => {
+                    self.last.store(at, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                Ok(Err(Failure::Refused { code, message })) => format!("{message} ({})", code.code()),
+                Ok(Err(failure)) => failure.to_string(),
+                Err(_) => format!("no answer within {CONNECT_PATIENCE:?}"),
+            };
+            reasons.push(format!("{}:{}: {reason}", host.name, host.port));
+        }
+        Err(Failure::Unreachable(reasons.join("; ")))
+    }
+}
+
+fn config(url: &DatabaseUrl, host: &DatabaseHost) -> Config {
+    let mut config = Config::new();
+    config.host(&host.name).port(host.port).user(&url.user).dbname(&url.database);
+    if let Some(address) = host.loopback() {
+        config.hostaddr(address);
+    }
+    if let Some(password) = &url.password {
+        config.password(password.expose());
+    }
+    let mode = if host.uses_tls(url.tls) { SslMode::Require } else { SslMode::Disable };
+    config.ssl_mode(mode);
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    config.application_name("cofferdam");
+    config.connect_timeout(CONNECT_PATIENCE);
+    config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
+    config.keepalives_idle(KEEPALIVE_IDLE);
+    config
+}
+
+/// TLS settings that verify the server's certificate and name.
+fn tls(roots: &[Vec<u8>]) -> Result<MakeRustlsConnect, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut extra = Vec::new();
+    for (number, pem) in (1..).zip(roots) {
+        let before = extra.len();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            extra.push(certificate.map_err(|_| TlsError::Root(number))?);
+        }
+        if extra.len() == before {
+            return Err(TlsError::Root(number));
+        }
+    }
+    let verifier = Verifier::new_with_extra_roots(extra, Arc::clone(&provider));
+    let verifier = verifier.map_err(|_| TlsError::NoRoots)?;
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| TlsError::Settings)?;
+    // "Dangerous" is every verifier that is not the library's own. This one verifies all it is asked.
+    let settings = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(MakeRustlsConnect::new(settings.with_no_client_auth()))
+}
+
+async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> Result<Session, Failure> {
+    match tls {
+        Some(tls) => {
+            let (client, connection) = config.connect(tls.clone()).await?;
+            Ok(Session::start(client, connection))
+        }
+        None => {
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
+            Ok(Session::start(client, connection))
+        }
+    }
+}
+
+/// One connection. Dropping it closes it, and whatever is still running on it.
+pub(crate) struct Session {
+    pub(super) client: Client,
+    /// The server sent a warning.
+    warned: Arc<AtomicBool>,
+    driver: JoinHandle<()>,
+}
+
+impl Session {
+    fn start<S, T>(client: Client, connection: Connection<S, T>) -> Session
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let warned = Arc::new(AtomicBool::new(false));
+        let driver = tokio::spawn(drive(connection, Arc::clone(&warned)));
+        Session { client, warned, driver }
+    }
+
+    /// Whether the server sent a warning since the last call. It warns, among others, where it
+    /// acknowledges a commit that was not replicated.
+    pub(super) fn take_warning(&self) -> bool {
+        self.warned.swap(false, Ordering::Relaxed)
+    }
+
+    /// Runs a text of several statements and returns the columns of their rows as text.
+    pub(super) async fn script(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let answers = self.client.simple_query(sql).await?;
+        let rows = answers.into_iter().filter_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let columns = |row: tokio_postgres::SimpleQueryRow| {
+            (0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()
+        };
+        Ok(rows.map(columns).collect())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// Moves the bytes of a connection until it ends.
+async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => {
+                let is_harmless = matches!(
+                    notice.parsed_severity(),
+                    Some(Severity::Notice | Severity::Info | Severity::Debug | Severity::Log)
+                );
+                if !is_harmless {
+                    warned.store(true, Ordering::Relaxed);
+                    log_warning(&notice);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the database ended");
+                return;
+            }
+        }
+    }
+}
+
+fn log_warning(warning: &DbError) {
+    let code = warning.code();
+    // A rollback where the server has rolled back already.
+    if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION {
+        tracing::debug!(code = code.code(), "the database warns: {}", warning.message());
+    } else {
+        tracing::warn!(code = code.code(), "the database warns: {}", warning.message());
+    }
+}

@@ -1,0 +1,95 @@
+//! Statements with typed parameters, and several of them in one round trip.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::failure::Failure;
+
+/// A statement and its parameters. It is sent unnamed, so that it works through a pooler.
+pub(super) struct Statement {
+    sql: Cow<'static, str>,
+    parameters: Vec<(Parameter, Type)>,
+}
+
+type Parameter = Box<dyn ToSql + Sync + Send>;
+
+impl Statement {
+    pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Statement {
+        Statement { sql: sql.into(), parameters: Vec::new() }
+    }
+
+    /// Adds the next parameter.
+    pub(super) fn with(mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> Statement {
+        self.parameter(value, of);
+        self
+    }
+
+    /// Adds a parameter and returns its number.
+    pub(super) fn parameter(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> usize {
+        self.parameters.push((Box::new(value), of));
+        self.parameters.len()
+    }
+
+    /// Adds to the text.
+    pub(super) fn push(&mut self, sql: &str) {
+        self.sql.to_mut().push_str(sql);
+    }
+
+    fn typed(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        fn typed((value, of): &(Parameter, Type)) -> (&(dyn ToSql + Sync), Type) {
+            (&**value, of.clone())
+        }
+        self.parameters.iter().map(typed).collect()
+    }
+
+    /// Runs it and returns the number of rows it changed.
+    pub(super) async fn execute(&self, client: &Client) -> Result<u64, Failure> {
+        Ok(client.execute_typed(&self.sql, &self.typed()).await?)
+    }
+
+    /// Runs it and returns its rows. Their bytes together must be at most `bytes_max`, as `bytes`
+    /// counts them.
+    pub(super) async fn rows(
+        &self,
+        client: &Client,
+        bytes_max: usize,
+        bytes: impl Fn(&tokio_postgres::Row) -> Result<usize, Failure>,
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        use futures_util::TryStreamExt;
+        let mut stream = std::pin::pin!(client.query_typed_raw(&self.sql, self.typed()).await?);
+        let (mut rows, mut sum) = (Vec::new(), 0);
+        while let Some(row) = stream.try_next().await? {
+            sum += bytes(&row)?;
+            if sum > bytes_max {
+                return Err(Failure::TooMuch(bytes_max));
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+}
+
+/// One of the statements of a flight.
+pub(super) type InFlight<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Sends all statements at once, in this order, and waits for all answers. A statement is sent when
+/// its future is polled for the first time.
+pub(super) async fn flight<T>(statements: Vec<InFlight<'_, T>>) -> Vec<T> {
+    let mut running: Vec<_> = statements.into_iter().map(|statement| (statement, None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_pending = false;
+        for (statement, answer) in running.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            match statement.as_mut().poll(context) {
+                Poll::Ready(found) => *answer = Some(found),
+                Poll::Pending => is_pending = true,
+            }
+        }
+        if is_pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, answer)| answer).collect()
+}

@@ -1,0 +1,221 @@
+//! The transaction of one group of changes, and the question what became of a commit.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::types::Type;
+
+use super::connect::{Database, Session};
+use super::failure::Failure;
+use super::load::load;
+use super::place::{self, ChainEnd, ChainId};
+use super::statement::{InFlight, Statement, flight};
+use super::write::Written;
+use crate::loaded::Loaded;
+use crate::seal::StoreKeys;
+use crate::state::{Guard, Need};
+
+/// How long one round trip may take. The server gives each statement two seconds.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(10);
+
+/// Begins a transaction that waits for replication as the cluster is set up, but never less than
+/// for the disk of this server.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL statement_timeout = 2000;
+    SET LOCAL idle_in_transaction_session_timeout = 5000;
+    SET LOCAL synchronous_commit = on";
+
+/// A transaction that has locked its chain and its guards.
+pub(super) struct Begun {
+    /// Where its chain ends.
+    pub(super) end: ChainEnd,
+    /// What it has read.
+    pub(super) loaded: Loaded,
+}
+
+/// Gives up a round trip that takes too long. The connection must not be used after that.
+async fn bounded<T>(trip: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    timeout(ROUND_TRIP_MAX, trip).await.unwrap_or(Err(Failure::Silent(ROUND_TRIP_MAX)))
+}
+
+/// Makes a new chain.
+pub(super) async fn make_chain(session: &Session, chain: ChainId, host: &str) -> Result<(), Failure> {
+    let sql = "INSERT INTO chain (id, host, seq, head, changed, checked) VALUES ($1, $2, 0, $3, 0, 0) \
+               ON CONFLICT (id) DO NOTHING";
+    let make = Statement::new(sql)
+        .with(chain.0.to_vec(), Type::BYTEA)
+        .with(host.to_owned(), Type::TEXT)
+        .with(ChainEnd::FIRST.head.to_vec(), Type::BYTEA);
+    bounded(make.execute(&session.client)).await.map(drop)
+}
+
+/// What the statements of a beginning answer.
+enum Step {
+    Done,
+    Chain(Option<(ChainEnd, bool)>),
+    Guards(usize),
+    Loaded(Loaded),
+}
+
+/// Begins a transaction, in one round trip: locks the chain, then the guards in the order of their
+/// keys, then loads what is needed.
+pub(super) async fn begin(
+    session: &Session,
+    keys: &StoreKeys,
+    chain: ChainId,
+    left: ChainEnd,
+    guards: &BTreeSet<Guard>,
+    needs: &BTreeSet<Need>,
+) -> Result<Begun, Failure> {
+    let client = &session.client;
+    let guard_keys: Vec<Vec<u8>> = guards.iter().map(|guard| place::guard_key(*guard)).collect();
+    let owners: Vec<Vec<u8>> = guards.iter().map(|guard| place::guarded_record(*guard)).collect();
+    let lock = Statement::new("SELECT k FROM head WHERE k = ANY($1) ORDER BY k FOR UPDATE")
+        .with(guard_keys.clone(), Type::BYTEA_ARRAY);
+    let ensure = "INSERT INTO head (k, slot) SELECT u.k, coalesce(d.slot, 0) FROM unnest($1, $2) AS u (k, owner) \
+                  LEFT JOIN directory d ON d.k = u.owner ORDER BY u.k ON CONFLICT (k) DO NOTHING";
+    let ensure = Statement::new(ensure).with(guard_keys, Type::BYTEA_ARRAY).with(owners, Type::BYTEA_ARRAY);
+    let lock_chain = Statement::new("SELECT seq, head, sealed_ms FROM chain WHERE id = $1 FOR UPDATE")
+        .with(chain.0.to_vec(), Type::BYTEA);
+    let statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
+        Box::pin(async { session.script(BEGIN).await.map(|_| Step::Done) }),
+        Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
+        Box::pin(async { ensure.execute(client).await.map(|_| Step::Done) }),
+        Box::pin(async {
+            let rows = lock.rows(client, usize::MAX, |_| Ok(0)).await?;
+            Ok(Step::Guards(rows.len()))
+        }),
+        Box::pin(async {
+            let mut loaded = Loaded::default();
+            load(client, keys, needs, &mut loaded).await?;
+            Ok(Step::Loaded(loaded))
+        }),
+    ];
+    let answers = bounded(async { Ok(flight(statements).await) }).await?;
+    let mut begun = Begun { end: left, loaded: Loaded::default() };
+    for answer in answers {
+        match answer? {
+            Step::Done => {}
+            Step::Chain(Some((_, true))) => return Err(Failure::Sealed),
+            Step::Chain(Some((end, false))) if end == left => {}
+            Step::Chain(found) => {
+                let found = found.map(|(end, _)| end.seq);
+                return Err(Failure::ChainChanged { found, left: left.seq });
+            }
+            Step::Guards(locked) if locked == guards.len() => {}
+            Step::Guards(_) => return Err(Failure::GuardGone),
+            Step::Loaded(loaded) => begun.loaded = loaded,
+        }
+    }
+    Ok(begun)
+}
+
+/// Where the chain ends, and whether it is sealed.
+async fn chain_end(lock: &Statement, session: &Session) -> Result<Option<(ChainEnd, bool)>, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the lock of a chain");
+    let rows = lock.rows(&session.client, usize::MAX, |_| Ok(0)).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let seq: i64 = row.try_get(0).map_err(|_| UNEXPECTED)?;
+    let head: &[u8] = row.try_get(1).map_err(|_| UNEXPECTED)?;
+    let sealed: Option<i64> = row.try_get(2).map_err(|_| UNEXPECTED)?;
+    let seq = u64::try_from(seq).map_err(|_| UNEXPECTED)?;
+    let head = head.try_into().map_err(|_| UNEXPECTED)?;
+    Ok(Some((ChainEnd { seq, head }, sealed.is_some())))
+}
+
+/// Loads more rows within the transaction.
+pub(super) async fn load_more(
+    session: &Session,
+    keys: &StoreKeys,
+    needs: &BTreeSet<Need>,
+    loaded: &mut Loaded,
+) -> Result<(), Failure> {
+    bounded(load(&session.client, keys, needs, loaded)).await
+}
+
+/// Gives the transaction up.
+pub(super) async fn rollback(session: &Session) -> Result<(), Failure> {
+    bounded(session.script("ROLLBACK")).await.map(drop)
+}
+
+/// How COMMIT ended.
+#[derive(Debug)]
+pub(super) enum Committed {
+    /// It is durable.
+    Yes,
+    /// Nothing was committed.
+    No(Failure),
+    /// Only the database knows.
+    InDoubt(Failure),
+}
+
+/// Writes and commits, in one round trip.
+///
+/// The server answers COMMIT of a failed transaction with ROLLBACK, which the client library takes
+/// for success. So COMMIT counts only with the number of the chain that is read after it.
+pub(super) async fn commit(
+    session: &Session,
+    chain: ChainId,
+    before: ChainEnd,
+    written: &Written,
+) -> Committed {
+    let client = &session.client;
+    let commit = format!("COMMIT; SELECT seq FROM chain WHERE id = {}", chain.literal());
+    let mut statements: Vec<InFlight<'_, Result<Option<u64>, Failure>>> = Vec::new();
+    for statement in &written.statements {
+        statements.push(Box::pin(async { statement.execute(client).await.map(|_| None) }));
+    }
+    statements.push(Box::pin(async { session.script(&commit).await.map(|rows| number_in(&rows)) }));
+    session.take_warning();
+    let answers = match bounded(async { Ok(flight(statements).await) }).await {
+        Ok(answers) => answers,
+        Err(failure) => return Committed::InDoubt(failure),
+    };
+    let mut seq = None;
+    let mut ended = None;
+    for answer in answers {
+        match answer {
+            Ok(number) => seq = number.or(seq),
+            // After a refusal, COMMIT is ROLLBACK.
+            Err(failure @ Failure::Refused { .. }) if ended.is_none() => ended = Some(failure),
+            Err(failure) => ended = ended.or(Some(failure)),
+        }
+    }
+    let is_warned = session.take_warning();
+    match (seq, ended) {
+        (Some(seq), None) if seq == written.end.seq && !is_warned => Committed::Yes,
+        (Some(seq), failure) if seq == before.seq => {
+            Committed::No(failure.unwrap_or(Failure::Unexpected("COMMIT")))
+        }
+        (_, Some(failure)) if failure.is_rollback() => Committed::No(failure),
+        (_, failure) => Committed::InDoubt(failure.unwrap_or(Failure::Unexpected("COMMIT"))),
+    }
+}
+
+fn number_in(rows: &[Vec<Option<String>>]) -> Option<u64> {
+    rows.last()?.first()?.as_deref()?.parse().ok()
+}
+
+/// Asks the database where the chain ends, on a new connection, with a write: a commit that was
+/// neither replicated nor acknowledged can be visible for a while and be gone later, but what a later
+/// acknowledged commit builds on is as durable as that commit. The write waits for the transaction in
+/// doubt, which holds the row until it ends.
+pub(super) async fn resolve(database: &Database, chain: ChainId) -> Result<(Session, ChainEnd), Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question where a chain ends");
+    let session = database.connect().await?;
+    let id = chain.literal();
+    let script = format!(
+        "{BEGIN}; UPDATE chain SET checked = checked + 1 WHERE id = {id} RETURNING seq, encode(head, 'hex'); COMMIT"
+    );
+    let rows = bounded(session.script(&script)).await?;
+    if session.take_warning() {
+        return Err(UNEXPECTED);
+    }
+    let row = rows.first().ok_or(UNEXPECTED)?;
+    let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
+    let seq = columns.next().and_then(|seq| seq.parse().ok()).ok_or(UNEXPECTED)?;
+    let head = columns.next().and_then(crate::hex::decode).ok_or(UNEXPECTED)?;
+    let head = head.as_slice().try_into().map_err(|_| UNEXPECTED)?;
+    Ok((session, ChainEnd { seq, head }))
+}
