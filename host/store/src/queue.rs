@@ -106,12 +106,13 @@ impl<C: Change> Job for Submission<C> {
 
     fn answer(self: Box<Self>, ended: Ended) {
         let Submission { answer, result, .. } = *self;
-        // A refusal is returned even if the commit of its group failed.
         answer.send(match (result, ended) {
-            (Some(Err(refused)), _) => Err(refused),
-            (Some(Ok(done)), Ended::Durable) => Ok(done),
+            // A refusal may rest on a change of the same group that was not made either.
             #[cfg(feature = "postgres")]
             (_, Ended::Undone) => Err(Error::Busy),
+            // A refusal is returned even if the commit of its group failed.
+            (Some(Err(refused)), _) => Err(refused),
+            (Some(Ok(done)), Ended::Durable) => Ok(done),
             (Some(Ok(_)) | None, _) => Err(Error::WriteFailed),
         });
     }

@@ -162,15 +162,17 @@ impl Session {
 
     /// Runs a text of several statements and returns the columns of their rows as text.
     pub(super) async fn script(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        const UNEXPECTED: Failure = Failure::Unexpected("a question whose answer is text");
         let answers = self.client.simple_query(sql).await?;
         let rows = answers.into_iter().filter_map(|answer| match answer {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
         let columns = |row: tokio_postgres::SimpleQueryRow| {
-            (0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()
+            let column = |at| Ok(row.try_get(at).map_err(|_| UNEXPECTED)?.map(str::to_owned));
+            (0..row.len()).map(column).collect()
         };
-        Ok(rows.map(columns).collect())
+        rows.map(columns).collect()
     }
 }
 

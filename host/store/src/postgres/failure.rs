@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 
-/// Why the database did not do what was asked. The text has no rows and no parameters in it.
+/// The most characters of a message of the server.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// Why the database did not do what was asked. The text of this program has no rows and no parameters
+/// in it; that of the server is its first message, without detail, and cut.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// No connection could be made to any of the hosts.
@@ -25,7 +29,7 @@ pub(crate) enum Failure {
     Refused {
         /// The error code.
         code: SqlState,
-        /// The server's message, without its detail.
+        /// The server's message, without its detail, at most 200 characters.
         message: String,
     },
     /// A guard was deleted while the transaction waited for it.
@@ -43,6 +47,9 @@ pub(crate) enum Failure {
     /// Rows of a keyspace that this engine does not answer questions about.
     #[error("no table has these rows of the keyspace `{0}`")]
     NoTable(&'static str),
+    /// The chain that the lane has just made is not there: what made it was not kept.
+    #[error("the new chain of this lane was not kept")]
+    NoChain,
     /// The chain of the lane was sealed: other hosts took this host for dead.
     #[error("the chain of this lane is sealed")]
     Sealed,
@@ -74,7 +81,8 @@ impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Failure {
         match error.as_db_error() {
             Some(refusal) => {
-                Failure::Refused { code: refusal.code().clone(), message: refusal.message().to_owned() }
+                let message = refusal.message().chars().take(MESSAGE_CHARS_MAX).collect();
+                Failure::Refused { code: refusal.code().clone(), message }
             }
             None => {
                 let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -92,6 +100,7 @@ impl Failure {
             | Failure::Lost(_)
             | Failure::Silent(_)
             | Failure::NotCommitted
+            | Failure::NoChain
             | Failure::GuardGone => true,
             Failure::Refused { code, .. } => is_transient(code),
             _ => false,
@@ -120,7 +129,8 @@ impl Failure {
         }
     }
 
-    /// Whether COMMIT that ends with this has certainly committed nothing.
+    /// Whether a transaction in which a statement or COMMIT failed with this has certainly committed
+    /// nothing.
     pub(crate) fn is_rollback(&self) -> bool {
         let Failure::Refused { code, .. } = self else { return false };
         code.code().starts_with("40") && *code != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN

@@ -38,13 +38,17 @@ const ROUNDS_MAX: usize = 2_000;
 const PAUSES_MS: [u64; 5] = [5, 10, 20, 40, 80];
 /// With so many failures, a group that others are in the way of is halved.
 const HALVED_AFTER: usize = 2;
-/// How long a group may take, without the question what became of its commit.
+/// How long a group may take, looked at between two round trips and without the question what became of
+/// its commit.
 const GROUP_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest pause between two questions what became of a commit, and between two attempts to commit
 /// rows that no caller waits for.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often a closing lane tries to commit what it still has, and asks what became of a commit.
-const LAST_TRIES: usize = 10;
+/// How long a closing lane tries to commit what it still has, and asks what became of a commit, before
+/// it gives up. One try may take longer than the rest of this time.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two warnings that a commit is still in doubt.
+const DOUBT_WARNED_EVERY: Duration = Duration::from_secs(30);
 
 /// The state of a lane's thread.
 pub(super) struct Lane {
@@ -62,6 +66,8 @@ pub(super) struct Lane {
     /// Rows that no caller waits for, until they are committed.
     rows: Rows,
     damage: Vec<AuditEntry>,
+    /// When the lane first saw that its queue is closed.
+    closing: Option<Instant>,
 }
 
 /// The lane cannot go on. The cause was logged.
@@ -96,28 +102,28 @@ impl Lane {
             left_out: VecDeque::new(),
             rows: Rows::default(),
             damage: Vec::new(),
+            closing: None,
         }
     }
 
     /// Runs until the queue is closed and everything in it has an answer.
     pub(super) fn run(mut self, runtime: &Runtime) {
         let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
-        let (mut wanted, mut last_tries) = (1, 0);
+        let mut wanted = 1;
         loop {
             let is_idle = self.left_out.is_empty() && self.rows.is_empty();
             if is_idle && !self.queue.wait(wanted) {
                 break;
             }
             match runtime.block_on(self.group()) {
-                Ok(Some(changes)) => (wanted, last_tries) = (changes, 0),
-                Ok(None) if self.queue.is_closed() => last_tries += 1,
+                Ok(Some(changes)) => wanted = changes,
+                Ok(None) if self.has_closed_in_vain() => {
+                    let (usage, audit) = (self.rows.usage.len(), self.rows.audit.len());
+                    tracing::error!(usage, audit, "rows are lost: the database cannot be reached at the end");
+                    break;
+                }
                 Ok(None) => {}
                 Err(Stopped) => return,
-            }
-            if last_tries == LAST_TRIES {
-                let (usage, audit) = (self.rows.usage.len(), self.rows.audit.len());
-                tracing::error!(usage, audit, "rows are lost: the database cannot be reached at the end");
-                break;
             }
         }
         // The connection ends on the runtime that it began on.
@@ -125,6 +131,15 @@ impl Lane {
         // Another lane may have failed, or have ended before.
         let state = &guard.shared.state;
         let (Ok(_) | Err(_)) = state.compare_exchange(RUNNING, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether the queue has been closed for so long that the lane gives up.
+    fn has_closed_in_vain(&mut self) -> bool {
+        if !self.queue.is_closed() {
+            return false;
+        }
+        let began = *self.closing.get_or_insert_with(Instant::now);
+        began.elapsed() >= CLOSING_PATIENCE
     }
 
     /// Commits one group and answers its callers. Returns the number of its changes; `None` if
@@ -135,7 +150,7 @@ impl Lane {
             let Some(job) = self.left_out.pop_front().or_else(|| self.queue.take_job()) else { break };
             group.push(job);
         }
-        // Taken only when the ones before are committed: until then they count against the queue.
+        // Taken only when the ones before are committed: those in the queue count against its limit.
         if self.rows.is_empty() {
             self.rows = self.queue.take_rows();
         }
@@ -161,8 +176,7 @@ impl Lane {
     /// Runs the transaction of a group until it is committed, or until it is certain that nothing
     /// was. Changes that were left out of it are no longer in the group after that.
     async fn attempts(&mut self, group: &mut Vec<Box<dyn Job>>, deadline: Instant) -> Result<Ended, Stopped> {
-        let mut guards: BTreeSet<Guard> = group.iter().flat_map(|job| job.guards()).collect();
-        let mut needs: BTreeSet<Need> = group.iter().flat_map(|job| job.needs()).collect();
+        let (mut guards, mut needs) = asked(group);
         let mut failures = 0;
         loop {
             let failure = match self.attempt(group, &mut guards, &mut needs, deadline).await {
@@ -178,6 +192,7 @@ impl Lane {
                     tracing::error!("this host was taken for dead; the lane begins a new chain");
                     self.chain = None;
                 }
+                Failure::NoChain => self.chain = None,
                 Failure::ChainChanged { .. } => return Err(self.stop(&failure)),
                 _ => {}
             }
@@ -203,6 +218,8 @@ impl Lane {
             tracing::debug!(error = code, failures, "a transaction is run again");
             if failures >= HALVED_AFTER && failure.is_conflict() {
                 self.leave_out(group, group.len().div_ceil(2));
+                // What was left out is not waited for.
+                (guards, needs) = asked(group);
             }
             sleep(jittered(*pause)).await;
         }
@@ -369,15 +386,17 @@ impl Lane {
         tracing::warn!(%cause, seq = after.seq, "a commit is in doubt");
         // The transaction in doubt ends with its connection, if it has not ended yet.
         self.session = None;
-        let (mut pause_ms, mut last_tries) = (5, 0);
+        let (mut pause_ms, mut warned) = (5, Instant::now());
         loop {
             let failure = match resolve(&self.database, chain).await {
                 Ok((session, end)) => return self.resolved(session, chain, end, [before, after]),
                 Err(failure) => failure,
             };
-            tracing::debug!(%failure, "the database does not say what became of a commit");
-            last_tries += usize::from(self.queue.is_closed());
-            if last_tries == LAST_TRIES {
+            if warned.elapsed() >= DOUBT_WARNED_EVERY {
+                tracing::warn!(%failure, "a commit is still in doubt: the database does not say what became of it");
+                warned = Instant::now();
+            }
+            if self.has_closed_in_vain() {
                 return Err(self.stop(&failure));
             }
             sleep(jittered(pause_ms)).await;
@@ -390,15 +409,18 @@ impl Lane {
         &mut self,
         session: Session,
         chain: ChainId,
-        end: ChainEnd,
+        end: Option<ChainEnd>,
         [before, after]: [ChainEnd; 2],
     ) -> Result<bool, Stopped> {
-        if end != before && end != after {
-            return Err(self.stop(&Failure::ChainChanged { found: Some(end.seq), left: after.seq }));
+        let is_durable = end == Some(after);
+        // What made the first row of a chain may be gone together with the commit that followed it.
+        let is_undone = end == Some(before) || (end.is_none() && before == ChainEnd::FIRST);
+        if !is_durable && !is_undone {
+            let found = end.map(|end| end.seq);
+            return Err(self.stop(&Failure::ChainChanged { found, left: after.seq }));
         }
-        let is_durable = end == after;
         tracing::warn!(is_durable, seq = after.seq, "a commit is no longer in doubt");
-        (self.session, self.chain) = (Some(session), Some((chain, end)));
+        (self.session, self.chain) = (Some(session), end.map(|end| (chain, end)));
         Ok(is_durable)
     }
 
@@ -410,12 +432,20 @@ impl Lane {
         }
     }
 
-    /// Ends the lane: what it would commit next could contradict what it has acknowledged.
+    /// Ends the lane: what it would commit next could contradict what it has acknowledged, or the end of
+    /// a commit could not be found out before the store closed.
     fn stop(&self, failure: &Failure) -> Stopped {
         self.shared.state.store(FAILED, Ordering::Release);
         tracing::error!(%failure, "a lane of the store takes no more writes");
         Stopped
     }
+}
+
+/// The guards and needs of a group, as far as they are known before it is applied.
+fn asked(group: &[Box<dyn Job>]) -> (BTreeSet<Guard>, BTreeSet<Need>) {
+    let guards = group.iter().flat_map(|job| job.guards()).collect();
+    let needs = group.iter().flat_map(|job| job.needs()).collect();
+    (guards, needs)
 }
 
 /// How often a group was applied in a transaction.

@@ -53,7 +53,7 @@ impl Table {
         match self {
             Table::Store => "k <> 'schema'::bytea",
             // Other keys are guards.
-            Table::Head => "body IS NOT NULL AND k >= '\\x68' AND k < '\\x69'",
+            Table::Head => "body IS NOT NULL AND k >= decode('68', 'hex') AND k < decode('69', 'hex')",
             Table::SecretRow => "meta IS NOT NULL",
             Table::SecretValue => "value IS NOT NULL",
             Table::Directory | Table::KeyRecord | Table::Ledger => "true",
@@ -115,7 +115,7 @@ impl ChainId {
 
     /// The id as a constant of a statement.
     pub(super) fn literal(self) -> String {
-        format!("'\\x{}'::bytea", crate::hex::encode(&self.0))
+        format!("decode('{}', 'hex')", crate::hex::encode(&self.0))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::error::SqlState;
 
 use super::connect::Session;
 use super::failure::Failure;
+use super::transaction::{bounded, rollback};
 
 /// The migrations, the first one first. A migration that was released is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
@@ -22,8 +23,8 @@ const TRIES: usize = 10;
 const IN_THE_WAY: [SqlState; 3] =
     [SqlState::LOCK_NOT_AVAILABLE, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
 
-/// The table that the number of the schema is in. Two hosts that create it at the same time can be
-/// in each other's way.
+/// The table that the number of the schema is in. Of two hosts that create it at the same time, one can
+/// get a violation of uniqueness in spite of `IF NOT EXISTS`; it tries again.
 const FIRST: &str = "CREATE TABLE IF NOT EXISTS store (k bytea PRIMARY KEY, body bytea NOT NULL)";
 /// The row with the number, as text. It is no row of the store.
 pub(super) const SCHEMA_ROW: &str = "'schema'::bytea";
@@ -46,7 +47,7 @@ pub(crate) async fn migrate(session: &Session) -> Result<(), Failure> {
 
 /// Makes a migration, unless it was made before.
 async fn step(session: &Session, number: u32, migration: &str) -> Result<(), Failure> {
-    let is_made = number_in(&session.script(LOCK).await?) >= number;
+    let is_made = number_in(&session.script(LOCK).await?)? >= number;
     if is_made {
         session.script("ROLLBACK").await?;
     } else {
@@ -57,8 +58,9 @@ async fn step(session: &Session, number: u32, migration: &str) -> Result<(), Fai
 }
 
 /// The number in the answer of the server; 0 where it has none.
-fn number_in(rows: &[Vec<Option<String>>]) -> u32 {
-    rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok()).unwrap_or(0)
+fn number_in(rows: &[Vec<Option<String>>]) -> Result<u32, Failure> {
+    let Some(number) = rows.first().and_then(|row| row.first()?.as_deref()) else { return Ok(0) };
+    number.parse().map_err(|_| Failure::Unexpected("the number of the schema"))
 }
 
 async fn repeatedly(session: &Session, run: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
@@ -77,7 +79,7 @@ async fn repeatedly(session: &Session, run: impl AsyncFn() -> Result<(), Failure
             return Err(failure);
         }
         tries += 1;
-        session.script("ROLLBACK").await?;
+        rollback(session).await?;
     }
 }
 
@@ -88,11 +90,11 @@ async fn repeatedly(session: &Session, run: impl AsyncFn() -> Result<(), Failure
 pub(crate) async fn check(session: &Session) -> Result<(), Failure> {
     let known = MIGRATIONS.len() as u32;
     let sql = format!("SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW}");
-    let rows = match session.script(&sql).await {
+    let rows = match bounded(session.script(&sql)).await {
         Err(Failure::Refused { code, .. }) if code == SqlState::UNDEFINED_TABLE => Vec::new(),
         rows => rows?,
     };
-    match number_in(&rows) {
+    match number_in(&rows)? {
         found if found == known => Ok(()),
         found => Err(Failure::OtherSchema { found, known }),
     }

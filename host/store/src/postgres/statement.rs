@@ -77,9 +77,26 @@ impl Statement {
 pub(super) type InFlight<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Sends all statements at once, in this order, and waits for all answers. A statement is sent when
-/// its future is polled for the first time.
-pub(super) async fn flight<T>(statements: Vec<InFlight<'_, T>>) -> Vec<T> {
-    let mut running: Vec<_> = statements.into_iter().map(|statement| (statement, None)).collect();
+/// its future is polled for the first time. One that fails then was not sent, and those after it are
+/// not sent either: COMMIT must not follow where a write is missing.
+pub(super) async fn flight<T>(statements: Vec<InFlight<'_, Result<T, Failure>>>) -> Vec<Result<T, Failure>> {
+    let mut running = Vec::new();
+    for mut statement in statements {
+        let mut answer = None;
+        let is_sent = std::future::poll_fn(|context| match statement.as_mut().poll(context) {
+            Poll::Ready(found) => {
+                let is_sent = found.is_ok();
+                answer = Some(found);
+                Poll::Ready(is_sent)
+            }
+            Poll::Pending => Poll::Ready(true),
+        });
+        let is_sent = is_sent.await;
+        running.push((statement, answer));
+        if !is_sent {
+            break;
+        }
+    }
     std::future::poll_fn(|context| {
         let mut is_pending = false;
         for (statement, answer) in running.iter_mut().filter(|(_, answer)| answer.is_none()) {

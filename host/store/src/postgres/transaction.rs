@@ -19,8 +19,8 @@ use crate::state::{Guard, Need};
 /// How long one round trip may take. The server gives each statement two seconds.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(10);
 
-/// Begins a transaction that waits for replication as the cluster is set up, but never less than
-/// for the disk of this server.
+/// Begins a transaction that waits at least for the disk of this server, and for that of a synchronous
+/// standby where the cluster has one.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL statement_timeout = 2000;
     SET LOCAL idle_in_transaction_session_timeout = 5000;
@@ -35,7 +35,7 @@ pub(super) struct Begun {
 }
 
 /// Gives up a round trip that takes too long. The connection must not be used after that.
-async fn bounded<T>(trip: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) async fn bounded<T>(trip: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     timeout(ROUND_TRIP_MAX, trip).await.unwrap_or(Err(Failure::Silent(ROUND_TRIP_MAX)))
 }
 
@@ -99,6 +99,7 @@ pub(super) async fn begin(
             Step::Done => {}
             Step::Chain(Some((_, true))) => return Err(Failure::Sealed),
             Step::Chain(Some((end, false))) if end == left => {}
+            Step::Chain(None) if left == ChainEnd::FIRST => return Err(Failure::NoChain),
             Step::Chain(found) => {
                 let found = found.map(|(end, _)| end.seq);
                 return Err(Failure::ChainChanged { found, left: left.seq });
@@ -177,8 +178,7 @@ pub(super) async fn commit(
     for answer in answers {
         match answer {
             Ok(number) => seq = number.or(seq),
-            // After a refusal, COMMIT is ROLLBACK.
-            Err(failure @ Failure::Refused { .. }) if ended.is_none() => ended = Some(failure),
+            // The first failure is the cause of those after it.
             Err(failure) => ended = ended.or(Some(failure)),
         }
     }
@@ -188,7 +188,7 @@ pub(super) async fn commit(
         (Some(seq), failure) if seq == before.seq => {
             Committed::No(failure.unwrap_or(Failure::Unexpected("COMMIT")))
         }
-        (_, Some(failure)) if failure.is_rollback() => Committed::No(failure),
+        (None, Some(failure)) if failure.is_rollback() => Committed::No(failure),
         (_, failure) => Committed::InDoubt(failure.unwrap_or(Failure::Unexpected("COMMIT"))),
     }
 }
@@ -200,8 +200,11 @@ fn number_in(rows: &[Vec<Option<String>>]) -> Option<u64> {
 /// Asks the database where the chain ends, on a new connection, with a write: a commit that was
 /// neither replicated nor acknowledged can be visible for a while and be gone later, but what a later
 /// acknowledged commit builds on is as durable as that commit. The write waits for the transaction in
-/// doubt, which holds the row until it ends.
-pub(super) async fn resolve(database: &Database, chain: ChainId) -> Result<(Session, ChainEnd), Failure> {
+/// doubt, which holds the row until it ends. `None`: the database has no such chain.
+pub(super) async fn resolve(
+    database: &Database,
+    chain: ChainId,
+) -> Result<(Session, Option<ChainEnd>), Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question where a chain ends");
     let session = database.connect().await?;
     let id = chain.literal();
@@ -212,10 +215,10 @@ pub(super) async fn resolve(database: &Database, chain: ChainId) -> Result<(Sess
     if session.take_warning() {
         return Err(UNEXPECTED);
     }
-    let row = rows.first().ok_or(UNEXPECTED)?;
+    let Some(row) = rows.first() else { return Ok((session, None)) };
     let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
     let seq = columns.next().and_then(|seq| seq.parse().ok()).ok_or(UNEXPECTED)?;
     let head = columns.next().and_then(crate::hex::decode).ok_or(UNEXPECTED)?;
     let head = head.as_slice().try_into().map_err(|_| UNEXPECTED)?;
-    Ok((session, ChainEnd { seq, head }))
+    Ok((session, Some(ChainEnd { seq, head })))
 }

@@ -120,10 +120,17 @@ impl DatabaseUrl {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').ok_or(UrlError::NoDatabase)?;
         let (user, hosts) = authority.rsplit_once('@').ok_or(UrlError::NoUser)?;
+        // A password with such a character, not encoded, would in part be taken for a host or a database.
+        if user.contains('@') {
+            return Err(UrlError::Encoding("user or password"));
+        }
         let (user, password) = match user.split_once(':') {
             Some((user, password)) => (user, Some(decoded(password, "password")?)),
             None => (user, None),
         };
+        if database.contains(['@', ':', '/']) {
+            return Err(UrlError::Encoding("database"));
+        }
         let (user, database) = (decoded(user, "user")?, decoded(database, "database")?);
         if user.is_empty() {
             return Err(UrlError::NoUser);
@@ -275,6 +282,9 @@ mod tests {
             "postgres://u:to@p/se?secret=1@db/d",
             "postgres://u:a@b:secret/d",
             "postgres://u:a@b,secret,,/d",
+            "postgres://u:pa@x/secret@db/d",
+            "postgres://u:pa@secret@db/d",
+            "postgres://u:pa@x/secret:5432",
         ] {
             let error = DatabaseUrl::parse(text).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("secret"), "{error}");

@@ -1,11 +1,12 @@
-//! Commits that the primary has and the standby has not.
+//! Commits that the primary has and the standby has not, and chains that are gone.
 
 use std::time::Duration;
 
-use cofferdam_test_postgres::{self as kit, Pair};
+use cofferdam_test_postgres::{self as kit, Fault, Pair, Place, Proxy, Rule};
 
 use super::{OPERATOR, PATIENCE, World};
 use crate::changes::guarded;
+use crate::error::Error;
 use crate::ids::VaultId;
 use crate::pending;
 use crate::scratch::new_secret;
@@ -39,4 +40,43 @@ fn a_commit_that_is_not_replicated_is_not_acknowledged() {
     assert!(world.read(|view| view.secret(vault, &"a".parse().unwrap())).is_some());
     assert_eq!(world.verify(), 1);
     world.audit();
+}
+
+#[test]
+fn a_new_chain_that_was_not_kept_is_made_again() {
+    let Some(world) = World::new("new_chain") else { return };
+    let proxy = Proxy::start(world.address.port).unwrap();
+    let host = world.host_at(&world.address.at(proxy.port()).url());
+    let before: Vec<_> = world.sql("SELECT encode(id, 'hex') FROM chain").concat();
+    proxy.add(Rule::new(Place::Sql("FROM chain WHERE id = $1 FOR UPDATE".to_owned()), Fault::Hold));
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| host.create_workspace("w"));
+        world.runtime.block_on(proxy.until_struck(1)).unwrap();
+        let [Some(known)] = &before[..] else { panic!("{before:?}") };
+        let gone =
+            world.sql(&format!("DELETE FROM chain WHERE id <> decode('{known}', 'hex') RETURNING seq"));
+        assert_eq!(gone, [[Some("0".to_owned())]]);
+        proxy.release();
+        made.join().unwrap().unwrap();
+    });
+    host.engine.close();
+    assert_eq!(world.audit().len(), 2);
+}
+
+#[test]
+fn a_lane_stops_when_the_chain_of_its_commit_in_doubt_is_gone() {
+    let Some(world) = World::new("chain_gone") else { return };
+    let proxy = Proxy::start(world.address.port).unwrap();
+    let host = world.host_at(&world.address.at(proxy.port()).url());
+    host.create_workspace("first").unwrap();
+    proxy.add(Rule::new(Place::Commit, Fault::SwallowReply));
+    proxy.add(Rule::new(Place::Sql("checked + 1".to_owned()), Fault::Hold));
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| host.create_workspace("second"));
+        world.runtime.block_on(proxy.until_struck(2)).unwrap();
+        world.sql("DELETE FROM chain WHERE host = 'test' AND seq = 2");
+        proxy.release();
+        assert!(matches!(made.join().unwrap(), Err(Error::WriteFailed)));
+    });
+    assert!(host.shared.has_failed());
 }
