@@ -59,7 +59,9 @@ async fn a_provider_that_is_slow_in_every_call_of_a_stream_is_ended_by_the_budge
     // silent for so long begins with a comment; the failure is then its last event.
     match answer.status {
         502 => {}
-        200 => assert_eq!(events_of(&answer.text).last().unwrap()["type"], "response.failed", "{}", answer.text),
+        200 => {
+            assert_eq!(events_of(&answer.text).last().unwrap()["type"], "response.failed", "{}", answer.text)
+        }
         other => panic!("{other}: {}", answer.text),
     }
     feeding.await.unwrap();
