@@ -8,6 +8,7 @@ mod places;
 mod same_rows;
 mod schemas;
 mod secrecy;
+mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
