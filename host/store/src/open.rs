@@ -1,6 +1,8 @@
 //! Opening a store: makes a new one at the first start, unlocks the keys, loads the rows, and
 //! decides whether the store may be served.
 
+#[cfg(feature = "postgres")]
+mod database;
 mod first_start;
 mod restore;
 mod unlock;
@@ -13,6 +15,8 @@ use std::sync::Arc;
 use first_start::first_start;
 pub(crate) use unlock::{Given, Unlocked, unlock};
 
+#[cfg(feature = "postgres")]
+pub(crate) use database::{OpenedDatabase, open_database};
 #[cfg(feature = "postgres")]
 pub(crate) use first_start::first_changes;
 pub(crate) use restore::restore;

@@ -8,6 +8,7 @@
 //! Which commits are durable is decided by the row of the chain: its number is the number of the
 //! commit, so a lane whose connection broke during COMMIT finds out what became of it.
 
+mod begin;
 mod connect;
 mod engine;
 mod failure;
@@ -15,7 +16,6 @@ mod feed;
 mod history;
 mod lane;
 mod load;
-mod open;
 mod place;
 mod readers;
 mod schema;
@@ -24,10 +24,10 @@ mod transaction;
 mod url;
 mod write;
 
+pub(crate) use begin::{first_look, has_store, head_rows, prepare};
 pub(crate) use connect::Database;
 pub(crate) use engine::{Engine, LANES, Start, reading_runtime};
 pub(crate) use feed::Seen;
-pub(crate) use open::{Opened, has_store, open, prepare};
 #[cfg(test)]
 pub(crate) use url::DatabaseUrl;
 

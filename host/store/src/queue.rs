@@ -147,6 +147,13 @@ pub struct QueuePart {
     pub max: usize,
 }
 
+impl QueuePart {
+    /// Both parts together.
+    fn and(self, more: QueuePart) -> QueuePart {
+        QueuePart { name: self.name, length: self.length + more.length, max: self.max + more.max }
+    }
+}
+
 #[derive(Default)]
 struct WaitingWrites {
     jobs: VecDeque<(QueuePermit, Box<dyn Job>)>,

@@ -102,14 +102,7 @@ impl Feed {
     /// Runs until the last lane has ended.
     pub(super) async fn run(mut self) {
         let mut waiting: Vec<OwnCommit> = Vec::new();
-        loop {
-            if waiting.is_empty() {
-                match timeout_at(self.due, self.commits.recv()).await {
-                    Ok(Some(commit)) => waiting.push(commit),
-                    Ok(None) => return,
-                    Err(_) => {}
-                }
-            }
+        while !waiting.is_empty() || self.wait(&mut waiting).await {
             while let Ok(commit) = self.commits.try_recv() {
                 waiting.push(commit);
             }
@@ -126,6 +119,15 @@ impl Feed {
                 }
             }
         }
+    }
+
+    /// Waits for a commit of a lane, or until the changes of other hosts are due. `false` once the last
+    /// lane has ended.
+    async fn wait(&mut self, waiting: &mut Vec<OwnCommit>) -> bool {
+        let commit = timeout_at(self.due, self.commits.recv()).await;
+        let has_ended = matches!(commit, Ok(None));
+        waiting.extend(commit.ok().flatten());
+        !has_ended
     }
 
     /// Reads these records, and those that other hosts have changed, and publishes them.

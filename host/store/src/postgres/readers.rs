@@ -82,6 +82,7 @@ impl Readers {
         permits: Arc<Semaphore>,
     ) -> Result<OpenMoment, Failure> {
         let permit = permits.acquire_owned().await.map_err(|_| Failure::Unexpected("a read"))?;
+        let mut has_tried = false;
         loop {
             let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let is_kept = kept.is_some();
@@ -91,8 +92,10 @@ impl Readers {
             };
             match bounded(session.script(BEGIN)).await {
                 Ok(_) => return Ok(OpenMoment { session, _permit: permit }),
-                // A connection that was kept may have ended meanwhile.
-                Err(failure) if is_kept && !failure.keeps_connection() => {}
+                // A connection that was kept may have ended meanwhile, and reading again does no harm.
+                Err(failure) if !failure.keeps_connection() && (is_kept || !has_tried) => {
+                    has_tried |= !is_kept;
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -237,7 +240,7 @@ impl Pages {
         let rows = loaded.range(&page).map_err(Error::from)?.collect::<Result<Vec<_>, _>>()?;
         if let Some((last, _)) = rows.last().filter(|_| rows.len() == page.limit) {
             let left = range.limit - rows.len();
-            self.rest = Some(range.clone().after(last.to_vec()).limit(left));
+            self.rest = Some(range.after(last.to_vec()).limit(left));
         }
         self.page = rows.into_iter();
         Ok(())

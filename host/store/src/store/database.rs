@@ -14,7 +14,7 @@ use crate::error::{Error, OpenError};
 use crate::header::Header;
 use crate::ids::StoreId;
 use crate::ledger::Ledger;
-use crate::open::{Given, Sources, first_changes};
+use crate::open::{Given, OpenedDatabase, Sources, first_changes, open_database};
 use crate::pending::{self, Pending};
 use crate::postgres::{self, Database};
 use crate::published::PublishedState;
@@ -95,8 +95,8 @@ impl Store {
             previous: options.previous_root_key.as_ref(),
             next: None,
         };
-        let opened = postgres::open(database, runtime.handle(), Given::read(&sources))?;
-        let postgres::Opened { access, header, rotate_to, directory, money, seen } = opened;
+        let opened = open_database(database, runtime.handle(), Given::read(&sources))?;
+        let OpenedDatabase { access, header, rotate_to, directory, money, seen } = opened;
         let queues = Arc::new(LaneQueues::new(postgres::LANES));
         let shared = published(directory, options);
         let clock = options.clock.clone();

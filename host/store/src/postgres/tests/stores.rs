@@ -167,7 +167,7 @@ fn what_one_host_changes_the_other_one_sees() {
 }
 
 #[test]
-fn a_read_without_a_database_fails_and_works_again_after_it() {
+fn a_read_whose_connection_breaks_is_made_on_another_one() {
     let Some(place) = Place::new("stores_cut") else { return };
     let proxy = kit::Proxy::start(place.address.port).unwrap();
     place.create().unwrap();
@@ -178,7 +178,7 @@ fn a_read_without_a_database_fails_and_works_again_after_it() {
     assert_eq!(store.list_secrets(vault, 0, 10).now().unwrap().entries.len(), 1);
     let place_of = kit::Place::Sql("REPEATABLE READ".to_owned());
     proxy.add(kit::Rule::new(place_of, kit::Fault::CutBefore));
-    // A kept connection that broke is replaced.
+    // A connection that breaks is replaced.
     assert_eq!(store.list_secrets(vault, 0, 10).now().unwrap().entries.len(), 1);
     assert_eq!(proxy.struck(), 1);
 }

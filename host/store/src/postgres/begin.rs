@@ -1,4 +1,4 @@
-//! Making and opening a store in a database.
+//! What is read before a store is open, and what makes its tables.
 
 use std::sync::Arc;
 
@@ -13,26 +13,13 @@ use super::readers::{CommittedState, Readers};
 use super::schema;
 use super::statement::Statement;
 use super::transaction::bounded;
-use crate::directory::Directory;
-use crate::error::{Error, OpenError};
-use crate::header::Header;
-use crate::open::{Given, Money, Unlocked, load_row, unlock};
-use crate::root_key::RootKeyMaterial;
-use crate::rows::{self, Keyspace, RowKind};
-use crate::seal::STORE_KEYS;
-use crate::state::{Gap, RowRange, State};
-use crate::vault::VaultReader;
+use crate::error::OpenError;
+use crate::rows;
+use crate::seal::{STORE_KEYS, StoreKeys};
+use crate::state::State;
 
-/// A store that can be served.
-pub(crate) struct Opened {
-    pub(crate) access: VaultReader,
-    pub(crate) header: Header,
-    /// The root key to rotate to, if the configuration names a new one.
-    pub(crate) rotate_to: Option<RootKeyMaterial>,
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) money: Money,
-    pub(crate) seen: Seen,
-}
+/// What a store is opened with: the row of its header, and that of its keys.
+pub(crate) type HeadRows = [Option<Vec<u8>>; 2];
 
 /// Makes the tables, or brings those of an earlier version up to date.
 pub(crate) fn prepare(database: &Arc<Database>, runtime: &Handle) -> Result<(), OpenError> {
@@ -54,27 +41,32 @@ pub(crate) fn has_store(database: &Arc<Database>, runtime: &Handle) -> Result<bo
     Ok(header?.is_some())
 }
 
-/// Opens the store that is in the database.
+/// The rows that a store is opened with.
 ///
 /// # Errors
-/// [`OpenError::NoStore`], [`OpenError::Database`], and the errors of a wrong root key and of damage.
-pub(crate) fn open(database: &Arc<Database>, runtime: &Handle, given: Given) -> Result<Opened, OpenError> {
-    let [header, record] = wait(runtime, async || {
+/// [`OpenError::Database`], also where the schema is not that of this program.
+pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<HeadRows, OpenError> {
+    wait(runtime, async || {
         let session = database.connect().await?;
         schema::check(&session).await?;
         Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
-    })?;
-    if header.is_none() && record.is_none() {
-        return Err(OpenError::NoStore);
-    }
-    let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
-    let access = VaultReader::new(Arc::new(keys));
-    let readers = Arc::new(Readers::new(Arc::clone(database), Arc::clone(&access.keys), runtime.clone()));
+    })
+}
+
+/// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left
+/// out between them.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn first_look(
+    database: &Arc<Database>,
+    keys: &Arc<StoreKeys>,
+    runtime: &Handle,
+) -> Result<(Box<dyn State>, Seen), OpenError> {
+    let readers = Arc::new(Readers::new(Arc::clone(database), Arc::clone(keys), runtime.clone()));
     let state = CommittedState::new(&readers, Arc::default());
-    // The number of each chain and the rows are of one moment, so no change is left out in between.
     let seen = chains(&state).map_err(unusable)?;
-    let (directory, money) = load(&state, &access)?;
-    Ok(Opened { access, header, rotate_to, directory: Arc::new(directory), money, seen })
+    Ok((Box::new(state), seen))
 }
 
 /// A row of the store itself.
@@ -97,24 +89,6 @@ fn chains(state: &CommittedState) -> Result<Seen, Failure> {
     rows.iter().map(chain).collect()
 }
 
-/// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are
-/// served.
-fn load(state: &CommittedState, access: &VaultReader) -> Result<(Directory, Money), OpenError> {
-    let (mut directory, mut money) = (Directory::default(), Money::default());
-    let mut damaged = 0_u64;
-    for found in state.range(&RowRange::all(Keyspace::Keys)).map_err(unread)? {
-        let (key, value) = found.map_err(|error| unread(error.into()))?;
-        let is_marker = RowKind::of(&key) == Some(RowKind::Marker);
-        if !is_marker && load_row(&access.keys, &mut directory, &mut money, &key, &value).is_none() {
-            damaged += 1;
-        }
-    }
-    if damaged > 0 {
-        tracing::error!(rows = damaged, "damaged rows of the store are left out");
-    }
-    Ok((directory, money))
-}
-
 /// Runs what asks the database, and blocks this thread until it ends. The thread may be one of a
 /// runtime, so the questions are asked on another one.
 fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
@@ -127,8 +101,4 @@ fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
 
 fn unusable(failure: Failure) -> OpenError {
     OpenError::Database { what: failure.to_string() }
-}
-
-fn unread(gap: Gap) -> OpenError {
-    OpenError::Database { what: Error::from(gap).to_string() }
 }
