@@ -11,14 +11,25 @@
 mod connect;
 mod engine;
 mod failure;
+mod feed;
+mod history;
 mod lane;
 mod load;
+mod open;
 mod place;
+mod readers;
 mod schema;
 mod statement;
 mod transaction;
 mod url;
 mod write;
+
+pub(crate) use connect::Database;
+pub(crate) use engine::{Engine, LANES, Start, reading_runtime};
+pub(crate) use feed::Seen;
+pub(crate) use open::{Opened, has_store, open, prepare};
+#[cfg(test)]
+pub(crate) use url::DatabaseUrl;
 
 #[cfg(test)]
 mod tests;

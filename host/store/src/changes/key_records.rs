@@ -15,6 +15,14 @@ use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS};
 use crate::state::{Gap, Guard};
 
+#[cfg(feature = "postgres")]
+impl WriteBatch {
+    /// Whether no store was made yet.
+    pub(crate) fn is_new_store(&self) -> Result<bool, Gap> {
+        Ok(self.view.key_row(rows::HEADER)?.is_none())
+    }
+}
+
 impl WriteBatch {
     /// The header as it is in this write batch.
     pub(crate) fn header(&self) -> Result<Header, Gap> {

@@ -16,12 +16,14 @@ use tokio::time::sleep;
 
 use super::connect::{Database, Session};
 use super::failure::Failure;
+use super::feed::Announcer;
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Begun, Committed, begin, commit, load_more, make_chain, resolve, rollback};
 use super::write::{self, Written};
 use crate::audit::AuditEntry;
-use crate::changes::{Effects, WriteBatch};
+use crate::changes::{Effects, SettledUsage, WriteBatch};
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::queue::{Ended, Job, Rows, WriteQueue};
@@ -68,6 +70,7 @@ pub(super) struct Lane {
     damage: Vec<AuditEntry>,
     /// When the lane first saw that its queue is closed.
     closing: Option<Instant>,
+    feed: Announcer,
 }
 
 /// The lane cannot go on. The cause was logged.
@@ -89,6 +92,7 @@ impl Lane {
         shared: Arc<PublishedState>,
         clock: Clock,
         host: String,
+        feed: Announcer,
     ) -> Lane {
         Lane {
             database,
@@ -103,6 +107,7 @@ impl Lane {
             rows: Rows::default(),
             damage: Vec::new(),
             closing: None,
+            feed,
         }
     }
 
@@ -176,7 +181,7 @@ impl Lane {
     /// Runs the transaction of a group until it is committed, or until it is certain that nothing
     /// was. Changes that were left out of it are no longer in the group after that.
     async fn attempts(&mut self, group: &mut Vec<Box<dyn Job>>, deadline: Instant) -> Result<Ended, Stopped> {
-        let (mut guards, mut needs) = asked(group);
+        let (mut guards, mut needs) = self.asked(group);
         let mut failures = 0;
         loop {
             let failure = match self.attempt(group, &mut guards, &mut needs, deadline).await {
@@ -219,10 +224,19 @@ impl Lane {
             if failures >= HALVED_AFTER && failure.is_conflict() {
                 self.leave_out(group, group.len().div_ceil(2));
                 // What was left out is not waited for.
-                (guards, needs) = asked(group);
+                (guards, needs) = self.asked(group);
             }
             sleep(jittered(*pause)).await;
         }
+    }
+
+    /// The guards and needs of a group and of the rows, as far as they are known before it is applied.
+    fn asked(&self, group: &[Box<dyn Job>]) -> (BTreeSet<Guard>, BTreeSet<Need>) {
+        let sums = SettledUsage::sums(&self.rows.usage);
+        let accounts = self.rows.usage.iter().map(|it| Guard::Account(it.row.workspace));
+        let guards = group.iter().flat_map(|job| job.guards()).chain(accounts).collect();
+        let needs = group.iter().flat_map(|job| job.needs()).chain(sums).collect();
+        (guards, needs)
     }
 
     /// Puts the changes after the first `count` back before those in the queue.
@@ -327,7 +341,17 @@ impl Lane {
             return Ok(Err(lacking));
         }
         draft.record(self.rows.audit.iter().chain(&self.damage).cloned());
-        draft.log_usage(&self.rows.usage);
+        match draft.add_usage(self.rows.usage.iter().cloned()) {
+            Ok(()) => {}
+            Err(Gap::Missing(need)) => {
+                return Ok(Err(Lacking { needs: [need].into(), ..Lacking::default() }));
+            }
+            Err(gap) => {
+                let error = Error::from(gap);
+                tracing::error!(%error, "what was spent cannot be summed up");
+                return Err(Failure::Unexpected("sums of what was spent"));
+            }
+        }
         let (commit, effects) = draft.finish();
         let is_empty = commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty();
         let (chain, _) = self.chain.ok_or(Failure::NotCommitted)?;
@@ -367,10 +391,14 @@ impl Lane {
                 }
             },
         }
-        drop(effects.publish(&self.access.with_own_quotas()));
+        let records = effects.publish(&self.access.with_own_quotas());
         self.rows = Rows::default();
         self.damage.clear();
         self.leave_out(group, count);
+        if !records.is_empty() {
+            let feed = self.feed.clone();
+            feed.announce(chain, records.into_keys().collect(), || self.has_closed_in_vain()).await;
+        }
         Ok(None)
     }
 
@@ -439,13 +467,6 @@ impl Lane {
         tracing::error!(%failure, "a lane of the store takes no more writes");
         Stopped
     }
-}
-
-/// The guards and needs of a group, as far as they are known before it is applied.
-fn asked(group: &[Box<dyn Job>]) -> (BTreeSet<Guard>, BTreeSet<Need>) {
-    let guards = group.iter().flat_map(|job| job.guards()).collect();
-    let needs = group.iter().flat_map(|job| job.needs()).collect();
-    (guards, needs)
 }
 
 /// How often a group was applied in a transaction.

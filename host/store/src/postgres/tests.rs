@@ -8,6 +8,7 @@ mod places;
 mod same_rows;
 mod schemas;
 mod secrecy;
+mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::connect::{Database, Session};
-use super::engine::Engine;
+use super::engine::{Engine, LANES, Start, reading_runtime};
+use super::feed::Seen;
 use super::load::load;
 use super::schema;
 use super::url::DatabaseUrl;
@@ -33,7 +35,7 @@ use crate::ids::{StoreId, VaultId, WorkspaceId};
 use crate::loaded::Loaded;
 use crate::pending::{self, Pending};
 use crate::published::PublishedState;
-use crate::queue::job;
+use crate::queue::{LaneQueues, job};
 use crate::records::Workspace;
 use crate::root_key::{RootKey, WrapKeys};
 use crate::rows::{self, Keyspace, SetHash};
@@ -69,6 +71,7 @@ struct World {
 /// One host of the store.
 struct Host {
     engine: Engine,
+    queues: Arc<LaneQueues>,
     shared: Arc<PublishedState>,
 }
 
@@ -114,10 +117,18 @@ impl World {
         let nothing =
             CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
         let shared = Arc::new(PublishedState::new(Arc::default(), nothing, clock.clone()));
-        let database = Arc::new(database(url));
-        let access = VaultReader::new(Arc::clone(&self.keys));
-        let engine = Engine::start(&database, &access, &shared, &clock, "test").unwrap();
-        Host { engine, shared }
+        let queues = Arc::new(LaneQueues::new(LANES));
+        let start = Start {
+            database: Arc::new(database(url)),
+            access: VaultReader::new(Arc::clone(&self.keys)),
+            queues: Arc::clone(&queues),
+            shared: Arc::clone(&shared),
+            clock,
+            host: "test".to_owned(),
+            seen: Seen::new(),
+            runtime: reading_runtime().unwrap(),
+        };
+        Host { engine: Engine::start(start).unwrap(), queues, shared }
     }
 
     /// Reads until nothing is missing.
@@ -219,7 +230,7 @@ impl Host {
 
     /// Hands a change to its lane.
     fn begin<C: Change>(&self, workspace: Option<WorkspaceId>, change: C) -> Pending<C::Done> {
-        let queue = self.engine.queue(workspace).unwrap();
+        let queue = self.queues.of(workspace);
         let place = pending::wait(queue.place(), PATIENCE).unwrap().unwrap();
         let (answer, pending) = Pending::new(Arc::clone(&self.shared));
         queue.push(place, job(change, answer));

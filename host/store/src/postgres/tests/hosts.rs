@@ -168,7 +168,7 @@ fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
     host.make(Some(workspace), put).unwrap();
     let intents = || world.rows(Keyspace::Keys).iter().filter(|(key, _)| key.first() == Some(&b'N')).count();
     assert_eq!(intents(), 1);
-    let queue = host.engine.queue(Some(workspace)).unwrap();
+    let queue = host.queues.of(Some(workspace));
     for at in 0..200 {
         queue.push_usage(SettledUsage { row: row(at), has_intent: at == 0 }).unwrap();
     }
