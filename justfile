@@ -68,8 +68,8 @@ plugins-all:
     COFFERDAM_LANGUAGES=all cargo test --package cofferdam --test all --locked plugin_kit
 
 # One fuzz target of tests/fuzz or tests/fuzz-guests for so many seconds; what it finds new stays in target/. The
-# nightly toolchain is used where there is one.
-fuzz target seconds="600":
+# nightly toolchain is used where there is one; with it the sanitizer may be `address`.
+fuzz target seconds="600" sanitizer="none":
     #!/usr/bin/env bash
     set -euo pipefail
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}
@@ -78,7 +78,7 @@ fuzz target seconds="600":
     toolchain=()
     if cargo +nightly --version >/dev/null 2>&1; then toolchain=(+nightly); else export RUSTC_BOOTSTRAP=1; fi
     mkdir -p "target/fuzz/{{target}}"
-    cargo "${toolchain[@]}" fuzz run --fuzz-dir "$folder" --sanitizer none --debug-assertions "${features[@]}" \
+    cargo "${toolchain[@]}" fuzz run --fuzz-dir "$folder" --sanitizer {{sanitizer}} --debug-assertions "${features[@]}" \
       "{{target}}" "target/fuzz/{{target}}" "tests/fuzz/corpus/{{target}}" -- -max_total_time={{seconds}} -timeout=10
 
 # The host's instructions for a request of each shape, counted by valgrind: fewer than three times as many for
