@@ -217,13 +217,14 @@ impl Lane {
                 _ => {}
             }
             self.give_up_transaction(&failure).await;
-            if !failure.is_transient() && !matches!(failure, Failure::Sealed) {
-                if self.divide(group, &failure) {
-                    tracing::debug!(error = code, changes = group.len(), "a group of changes is divided");
-                    (guards, needs) = asked(group);
-                    (failures, deadline) = (0, Instant::now() + GROUP_PATIENCE);
-                    continue;
-                }
+            let passes = failure.is_transient() || matches!(failure, Failure::Sealed);
+            if !passes && self.divide(group, &failure) {
+                tracing::debug!(error = code, changes = group.len(), "a group of changes is divided");
+                (guards, needs) = asked(group);
+                (failures, deadline) = (0, Instant::now() + GROUP_PATIENCE);
+                continue;
+            }
+            if !passes {
                 tracing::error!(
                     error = code,
                     changes = group.len(),
