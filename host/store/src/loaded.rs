@@ -13,7 +13,7 @@ use crate::rows::Keyspace;
 use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
 #[cfg(test)]
-pub(crate) use trial::{Trial, read, strictly, taken};
+pub(crate) use trial::{Lack, Trial, read, strictly, taken};
 
 /// The answer to a [`Need`].
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Loaded {
     }
 
     fn answer(&self, need: Need) -> Result<&Answer, Gap> {
-        self.0.get(&need).ok_or(Gap::Missing(need))
+        self.0.get(&need).ok_or_else(|| Gap::unanswered(need))
     }
 }
 

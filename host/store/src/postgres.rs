@@ -31,5 +31,12 @@ pub(crate) use feed::Seen;
 #[cfg(test)]
 pub(crate) use url::DatabaseUrl;
 
+// The client library writes statements with their parameters, which are rows, to the crate `log` at the
+// level debug. These levels are compiled out, so no logger can ever print them.
+const _: () = {
+    use log::LevelFilter::{Debug, Trace};
+    assert!(!matches!(log::STATIC_MAX_LEVEL, Debug | Trace), "parameters of statements would be logged");
+};
+
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 mod connections;
 mod doubt;
 mod faults;
+mod groups;
 mod hosts;
 mod places;
 mod same_rows;
@@ -41,7 +42,7 @@ use crate::root_key::{RootKey, WrapKeys};
 use crate::rows::{self, Keyspace, SetHash};
 use crate::scratch::{go_on, name, new_secret};
 use crate::seal::{STORE_KEYS, StoreKeys};
-use crate::state::{Gap, Guard, KeyedRow, RowRange};
+use crate::state::{Gap, Guard, KeyedRow, Missing, RowRange};
 use crate::usage::{UsageRow, block};
 use crate::vault::{VaultReader, VaultSnapshot};
 
@@ -138,9 +139,8 @@ impl World {
         loop {
             match read(&access.view(Box::new(Arc::clone(&loaded)))) {
                 Ok(found) => return found,
-                Err(Gap::Missing(need)) => {
+                Err(Gap::Missing(Missing { needs, .. })) => {
                     let loaded = Arc::make_mut(&mut loaded);
-                    let needs = [need].into();
                     self.runtime.block_on(load(&self.session.client, &self.keys, &needs, loaded)).unwrap();
                 }
                 Err(gap) => panic!("{gap:?}"),

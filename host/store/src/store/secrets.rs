@@ -17,7 +17,7 @@ use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
 use crate::rows::Keyspace;
 use crate::secret::{SecretMetadata, SecretName};
-use crate::state::{Gap, Guard, Need};
+use crate::state::{Gap, Guard, Need, all};
 use crate::vault::{
     BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
     VaultSnapshot, list,
@@ -170,7 +170,10 @@ impl Store {
             Ok(release::is_bound(view, *scope, secret)?.then(|| secret.clone()))
         };
         let read = self.aside(move |store| {
-            store.read(|view| secrets.iter().map(|it| look(view, it)).filter_map(Result::transpose).collect())
+            store.read(|view| {
+                let found = all(secrets.iter().map(|it| look(view, it)))?;
+                Ok(found.into_iter().flatten().collect())
+            })
         });
         within(read).await
     }

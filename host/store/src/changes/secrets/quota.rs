@@ -5,7 +5,7 @@ use crate::directory::RecordId;
 use crate::ids::{VaultId, WorkspaceId};
 use crate::lookup::RecordKind;
 use crate::quota::{self, QuotaScope, VaultSize};
-use crate::state::Gap;
+use crate::state::{Gap, all};
 use crate::vault::VaultSnapshot;
 
 impl WriteBatch {
@@ -61,11 +61,14 @@ impl WriteBatch {
         if let Some(sum) = self.known_sum(workspace) {
             return Ok(sum);
         }
-        let mut sum = self.vaults.size(&self.view, VaultId::Workspace(workspace))?;
-        for intern in self.owned_by(RecordKind::Intern, RecordId::Workspace(workspace))? {
-            let RecordId::Intern(intern) = intern else { continue };
-            sum = sum.plus(self.vaults.size(&self.view, VaultId::Intern(intern))?);
-        }
+        let interns = self.owned_by(RecordKind::Intern, RecordId::Workspace(workspace))?;
+        let vaults = interns.into_iter().filter_map(|intern| match intern {
+            RecordId::Intern(intern) => Some(VaultId::Intern(intern)),
+            _ => None,
+        });
+        let vaults = vaults.chain([VaultId::Workspace(workspace)]);
+        let sizes = all(vaults.map(|vault| self.vaults.size(&self.view, vault)))?;
+        let sum = sizes.into_iter().fold(VaultSize::default(), VaultSize::plus);
         self.vaults.sums.insert(workspace, Some(sum));
         Ok(sum)
     }
