@@ -172,12 +172,8 @@ fn a_row_that_is_older_than_a_change_is_never_committed_after_it() {
     // With this answer, the lane has the entry and could not commit it.
     assert!(is_undone(&host.put(workspace, "b", "value")));
     proxy.refuse(false);
-    queue
-        .push_audit(entry(AuditAction::StoreCreated {
-            store: world.keys.store_id(),
-            root_key: "0011223344556677".parse().unwrap(),
-        }))
-        .unwrap();
+    let id = "0011223344556677".parse().unwrap();
+    queue.push_audit(entry(AuditAction::RecoveryKeyMade { id })).unwrap();
     host.put(workspace, "c", "value").unwrap();
     let row = |wanted: fn(&AuditAction) -> bool| {
         let found = world
@@ -188,7 +184,7 @@ fn a_row_that_is_older_than_a_change_is_never_committed_after_it() {
     };
     let change =
         row(|action| matches!(action, AuditAction::SecretStored { name, .. } if name.as_str() == "c"));
-    assert!(row(|action| matches!(action, AuditAction::StoreCreated { .. })) <= change);
+    assert!(row(|action| matches!(action, AuditAction::RecoveryKeyMade { .. })) <= change);
     assert!(row(|action| matches!(action, AuditAction::KeyRotationBegun)) <= change);
 }
 
