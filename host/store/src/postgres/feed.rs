@@ -32,8 +32,9 @@ const POLL_EVERY: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(500);
 /// The most commits of lanes that wait to be read. Lanes wait for their own, so there are no more than lanes.
 const WAITING_MAX: usize = 16;
-/// The most topics that are read at once. Further ones are read with the next question.
-const TOPICS_MAX: i64 = 10_000;
+/// The most commits of one chain that are read at once. Small in tests, so that a few take several
+/// questions.
+const COMMITS_MAX: i64 = if cfg!(test) { 2 } else { 256 };
 
 /// How often a lane that waits for the directory looks whether it has to end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -163,33 +164,25 @@ async fn changed(
     let own: Vec<Vec<u8>> = own.iter().map(|chain| chain.0.to_vec()).collect();
     let chains = seen.keys().map(|chain| chain.0.to_vec()).collect::<Vec<_>>();
     let numbers = seen.values().copied().collect::<Vec<i64>>();
-    let sql = "SELECT c.chain, c.seq, c.topic FROM change c \
-               JOIN chain ON chain.id = c.chain AND chain.id <> ALL($1) \
-               LEFT JOIN unnest($2, $3) AS s (chain, seq) ON s.chain = c.chain \
-               WHERE chain.changed > coalesce(s.seq, 0) AND c.seq > coalesce(s.seq, 0) \
-               ORDER BY c.chain, c.seq LIMIT $4";
+    let sql = "SELECT chain.id, least(chain.changed, coalesce(s.seq, 0) + $4), c.topic FROM chain \
+               LEFT JOIN unnest($2, $3) AS s (chain, seq) ON s.chain = chain.id \
+               LEFT JOIN change c ON c.chain = chain.id AND c.seq > coalesce(s.seq, 0) \
+               AND c.seq <= coalesce(s.seq, 0) + $4 \
+               WHERE chain.id <> ALL($1) AND chain.changed > coalesce(s.seq, 0)";
     let statement = Statement::new(sql)
         .with(own, Type::BYTEA_ARRAY)
         .with(chains, Type::BYTEA_ARRAY)
         .with(numbers, Type::INT8_ARRAY)
-        .with(TOPICS_MAX, Type::INT8);
+        .with(COMMITS_MAX, Type::INT8);
     let rows = statement.rows(&session.client, usize::MAX, |_| Ok(0)).await?;
     let mut records = BTreeSet::new();
-    let is_cut = i64::try_from(rows.len()).is_ok_and(|found| found >= TOPICS_MAX);
-    let mut last = None;
     for row in &rows {
         const UNEXPECTED: Failure = Failure::Unexpected("the question what changed");
         let chain: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
         let chain = ChainId(chain.try_into().map_err(|_| UNEXPECTED)?);
-        let seq: i64 = row.try_get(1).map_err(|_| UNEXPECTED)?;
-        let topic: &[u8] = row.try_get(2).map_err(|_| UNEXPECTED)?;
-        records.extend(RecordId::of_row_key(topic));
-        seen.insert(chain, seq);
-        last = Some((chain, seq));
-    }
-    // The commit at which the list was cut may have more topics.
-    if let Some((chain, seq)) = last.filter(|_| is_cut) {
-        seen.insert(chain, seq - 1);
+        seen.insert(chain, row.try_get(1).map_err(|_| UNEXPECTED)?);
+        let topic: Option<&[u8]> = row.try_get(2).map_err(|_| UNEXPECTED)?;
+        records.extend(topic.and_then(RecordId::of_row_key));
     }
     Ok(records)
 }

@@ -157,6 +157,10 @@ fn what_one_host_changes_the_other_one_sees() {
     assert!(one.authenticate(&token(&key)).now().is_err(), "at once on the host that revoked it");
     until(|| other.authenticate(&token(&key)).now().is_err());
     // Both hosts write, and both see all of it.
+    for at in 0..9 {
+        create_workspace(&other, &format!("w{at}"));
+    }
+    until(|| (0..9).all(|at| one.find_workspace(&format!("w{at}")).now().is_ok()));
     create_workspace(&other, "of the other");
     until(|| one.find_workspace("of the other").now().is_ok());
     let taken = one.create_workspace(
