@@ -12,9 +12,11 @@ use std::ops::Bound;
 
 use fjall::Slice;
 
+use crate::digest::Digest;
 use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::ids::{VaultId, WorkspaceId};
+use crate::log::LogRow;
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::QuotaExceeded;
 use crate::rows::Keyspace;
@@ -44,8 +46,38 @@ pub(crate) trait State {
     /// The records of one kind that belong to an owner, in ascending order of their ids.
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap>;
 
+    /// The audit log. Rules do not read it.
+    fn audit_chains(&self) -> Result<AuditChains, Gap>;
+
+    /// The blocks of usage rows, in the order in which they were added to the stored sums. Rules do not
+    /// read them.
+    fn usage_blocks(&self) -> Result<Blocks, Gap>;
+
     /// All records, where the engine has them decoded in memory: then no rule decodes their rows.
     fn directory(&self) -> Option<&Directory>;
+}
+
+/// Values of the log.
+pub(crate) type Blocks = Box<dyn Iterator<Item = Result<RowBytes, Error>>>;
+
+/// The audit log of a store.
+pub(crate) struct AuditChains {
+    /// The ends of the chains, where the engine has several. Without any there is one chain, which ends
+    /// with the last commit of the store, and markers have the hashes of all rows.
+    pub(crate) ends: Vec<ChainEnd>,
+    /// All rows, with the place of their chain in `ends`: chain after chain, in ascending order.
+    pub(crate) rows: Box<dyn Iterator<Item = Result<(usize, LogRow), Error>>>,
+}
+
+/// Where a chain ends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ChainEnd {
+    /// The name of the chain, for people.
+    pub(crate) name: String,
+    /// The number of its last commit.
+    pub(crate) seq: u64,
+    /// The head after that commit.
+    pub(crate) head: Digest,
 }
 
 /// Rows of one keyspace.

@@ -3,7 +3,7 @@
 //! A reader waits on its own thread, as it waits for the disk with the embedded engine: a caller that must
 //! not wait reads on another thread. The connections are driven by a runtime of the engine.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::{Database, Session};
 use super::failure::Failure;
+use super::history;
 use super::load::load;
 use super::statement::Statement;
 use super::transaction::bounded;
@@ -24,7 +25,7 @@ use crate::lookup::RecordKind;
 use crate::pending;
 use crate::rows::Keyspace;
 use crate::seal::StoreKeys;
-use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
+use crate::state::{AuditChains, Blocks, Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
 /// The most connections that read at the same time. Further readers wait.
 const READERS_MAX: usize = 4;
@@ -72,7 +73,7 @@ impl Readers {
 
     /// One moment of the store. It connects at its first question.
     pub(super) fn moment(self: &Arc<Self>) -> Moment {
-        Moment { readers: Arc::clone(self), open: RefCell::new(None) }
+        Moment { readers: Arc::clone(self), open: RefCell::new(None), is_broken: Cell::new(false) }
     }
 
     /// Takes an idle connection or makes one, and begins a transaction that reads.
@@ -115,6 +116,8 @@ struct OpenMoment {
 pub(super) struct Moment {
     readers: Arc<Readers>,
     open: RefCell<Option<OpenMoment>>,
+    /// A question failed, and with it the transaction. Another one would see another moment.
+    is_broken: Cell<bool>,
 }
 
 impl Moment {
@@ -150,6 +153,9 @@ impl Moment {
     {
         let Readers { database, idle, permits, .. } = &*self.readers;
         let (database, idle, permits) = (Arc::clone(database), Arc::clone(idle), Arc::clone(permits));
+        if self.is_broken.replace(true) {
+            return Err(Failure::Lost("a read of the same moment failed before".to_owned()));
+        }
         let open = self.open.take();
         let (open, answer) = self.readers.wait(async move {
             let open = match open {
@@ -160,7 +166,13 @@ impl Moment {
             Ok((open, answer))
         })?;
         self.open.replace(Some(open));
+        self.is_broken.set(false);
         Ok(answer)
+    }
+
+    /// Runs a text of several statements within the transaction of this moment.
+    pub(super) fn script(&self, sql: String) -> Result<(), Failure> {
+        self.with(move |session| Box::pin(async move { session.script(&sql).await.map(drop) }))
     }
 }
 
@@ -216,6 +228,14 @@ impl State for CommittedState {
 
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap> {
         Ok(self.directory.owned_by(kind, owner))
+    }
+
+    fn audit_chains(&self) -> Result<AuditChains, Gap> {
+        history::audit_chains(&self.moment).map_err(|failure| unread(failure).into())
+    }
+
+    fn usage_blocks(&self) -> Result<Blocks, Gap> {
+        history::usage_blocks(&self.moment).map_err(|failure| unread(failure).into())
     }
 
     fn directory(&self) -> Option<&Directory> {

@@ -19,7 +19,7 @@ use crate::records::Intern;
 use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
-use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
+use crate::state::{AuditChains, Blocks, Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
 
 /// Everything that reading and checking needs besides the rows.
 #[derive(Clone)]
@@ -90,6 +90,16 @@ impl VaultSnapshot {
     /// All rows of a keyspace, not checked.
     pub(crate) fn all_rows(&self, keyspace: Keyspace) -> Result<Rows, Gap> {
         self.state.range(&RowRange::all(keyspace))
+    }
+
+    /// See [`State::audit_chains`].
+    pub(crate) fn audit_chains(&self) -> Result<AuditChains, Gap> {
+        self.state.audit_chains()
+    }
+
+    /// See [`State::usage_blocks`].
+    pub(crate) fn usage_blocks(&self) -> Result<Blocks, Gap> {
+        self.state.usage_blocks()
     }
 
     fn row_keys<C: FromIterator<Vec<u8>>>(&self, range: &RowRange) -> Result<C, Gap> {

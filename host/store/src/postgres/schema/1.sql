@@ -68,7 +68,7 @@ CREATE TABLE audit (
   seq bigint NOT NULL,
   position bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   body bytea NOT NULL,
-  PRIMARY KEY (day, chain, seq)
+  PRIMARY KEY (chain, seq, day)
 ) PARTITION BY RANGE (day);
 CREATE TABLE audit_rest PARTITION OF audit DEFAULT;
 CREATE INDEX audit_position ON audit (position);
@@ -80,7 +80,7 @@ CREATE TABLE usage (
   part integer NOT NULL,
   position bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   body bytea NOT NULL,
-  PRIMARY KEY (day, chain, seq, part)
+  PRIMARY KEY (chain, seq, part, day)
 ) PARTITION BY RANGE (day);
 CREATE TABLE usage_rest PARTITION OF usage DEFAULT;
 CREATE INDEX usage_position ON usage (position, part);

@@ -13,7 +13,7 @@ use crate::error::{Error, OpenError};
 use crate::ids::VaultId;
 use crate::name::Name;
 use crate::root_key::RootKeySource;
-use crate::scratch::{Now, create_workspace, issue_key, put, token};
+use crate::scratch::{Now, create_workspace, go_on, issue_key, put, token};
 use crate::spend::SpendLimits;
 use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
@@ -168,6 +168,48 @@ fn what_one_host_changes_the_other_one_sees() {
         NewWorkspace { name: Name::parse("of the other").unwrap(), programme: false, vault_writes: false },
     );
     assert!(matches!(taken, Err(Error::NameTaken { .. })), "{taken:?}");
+}
+
+#[test]
+fn a_check_finds_what_was_changed_in_the_database() {
+    let Some(place) = Place::new("stores_check") else { return };
+    place.create().unwrap();
+    let (store, other) = (place.open(), place.open());
+    let workspace = store.find_workspace("default").now().unwrap().id;
+    let key = issue_key(&store).key.id;
+    for number in 0..300 {
+        let row = UsageRow::begun(format!("r_{number}"), workspace, key, UsageKind::Responses, false);
+        let reservation = store.reserve(row).now().unwrap();
+        reservation.spend(None, |row| row.cost_pico = 7);
+        reservation.settle(UsageOutcome::Completed);
+    }
+    store.flush().unwrap();
+    put(&other, VaultId::Workspace(workspace), "token", "a value");
+    let found = store.verify(&mut go_on).unwrap();
+    assert_eq!(found.problems, Vec::<String>::new());
+    assert_eq!((found.secrets, found.keys, found.usage_rows), (1, 1, 300));
+    assert_eq!(found.seq, found.audit_records, "every commit has a record");
+    let server = Server::shared().unwrap();
+    let problems = |damage: &str, mend: &str| {
+        server.query_in("stores_check", damage).unwrap();
+        let problems = store.verify(&mut go_on).unwrap().problems;
+        server.query_in("stores_check", mend).unwrap();
+        assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new(), "{mend}");
+        problems
+    };
+    let set = |table: &str, set: &str| format!("UPDATE {table} SET {set}");
+    let broken = problems(
+        &set("audit", "seq = seq + 1000 WHERE position = (SELECT max(position) FROM audit)"),
+        &set("audit", "seq = seq - 1000 WHERE seq > 1000"),
+    );
+    assert!(matches!(&broken[..], [one] if one.contains("breaks at record")), "{broken:?}");
+    let broken = problems(&set("chain", "seq = seq + 1"), &set("chain", "seq = seq - 1"));
+    assert!(broken.iter().any(|one| one.contains("says that it has")), "{broken:?}");
+    let flipped = "body = set_byte(body, 9, get_byte(body, 9) # 1)";
+    let broken = problems(&set("usage", flipped), &set("usage", flipped));
+    assert!(broken.iter().any(|one| one.contains("breaks at record")), "{broken:?}");
+    let broken = problems(&set("ledger", flipped), &set("ledger", flipped));
+    assert!(broken.iter().any(|one| one.contains("is not ours")), "{broken:?}");
 }
 
 #[test]
