@@ -37,7 +37,7 @@ canaries *filter="egress:: credentials:: tools:: vault:: recordings::":
 
 # The store's engine on PostgreSQL, which is a cargo feature: lints, and tests with servers of their own.
 # `COFFERDAM_FAULTS=all` breaks connections 50 times at each place. `COFFERDAM_STORE=postgres` runs the other tests of the store
-# with stores in databases; those that read files of the embedded engine or check the log fail then.
+# with stores in databases; those that need files or numbers of the embedded engine fail then.
 postgres:
     cargo clippy --package cofferdam-store --features postgres --all-targets --locked -- -D warnings
     cargo test --package cofferdam-store --features postgres --lib --locked postgres::

@@ -26,7 +26,7 @@ mod write;
 
 pub(crate) use begin::{first_look, has_store, head_rows, prepare};
 pub(crate) use connect::Database;
-pub(crate) use engine::{Engine, LANES, Start, reading_runtime};
+pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
 #[cfg(test)]
 pub(crate) use url::DatabaseUrl;

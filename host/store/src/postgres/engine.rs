@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use super::connect::Database;
 use super::feed::{Feed, Seen};
@@ -31,7 +31,7 @@ pub(crate) struct Engine {
     queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
-    runtime: Mutex<Option<Runtime>>,
+    runtime: Mutex<Option<ReadingRuntime>>,
 }
 
 /// What the engine starts with.
@@ -46,16 +46,34 @@ pub(crate) struct Start {
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
     /// Drives connections other than those of the lanes.
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: ReadingRuntime,
 }
 
-/// A runtime for the connections that read.
-///
-/// # Errors
-/// The system starts no thread.
-pub(crate) fn reading_runtime() -> io::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).thread_name("store-reader").enable_all().build()
+/// A runtime for the connections that read. It may be dropped on a thread of another runtime, where a
+/// wait for threads is not allowed.
+pub(crate) struct ReadingRuntime(Option<Runtime>);
+
+impl ReadingRuntime {
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn new() -> io::Result<ReadingRuntime> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("store-reader").enable_all().build()?;
+        Ok(ReadingRuntime(Some(runtime)))
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        #[expect(clippy::expect_used, reason = "only its drop takes the runtime")]
+        self.0.as_ref().expect("the runtime is there").handle()
+    }
+}
+
+impl Drop for ReadingRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Engine {
@@ -67,7 +85,7 @@ impl Engine {
         let Start { database, access, queues, shared, clock, host, seen, runtime } = start;
         let keys = &access.keys;
         let (feed, announcer) = Feed::new(Arc::clone(&database), Arc::clone(keys), Arc::clone(&shared), seen);
-        runtime.spawn(feed.run());
+        runtime.handle().spawn(feed.run());
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
         let runtime = Mutex::new(Some(runtime));
@@ -123,11 +141,7 @@ impl Engine {
                 tracing::error!("a lane of the store panicked");
             }
         }
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = runtime {
-            // The calling thread may belong to another runtime, where a wait for threads is not allowed.
-            runtime.shutdown_background();
-        }
+        drop(self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

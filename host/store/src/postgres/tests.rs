@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::connect::{Database, Session};
-use super::engine::{Engine, LANES, Start, reading_runtime};
+use super::engine::{Engine, LANES, ReadingRuntime, Start};
 use super::feed::Seen;
 use super::load::load;
 use super::schema;
@@ -127,7 +127,7 @@ impl World {
             clock,
             host: "test".to_owned(),
             seen: Seen::new(),
-            runtime: reading_runtime().unwrap(),
+            runtime: ReadingRuntime::new().unwrap(),
         };
         Host { engine: Engine::start(start).unwrap(), queues, shared }
     }

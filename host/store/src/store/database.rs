@@ -34,7 +34,7 @@ impl Store {
     /// # Errors
     /// [`OpenError::StoreExists`], [`OpenError::NewRootKey`], [`OpenError::Database`].
     pub(crate) fn create_in(database: &Arc<Database>, options: &OpenOptions) -> Result<(), OpenError> {
-        let runtime = postgres::reading_runtime().map_err(OpenError::Thread)?;
+        let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
         postgres::prepare(database, runtime.handle())?;
         if postgres::has_store(database, runtime.handle())? {
             return Err(OpenError::StoreExists);
@@ -89,7 +89,7 @@ impl Store {
     /// # Errors
     /// [`OpenError::NoStore`], [`OpenError::Database`], and those of a wrong root key and of damage.
     pub(crate) fn open_in(database: &Arc<Database>, options: &OpenOptions) -> Result<Store, OpenError> {
-        let runtime = postgres::reading_runtime().map_err(OpenError::Thread)?;
+        let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
         let sources = Sources {
             configured: &options.root_key,
             previous: options.previous_root_key.as_ref(),
