@@ -173,6 +173,8 @@ pub(crate) enum Guard {
     Vault(VaultId),
     /// The requests in progress of a prepaid workspace.
     Account(WorkspaceId),
+    /// What all vaults of a workspace hold together: nothing is added to two of them at the same time.
+    Quota(WorkspaceId),
 }
 
 impl Guard {

@@ -327,12 +327,19 @@ impl Store {
             return None;
         }
         change.guards().into_iter().find_map(|guard| match guard {
-            Guard::Store | Guard::Vault(VaultId::Operator) => None,
-            Guard::Workspace(id) | Guard::Account(id) | Guard::Vault(VaultId::Workspace(id)) => Some(id),
-            Guard::Vault(VaultId::Intern(id)) => {
-                self.directory().interns.get(&id).map(|intern| intern.workspace)
-            }
+            Guard::Store => None,
+            Guard::Workspace(id) | Guard::Account(id) | Guard::Quota(id) => Some(id),
+            Guard::Vault(vault) => self.workspace_of_vault(vault),
         })
+    }
+
+    /// The workspace that a vault belongs to, as far as this process knows.
+    fn workspace_of_vault(&self, vault: VaultId) -> Option<WorkspaceId> {
+        match vault {
+            VaultId::Workspace(id) => Some(id),
+            VaultId::Intern(id) => self.directory().interns.get(&id).map(|intern| intern.workspace),
+            VaultId::Operator => None,
+        }
     }
 
     /// Hands a change to the writer.

@@ -245,7 +245,8 @@ impl Host {
     fn put(&self, workspace: WorkspaceId, name: &str, value: &str) -> Result<(), Error> {
         let vault = VaultId::Workspace(workspace);
         let new = new_secret(vault, name, value);
-        let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+        let guards = [Guard::Vault(vault), Guard::Quota(workspace)];
+        let put = guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop));
         self.make(Some(workspace), put)
     }
 

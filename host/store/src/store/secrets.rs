@@ -40,7 +40,9 @@ impl Store {
     pub fn put_secret(&self, place: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
         let vault = new.vault;
         let needs = secret(vault, &new.name);
-        let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(actor, &new));
+        let quota = self.workspace_of_vault(vault).map(Guard::Quota);
+        let guards: Vec<Guard> = quota.into_iter().chain([Guard::Vault(vault)]).collect();
+        let put = guarded(guards, move |draft| draft.put_secret(actor, &new));
         self.enqueue(place, put.reading(needs))
     }
 
@@ -73,7 +75,8 @@ impl Store {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Pending<Vec<SecretMetadata>> {
-        let guards = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
+        let [from, to] = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
+        let guards = [from, to, Guard::Quota(workspace)];
         self.enqueue(
             place,
             guarded(guards, move |draft| draft.copy_secrets(actor, workspace, intern, &names)),

@@ -42,7 +42,8 @@ fn create_intern(draft: &mut crate::changes::WriteBatch, new: &NewIntern) -> Res
 
 fn begin_put(host: &Host, workspace: WorkspaceId, vault: VaultId, name: &str, value: &str) -> Pending<()> {
     let new = new_secret(vault, name, value);
-    let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+    let guards = [Guard::Vault(vault), Guard::Quota(workspace)];
+    let put = guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop));
     host.begin(Some(workspace), put)
 }
 

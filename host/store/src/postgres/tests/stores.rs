@@ -7,13 +7,14 @@ use tempfile::TempDir;
 
 use super::super::connect::Database;
 use super::{OPERATOR, PATIENCE, database};
-use crate::changes::{KeyOwner, NewKey, NewWorkspace};
+use crate::changes::{KeyOwner, NewIntern, NewKey, NewWorkspace};
 use crate::clock::Clock;
 use crate::error::{Error, OpenError};
-use crate::ids::VaultId;
+use crate::ids::{InternId, VaultId};
 use crate::name::Name;
+use crate::quota::VaultQuota;
 use crate::root_key::RootKeySource;
-use crate::scratch::{Now, create_workspace, go_on, issue_key, put, token};
+use crate::scratch::{Now, create_workspace, go_on, issue_key, put, token, try_put};
 use crate::spend::SpendLimits;
 use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
@@ -168,6 +169,40 @@ fn what_one_host_changes_the_other_one_sees() {
         NewWorkspace { name: Name::parse("of the other").unwrap(), programme: false, vault_writes: false },
     );
     assert!(matches!(taken, Err(Error::NameTaken { .. })), "{taken:?}");
+}
+
+#[test]
+fn a_quota_of_a_workspace_holds_for_several_hosts() {
+    let Some(place) = Place::new("stores_quota") else { return };
+    place.create().unwrap();
+    let hosts = [place.open(), place.open()];
+    let workspace = create_workspace(&hosts[0], "w").id;
+    let new = |text: &str| NewIntern { workspace, name: Name::parse(text).unwrap(), created_by: None };
+    let interns: Vec<InternId> =
+        (0..24).map(|at| hosts[0].create_intern(OPERATOR, new(&format!("bot{at}"))).unwrap().id).collect();
+    until(|| hosts[1].intern(interns[23]).now().unwrap().is_some());
+    // One secret for each vault, ten for the workspace.
+    for host in &hosts {
+        host.set_vault_quota(VaultQuota { secrets_max: 1, ..VaultQuota::default() });
+    }
+    let stored: usize = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (store, interns) in hosts.iter().zip(interns.chunks(12)) {
+            threads
+                .push(scope.spawn(move || interns.iter().filter(|intern| is_put(store, **intern)).count()));
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(stored, 10);
+}
+
+/// Whether a quota lets a secret be put into this vault.
+fn is_put(store: &Store, intern: InternId) -> bool {
+    match try_put(store, VaultId::Intern(intern), "n", "value") {
+        Ok(_) => true,
+        Err(Error::Quota(_)) => false,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]
