@@ -113,7 +113,7 @@ pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
-pub use ledger::{Balance, KeySpend, ReservationRefused};
+pub use ledger::{Balance, KeySpend};
 pub use lookup::{LookupError, RecordKind};
 pub use measure::{HistogramReading, HistogramScale, NamedMeters, OTHER, SECONDS, StripedHistogram};
 pub use name::{Name, NameError};
@@ -137,7 +137,8 @@ pub use store::{
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{
-    UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
+    ReservationRefused, UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport,
+    UsageRow, UsageTotals,
 };
 pub use vault::{
     BoundSecret, EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError,

@@ -14,6 +14,7 @@ mod engine;
 mod failure;
 mod feed;
 mod history;
+mod interrupted;
 mod lane;
 mod load;
 mod place;

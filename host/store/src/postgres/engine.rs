@@ -26,6 +26,7 @@ pub(crate) const LANES: usize = 4;
 
 /// The lanes of one host, and what reads for it.
 pub(crate) struct Engine {
+    host: String,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
     queues: Arc<LaneQueues>,
@@ -89,7 +90,7 @@ impl Engine {
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
         let runtime = Mutex::new(Some(runtime));
-        let engine = Engine { shared, readers, queues, threads: Mutex::default(), runtime };
+        let engine = Engine { host, shared, readers, queues, threads: Mutex::default(), runtime };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -97,7 +98,7 @@ impl Engine {
                 Arc::clone(queue),
                 Arc::clone(&engine.shared),
                 clock.clone(),
-                host.clone(),
+                engine.host.clone(),
                 announcer.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -106,6 +107,16 @@ impl Engine {
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(engine)
+    }
+
+    /// The name of this host among those that share the store.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The queues of the lanes.
+    pub(super) fn queues(&self) -> &LaneQueues {
+        &self.queues
     }
 
     /// What is committed now.

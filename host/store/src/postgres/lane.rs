@@ -275,10 +275,10 @@ impl Lane {
 
     /// The guards and needs of a group and of the rows, as far as they are known before it is applied.
     fn asked(&self, group: &[Box<dyn Job>]) -> (BTreeSet<Guard>, BTreeSet<Need>) {
-        let sums = SettledUsage::sums(&self.rows.usage);
+        let rows = self.rows.usage.iter().flat_map(SettledUsage::needs);
         let accounts = self.rows.usage.iter().map(|it| Guard::Account(it.row.workspace));
         let guards = group.iter().flat_map(|job| job.guards()).chain(accounts).collect();
-        let needs = group.iter().flat_map(|job| job.needs()).chain(sums).collect();
+        let needs = group.iter().flat_map(|job| job.needs()).chain(rows).collect();
         (guards, needs)
     }
 

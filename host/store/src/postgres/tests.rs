@@ -5,6 +5,7 @@ mod doubt;
 mod faults;
 mod groups;
 mod hosts;
+mod limits;
 mod places;
 mod same_rows;
 mod schemas;

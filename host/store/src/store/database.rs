@@ -25,9 +25,6 @@ use crate::seal::StoreKeys;
 use crate::state::Guard;
 use crate::vault::VaultReader;
 
-/// Where this host is named in the list of chains, for people who look at the table.
-const HOST: &str = "host";
-
 impl Store {
     /// Makes a store in an empty database. The root key is made too, where its source makes keys.
     ///
@@ -54,7 +51,7 @@ impl Store {
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
-            host: HOST.to_owned(),
+            host: host_name()?,
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -107,7 +104,7 @@ impl Store {
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: clock.clone(),
-            host: HOST.to_owned(),
+            host: host_name()?,
             seen,
             runtime,
         });
@@ -125,9 +122,17 @@ impl Store {
             access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
         }));
-        store.begin(money.intents, rotate_to);
+        // Requests of hosts that have ended are charged by the host that finds these dead.
+        store.begin(Vec::new(), rotate_to);
         Ok(store)
     }
+}
+
+/// A name that no other host has.
+fn host_name() -> Result<String, OpenError> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)?;
+    Ok(crate::hex::encode(&id))
 }
 
 /// What a host publishes that has made no commit yet.

@@ -59,6 +59,28 @@ impl Engine {
         }
     }
 
+    /// The name of this host among those that share the store; `None` where one process has it alone.
+    #[cfg(feature = "postgres")]
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Engine::Fjall(_) => None,
+            Engine::Postgres(engine) => Some(engine.host()),
+        }
+    }
+
+    /// See [`postgres::Engine::charge_interrupted`].
+    #[cfg(all(test, feature = "postgres"))]
+    pub(super) fn charge_interrupted(
+        &self,
+        keys: &StoreKeys,
+        live: impl FnOnce() -> Result<std::collections::BTreeSet<String>, Error>,
+    ) -> Result<usize, Error> {
+        match self {
+            Engine::Fjall(_) => Ok(0),
+            Engine::Postgres(engine) => engine.charge_interrupted(keys, live),
+        }
+    }
+
     /// The data directory of the process.
     pub(super) fn folder(&self) -> Option<&Path> {
         match self {

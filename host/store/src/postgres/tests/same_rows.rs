@@ -8,7 +8,9 @@ use super::super::transaction::{Begun, Committed, begin, commit, make_chain};
 use super::super::write::statements;
 use super::{OPERATOR, World};
 use crate::audit::AuditAction;
-use crate::changes::{Intent, KeyOwner, NewIntern, NewKey, NewWorkspace, SettledUsage, WriteBatch};
+use crate::changes::{
+    Intent, KeyOwner, NewIntern, NewKey, NewWorkspace, RowIntent, SettledUsage, WriteBatch,
+};
 use crate::commit::{Commit, CommitHead, VaultRows};
 use crate::digest::Digest;
 use crate::directory::Directory;
@@ -139,7 +141,8 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     both.compare();
     both.commit(|draft| {
         // Three blocks of rows, the intent of one of them, and sums of all.
-        let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), has_intent: at == 0 });
+        let intent = |at| if at == 0 { RowIntent::Possible } else { RowIntent::None };
+        let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), intent: intent(at) });
         draft.add_usage(rows)
     });
     both.commit(|draft| draft.add_credit(OPERATOR, workspace, 5).map(drop));

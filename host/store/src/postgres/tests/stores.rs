@@ -1,5 +1,6 @@
 //! Stores in databases, as the rest of the program uses them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cofferdam_test_postgres::{self as kit, Server};
@@ -20,14 +21,14 @@ use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 /// A database, and the root key of the store in it.
-struct Place {
+pub(super) struct Place {
     database: Arc<Database>,
     address: kit::Database,
     folder: TempDir,
 }
 
 impl Place {
-    fn new(name: &str) -> Option<Place> {
+    pub(super) fn new(name: &str) -> Option<Place> {
         kit::installed().then(|| {
             let address = Server::shared().unwrap().database(name).unwrap();
             let (database, folder) = (Arc::new(database(&address.url())), tempfile::tempdir().unwrap());
@@ -40,11 +41,11 @@ impl Place {
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() }
     }
 
-    fn create(&self) -> Result<(), OpenError> {
+    pub(super) fn create(&self) -> Result<(), OpenError> {
         Store::create_in(&self.database, &self.options("root.key"))
     }
 
-    fn open(&self) -> Store {
+    pub(super) fn open(&self) -> Store {
         Store::open_in(&self.database, &self.options("root.key")).unwrap()
     }
 }
@@ -133,6 +134,8 @@ fn records_secrets_and_spend_are_there_after_opening_again() {
     assert_eq!((before.spent_pico, before.reserved_pico), (140, 200));
 
     let again = place.open();
+    assert_eq!(again.balance(workspace).now().unwrap(), before, "its host may still run");
+    assert_eq!(again.charge_interrupted(BTreeSet::new), 1);
     assert_eq!(again.balance(workspace).now().unwrap().spent_pico, 340, "the intent was charged");
     assert!(again.authenticate(&token(&key)).now().is_ok());
     let listed = again.list_secrets(vault, 0, 10).now().unwrap();
@@ -265,7 +268,7 @@ fn a_read_whose_connection_breaks_is_made_on_another_one() {
 }
 
 /// Waits until this holds.
-fn until(mut holds: impl FnMut() -> bool) {
+pub(super) fn until(mut holds: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !holds() {
         assert!(std::time::Instant::now() < end);
