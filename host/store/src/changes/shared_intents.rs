@@ -130,7 +130,8 @@ impl WriteBatch {
                 None => found.remove(&**key),
             };
         }
-        let decode = |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or(Error::Damaged.into());
+        let decode =
+            |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or_else(|| Error::Damaged.into());
         found.into_iter().map(decode).collect()
     }
 

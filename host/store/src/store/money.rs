@@ -69,7 +69,7 @@ impl Store {
     /// The name of this host among those that share the store.
     #[cfg(all(test, feature = "postgres"))]
     pub(crate) fn host_name(&self) -> &str {
-        self.0.engine.host().unwrap()
+        self.0.engine.host().unwrap_or_default()
     }
 
     /// Charges the requests of all hosts but these.
@@ -77,8 +77,8 @@ impl Store {
     pub(crate) fn charge_interrupted(
         &self,
         live: impl FnOnce() -> std::collections::BTreeSet<String>,
-    ) -> usize {
-        self.0.engine.charge_interrupted(&self.0.keys, || Ok(live())).unwrap()
+    ) -> Result<usize, Error> {
+        self.0.engine.charge_interrupted(&self.0.keys, || Ok(live()))
     }
 
     /// An empty batch over what is committed, with all requests that have ended on this host.

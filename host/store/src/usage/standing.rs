@@ -100,6 +100,7 @@ impl HeldAmount {
     }
 
     /// The whole reservation once a part has this pledge.
+    #[cfg(feature = "postgres")]
     pub(crate) fn all_with(self, row: &UsageRow, pledged: u64) -> u64 {
         self.all.max(self.used(row).saturating_add(pledged))
     }

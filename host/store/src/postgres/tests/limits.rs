@@ -204,10 +204,10 @@ fn a_request_of_a_host_that_is_taken_for_dead_is_charged_once() {
     let alive = two.pledge(other, "r_alive", 100).unwrap();
     let live = || BTreeSet::from([other.host_name().to_owned()]);
     // Two hosts find it dead, and one of them looks twice before its rows are committed.
-    assert_eq!(other.charge_interrupted(live), 2);
-    other.charge_interrupted(live);
+    assert_eq!(other.charge_interrupted(live).unwrap(), 2);
+    other.charge_interrupted(live).unwrap();
     let third = place.open();
-    third.charge_interrupted(live);
+    third.charge_interrupted(live).unwrap();
     for host in [other, &third] {
         host.flush().unwrap();
     }

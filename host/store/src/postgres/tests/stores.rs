@@ -135,7 +135,7 @@ fn records_secrets_and_spend_are_there_after_opening_again() {
 
     let again = place.open();
     assert_eq!(again.balance(workspace).now().unwrap(), before, "its host may still run");
-    assert_eq!(again.charge_interrupted(BTreeSet::new), 1);
+    assert_eq!(again.charge_interrupted(BTreeSet::new).unwrap(), 1);
     assert_eq!(again.balance(workspace).now().unwrap().spent_pico, 340, "the intent was charged");
     assert!(again.authenticate(&token(&key)).now().is_ok());
     let listed = again.list_secrets(vault, 0, 10).now().unwrap();
