@@ -25,9 +25,6 @@ use crate::seal::StoreKeys;
 use crate::state::Guard;
 use crate::vault::VaultReader;
 
-/// Where this host is named in the list of chains, for people who look at the table.
-const HOST: &str = "host";
-
 impl Store {
     /// Makes a store in an empty database. The root key is made too, where its source makes keys.
     ///
@@ -48,13 +45,14 @@ impl Store {
         let (id, root_key) = (header.store, header.root.id);
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
+        let host = postgres::enter(database, runtime.handle())?;
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
             access: VaultReader::new(keys),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
-            host: HOST.to_owned(),
+            host,
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -96,7 +94,7 @@ impl Store {
             next: None,
         };
         let opened = open_database(database, runtime.handle(), Given::read(&sources))?;
-        let OpenedDatabase { access, header, rotate_to, directory, money, seen } = opened;
+        let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
         let queues = Arc::new(LaneQueues::new(postgres::LANES));
         let shared = published(directory, options);
         let clock = options.clock.clone();
@@ -107,7 +105,7 @@ impl Store {
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: clock.clone(),
-            host: HOST.to_owned(),
+            host,
             seen,
             runtime,
         });
