@@ -14,6 +14,7 @@ mod engine;
 mod failure;
 mod feed;
 mod history;
+mod host;
 mod interrupted;
 mod lane;
 mod load;
@@ -25,10 +26,11 @@ mod transaction;
 mod url;
 mod write;
 
-pub(crate) use begin::{first_look, has_store, head_rows, prepare};
+pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
 pub(crate) use connect::Database;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
+pub(crate) use host::{HostId, ThisHost};
 #[cfg(test)]
 pub(crate) use url::DatabaseUrl;
 

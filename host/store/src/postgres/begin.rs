@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::Seen;
+use super::host::{self, HostId, ThisHost};
 use super::place::ChainId;
 use super::readers::{CommittedState, Readers};
 use super::schema;
@@ -51,6 +52,30 @@ pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<He
         schema::check(&session).await?;
         Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
     })
+}
+
+/// Makes this process a host. From now on, others wait for it until [`leave`].
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn enter(database: &Arc<Database>, runtime: &Handle) -> Result<Arc<ThisHost>, OpenError> {
+    let id = wait(runtime, async || {
+        let session = database.connect().await?;
+        host::enter(&session).await
+    });
+    id.map(|id| Arc::new(ThisHost::new(id)))
+}
+
+/// Ends this host. If the database cannot be reached now, others find its row without signs of life and
+/// delete it later.
+pub(crate) fn leave(database: &Arc<Database>, runtime: &Handle, id: HostId) {
+    let left = wait(runtime, async || {
+        let session = database.connect().await?;
+        host::leave(&session, id).await
+    });
+    if let Err(error) = left {
+        tracing::warn!(%error, host = %id, "this host could not take its row out of the database");
+    }
 }
 
 /// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left

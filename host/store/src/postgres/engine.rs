@@ -7,9 +7,11 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime::{Handle, Runtime};
 
+use super::begin;
 use super::connect::Database;
 use super::feed::{Feed, Seen};
 use super::history;
+use super::host::{HostId, ThisHost};
 use super::lane::Lane;
 use super::readers::{CommittedState, Readers};
 use crate::audit::AuditRecord;
@@ -26,10 +28,11 @@ pub(crate) const LANES: usize = 4;
 
 /// The lanes of one host, and what reads for it.
 pub(crate) struct Engine {
-    host: String,
+    database: Arc<Database>,
+    host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
-    queues: Arc<LaneQueues>,
+    pub(super) queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
     runtime: Mutex<Option<ReadingRuntime>>,
@@ -42,8 +45,8 @@ pub(crate) struct Start {
     pub(crate) queues: Arc<LaneQueues>,
     pub(crate) shared: Arc<PublishedState>,
     pub(crate) clock: Clock,
-    /// Name of this host in the list of chains.
-    pub(crate) host: String,
+    /// This host, whose row is there.
+    pub(crate) host: Arc<ThisHost>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
     /// Drives connections other than those of the lanes.
@@ -90,7 +93,9 @@ impl Engine {
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
         let runtime = Mutex::new(Some(runtime));
-        let engine = Engine { host, shared, readers, queues, threads: Mutex::default(), runtime };
+        let threads = Mutex::default();
+        let engine =
+            Engine { database: Arc::clone(&database), host, shared, readers, queues, threads, runtime };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -98,7 +103,7 @@ impl Engine {
                 Arc::clone(queue),
                 Arc::clone(&engine.shared),
                 clock.clone(),
-                engine.host.clone(),
+                Arc::clone(&engine.host),
                 announcer.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -109,14 +114,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The name of this host among those that share the store.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// The queues of the lanes.
-    pub(super) fn queues(&self) -> &LaneQueues {
-        &self.queues
+    /// The id that this host has now.
+    pub(crate) fn host_id(&self) -> HostId {
+        self.host.id()
     }
 
     /// What is committed now.
@@ -152,7 +152,11 @@ impl Engine {
                 tracing::error!("a lane of the store panicked");
             }
         }
-        drop(self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A host that has failed leaves its row to those that take it for dead.
+        if let Some(runtime) = runtime.filter(|_| !self.shared.has_failed()) {
+            begin::leave(&self.database, runtime.handle(), self.host_id());
+        }
     }
 }
 

@@ -34,7 +34,7 @@ impl Engine {
             intents.into_iter().filter(|intent| !intent.host().is_some_and(|host| live.contains(host)))
         {
             let settled = SettledUsage { row: intent.interrupted(), intent: RowIntent::Shared };
-            self.queues().push_usage(settled).map_err(|_| Error::Closed)?;
+            self.queues.push_usage(settled).map_err(|_| Error::Closed)?;
             charged += 1;
         }
         if charged > 0 {

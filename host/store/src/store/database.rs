@@ -45,13 +45,14 @@ impl Store {
         let (id, root_key) = (header.store, header.root.id);
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
+        let host = postgres::enter(database, runtime.handle())?;
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
             access: VaultReader::new(keys),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
-            host: host_name()?,
+            host,
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -93,7 +94,7 @@ impl Store {
             next: None,
         };
         let opened = open_database(database, runtime.handle(), Given::read(&sources))?;
-        let OpenedDatabase { access, header, rotate_to, directory, money, seen } = opened;
+        let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
         let queues = Arc::new(LaneQueues::new(postgres::LANES));
         let shared = published(directory, options);
         let clock = options.clock.clone();
@@ -104,7 +105,7 @@ impl Store {
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: clock.clone(),
-            host: host_name()?,
+            host,
             seen,
             runtime,
         });
@@ -126,13 +127,6 @@ impl Store {
         store.begin(Vec::new(), rotate_to);
         Ok(store)
     }
-}
-
-/// A name that no other host has.
-fn host_name() -> Result<String, OpenError> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id)?;
-    Ok(crate::hex::encode(&id))
 }
 
 /// What a host publishes that has made no commit yet.

@@ -7,7 +7,7 @@ use crate::commit::CommitHead;
 use crate::error::Error;
 use crate::fjall;
 #[cfg(feature = "postgres")]
-use crate::postgres;
+use crate::postgres::{self, HostId};
 use crate::seal::StoreKeys;
 use crate::state::State;
 use crate::usage::UsageRow;
@@ -59,12 +59,12 @@ impl Engine {
         }
     }
 
-    /// The name of this host among those that share the store; `None` where one process has it alone.
+    /// The id of this host among those that share the store; `None` where one process has it alone.
     #[cfg(feature = "postgres")]
-    pub(super) fn host(&self) -> Option<&str> {
+    pub(super) fn host_id(&self) -> Option<HostId> {
         match self {
             Engine::Fjall(_) => None,
-            Engine::Postgres(engine) => Some(engine.host()),
+            Engine::Postgres(engine) => Some(engine.host_id()),
         }
     }
 

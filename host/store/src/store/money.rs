@@ -28,7 +28,7 @@ impl Store {
         let found = directory.workspaces.get(&workspace);
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
         #[cfg(feature = "postgres")]
-        if self.0.engine.host().is_some() {
+        if self.0.engine.host_id().is_some() {
             let credit = found.credit;
             drop(directory);
             return self.aside(move |store| store.shared_balance(workspace, credit)).await;
@@ -44,7 +44,7 @@ impl Store {
         let directory = self.directory();
         let found = directory.keys.get(&key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
         #[cfg(feature = "postgres")]
-        if self.0.engine.host().is_some() {
+        if self.0.engine.host_id().is_some() {
             let key = found.key.clone();
             drop(directory);
             return self.aside(move |store| store.shared_key_spend(&key)).await;
@@ -66,10 +66,10 @@ impl Store {
         Ok(KeySpend::of(&spent, reserved_pico, self.0.clock.now_ms()))
     }
 
-    /// The name of this host among those that share the store.
+    /// The id of this host among those that share the store.
     #[cfg(all(test, feature = "postgres"))]
-    pub(crate) fn host_name(&self) -> &str {
-        self.0.engine.host().unwrap_or_default()
+    pub(crate) fn host_id(&self) -> Option<crate::postgres::HostId> {
+        self.0.engine.host_id()
     }
 
     /// Charges the requests of all hosts but these.

@@ -115,7 +115,7 @@ impl Reservation {
             return Ok(None);
         }
         #[cfg(feature = "postgres")]
-        if let Some(host) = self.store.0.engine.host() {
+        if let Some(host) = self.store.0.engine.host_id() {
             return Box::pin(self.pledge_shared(host, estimate_pico)).await.map(Some);
         }
         let mut pico = 0;
@@ -143,7 +143,7 @@ impl Reservation {
             return Ok(());
         }
         #[cfg(feature = "postgres")]
-        if let Some(host) = self.store.0.engine.host() {
+        if let Some(host) = self.store.0.engine.host_id() {
             return Box::pin(self.cover_shared(host)).await;
         }
         let place = self.store.place().await?;
@@ -172,7 +172,7 @@ impl Reservation {
         let was_named = std::mem::replace(is_named, !row.model.is_empty());
         let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < held.all);
         #[cfg(feature = "postgres")]
-        if self.store.0.engine.host().is_some() {
+        if self.store.0.engine.host_id().is_some() {
             return is_due;
         }
         let directory = self.store.directory();
@@ -224,7 +224,7 @@ impl Reservation {
     fn row_intent(&self) -> RowIntent {
         let state = self.state();
         #[cfg(feature = "postgres")]
-        if self.store.0.engine.host().is_some() {
+        if self.store.0.engine.host_id().is_some() {
             return match (state.covered, state.has_intent) {
                 (Some(_), _) => RowIntent::Shared,
                 (None, true) => RowIntent::PossibleShared,

@@ -275,11 +275,12 @@ fn a_vault_that_is_deleted_while_others_write_to_it_leaves_nothing() {
 #[test]
 fn a_guard_that_is_deleted_while_a_transaction_waits_for_it_is_not_taken_for_locked() {
     let Some(world) = World::new("guards") else { return };
+    let other = world.host();
     let keys = Arc::clone(&world.keys);
     let (guards, nothing) = ([Guard::Store].into(), [].into());
     world.runtime.block_on(async {
         let chain = ChainId::random().unwrap();
-        make_chain(&world.session, chain, "test").await.unwrap();
+        make_chain(&world.session, chain, other.engine.host_id()).await.unwrap();
         let other = database(&world.address.url()).connect().await.unwrap();
         other.script("BEGIN; SELECT k FROM head WHERE k = '\\x00' FOR UPDATE").await.unwrap();
         let deletes = async {

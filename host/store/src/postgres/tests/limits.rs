@@ -202,7 +202,7 @@ fn a_request_of_a_host_that_is_taken_for_dead_is_charged_once() {
     let running = two.pledge(slept, "r_running", 300).unwrap();
     let ended = two.pledge(slept, "r_ended", 200).unwrap();
     let alive = two.pledge(other, "r_alive", 100).unwrap();
-    let live = || BTreeSet::from([other.host_name().to_owned()]);
+    let live = || BTreeSet::from([other.host_id().unwrap().to_string()]);
     // Two hosts find it dead, and one of them looks twice before its rows are committed.
     assert_eq!(other.charge_interrupted(live).unwrap(), 2);
     other.charge_interrupted(live).unwrap();

@@ -105,8 +105,9 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     let (_folder, embedded) = world.embedded();
     let nothing: Digest = [0; 32];
     let tip = CommitHead { seq: 0, head: nothing, set: SetHash::default(), heads: SetHash::default() };
+    let host = world.host();
     let chain = ChainId::random().unwrap();
-    world.runtime.block_on(make_chain(&world.session, chain, "test")).unwrap();
+    world.runtime.block_on(make_chain(&world.session, chain, host.engine.host_id())).unwrap();
     let directory = Directory::default();
     let mut both = Both { world: &world, embedded, directory, tip, chain, end: ChainEnd::FIRST };
 

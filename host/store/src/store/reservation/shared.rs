@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::{Pledge, Reservation, lock};
 use crate::changes::{Change, Held, guarded, needs_of_reservation};
 use crate::error::Error;
+use crate::postgres::HostId;
 use crate::state::Guard;
 use crate::usage::ReservationRefused;
 
@@ -34,7 +35,7 @@ impl Reservation {
     /// other hosts a moment later. So such a refusal is asked again two times.
     pub(super) async fn pledge_shared(
         &self,
-        host: &str,
+        host: HostId,
         estimate_pico: u64,
     ) -> Result<Pledge, ReservationRefused> {
         let pledge = |pico| Pledge { state: Arc::clone(&self.state), pico };
@@ -52,13 +53,13 @@ impl Reservation {
     }
 
     /// Raises the intent to what is reserved.
-    pub(super) async fn cover_shared(&self, host: &str) -> Result<(), Error> {
+    pub(super) async fn cover_shared(&self, host: HostId) -> Result<(), Error> {
         let _asking = self.asking.lock().await;
         self.ask(host, Asked::Cover).await.map(drop).map_err(|_| Error::Busy)
     }
 
     /// Asks once. Returns what is pledged, pico-dollars.
-    async fn ask(&self, host: &str, asked: Asked) -> Result<u64, ReservationRefused> {
+    async fn ask(&self, host: HostId, asked: Asked) -> Result<u64, ReservationRefused> {
         let no_room = |error: Error| {
             tracing::warn!(%error, "what a request may spend could not be reserved");
             ReservationRefused::NoRoom
@@ -94,12 +95,12 @@ impl Reservation {
     /// The change that asks. It uses the reservation as it is when the change is applied.
     fn shared_change(
         &self,
-        host: &str,
+        host: HostId,
         asked: Asked,
     ) -> impl Change<Done = Result<Held, ReservationRefused>> + use<> {
         let request = self.state().row.as_ref().map(|row| (row.workspace, row.key));
         let guards: Vec<Guard> = request.iter().map(|(workspace, _)| Guard::Account(*workspace)).collect();
-        let (state, host) = (Arc::clone(&self.state), host.to_owned());
+        let (state, host) = (Arc::clone(&self.state), host.to_string());
         let apply = move |draft: &mut crate::changes::WriteBatch| {
             let mut state = lock(&state);
             // The request has ended: nothing is reserved for it any more.
