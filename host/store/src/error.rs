@@ -135,6 +135,13 @@ pub enum OpenError {
         /// Path where the store's folder should be.
         store: PathBuf,
     },
+    /// The store of this data directory was moved into a database.
+    #[error(
+        "the store of this directory is in a database now, see {}: set `[store] url`, or move that file away to \
+         serve the store as it was then",
+        .0.display()
+    )]
+    Moved(PathBuf),
     /// The store was written by a newer version of this program.
     #[error("the store has format {found}, this program reads up to {known}")]
     TooNew {

@@ -10,6 +10,7 @@
 
 mod begin;
 mod connect;
+mod copy;
 mod engine;
 mod failure;
 mod feed;
@@ -28,6 +29,7 @@ mod write;
 
 pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
 pub(crate) use connect::Database;
+pub(crate) use copy::Copy;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
 pub(crate) use host::{HostId, ThisHost};

@@ -12,6 +12,8 @@ mod key_records;
 mod keys;
 mod log;
 mod money;
+#[cfg(feature = "postgres")]
+mod moving;
 mod orphans;
 mod records;
 mod reservation;

@@ -63,6 +63,12 @@ impl Intent {
         Intent { host: Some(host.to_owned()), ..self }
     }
 
+    /// The row key of the intent where several hosts share the store.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn shared_key(&self) -> Vec<u8> {
+        rows::shared_intent_key(self.workspace, &self.request_id)
+    }
+
     /// The host that runs the request, where several share the store.
     #[cfg(feature = "postgres")]
     pub(crate) fn host(&self) -> Option<&str> {

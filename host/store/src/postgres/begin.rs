@@ -95,7 +95,7 @@ pub(crate) fn first_look(
 }
 
 /// A row of the store itself.
-async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
     let asks = Statement::new("SELECT body FROM store WHERE k = $1").with(key.to_vec(), Type::BYTEA);
     let rows = bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?;
@@ -116,7 +116,7 @@ fn chains(state: &CommittedState) -> Result<Seen, Failure> {
 
 /// Runs what asks the database, and blocks this thread until it ends. The thread may be one of a
 /// runtime, so the questions are asked on another one.
-fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
+pub(super) fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
     runtime: &Handle,
     asks: impl FnOnce() -> F + Send,
 ) -> Result<T, OpenError> {
@@ -124,6 +124,6 @@ fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
     ended.unwrap_or(Err(Failure::Unexpected("what opens a store"))).map_err(unusable)
 }
 
-fn unusable(failure: Failure) -> OpenError {
+pub(super) fn unusable(failure: Failure) -> OpenError {
     OpenError::Database { what: failure.to_string() }
 }

@@ -23,7 +23,7 @@ const ROWS_AT_ONCE: usize = 256;
 const UNEXPECTED: Failure = Failure::Unexpected("the question for the log");
 
 /// Audit records after the position `since`, oldest first, at most `limit`. A position is the number
-/// of a transaction. Commits that others in progress may come before are not listed yet.
+/// of a transaction, and 0 is the beginning; that of a copied record is negative. Commits that others in progress may come before are not listed yet.
 pub(super) fn audit_records(
     readers: &Arc<Readers>,
     since: u64,
@@ -31,7 +31,8 @@ pub(super) fn audit_records(
 ) -> Result<Vec<AuditRecord>, Error> {
     let sql = "SELECT body FROM audit WHERE position > $1 \
                AND position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY position LIMIT $2";
-    let asks = Statement::new(sql).with(number(since), Type::INT8).with(count(limit), Type::INT8);
+    let since = if since == 0 { i64::MIN } else { number(since) };
+    let asks = Statement::new(sql).with(since, Type::INT8).with(count(limit), Type::INT8);
     let bodies = bodies(readers, asks)?;
     bodies.iter().map(|body| rows::decode_body(body).ok_or(Error::Damaged)).collect()
 }

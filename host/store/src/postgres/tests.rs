@@ -1,6 +1,7 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
 mod connections;
+mod copies;
 mod doubt;
 mod faults;
 mod groups;

@@ -22,8 +22,8 @@ pub(super) struct Written {
 
 /// Rows of one table to write, and keys of rows to delete.
 #[derive(Default)]
-struct TableChanges {
-    put: Vec<(Vec<u8>, Vec<u8>)>,
+pub(super) struct TableChanges {
+    pub(super) put: Vec<(Vec<u8>, Vec<u8>)>,
     delete: Vec<Vec<u8>>,
 }
 
@@ -61,14 +61,13 @@ pub(super) fn statements(
         put_rows(&mut statements, table, changes);
     }
     put_secrets(&mut statements, meta, values)?;
-    let day = i32::try_from(at_ms / DAY_MS).unwrap_or(i32::MAX);
-    put_log(&mut statements, chain, seq, day, log.audit, log.usage);
+    put_log(&mut statements, chain, seq, day(at_ms), log.audit, log.usage);
     let end = ChainEnd { seq, head: log.head };
     advance(&mut statements, chain, end, topics);
     Ok(Written { statements, end })
 }
 
-fn put_records(
+pub(super) fn put_records(
     statements: &mut Vec<Statement>,
     keys: &StoreKeys,
     changes: TableChanges,
@@ -103,7 +102,7 @@ fn put_records(
     Ok(())
 }
 
-fn put_rows(statements: &mut Vec<Statement>, table: Table, changes: TableChanges) {
+pub(super) fn put_rows(statements: &mut Vec<Statement>, table: Table, changes: TableChanges) {
     let TableChanges { put, delete } = changes;
     delete_rows(statements, table.name(), delete);
     if put.is_empty() {
@@ -142,7 +141,7 @@ fn delete_rows(statements: &mut Vec<Statement>, table: &str, keys: Vec<Vec<u8>>)
 /// A change of each of the two rows of a secret; `None` leaves the row as it is.
 type SecretChange = (Option<Option<Vec<u8>>>, Option<Option<Vec<u8>>>);
 
-fn put_secrets(
+pub(super) fn put_secrets(
     statements: &mut Vec<Statement>,
     meta: Vec<RowChange>,
     values: Vec<RowChange>,
@@ -260,7 +259,12 @@ fn advance(statements: &mut Vec<Statement>, chain: ChainId, end: ChainEnd, topic
     );
 }
 
+/// The day of a commit, counted from 1970-01-01.
+pub(super) fn day(at_ms: u64) -> i32 {
+    i32::try_from(at_ms / DAY_MS).unwrap_or(i32::MAX)
+}
+
 /// A number of a commit as the database has it.
-fn number(seq: u64) -> i64 {
+pub(super) fn number(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }

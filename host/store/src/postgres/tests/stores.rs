@@ -22,7 +22,7 @@ use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 /// A database, and the root key of the store in it.
 pub(super) struct Place {
-    database: Arc<Database>,
+    pub(super) database: Arc<Database>,
     address: kit::Database,
     folder: TempDir,
 }
