@@ -28,8 +28,7 @@ pub(crate) use begin::{first_look, has_store, head_rows, prepare};
 pub(crate) use connect::Database;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
-#[cfg(test)]
-pub(crate) use url::DatabaseUrl;
+pub(crate) use url::{DatabaseUrl, Password};
 
 // The client library writes statements with their parameters, which are rows, to the crate `log` at the
 // level debug. These levels are compiled out, so no logger can ever print them.

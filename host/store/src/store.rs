@@ -4,7 +4,6 @@ mod approvals;
 mod backup;
 mod conversations;
 #[cfg(feature = "postgres")]
-#[cfg_attr(not(test), expect(dead_code, reason = "no configuration offers it yet"))]
 mod database;
 mod engine;
 mod guests;
@@ -12,6 +11,8 @@ mod key_records;
 mod keys;
 mod log;
 mod money;
+#[cfg(not(feature = "postgres"))]
+mod no_database;
 mod orphans;
 mod records;
 mod reservation;
@@ -96,6 +97,8 @@ struct Inner {
     ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
+    /// The hosts of the database that has the store; `None` for the embedded engine.
+    database_hosts: Option<Vec<String>>,
     /// Path of `root.key` in the data directory, if the root key comes from there.
     implied_key: Option<PathBuf>,
     /// Held during an operation that changes keys or deletes vaults.
@@ -151,6 +154,7 @@ impl Store {
             ledger,
             clock,
             header: ArcSwap::from_pointee(header),
+            database_hosts: None,
             implied_key,
             operation: Mutex::default(),
             backup: Mutex::default(),

@@ -42,9 +42,13 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
 async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result<Value, CommandError> {
     let state = store.status();
     let counts = store.counts().await?;
+    let hosts = store.database_hosts();
+    rows.push(("store", state.store_id.to_string()));
+    match hosts {
+        Some(hosts) => rows.push(("engine", format!("PostgreSQL at {}", hosts.join(", ")))),
+        None => rows.extend([("engine", "embedded".to_owned()), ("sequence", state.seq.to_string())]),
+    }
     rows.extend([
-        ("store", state.store_id.to_string()),
-        ("sequence", state.seq.to_string()),
         ("root key", state.root_key_id.to_string()),
         ("recovery key", recovery(&state).to_owned()),
         ("writable", yes_no(state.writable)),
@@ -60,7 +64,10 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
     Ok(json!({
         "id": state.store_id.to_string(),
-        "seq": state.seq,
+        "engine": if hosts.is_some() { "postgres" } else { "embedded" },
+        "database_hosts": hosts,
+        // In a database each chain has numbers of its own.
+        "seq": hosts.is_none().then_some(state.seq),
         "root_key_id": state.root_key_id.to_string(),
         "has_recovery_key": state.has_recovery_key,
         "opened_with_recovery_key": state.opened_with_recovery_key,
