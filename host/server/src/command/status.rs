@@ -50,7 +50,7 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     }
     rows.extend([
         ("root key", state.root_key_id.to_string()),
-        ("recovery key", recovery(&state).to_owned()),
+        ("recovery key", recovery(&state, hosts.is_some()).to_owned()),
         ("writable", yes_no(state.writable)),
     ]);
     if let Some(next) = state.next_root_key_id {
@@ -81,8 +81,9 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     }))
 }
 
-fn recovery(state: &StoreStatus) -> &'static str {
+fn recovery(state: &StoreStatus, is_in_database: bool) -> &'static str {
     match (state.opened_with_recovery_key, state.has_recovery_key) {
+        (false, false) if is_in_database => "no",
         (true, _) => "yes, it opened the store: give it a root key with `vault rotate-root`",
         (false, true) => "yes",
         (false, false) => "no, `vault recovery new` makes one",

@@ -92,8 +92,8 @@ fn database(table: &Table<'_>) -> Option<DatabaseConfig> {
     });
     let roots = roots(table);
     let Some(url) = table.text("url") else {
-        for key in ["password", "roots"] {
-            if table.names().iter().any(|name| name.value == key) {
+        for (key, is_there) in [("password", password.is_some()), ("roots", !roots.is_empty())] {
+            if is_there {
                 table.value(key, ()).reject("without `url` there is no database that it is about");
             }
         }
