@@ -35,8 +35,8 @@ mod ledger;
 
 mod fjall;
 
+mod database;
 #[cfg(feature = "postgres")]
-#[cfg_attr(not(test), expect(dead_code, reason = "no store is opened on it yet"))]
 mod postgres;
 
 #[cfg(any(test, feature = "postgres"))]
@@ -108,6 +108,7 @@ pub use changes::{
 };
 pub use check::Verification;
 pub use clock::Clock;
+pub use database::{Database, DatabaseError, DatabaseUrl};
 pub use directory::OwnedKey;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};

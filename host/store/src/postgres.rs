@@ -33,8 +33,7 @@ pub(crate) use copy::Copy;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
 pub(crate) use host::{HostId, ThisHost};
-#[cfg(test)]
-pub(crate) use url::DatabaseUrl;
+pub(crate) use url::{DatabaseUrl, Password};
 
 // The client library writes statements with their parameters, which are rows, to the crate `log` at the
 // level debug. These levels are compiled out, so no logger can ever print them.

@@ -4,7 +4,6 @@ mod approvals;
 mod backup;
 mod conversations;
 #[cfg(feature = "postgres")]
-#[cfg_attr(not(test), expect(dead_code, reason = "no configuration offers it yet"))]
 mod database;
 mod engine;
 mod guests;
@@ -14,6 +13,8 @@ mod log;
 mod money;
 #[cfg(feature = "postgres")]
 mod moving;
+#[cfg(not(feature = "postgres"))]
+mod no_database;
 mod orphans;
 mod records;
 mod reservation;
@@ -98,6 +99,8 @@ struct Inner {
     ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
+    /// The hosts of the database that has the store; `None` for the embedded engine.
+    database_hosts: Option<Vec<String>>,
     /// Path of `root.key` in the data directory, if the root key comes from there.
     implied_key: Option<PathBuf>,
     /// Held during an operation that changes keys or deletes vaults.
@@ -153,6 +156,7 @@ impl Store {
             ledger,
             clock,
             header: ArcSwap::from_pointee(header),
+            database_hosts: None,
             implied_key,
             operation: Mutex::default(),
             backup: Mutex::default(),

@@ -42,14 +42,18 @@ pub(crate) fn has_store(database: &Arc<Database>, runtime: &Handle) -> Result<bo
     Ok(header?.is_some())
 }
 
-/// The rows that a store is opened with.
+/// The rows that a store is opened with; none where the database has no tables of a store.
 ///
 /// # Errors
 /// [`OpenError::Database`], also where the schema is not that of this program.
 pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<HeadRows, OpenError> {
     wait(runtime, async || {
         let session = database.connect().await?;
-        schema::check(&session).await?;
+        match schema::check(&session).await {
+            // An empty database, or one in which the tables of a store were never finished.
+            Err(Failure::OtherSchema { found: 0, .. }) => return Ok([None, None]),
+            checked => checked?,
+        }
         Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
     })
 }

@@ -243,7 +243,7 @@ impl<'k> Copy<'k> {
         progress: &mut Progress<'_>,
     ) -> Result<(Verification, u64), VaultError> {
         self.send()?;
-        self.run(vec![slots_of_key_records(), chain(self.chain, seq, head)])?;
+        self.run(vec![slots_of_key_records(), chain(self.chain, seq, head), positions(seq)])?;
         tell(progress, "rows copied", self.rows, self.rows)?;
         if self.marked != self.found.map(Some) {
             tracing::error!("the rows of the source are not those of its last commit");
@@ -334,11 +334,11 @@ impl Batch {
     }
 }
 
-// The positions of copied rows are below those of all transactions, and ascend with the commits.
+// The positions of copied rows are the numbers of their commits.
 const AUDIT: &str = "INSERT INTO audit (day, chain, seq, position, body) \
-    SELECT day, $1, seq, seq - 9223372036854775807, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
+    SELECT day, $1, seq, seq, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
 const USAGE: &str = "INSERT INTO usage (day, chain, seq, part, position, body) \
-    SELECT day, $1, seq, part, seq - 9223372036854775807, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
+    SELECT day, $1, seq, part, seq, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
 
 impl LogRows {
     fn statement(self, statements: &mut Vec<Statement>, chain: ChainId, sql: &'static str) {
@@ -373,4 +373,10 @@ fn chain(chain: ChainId, seq: u64, head: Digest) -> Statement {
         .with(NO_HOST, Type::TEXT)
         .with(write::number(seq), Type::INT8)
         .with(head.to_vec(), Type::BYTEA)
+}
+
+/// Positions of later rows are above those of the copied ones.
+fn positions(seq: u64) -> Statement {
+    Statement::new("INSERT INTO store (k, body) VALUES ('positions'::bytea, convert_to($1, 'UTF8'))")
+        .with(seq.to_string(), Type::TEXT)
 }

@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// See [`history::audit_records`].
-    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         history::audit_records(self.readers()?, since, limit)
     }
 

@@ -14,6 +14,10 @@ use crate::seal::StoreKeys;
 
 const DAY_MS: u64 = 86_400_000;
 
+/// The number of copied commits, see [`super::copy`]. The positions of all others come after theirs.
+pub(super) const COPIED: &str = "coalesce((SELECT convert_from(body, 'UTF8')::bigint FROM store \
+    WHERE k = 'positions'::bytea), 0)";
+
 /// The statements of a commit, and where its chain ends after it.
 pub(super) struct Written {
     pub(super) statements: Vec<Statement>,
@@ -220,17 +224,23 @@ fn put_log(
     audit: Vec<u8>,
     usage: Vec<Vec<u8>>,
 ) {
-    let sql = "INSERT INTO audit (day, chain, seq, body) VALUES ($1, $2, $3, $4)";
+    let sql = format!(
+        "INSERT INTO audit (day, chain, seq, position, body) \
+         VALUES ($1, $2, $3, pg_current_xact_id()::text::bigint + {COPIED}, $4)"
+    );
     statements.push(of_commit(sql, chain, seq, day).with(audit, Type::BYTEA));
     if !usage.is_empty() {
-        let sql = "INSERT INTO usage (day, chain, seq, part, body) \
-                   SELECT $1, $2, $3, (part - 1)::integer, body FROM unnest($4) WITH ORDINALITY AS u (body, part)";
+        let sql = format!(
+            "INSERT INTO usage (day, chain, seq, part, position, body) \
+             SELECT $1, $2, $3, (part - 1)::integer, pg_current_xact_id()::text::bigint + {COPIED}, body \
+             FROM unnest($4) WITH ORDINALITY AS u (body, part)"
+        );
         statements.push(of_commit(sql, chain, seq, day).with(usage, Type::BYTEA_ARRAY));
     }
 }
 
 /// A statement whose first parameters are the day, the chain and the number of a commit.
-fn of_commit(sql: &'static str, chain: ChainId, seq: u64, day: i32) -> Statement {
+fn of_commit(sql: String, chain: ChainId, seq: u64, day: i32) -> Statement {
     let statement = Statement::new(sql).with(day, Type::INT4).with(chain.0.to_vec(), Type::BYTEA);
     statement.with(number(seq), Type::INT8)
 }

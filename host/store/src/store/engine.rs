@@ -31,8 +31,8 @@ impl Engine {
         }
     }
 
-    /// Audit records of commits after `since`, oldest first, at most `limit`.
-    pub(super) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    /// Audit records after the position `since`, oldest first, at most `limit`, each with its position.
+    pub(super) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         match self {
             Engine::Fjall(engine) => engine.audit_records(since, limit),
             #[cfg(feature = "postgres")]

@@ -8,11 +8,12 @@ use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::guarded;
 #[cfg(test)]
 use crate::commit::CommitHead;
+use crate::database::Database;
 use crate::error::{Error, OpenError};
 use crate::open::{Given, Sources, mark_moved};
 use crate::operation::Progress;
 use crate::operation::VaultError;
-use crate::postgres::{Copy, Database, ReadingRuntime};
+use crate::postgres::{Copy, ReadingRuntime};
 use crate::rows::Keyspace;
 #[cfg(test)]
 use crate::seal::StoreKeys;
@@ -41,7 +42,7 @@ impl Store {
     /// [`OpenError::StoreExists`], [`OpenError::Database`], [`Error::Damaged`], [`VaultError::Stopped`].
     pub(crate) fn move_to(
         &self,
-        database: &Arc<Database>,
+        database: &Database,
         options: &OpenOptions,
         progress: &mut Progress<'_>,
     ) -> Result<MoveSummary, VaultError> {
@@ -54,7 +55,7 @@ impl Store {
         let runtime = ReadingRuntime::new().map_err(OpenError::Thread)?;
         let tip = self.0.shared.tip();
         let state = self.0.engine.state()?;
-        let mut copy = Copy::begin(database, runtime.handle(), &self.0.keys)?;
+        let mut copy = Copy::begin(&database.connector, runtime.handle(), &self.0.keys)?;
         for keyspace in Keyspace::ALL {
             for row in state.range(&RowRange::all(keyspace)).map_err(Error::from)? {
                 let (key, row) = row?;
@@ -77,7 +78,7 @@ impl Store {
     /// [`OpenError::StoreExists`], [`OpenError::Database`], [`VaultError::Unusable`],
     /// [`VaultError::File`], [`VaultError::Stopped`], and those of a wrong root key.
     pub(crate) fn restore_into(
-        database: &Arc<Database>,
+        database: &Database,
         options: &OpenOptions,
         path: &std::path::Path,
         progress: &mut Progress<'_>,
@@ -89,7 +90,7 @@ impl Store {
         };
         let sealed = Sealed::open(path, |header| Ok(Given::read(&sources).choose(header)?.0))?;
         let runtime = ReadingRuntime::new().map_err(OpenError::Thread)?;
-        let mut copy = Copy::begin(database, runtime.handle(), &sealed.keys)?;
+        let mut copy = Copy::begin(&database.connector, runtime.handle(), &sealed.keys)?;
         sealed.rows(|keyspace, key, row| {
             let Some(keyspace) = Keyspace::ALL.get(keyspace) else { return Ok(()) };
             copy.row(*keyspace, &key, &row)
@@ -111,8 +112,8 @@ impl Store {
 }
 
 /// Records in the copy where it comes from, which also shows that it accepts commits.
-fn note(database: &Arc<Database>, options: &OpenOptions, action: AuditAction) -> Result<(), VaultError> {
-    let store = Store::open_in(database, options)?;
+fn note(database: &Database, options: &OpenOptions, action: AuditAction) -> Result<(), VaultError> {
+    let store = Store::open_for_command(database, options)?;
     let record = guarded([Guard::Store], move |draft| {
         draft.audit(Actor::Operator, action.clone());
         Ok(())

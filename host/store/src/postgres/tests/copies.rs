@@ -103,7 +103,7 @@ fn a_copy_that_lacks_a_row_is_not_committed() {
         })
         .collect();
     for left_out in [0, all.len() / 3, all.len() / 2, all.len() - 2] {
-        let mut copy = Copy::begin(&place.database, runtime.handle(), &keys).unwrap();
+        let mut copy = Copy::begin(&place.database.connector, runtime.handle(), &keys).unwrap();
         for (at, (keyspace, (key, row))) in all.iter().enumerate() {
             if at != left_out {
                 copy.row(*keyspace, key, row).unwrap();
