@@ -133,8 +133,8 @@ pub use secret::{
 };
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
-    RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
+    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,
+    RecoveryKey, RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{

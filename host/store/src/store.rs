@@ -87,6 +87,19 @@ pub struct OpenOptions {
     pub clock: Clock,
 }
 
+/// What a database got from a data directory, see [`Store::move_to`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MoveSummary {
+    /// Sequence number of the last commit.
+    pub seq: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of secrets. Each was decrypted in the copy.
+    pub secrets: u64,
+    /// Number of API keys, including revoked ones.
+    pub keys: u64,
+}
+
 /// An open store. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);

@@ -5,7 +5,7 @@ use std::path::Path;
 use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
-use super::create::create;
+use super::create::{create, migrate};
 use super::generate::{completions, manual};
 use super::health::health;
 use super::prepare::prepare;
@@ -47,6 +47,7 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
             prepare(&mut command)?;
             match &command {
                 Command::Store(StoreCommand::Create) => create(&options),
+                Command::Store(StoreCommand::Migrate) => migrate(&options),
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Doctor(arguments) => doctor(&options, arguments),
@@ -116,7 +117,11 @@ fn manage(options: &Options, mut command: ManageCommand) -> Result<(), Failure> 
 fn restore(options: &Options, file: &Path) -> Result<CommandOutcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let lock = acquire(&options.data)?;
-    let done = Store::restore(&lock, &open_options(&config, None), file, &mut teller(options))?;
+    let (open, mut teller) = (open_options(&config, None), teller(options));
+    let done = match &config.store.database {
+        Some(database) => Store::restore_into(&database.prepare()?, &open, file, &mut teller)?,
+        None => Store::restore(&lock, &open, file, &mut teller)?,
+    };
     Ok(restored(file, &done))
 }
 

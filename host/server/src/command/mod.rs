@@ -84,7 +84,7 @@ pub enum Command {
     /// Verify, back up and restore the vault, change its keys, read its audit log
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Make the store that several hosts share
+    /// Make the store that several hosts share, or move one there
     #[command(subcommand)]
     Store(StoreCommand),
     /// Show the state of the store and of the host
@@ -119,7 +119,7 @@ impl Command {
             Self::Credits(command) => !matches!(command, CreditsCommand::Show { .. }),
             Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
             Self::Vault(command) => command.writes(),
-            Self::Store(StoreCommand::Create) => true,
+            Self::Store(_) => true,
         };
         if writes { StoreAccess::Writes } else { StoreAccess::Reads }
     }
@@ -161,6 +161,11 @@ impl Command {
 pub enum StoreCommand {
     /// Make the store in the database of `[store] url`, once for all hosts, and print its first key
     Create,
+    /// Move the store of the data directory into the database of `[store] url`
+    ///
+    /// No host may serve the store meanwhile. All of it is checked before and after; a database with a store
+    /// is refused. The data directory keeps its store and a note that keeps it from being served again.
+    Migrate,
 }
 
 /// What `doctor` looks at.
@@ -328,8 +333,8 @@ pub async fn carry_out(
         return Err(CommandError::new(reason));
     }
     match (command, store) {
-        (Command::Store(StoreCommand::Create), _) => {
-            Err(CommandError::new("a store is made where its configuration is"))
+        (Command::Store(_), _) => {
+            Err(CommandError::new("a store is made and moved where its configuration is"))
         }
         (Command::Models(_), _) => Ok(status::models(facts)),
         (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),

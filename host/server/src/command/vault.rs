@@ -85,9 +85,6 @@ impl VaultCommand {
                 "`vault backup` copies the store of a data directory; this one is in a database: back that up as a \
                  whole, with pg_basebackup or its archive of WAL",
             ),
-            Self::Restore { .. } => Some(
-                "`vault restore` makes a store in a data directory; the configuration has the store in a database",
-            ),
             Self::RotateRoot { .. } => Some(
                 "the root key of a store in a database cannot be replaced: another host may serve with the one in use",
             ),
@@ -95,6 +92,7 @@ impl VaultCommand {
                 "a store in a database cannot be given a recovery key: another host may serve without knowing it",
             ),
             Self::Verify
+            | Self::Restore { .. }
             | Self::RemoveOrphans
             | Self::RotateKeys
             | Self::ImportLegacy { .. }

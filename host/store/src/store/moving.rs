@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{OpenOptions, Store};
+use super::{MoveSummary, OpenOptions, Store};
 use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::guarded;
@@ -21,26 +21,13 @@ use crate::seal::StoreKeys;
 use crate::state::State;
 use crate::state::{Guard, RowRange};
 
-/// What a database got.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct MoveSummary {
-    /// Sequence number of the last commit.
-    pub seq: u64,
-    /// Number of rows.
-    pub rows: u64,
-    /// Number of secrets. Each was decrypted in the copy.
-    pub secrets: u64,
-    /// Number of API keys, including revoked ones.
-    pub keys: u64,
-}
-
 impl Store {
     /// Moves the store into a database that has none. It is checked before and after. The store of the
     /// data directory stays, and a note beside it keeps it from being served again.
     ///
     /// # Errors
     /// [`OpenError::StoreExists`], [`OpenError::Database`], [`Error::Damaged`], [`VaultError::Stopped`].
-    pub(crate) fn move_to(
+    pub fn move_to(
         &self,
         database: &Database,
         options: &OpenOptions,
@@ -77,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`OpenError::StoreExists`], [`OpenError::Database`], [`VaultError::Unusable`],
     /// [`VaultError::File`], [`VaultError::Stopped`], and those of a wrong root key.
-    pub(crate) fn restore_into(
+    pub fn restore_into(
         database: &Database,
         options: &OpenOptions,
         path: &std::path::Path,
