@@ -43,8 +43,8 @@ pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandO
     let is_placed = store.database_hosts().is_some();
     let shown = records.iter().filter_map(|(position, record)| {
         filter.apply(record).map(|mut shown| {
-            if is_placed {
-                shown["position"] = (*position).into();
+            if is_placed && let Some(fields) = shown.as_object_mut() {
+                fields.insert("position".to_owned(), (*position).into());
             }
             shown
         })
