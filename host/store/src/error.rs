@@ -202,6 +202,7 @@ impl OpenError {
                 | OpenError::NewRootKey(_)
                 | OpenError::WrongRootKey { .. }
                 | OpenError::NoStore
+                | OpenError::Moved(_)
         )
     }
 
