@@ -100,7 +100,7 @@ impl Addresses {
 pub(crate) struct Readiness {
     /// The router and the plugins of all configured providers are compiled.
     pub plugins_compiled: bool,
-    /// The store accepts writes and does not hang.
+    /// The store accepts writes, does not hang and has contact with its database, if it has one.
     pub store_writable: bool,
     /// The host is stopping.
     pub draining: bool,
@@ -200,7 +200,7 @@ impl App {
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
-            store_writable: self.store.is_writable() && !self.store.is_stalled(),
+            store_writable: self.store.is_writable() && !self.store.is_stalled() && self.store.has_contact(),
             draining: self.draining.load(Ordering::Acquire),
         }
     }

@@ -1,6 +1,7 @@
 //! The text of `/metrics`: the counters of all parts of the host.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cofferdam_engine::memory::meters::Meters;
 
@@ -167,4 +168,13 @@ fn store(app: &App, text: &mut Text) {
         text.sample("cofferdam_store_queue_max", &format!("queue=\"{}\"", part.name), part.max);
     }
     text.single("cofferdam_store_bytes", "gauge", "Size of the store on the disk", store.disk_bytes());
+    if let Some([contact, feed]) = store.contact_ages_ms() {
+        let ages = [
+            ("cofferdam_store_contact_age_seconds", "Time since the last contact with the database", contact),
+            ("cofferdam_store_feed_age_seconds", "Time since all changes of other hosts were known", feed),
+        ];
+        for (name, help, age_ms) in ages {
+            text.single(name, "gauge", help, Duration::from_millis(age_ms).as_secs_f64());
+        }
+    }
 }
