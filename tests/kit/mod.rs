@@ -9,6 +9,7 @@ pub mod config;
 pub mod disk;
 pub mod guests;
 pub mod host;
+pub mod memory_group;
 pub mod names;
 pub mod processes;
 pub mod random;

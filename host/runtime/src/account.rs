@@ -36,8 +36,10 @@ pub(crate) struct CallBudget {
 pub(crate) enum CallCut {
     /// Processor time or wall-clock time.
     Time,
-    /// Memory or tables.
+    /// Memory or tables, beyond the limit of the instance.
     Memory,
+    /// Memory or tables, beyond what all guests may take together.
+    SharedMemory,
     HostCalls,
 }
 
@@ -73,6 +75,7 @@ pub(crate) struct InstanceAccount {
     long: AtomicBool,
     out_of_time: AtomicBool,
     memory_denied: AtomicBool,
+    shared_memory_denied: AtomicBool,
     out_of_host_calls: AtomicBool,
 }
 
@@ -102,6 +105,7 @@ impl InstanceAccount {
             long: AtomicBool::new(false),
             out_of_time: AtomicBool::new(false),
             memory_denied: AtomicBool::new(false),
+            shared_memory_denied: AtomicBool::new(false),
             out_of_host_calls: AtomicBool::new(false),
         }
     }
@@ -183,6 +187,11 @@ impl InstanceAccount {
         self.memory_denied.store(true, Ordering::Relaxed);
     }
 
+    /// Records that memory or table space was refused because other guests hold it.
+    pub(crate) fn deny_shared_memory(&self) {
+        self.shared_memory_denied.store(true, Ordering::Relaxed);
+    }
+
     /// Records that the budget of host calls is spent.
     pub(crate) fn deny_host_call(&self) {
         self.out_of_host_calls.store(true, Ordering::Relaxed);
@@ -196,6 +205,8 @@ impl InstanceAccount {
             Some(CallCut::HostCalls)
         } else if self.memory_denied.load(Ordering::Relaxed) {
             Some(CallCut::Memory)
+        } else if self.shared_memory_denied.load(Ordering::Relaxed) {
+            Some(CallCut::SharedMemory)
         } else {
             None
         }
