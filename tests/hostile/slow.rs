@@ -3,7 +3,7 @@
 use super::guests::install;
 use crate::kit::admin::Admin;
 use crate::kit::beside::Calm;
-use crate::kit::client::Client;
+use crate::kit::client::{Client, events_of};
 use crate::kit::config::{STEADY, model, provider};
 use crate::kit::host::Setup;
 use crate::kit::raw::{Raw, post_head};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The calls that an instance has in all, in budgets of one call.
 const BUDGETS: u64 = 100;
 
-/// A provider whose `feed` counts down from four millions, a few milliseconds, and gives no event.
+/// A provider whose `feed` counts down from a million, about a millisecond, and gives no event.
 fn dawdler() -> Vec<u8> {
     // `ok(upstream)` with the path `p`, no headers, the body `{}`, and a stream as the answer.
     let prepared = [0, 0, 0, 3072, 1, 0, 0, 3080, 2, 1_u32];
@@ -32,7 +32,7 @@ fn dawdler() -> Vec<u8> {
         .with_body("[constructor]decoder", "(call $new (i32.const 8))")
         .with_body(
             "decoder.feed",
-            "(local $left i32) (local.set $left (i32.const 4000000)) \
+            "(local $left i32) (local.set $left (i32.const 1000000)) \
              (loop $again (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))) i32.const 4096",
         )
         .build()
@@ -46,7 +46,7 @@ async fn a_provider_that_is_slow_in_every_call_of_a_stream_is_ended_by_the_budge
     let config = STEADY.to_owned()
         + &provider("slow", "dawdler", &upstream.base)
         + &model("slow/m", "responses", &["slow"])
-        + "[plugins.provider-dawdler]\ndeadline_ms = 40\n";
+        + "[plugins.provider-dawdler]\ndeadline_ms = 20\n";
     let host = Setup::new().config(&config).config(&calm.config()).plugins(guests.path()).start();
     let (client, admin, watch) = (Client::new(&host), Admin::new(&host), calm.watch(&host).await);
     let (feed, reply) = Reply::fed();
@@ -55,7 +55,15 @@ async fn a_provider_that_is_slow_in_every_call_of_a_stream_is_ended_by_the_budge
     let feeding = tokio::spawn(async move { while feed.send(sse_event(&word("beat "))).await.is_ok() {} });
     let request = json!({"model": "slow/m", "input": "x", "stream": true});
     let answer = watch.beside("a slow decoder", client.post("/responses", &request)).await;
-    assert_eq!(answer.status, 502, "{}", answer.text);
+    // The budget is 2 s of processor time. A busy machine may need more than 15 s for them, and a stream that is
+    // silent for so long begins with a comment; the failure is then its last event.
+    match answer.status {
+        502 => {}
+        200 => {
+            assert_eq!(events_of(&answer.text).last().unwrap()["type"], "response.failed", "{}", answer.text)
+        }
+        other => panic!("{other}: {}", answer.text),
+    }
     feeding.await.unwrap();
     let ended = "cofferdam_plugin_errors_total{plugin=\"provider-dawdler\",kind=\"out_of_time\"}";
     assert_eq!(admin.metric(ended).await, 1);

@@ -12,7 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn http() -> reqwest::ClientBuilder {
     // The client requires a TLS provider to be installed.
     rustls::crypto::ring::default_provider().install_default().ok();
-    reqwest::Client::builder().no_proxy().timeout(PATIENCE)
+    // The host closes a connection that is idle for 30 s. A client that used it at that moment would lose its request.
+    reqwest::Client::builder().no_proxy().timeout(PATIENCE).pool_idle_timeout(Duration::from_secs(10))
 }
 
 /// A builder of clients that trust the certificate of this host.

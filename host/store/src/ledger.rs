@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::QueueFull;
 use crate::ids::WorkspaceId;
 use crate::published::PublishedState;
-use crate::queue::WriteQueue;
+use crate::queue::LaneQueues;
 use crate::records::{ApiKey, Credit};
 use crate::spend::{SpendLimits, SpendWindow, WindowSpend};
 use crate::token::KeyId;
@@ -93,10 +93,10 @@ impl KeySpend {
     }
 }
 
-/// All accounts, and the queue that usage rows go to.
+/// All accounts, and the queues that usage rows go to.
 pub(crate) struct Ledger {
     accounts: Mutex<Accounts>,
-    queue: Arc<WriteQueue>,
+    queues: Arc<LaneQueues>,
     shared: Arc<PublishedState>,
     clock: Clock,
 }
@@ -104,11 +104,11 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(
         accounts: Accounts,
-        queue: Arc<WriteQueue>,
+        queues: Arc<LaneQueues>,
         shared: Arc<PublishedState>,
         clock: Clock,
     ) -> Ledger {
-        Ledger { accounts: Mutex::new(accounts), queue, shared, clock }
+        Ledger { accounts: Mutex::new(accounts), queues, shared, clock }
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
@@ -142,7 +142,7 @@ impl Ledger {
         held: &mut HeldAmount,
         estimate_pico: u64,
     ) -> Result<Option<u64>, ReservationRefused> {
-        if !self.shared.is_running() || !self.queue.has_room() {
+        if !self.shared.is_running() || !self.queues.has_room(row.workspace) {
             return Err(ReservationRefused::NoRoom);
         }
         let Some(terms) = self.terms(row) else { return Ok(None) };
@@ -179,7 +179,7 @@ impl Ledger {
 
     fn charge(&self, accounts: &mut Accounts, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
         accounts.charge(&row);
-        self.queue.push_usage(SettledUsage { row, has_intent })
+        self.queues.push_usage(SettledUsage { row, has_intent })
     }
 
     /// Removes the accounts of deleted keys.

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::clock::Clock;
 use crate::commit::CommitHead;
-use crate::directory::Directory;
+use crate::directory::{Directory, RecordChanges};
 use crate::error::Error;
 use crate::measure::{SECONDS, StripedHistogram};
 
@@ -49,6 +49,15 @@ impl PublishedState {
 
     pub(crate) fn tip(&self) -> CommitHead {
         **self.tip.load()
+    }
+
+    /// Publishes a directory with changed records. To be called by one thread only.
+    pub(crate) fn change(&self, records: RecordChanges) {
+        if !records.is_empty() {
+            let mut directory = self.directory.load_full();
+            Arc::make_mut(&mut directory).change(records);
+            self.directory.store(directory);
+        }
     }
 
     pub(crate) fn is_running(&self) -> bool {

@@ -1,6 +1,10 @@
 //! The bounded queue to the writer. Callers wait for mutations; usage rows and audit entries are
 //! handed over without waiting.
 
+mod lanes;
+
+pub(crate) use lanes::LaneQueues;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -169,13 +173,17 @@ pub(crate) struct WriteQueue {
 
 impl Default for WriteQueue {
     fn default() -> WriteQueue {
-        let places = Arc::new(Semaphore::new(JOBS_MAX));
-        let usage_rows = AtomicUsize::new(0);
-        WriteQueue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
+        WriteQueue::with(Arc::new(Semaphore::new(JOBS_MAX)))
     }
 }
 
 impl WriteQueue {
+    /// A queue whose permits are also those of other queues.
+    fn with(places: Arc<Semaphore>) -> WriteQueue {
+        let usage_rows = AtomicUsize::new(0);
+        WriteQueue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
+    }
+
     /// Waits for a permit, first come first served.
     pub(crate) async fn place(&self) -> Result<QueuePermit, Error> {
         let permit = Arc::clone(&self.places).acquire_owned().await;

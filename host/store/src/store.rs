@@ -40,7 +40,7 @@ use crate::ledger::Ledger;
 use crate::open::{self, OpenedStore, Sources};
 use crate::pending::{self, Pending, QueuePermit};
 use crate::published::PublishedState;
-use crate::queue::{WriteQueue, job};
+use crate::queue::{LaneQueues, job};
 use crate::quota::VaultQuota;
 use crate::records::{Intern, Member, MemberRole, Workspace};
 use crate::root_key::RootKeySource;
@@ -87,7 +87,7 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     engine: Engine,
     keys: Arc<StoreKeys>,
-    queue: Arc<WriteQueue>,
+    queues: Arc<LaneQueues>,
     shared: Arc<PublishedState>,
     ledger: Ledger,
     clock: Clock,
@@ -142,21 +142,21 @@ impl Store {
             tip,
             journal_cut,
         } = opened;
-        let queue = Arc::new(WriteQueue::default());
+        let queues = Arc::new(LaneQueues::new(1));
         let shared = Arc::new(PublishedState::new(directory, tip, clock.clone()));
-        let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
+        let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
         let start = fjall::Start { lock, database, anchor, anchor_file, journal_cut };
         let engine = fjall::Engine::start(
             start,
             access.clone(),
-            Arc::clone(&queue),
+            Arc::clone(queues.first()),
             Arc::clone(&shared),
             clock.clone(),
         );
         let store = Store(Arc::new(Inner {
             engine: Engine::Fjall(engine.map_err(OpenError::Thread)?),
             keys: Arc::clone(&access.keys),
-            queue,
+            queues,
             shared,
             ledger,
             clock,
@@ -272,7 +272,14 @@ impl Store {
     /// # Errors
     /// Those of every mutation.
     pub fn flush(&self) -> Result<(), Error> {
-        self.submit(guarded([], |_| Ok(())))
+        let mut waiting = Vec::new();
+        for queue in self.0.queues.all() {
+            let place = self.place_within(QUEUE_PATIENCE)?;
+            let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
+            queue.push(place, job(guarded([], |_| Ok(())), answer));
+            waiting.push(pending);
+        }
+        waiting.into_iter().try_for_each(|pending| pending.wait(COMMIT_PATIENCE))
     }
 
     /// Writes what is queued, ends the writer, closes the database and releases the directory.
@@ -304,7 +311,7 @@ impl Store {
     /// # Errors
     /// [`Error::NotWritable`] and [`Error::Closed`].
     pub async fn place(&self) -> Result<QueuePermit, Error> {
-        self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
+        self.0.queues.place().await.map_err(|_| self.0.shared.refusal())
     }
 
     /// Like [`Store::place`], but blocks this thread for at most `patience`.
@@ -316,10 +323,25 @@ impl Store {
         pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
     }
 
+    /// The workspace that a change belongs to, as far as its guards tell: that of the first guard which
+    /// is not the store's.
+    fn workspace_of(&self, change: &impl Change) -> Option<WorkspaceId> {
+        if self.0.queues.is_one() {
+            return None;
+        }
+        change.guards().into_iter().find_map(|guard| match guard {
+            Guard::Store | Guard::Vault(VaultId::Operator) => None,
+            Guard::Workspace(id) | Guard::Account(id) | Guard::Vault(VaultId::Workspace(id)) => Some(id),
+            Guard::Vault(VaultId::Intern(id)) => {
+                self.directory().interns.get(&id).map(|intern| intern.workspace)
+            }
+        })
+    }
+
     /// Hands a change to the writer.
     fn enqueue<C: Change>(&self, place: QueuePermit, change: C) -> Pending<C::Done> {
         let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
-        self.0.queue.push(place, job(change, answer));
+        self.0.queues.push(self.workspace_of(&change), place, job(change, answer));
         pending
     }
 
@@ -372,7 +394,7 @@ fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce
 
 impl Inner {
     fn close(&self) {
-        self.queue.close();
+        self.queues.close();
         self.engine.close();
     }
 }

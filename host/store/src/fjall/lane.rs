@@ -130,12 +130,7 @@ impl CommitWriter {
         self.shared.commits.observe(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX));
         self.measure_disk();
         self.tip = tip;
-        let records = effects.publish(&self.access);
-        if !records.is_empty() {
-            let mut directory = self.shared.directory.load_full();
-            Arc::make_mut(&mut directory).change(records);
-            self.shared.directory.store(directory);
-        }
+        self.shared.change(effects.publish(&self.access));
         self.shared.tip.store(Arc::new(tip));
         Ok(())
     }

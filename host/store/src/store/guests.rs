@@ -11,7 +11,7 @@ impl Store {
     /// # Errors
     /// [`QueueFull`] when 4,096 audit entries wait, or the store does not write.
     pub fn note_refused_request(&self, actor: Actor, refused: RefusedRequest) -> Result<(), QueueFull> {
-        self.0.queue.push_audit(AuditEntry { actor, action: AuditAction::RequestRefused(refused) })
+        self.0.queues.push_audit(AuditEntry { actor, action: AuditAction::RequestRefused(refused) })
     }
 
     /// Records that a host sent a secret back.
@@ -19,6 +19,6 @@ impl Store {
     /// # Errors
     /// [`QueueFull`] as for [`Store::note_refused_request`].
     pub fn note_reflection(&self, actor: Actor, reflection: Reflection) -> Result<(), QueueFull> {
-        self.0.queue.push_audit(AuditEntry { actor, action: AuditAction::SecretReflected(reflection) })
+        self.0.queues.push_audit(AuditEntry { actor, action: AuditAction::SecretReflected(reflection) })
     }
 }

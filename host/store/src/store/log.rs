@@ -29,7 +29,7 @@ impl Store {
     pub fn record_refused_tokens(&self, refused: RefusedTokens) -> Result<(), QueueFull> {
         let RefusedTokens { address, tokens, keys } = refused;
         let action = AuditAction::TokensRefused { address, tokens, keys };
-        self.0.queue.push_audit(AuditEntry { actor: Actor::System, action })
+        self.0.queues.push_audit(AuditEntry { actor: Actor::System, action })
     }
 
     /// Hands an audit entry about a request of the console's playground to the writer without
@@ -39,7 +39,7 @@ impl Store {
     /// [`QueueFull`] when 4,096 entries wait or the store no longer writes.
     pub fn record_playground_use(&self, key: KeyId, workspace: WorkspaceId) -> Result<(), QueueFull> {
         let action = AuditAction::PlaygroundUsed { key, workspace };
-        self.0.queue.push_audit(AuditEntry { actor: Actor::Operator, action })
+        self.0.queues.push_audit(AuditEntry { actor: Actor::Operator, action })
     }
 
     /// The newest usage rows, newest first, at most `limit`.

@@ -181,7 +181,7 @@ impl Store {
 
     /// Returns the outcome once the audit entry is in the queue.
     fn hand_out(&self, (entry, released): Decision) -> Result<Release, ReleaseError> {
-        self.0.queue.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
+        self.0.queues.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
         released
     }
 
@@ -213,7 +213,7 @@ impl Store {
         for finding in self.0.access.damage.take_unreported() {
             // The damage is counted and logged already; with a full queue only the audit entry is
             // lost.
-            self.0.queue.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
+            self.0.queues.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
         }
         Ok(result?)
     }

@@ -42,7 +42,7 @@ pub struct StoreStatus {
 impl Store {
     /// The current summary. Never waits for the writer.
     pub fn status(&self) -> StoreStatus {
-        let (queued_mutations, queued_usage_rows) = self.0.queue.lengths();
+        let (queued_mutations, queued_usage_rows) = self.0.queues.lengths();
         let header = self.0.header.load();
         StoreStatus {
             store_id: self.0.keys.store_id(),
@@ -69,7 +69,7 @@ impl Store {
 
     /// The parts of the writer's queue.
     pub fn queue_parts(&self) -> [QueuePart; 3] {
-        self.0.queue.parts()
+        self.0.queues.parts()
     }
 
     /// Size of the database on the disk in bytes, after the last commit.
