@@ -1,6 +1,7 @@
 //! A control group with a limit of memory, in which a test runs the program.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,29 +29,26 @@ impl MemoryGroup {
     /// Makes a group with this limit. `None` where this machine does not permit that; the reason is
     /// printed.
     pub fn make(mib: u64) -> Option<Self> {
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("cofferdam-test-{}-{number}", std::process::id());
         let mut reasons = Vec::new();
         for [mount, limit, events] in VERSIONS {
-            let directory = Path::new(mount).join(&name);
-            match fs::create_dir(&directory) {
-                Ok(()) => {
-                    let group = Self { directory, events };
-                    let file = group.directory.join(limit);
-                    // Where the controller is not there, the file is not either.
-                    match fs::OpenOptions::new().write(true).open(&file) {
-                        Ok(_) => {
-                            fs::write(&file, (mib * MIB).to_string()).unwrap();
-                            return Some(group);
-                        }
-                        Err(error) => reasons.push(format!("{}: {error}", file.display())),
-                    }
-                }
-                Err(error) => reasons.push(format!("{}: {error}", directory.display())),
+            match Self::below(Path::new(mount), limit, events, mib) {
+                Ok(group) => return Some(group),
+                Err(error) => reasons.push(format!("{mount}: {error}")),
             }
         }
         eprintln!("SKIPPED: no control group with a limit of memory: {}", reasons.join(", "));
         None
+    }
+
+    fn below(mount: &Path, limit: &str, events: &'static str, mib: u64) -> io::Result<Self> {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let directory = mount.join(format!("cofferdam-test-{}-{number}", std::process::id()));
+        fs::create_dir(&directory)?;
+        let group = Self { directory, events };
+        // Where the controller is not there, the file is not either.
+        let mut file = fs::OpenOptions::new().write(true).open(group.directory.join(limit))?;
+        file.write_all((mib * MIB).to_string().as_bytes())?;
+        Ok(group)
     }
 
     /// The file that takes a process into the group.

@@ -109,29 +109,40 @@ fn groups(mounts: &str, memberships: &str) -> Vec<(PathBuf, &'static FileNames)>
     for line in mounts.lines() {
         let Some((mount, system)) = line.split_once(" - ") else { continue };
         let mut system = system.split(' ');
-        let (kind, options) = (system.next(), system.nth(1).unwrap_or_default());
-        let (files, membership) = match kind {
-            Some("cgroup") if options.split(',').any(|option| option == "memory") => (
-                &VERSION_1,
-                memberships.lines().find_map(|line| {
-                    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-                    controllers.split(',').any(|controller| controller == "memory").then_some(path)
-                }),
-            ),
-            Some("cgroup2") => (&VERSION_2, memberships.lines().find_map(|line| line.strip_prefix("0::"))),
-            _ => continue,
-        };
+        let (kind, options) = (system.next().unwrap_or_default(), system.nth(1).unwrap_or_default());
+        let Some((files, membership)) = membership(kind, options, memberships) else { continue };
         let mut mount = mount.split(' ').skip(3);
         let (Some(root), Some(point)) = (mount.next(), mount.next()) else { continue };
         // In a container the mount often shows the container's own group as its root, and the path
         // is one that the container does not see.
         let below = membership.and_then(|path| Path::new(path).strip_prefix(root).ok());
-        let below = below.filter(|path| !path.starts_with("..")).unwrap_or(Path::new(""));
+        let below = below.filter(|path| !path.starts_with("..")).unwrap_or_else(|| Path::new(""));
         let own = Path::new(point).join(below);
         let upwards = own.ancestors().take_while(|group| group.starts_with(point));
         found.extend(upwards.map(|group| (group.to_owned(), files)));
     }
     found
+}
+
+/// The version of control groups of a mounted file system that can limit memory, and the path of this
+/// process in it.
+fn membership<'m>(
+    kind: &str,
+    options: &str,
+    memberships: &'m str,
+) -> Option<(&'static FileNames, Option<&'m str>)> {
+    let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
+    let path_of_version_1 = |line: &'m str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        has_memory(controllers).then_some(path)
+    };
+    match kind {
+        "cgroup" if has_memory(options) => {
+            Some((&VERSION_1, memberships.lines().find_map(path_of_version_1)))
+        }
+        "cgroup2" => Some((&VERSION_2, memberships.lines().find_map(|line| line.strip_prefix("0::")))),
+        _ => None,
+    }
 }
 
 /// The limit of a group in bytes, `None` if it has none.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::upkeep::give_memory_back;
 use crate::app::App;
+use crate::memory_limit::MemoryReading;
 
 /// The time between two rounds. A round reads three small files of the kernel, in about 30 µs. In
 /// this time a processor can touch some 50 MiB.
@@ -35,17 +36,22 @@ pub(super) async fn run(app: Arc<App>, stop: CancellationToken) {
         let is_short = now.is_short(short_for > 0);
         if is_short == (short_for == 0) {
             memory::set_short(is_short);
-            let (free_mib, limit_mib) = (now.free / MIB, now.limit / MIB);
-            if is_short {
-                tracing::warn!(free_mib, limit_mib, "memory is short: new requests for models are refused");
-            } else {
-                tracing::info!(free_mib, limit_mib, "memory is no longer short");
-            }
+            tell(now, is_short);
         }
         short_for = if is_short { short_for.saturating_add(1) } else { 0 };
         if short_for % ROUNDS_TO_GIVE_BACK == 1 {
             // What the allocator keeps would keep memory short without any request.
             give_memory_back(true);
         }
+    }
+}
+
+/// Says in the log that memory has become short, or that it no longer is.
+fn tell(now: MemoryReading, is_short: bool) {
+    let (free_mib, limit_mib) = (now.free / MIB, now.limit / MIB);
+    if is_short {
+        tracing::warn!(free_mib, limit_mib, "memory is short: new requests for models are refused");
+    } else {
+        tracing::info!(free_mib, limit_mib, "memory is no longer short");
     }
 }
