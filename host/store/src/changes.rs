@@ -35,7 +35,7 @@ use crate::quota::{NearQuota, VaultSize};
 use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
 use crate::root_key::WrapKeys;
 use crate::rows::{self, KEYS};
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, all};
 use crate::usage::UsageRow;
 use crate::vault::{VaultReader, VaultSnapshot};
 
@@ -213,9 +213,15 @@ impl WriteBatch {
     /// Checks that the transaction holds a guard. Every write to rows is preceded by this.
     fn hold(&self, guard: Guard) -> Result<(), Gap> {
         match &self.held {
-            Some(held) if !held.contains(&guard) => Err(Gap::Unguarded(guard)),
+            Some(held) if !held.contains(&guard) => Err(Gap::unguarded(guard)),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Checks that the transaction holds these guards, before the first write with one of them: what is
+    /// not held is found at once.
+    fn hold_all(&self, guards: impl IntoIterator<Item = Guard>) -> Result<(), Gap> {
+        all(guards.into_iter().map(|guard| self.hold(guard))).map(drop)
     }
 
     pub(crate) fn create_workspace(&mut self, actor: Actor, new: &NewWorkspace) -> Result<Workspace, Gap> {

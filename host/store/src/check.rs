@@ -7,9 +7,10 @@ mod sums;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::ids::StoreId;
-use crate::log;
+use crate::log::LogRow;
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, KEYS, Keyspace, META, Marker, RowKind, SetHash};
+use crate::state::{AuditChains, ChainEnd};
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
 use chain::AuditSummary;
@@ -44,20 +45,25 @@ pub struct Verification {
 }
 
 /// Checks the rows of the view. `tip` is the last anchored commit; the view has it, and may have
-/// later ones.
+/// later ones. Where the engine has several chains, each is checked up to its own end.
 pub(crate) fn check(
     view: &VaultSnapshot,
     tip: (u64, Digest),
     progress: &mut Progress<'_>,
 ) -> Result<Verification, VaultError> {
-    let mut checker = Checker { view, found: FoundRow::default(), progress };
+    let AuditChains { mut ends, rows } = view.audit_chains()?;
+    let is_marked = ends.is_empty();
+    if is_marked {
+        ends.push(ChainEnd { name: String::new(), seq: tip.0, head: tip.1 });
+    }
+    let mut checker = Checker { view, is_marked, found: FoundRow::default(), progress };
     checker.keys()?;
     checker.vaults()?;
-    let chain = checker.chain(tip)?;
+    let chain = checker.chains(&ends, rows)?;
     let FoundRow { vaults, orphans, secrets, keys, problems } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
-        seq: tip.0,
+        seq: ends.iter().map(|end| end.seq).sum(),
         vaults,
         orphans,
         secrets,
@@ -88,6 +94,8 @@ struct FoundRow {
 
 struct Checker<'c, 'p, 'f> {
     view: &'c VaultSnapshot,
+    /// Whether markers have the hashes of all rows.
+    is_marked: bool,
     found: FoundRow,
     progress: &'p mut Progress<'f>,
 }
@@ -118,7 +126,7 @@ impl Checker<'_, '_, '_> {
             }
             self.found.keys += u64::from(kind == Some(RowKind::ApiKey));
         }
-        if !self.marker(Keyspace::Keys, KEYS)?.is_some_and(|marker| marker.set == set) {
+        if self.is_marked && !self.marker(Keyspace::Keys, KEYS)?.is_some_and(|marker| marker.set == set) {
             self.problem("the rows of the keyspace `keys` are not those of the last commit");
         }
         Ok(())
@@ -139,34 +147,54 @@ impl Checker<'_, '_, '_> {
                 heads.add(&self.view.keys().element(&key, &value));
             }
         }
-        if !self.marker(Keyspace::Meta, META)?.is_some_and(|marker| marker.set == heads) {
+        if self.is_marked && !self.marker(Keyspace::Meta, META)?.is_some_and(|marker| marker.set == heads) {
             self.problem("the heads of the vaults are not those of the last commit");
         }
         Ok(())
     }
 
-    fn chain(&mut self, (seq, head): (u64, Digest)) -> Result<AuditSummary, VaultError> {
+    /// Checks each chain up to its end.
+    fn chains(
+        &mut self,
+        ends: &[ChainEnd],
+        rows: impl Iterator<Item = Result<(usize, LogRow), Error>>,
+    ) -> Result<AuditSummary, VaultError> {
         let mut seen = 0;
-        let rows = self.view.all_rows(Keyspace::Log)?.filter_map(|row| {
+        let progress = &mut *self.progress;
+        let told = rows.map(|row| -> Result<(usize, LogRow), VaultError> {
             seen += 1;
-            if seen % STEP == 0
-                && let Err(stopped) = tell(self.progress, "rows of the audit log read", seen, 0)
-            {
-                return Some(Err(stopped));
+            if seen % STEP == 0 {
+                tell(progress, "rows of the audit log read", seen, 0)?;
             }
-            let (key, value) = match row {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error.into())),
-            };
-            // Commits after `tip` are not part of this check.
-            let place = log::place(&key).filter(|_| log::is_until(&key, seq))?;
-            Some(Ok((place, value.to_vec())))
+            Ok(row?)
         });
-        let summary = chain::verify(self.view.keys(), &head, rows)?;
-        if let Some(broken) = summary.broken_at {
-            self.problem(format!("the audit log breaks at record {broken}"));
+        let mut rows = told.peekable();
+        let mut sum = AuditSummary { records: 0, usage_rows: 0, broken_at: None };
+        let mut problems = Vec::new();
+        for (place, ChainEnd { name, seq, head }) in ends.iter().enumerate() {
+            let is_here =
+                |row: &Result<(usize, LogRow), _>| row.as_ref().map_or(true, |(at, _)| *at == place);
+            let mut here = std::iter::from_fn(|| rows.next_if(is_here).map(|row| row.map(|(_, row)| row)));
+            // Commits after the end are not part of this check.
+            let until = here.by_ref().filter(|row| row.as_ref().map_or(true, |((found, _), _)| found <= seq));
+            let summary = chain::verify(self.view.keys(), head, until)?;
+            // The rest of a chain that is broken.
+            for row in here {
+                row?;
+            }
+            (sum.records, sum.usage_rows) =
+                (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
+            let of = if name.is_empty() { String::new() } else { format!(" of the chain {name}") };
+            if !self.is_marked && summary.broken_at.is_none() && summary.records != *seq {
+                let records = summary.records;
+                problems.push(format!("the chain {name} has {records} records and says that it has {seq}"));
+            }
+            problems.extend(
+                summary.broken_at.map(|broken| format!("the audit log breaks at record {broken}{of}")),
+            );
         }
-        tell(self.progress, "audit records checked", summary.records, summary.records)?;
-        Ok(summary)
+        problems.into_iter().for_each(|problem| self.problem(problem));
+        tell(self.progress, "audit records checked", sum.records, sum.records)?;
+        Ok(sum)
     }
 }

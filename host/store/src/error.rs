@@ -169,6 +169,18 @@ pub enum OpenError {
     /// The system's random source failed.
     #[error("no random numbers from the system")]
     Random(#[from] getrandom::Error),
+    /// The database of a store on PostgreSQL cannot be used.
+    #[error("the database of the store: {what}")]
+    Database {
+        /// What failed, without passwords and rows.
+        what: String,
+    },
+    /// The database is there and has no store in it.
+    #[error("the database has no store")]
+    NoStore,
+    /// A new store was to be made in a database that has one.
+    #[error("the database has a store")]
+    StoreExists,
     /// The writer's thread could not be started.
     #[error("cannot start the writer: {0}")]
     Thread(#[source] io::Error),

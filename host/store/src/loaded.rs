@@ -10,10 +10,10 @@ use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::lookup::RecordKind;
 use crate::rows::Keyspace;
-use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
+use crate::state::{AuditChains, Blocks, Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
 #[cfg(test)]
-pub(crate) use trial::{Trial, read, strictly, taken};
+pub(crate) use trial::{Lack, Trial, read, strictly, taken};
 
 /// The answer to a [`Need`].
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Loaded {
     }
 
     fn answer(&self, need: Need) -> Result<&Answer, Gap> {
-        self.0.get(&need).ok_or(Gap::Missing(need))
+        self.0.get(&need).ok_or_else(|| Gap::unanswered(need))
     }
 }
 
@@ -78,6 +78,14 @@ impl State for Arc<Loaded> {
             Answer::Ids(ids) => Ok(ids.clone()),
             _ => Err(Error::Damaged.into()),
         }
+    }
+
+    fn audit_chains(&self) -> Result<AuditChains, Gap> {
+        Err(Error::Damaged.into())
+    }
+
+    fn usage_blocks(&self) -> Result<Blocks, Gap> {
+        Err(Error::Damaged.into())
     }
 
     fn directory(&self) -> Option<&Directory> {

@@ -26,11 +26,6 @@ pub(crate) fn place(key: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_be_bytes(*seq), u32::from_be_bytes(index.try_into().ok()?)))
 }
 
-/// Whether this is the key of a row of a commit with this number or a lower one.
-pub(crate) fn is_until(key: &[u8], seq: u64) -> bool {
-    place(key).is_some_and(|(found, _)| found <= seq)
-}
-
 /// A row of the log: commit number and index, and the value.
 pub(crate) type LogRow = ((u64, u32), Vec<u8>);
 

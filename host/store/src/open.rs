@@ -1,6 +1,8 @@
 //! Opening a store: makes a new one at the first start, unlocks the keys, loads the rows, and
 //! decides whether the store may be served.
 
+#[cfg(feature = "postgres")]
+mod database;
 mod first_start;
 mod restore;
 mod unlock;
@@ -11,8 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use first_start::first_start;
-use unlock::{Given, Unlocked, unlock};
+pub(crate) use unlock::{Given, Unlocked, unlock};
 
+#[cfg(feature = "postgres")]
+pub(crate) use database::{OpenedDatabase, open_database};
+#[cfg(feature = "postgres")]
+pub(crate) use first_start::first_changes;
 pub(crate) use restore::restore;
 pub(crate) use unlock::Sources;
 
@@ -27,7 +33,7 @@ use crate::header::Header;
 use crate::ledger::Accounts;
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, KEYS, RowKind, SetHash};
-use crate::seal::StoreKeys;
+use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::state::{Gap, Guard};
 use crate::vault::{self, VaultHead, VaultReader};
 
@@ -91,7 +97,8 @@ pub(crate) fn open(
     };
     let (database, journal_cut) = fjall::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
-    let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
+    let (header, record) = (database.keys.get(rows::HEADER)?, database.keys.get(STORE_KEYS)?);
+    let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
     let access = VaultReader::new(Arc::new(keys));
     let keys = &access.keys;
     let loaded = load(&database, keys)?;
@@ -184,8 +191,9 @@ fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), 
     Ok((set, hold))
 }
 
-/// `None` for a row whose MAC does not match or whose kind is unknown.
-fn load_row(
+/// Puts a row of the keyspace `keys` where it belongs. `None` for a row whose MAC does not match or
+/// whose kind is unknown.
+pub(crate) fn load_row(
     keys: &StoreKeys,
     directory: &mut Directory,
     money: &mut Money,

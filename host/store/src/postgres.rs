@@ -8,17 +8,35 @@
 //! Which commits are durable is decided by the row of the chain: its number is the number of the
 //! commit, so a lane whose connection broke during COMMIT finds out what became of it.
 
+mod begin;
 mod connect;
 mod engine;
 mod failure;
+mod feed;
+mod history;
 mod lane;
 mod load;
 mod place;
+mod readers;
 mod schema;
 mod statement;
 mod transaction;
 mod url;
 mod write;
+
+pub(crate) use begin::{first_look, has_store, head_rows, prepare};
+pub(crate) use connect::Database;
+pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
+pub(crate) use feed::Seen;
+#[cfg(test)]
+pub(crate) use url::DatabaseUrl;
+
+// The client library writes statements with their parameters, which are rows, to the crate `log` at the
+// level debug. These levels are compiled out, so no logger can ever print them.
+const _: () = {
+    use log::LevelFilter::{Debug, Trace};
+    assert!(!matches!(log::STATIC_MAX_LEVEL, Debug | Trace), "parameters of statements would be logged");
+};
 
 #[cfg(test)]
 mod tests;

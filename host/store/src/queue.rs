@@ -147,11 +147,20 @@ pub struct QueuePart {
     pub max: usize,
 }
 
+impl QueuePart {
+    /// Both parts together.
+    fn and(self, more: QueuePart) -> QueuePart {
+        QueuePart { name: self.name, length: self.length + more.length, max: self.max + more.max }
+    }
+}
+
 #[derive(Default)]
 struct WaitingWrites {
     jobs: VecDeque<(QueuePermit, Box<dyn Job>)>,
     usage: Vec<SettledUsage>,
     audit: Vec<AuditEntry>,
+    /// Numbers of usage rows and audit entries that the writer has taken and still has to commit.
+    kept: (usize, usize),
     /// The writer stops waiting for more when this many mutations are queued.
     wanted: usize,
     closed: bool,
@@ -160,6 +169,16 @@ struct WaitingWrites {
 impl WaitingWrites {
     fn rows(&self) -> usize {
         self.usage.len() + self.audit.len()
+    }
+
+    /// Number of usage rows that are not committed.
+    fn usage_rows(&self) -> usize {
+        self.kept.0 + self.usage.len()
+    }
+
+    /// Number of audit entries that are not committed.
+    fn audit_entries(&self) -> usize {
+        self.kept.1 + self.audit.len()
     }
 }
 
@@ -220,7 +239,7 @@ impl WriteQueue {
             return Err(QueueFull);
         }
         waiting.usage.push(settled);
-        self.usage_rows.store(waiting.usage.len(), Ordering::Relaxed);
+        self.usage_rows.store(waiting.usage_rows(), Ordering::Relaxed);
         self.announce(waiting);
         Ok(())
     }
@@ -228,7 +247,7 @@ impl WriteQueue {
     /// Adds an audit entry without waiting.
     pub(crate) fn push_audit(&self, entry: AuditEntry) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
-        if waiting.closed || waiting.audit.len() >= AUDIT_ENTRIES_MAX {
+        if waiting.closed || waiting.audit_entries() >= AUDIT_ENTRIES_MAX {
             return Err(QueueFull);
         }
         waiting.audit.push(entry);
@@ -279,6 +298,25 @@ impl WriteQueue {
         Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
     }
 
+    /// Adds all waiting rows to those that the writer has not committed yet. All of them count against
+    /// the limits until [`WriteQueue::rows_committed`]. Like [`WriteQueue::take_rows`], it must be called
+    /// after the mutations of a group are taken.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn take_more_rows(&self, rows: &mut Rows) {
+        let mut waiting = self.lock();
+        rows.usage.append(&mut waiting.usage);
+        rows.audit.append(&mut waiting.audit);
+        waiting.kept = (rows.usage.len(), rows.audit.len());
+    }
+
+    /// The writer has committed all rows that it took.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn rows_committed(&self) {
+        let mut waiting = self.lock();
+        waiting.kept = (0, 0);
+        self.usage_rows.store(waiting.usage.len(), Ordering::Relaxed);
+    }
+
     /// Whether the queue accepts nothing more.
     #[cfg(feature = "postgres")]
     pub(crate) fn is_closed(&self) -> bool {
@@ -292,16 +330,22 @@ impl WriteQueue {
         self.arrived.notify_all();
     }
 
-    /// Accepts nothing more and drops what is waiting. Dropping a job answers its caller with an
-    /// error.
-    pub(crate) fn abandon(&self) {
+    /// Accepts nothing more and drops waiting mutations. Dropping a job answers its caller with an
+    /// error. Waiting rows are still handed to the writer.
+    pub(crate) fn refuse(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
         let dropped = std::mem::take(&mut waiting.jobs);
-        (waiting.usage, waiting.audit) = (Vec::new(), Vec::new());
         drop(waiting);
         self.places.close();
         drop(dropped);
+    }
+
+    /// Accepts nothing more and drops what is waiting.
+    pub(crate) fn abandon(&self) {
+        self.refuse();
+        let mut waiting = self.lock();
+        (waiting.usage, waiting.audit) = (Vec::new(), Vec::new());
     }
 
     /// What waits in each of the three parts, and the most that it takes before it refuses.
@@ -310,15 +354,15 @@ impl WriteQueue {
         let part = |name, length, max| QueuePart { name, length, max };
         [
             part("changes", waiting.jobs.len(), JOBS_MAX),
-            part("usage", waiting.usage.len(), USAGE_ROWS_MAX),
-            part("audit", waiting.audit.len(), AUDIT_ENTRIES_MAX),
+            part("usage", waiting.usage_rows(), USAGE_ROWS_MAX),
+            part("audit", waiting.audit_entries(), AUDIT_ENTRIES_MAX),
         ]
     }
 
     /// Numbers of waiting mutations and usage rows.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let waiting = self.lock();
-        (waiting.jobs.len(), waiting.usage.len())
+        (waiting.jobs.len(), waiting.usage_rows())
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingWrites> {

@@ -2,7 +2,11 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
 use std::sync::LazyLock;
+#[cfg(feature = "postgres")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -15,6 +19,8 @@ use crate::error::{Error, OpenError};
 use crate::fjall::DirectoryLock;
 use crate::ids::VaultId;
 use crate::name::Name;
+#[cfg(feature = "postgres")]
+use crate::postgres::{Database, DatabaseUrl};
 use crate::records::Workspace;
 use crate::root_key::RootKeySource;
 use crate::secret::{Hosts, SecretMetadata, SecretValue};
@@ -22,14 +28,25 @@ use crate::spend::SpendLimits;
 use crate::store::{IssuedKey, OpenOptions, Store};
 use crate::vault::NewSecret;
 
+/// With the value `postgres`, the stores of tests are in databases of a PostgreSQL server.
+#[cfg(feature = "postgres")]
+const STORE: &str = "COFFERDAM_STORE";
+
 pub(crate) struct ScratchDirectory {
     folder: TempDir,
     pub(crate) clock: Clock,
+    #[cfg(feature = "postgres")]
+    database: Option<Arc<Database>>,
 }
 
 impl ScratchDirectory {
     pub(crate) fn new() -> ScratchDirectory {
-        ScratchDirectory { folder: tempfile::tempdir().unwrap(), clock: Clock::manual() }
+        ScratchDirectory {
+            folder: tempfile::tempdir().unwrap(),
+            clock: Clock::manual(),
+            #[cfg(feature = "postgres")]
+            database: database(),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -46,6 +63,16 @@ impl ScratchDirectory {
     }
 
     pub(crate) fn try_open(&self) -> Result<Store, OpenError> {
+        #[cfg(feature = "postgres")]
+        if let Some(database) = &self.database {
+            return match Store::open_in(database, &self.options()) {
+                Err(OpenError::NoStore | OpenError::Database { .. }) => {
+                    Store::create_in(database, &self.options())?;
+                    Store::open_in(database, &self.options())
+                }
+                opened => opened,
+            };
+        }
         Store::open(self.lock(), self.options())
     }
 
@@ -56,6 +83,19 @@ impl ScratchDirectory {
     pub(crate) fn accept(&self, seq: u64) -> Result<Store, OpenError> {
         Store::open(self.lock(), OpenOptions { accept_rollback: Some(seq), ..self.options() })
     }
+}
+
+/// A new database, where the stores of tests are in databases.
+#[cfg(feature = "postgres")]
+fn database() -> Option<Arc<Database>> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let is_wanted = std::env::var(STORE).is_ok_and(|value| value == "postgres");
+    is_wanted.then(|| {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("scratch_{}_{number}", std::process::id());
+        let url = cofferdam_test_postgres::Server::shared().unwrap().database(&name).unwrap().url();
+        Arc::new(Database::new(&DatabaseUrl::parse(&url).unwrap(), &[]).unwrap())
+    })
 }
 
 /// Waits for a read of the store on a thread without a runtime.

@@ -3,14 +3,20 @@
 //! A rule never waits. It asks a [`State`], which answers from memory or from the local disk, or
 //! says which rows it lacks. The caller of the rule then gets these rows and runs the rule again from
 //! its beginning. So a rule changes nothing but its write batch.
+//!
+//! Each time costs a round trip where the rows are elsewhere. So a rule asks questions that do not
+//! depend on each other together, with [`all`] and [`both`].
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use fjall::Slice;
 
+use crate::digest::Digest;
 use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::ids::{VaultId, WorkspaceId};
+use crate::log::LogRow;
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::QuotaExceeded;
 use crate::rows::Keyspace;
@@ -27,7 +33,8 @@ pub(crate) trait State {
     /// A row, not checked.
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<RowBytes>, Gap>;
 
-    /// The length of a row in bytes, without reading it.
+    /// The length of a row in bytes, without reading it. No MAC covers it, which is harmless because only
+    /// the quotas of a vault depend on it: who can change rows can fill the database without a quota.
     fn length(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<usize>, Gap>;
 
     /// The rows of a range, not checked.
@@ -39,8 +46,38 @@ pub(crate) trait State {
     /// The records of one kind that belong to an owner, in ascending order of their ids.
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap>;
 
+    /// The audit log. Rules do not read it.
+    fn audit_chains(&self) -> Result<AuditChains, Gap>;
+
+    /// The blocks of usage rows, in the order in which they were added to the stored sums. Rules do not
+    /// read them.
+    fn usage_blocks(&self) -> Result<Blocks, Gap>;
+
     /// All records, where the engine has them decoded in memory: then no rule decodes their rows.
     fn directory(&self) -> Option<&Directory>;
+}
+
+/// Values of the log.
+pub(crate) type Blocks = Box<dyn Iterator<Item = Result<RowBytes, Error>>>;
+
+/// The audit log of a store.
+pub(crate) struct AuditChains {
+    /// The ends of the chains, where the engine has several. Without any there is one chain, which ends
+    /// with the last commit of the store, and markers have the hashes of all rows.
+    pub(crate) ends: Vec<ChainEnd>,
+    /// All rows, with the place of their chain in `ends`: chain after chain, in ascending order.
+    pub(crate) rows: Box<dyn Iterator<Item = Result<(usize, LogRow), Error>>>,
+}
+
+/// Where a chain ends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ChainEnd {
+    /// The name of the chain, for people.
+    pub(crate) name: String,
+    /// The number of its last commit.
+    pub(crate) seq: u64,
+    /// The head after that commit.
+    pub(crate) head: Digest,
 }
 
 /// Rows of one keyspace.
@@ -51,7 +88,9 @@ pub(crate) struct RowRange {
     start: (Vec<u8>, bool),
     /// The last key, and whether it belongs to the range.
     end: Option<(Vec<u8>, bool)>,
-    /// Whether only the row keys are needed.
+    /// Whether only the row keys are needed. No MAC covers those, which is harmless because rules delete
+    /// the rows of such keys or read them again, with their MAC: who can add a key to the range can
+    /// delete the row itself.
     pub(crate) keys_only: bool,
     /// The first of these rows, at most so many.
     pub(crate) limit: usize,
@@ -134,6 +173,8 @@ pub(crate) enum Guard {
     Vault(VaultId),
     /// The requests in progress of a prepaid workspace.
     Account(WorkspaceId),
+    /// What all vaults of a workspace hold together: nothing is added to two of them at the same time.
+    Quota(WorkspaceId),
 }
 
 impl Guard {
@@ -143,19 +184,75 @@ impl Guard {
     }
 }
 
+/// What a rule lacks, as far as it is known before the rule has it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Missing {
+    /// Questions that the state has no answer to.
+    pub(crate) needs: BTreeSet<Need>,
+    /// Guards of its writes that are not held.
+    pub(crate) guards: BTreeSet<Guard>,
+}
+
+impl Missing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.needs.is_empty() && self.guards.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, mut more: Missing) {
+        self.needs.append(&mut more.needs);
+        self.guards.append(&mut more.guards);
+    }
+}
+
 /// Why a rule did not end.
 #[derive(Debug)]
 pub(crate) enum Gap {
-    /// The state has no answer to this. With it, the rule can run again.
-    #[cfg_attr(
-        not(any(test, feature = "postgres")),
-        expect(dead_code, reason = "the embedded engine has an answer to everything")
-    )]
-    Missing(Need),
-    /// A write needs a guard that is not held. With it, the rule can run again.
-    Unguarded(Guard),
+    /// With this, the rule can run again.
+    Missing(Missing),
     /// The rule refuses, or reading failed.
     Failed(Error),
+}
+
+impl Gap {
+    /// The state has no answer to this.
+    #[cfg(any(test, feature = "postgres"))]
+    pub(crate) fn unanswered(need: Need) -> Gap {
+        Gap::Missing(Missing { needs: [need].into(), guards: BTreeSet::new() })
+    }
+
+    /// A write needs a guard that is not held.
+    pub(crate) fn unguarded(guard: Guard) -> Gap {
+        Gap::Missing(Missing { needs: BTreeSet::new(), guards: [guard].into() })
+    }
+}
+
+/// The results of questions that do not depend on each other, or everything that they lack.
+///
+/// A failure ends the list. It counts if nothing was missing before it; otherwise an earlier question
+/// may fail once it has what it lacks.
+pub(crate) fn all<T>(results: impl IntoIterator<Item = Result<T, Gap>>) -> Result<Vec<T>, Gap> {
+    let (mut found, mut missing) = (Vec::new(), Missing::default());
+    for result in results {
+        match result {
+            Ok(it) => found.push(it),
+            Err(Gap::Missing(more)) => missing.add(more),
+            Err(failed) if missing.is_empty() => return Err(failed),
+            Err(_) => break,
+        }
+    }
+    if missing.is_empty() { Ok(found) } else { Err(Gap::Missing(missing)) }
+}
+
+/// Like [`all`], of two results.
+pub(crate) fn both<A, B>(first: Result<A, Gap>, second: Result<B, Gap>) -> Result<(A, B), Gap> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (Err(Gap::Missing(mut missing)), Err(Gap::Missing(more))) => {
+            missing.add(more);
+            Err(Gap::Missing(missing))
+        }
+        (Err(gap), _) | (Ok(_), Err(gap)) => Err(gap),
+    }
 }
 
 impl From<Error> for Gap {
@@ -193,12 +290,8 @@ impl From<Gap> for Error {
     fn from(gap: Gap) -> Error {
         match gap {
             Gap::Failed(error) => error,
-            Gap::Missing(need) => {
-                tracing::error!(?need, "a rule asked for rows that were not loaded");
-                Error::Damaged
-            }
-            Gap::Unguarded(guard) => {
-                tracing::error!(?guard, "a rule wrote without a guard");
+            Gap::Missing(Missing { needs, guards }) => {
+                tracing::error!(?needs, ?guards, "a rule lacked rows or guards where it must have all");
                 Error::Damaged
             }
         }

@@ -3,6 +3,9 @@
 mod approvals;
 mod backup;
 mod conversations;
+#[cfg(feature = "postgres")]
+#[cfg_attr(not(test), expect(dead_code, reason = "no configuration offers it yet"))]
+mod database;
 mod engine;
 mod guests;
 mod key_records;
@@ -26,7 +29,8 @@ use tokio::sync::Semaphore;
 
 use crate::audit::Actor;
 use crate::changes::{
-    Change, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted, guarded,
+    Change, Intent, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted,
+    guarded,
 };
 use crate::clock::Clock;
 use crate::directory::Directory;
@@ -43,7 +47,7 @@ use crate::published::PublishedState;
 use crate::queue::{LaneQueues, job};
 use crate::quota::VaultQuota;
 use crate::records::{Intern, Member, MemberRole, Workspace};
-use crate::root_key::RootKeySource;
+use crate::root_key::{RootKeyMaterial, RootKeySource};
 use crate::seal::StoreKeys;
 use crate::state::Guard;
 use crate::vault::{VaultReader, VaultSnapshot};
@@ -118,30 +122,16 @@ impl Store {
     /// # Errors
     /// See [`OpenError`]; [`OpenError::is_configuration`] is true for errors of the root key.
     pub fn open(lock: DirectoryLock, options: OpenOptions) -> Result<Store, OpenError> {
-        let mut opened = open_in(&lock, &options)?;
-        let rotate_to = opened.rotate_to.take();
-        let store = Store::start(lock, opened, options)?;
-        if let Err(error) = store.go_on(rotate_to) {
-            tracing::error!(%error, "a change of keys that was begun earlier could not be ended");
-        }
-        Ok(store)
+        let opened = open_in(&lock, &options)?;
+        Store::start(lock, opened, options)
     }
 
     fn start(lock: DirectoryLock, opened: OpenedStore, options: OpenOptions) -> Result<Store, OpenError> {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
         let anchor_file = open::anchor_file(lock.dir());
-        let OpenedStore {
-            database,
-            access,
-            anchor,
-            header,
-            rotate_to: _,
-            directory,
-            money,
-            tip,
-            journal_cut,
-        } = opened;
+        let OpenedStore { database, access, anchor, header, rotate_to, directory, money, tip, journal_cut } =
+            opened;
         let queues = Arc::new(LaneQueues::new(1));
         let shared = Arc::new(PublishedState::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
@@ -167,12 +157,19 @@ impl Store {
             access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
         }));
-        // Requests that were running when the previous process ended are charged from their
-        // intents.
-        if let Err(error) = store.settle_interrupted(money.intents) {
+        store.begin(money.intents, rotate_to);
+        Ok(store)
+    }
+
+    /// Ends what an earlier process has left: requests that were running are charged from their
+    /// intents, and a change of keys goes on.
+    fn begin(&self, intents: Vec<Intent>, rotate_to: Option<RootKeyMaterial>) {
+        if let Err(error) = self.settle_interrupted(intents) {
             tracing::error!(%error, "requests that were interrupted could not be charged; the next start will");
         }
-        Ok(store)
+        if let Err(error) = self.go_on(rotate_to) {
+            tracing::error!(%error, "a change of keys that was begun earlier could not be ended");
+        }
     }
 
     /// The state after the last commit.
@@ -330,12 +327,19 @@ impl Store {
             return None;
         }
         change.guards().into_iter().find_map(|guard| match guard {
-            Guard::Store | Guard::Vault(VaultId::Operator) => None,
-            Guard::Workspace(id) | Guard::Account(id) | Guard::Vault(VaultId::Workspace(id)) => Some(id),
-            Guard::Vault(VaultId::Intern(id)) => {
-                self.directory().interns.get(&id).map(|intern| intern.workspace)
-            }
+            Guard::Store => None,
+            Guard::Workspace(id) | Guard::Account(id) | Guard::Quota(id) => Some(id),
+            Guard::Vault(vault) => self.workspace_of_vault(vault),
         })
+    }
+
+    /// The workspace that a vault belongs to, as far as this process knows.
+    fn workspace_of_vault(&self, vault: VaultId) -> Option<WorkspaceId> {
+        match vault {
+            VaultId::Workspace(id) => Some(id),
+            VaultId::Intern(id) => self.directory().interns.get(&id).map(|intern| intern.workspace),
+            VaultId::Operator => None,
+        }
     }
 
     /// Hands a change to the writer.

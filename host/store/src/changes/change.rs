@@ -79,7 +79,7 @@ fn needs_of(guard: &Guard) -> Vec<Need> {
             let head = Need::Row(Keyspace::Meta, head_key(vault));
             owner.into_iter().chain([keys, head]).collect()
         }
-        Guard::Account(_) => Vec::new(),
+        Guard::Account(_) | Guard::Quota(_) => Vec::new(),
     }
 }
 

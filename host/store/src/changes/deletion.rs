@@ -9,7 +9,7 @@ use crate::ids::{InternId, MemberId, VaultId, WorkspaceId};
 use crate::lookup::RecordKind;
 use crate::records::{Intern, Member, Workspace};
 use crate::rows::StoredKey;
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, all, both};
 
 /// Result of deleting a member.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -40,8 +40,11 @@ impl WriteBatch {
     pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Gap> {
         let intern = Intern::clone(&*self.intern(id)?);
         let vault = VaultId::Intern(id);
-        let (secrets, size) = (self.rows_of_vault(vault)?, self.size_of_vault(vault)?);
-        let keys = self.live_keys(RecordId::Intern(id))?;
+        let guards = [Guard::Vault(vault), Guard::Workspace(intern.workspace)];
+        let ((secrets, size), (keys, ())) = both(
+            both(self.rows_of_vault(vault), self.size_of_vault(vault)),
+            both(self.live_keys(RecordId::Intern(id)), self.hold_all(guards)),
+        )?;
         let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
         self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
         self.take_from_sum(vault, size)?;
@@ -58,12 +61,13 @@ impl WriteBatch {
         if member.name.as_str() == OWNER {
             return Err(Error::OwnerStays.into());
         }
-        let keys = self.live_keys(RecordId::Member(id))?;
+        let guard = Guard::Workspace(member.workspace);
+        let (keys, ()) = both(self.live_keys(RecordId::Member(id)), self.hold(guard))?;
         let keys_revoked = keys.len();
         let (name, workspace) = (member.name.clone(), member.workspace);
         self.audit(actor, AuditAction::MemberDeleted { id, name, workspace, keys_revoked });
         self.revoke_all(keys)?;
-        self.drop_record(Guard::Workspace(workspace), RecordId::Member(id))?;
+        self.drop_record(guard, RecordId::Member(id))?;
         Ok(MemberDeleted { member, keys_revoked })
     }
 
@@ -76,8 +80,10 @@ impl WriteBatch {
     ) -> Result<WorkspaceDeleted, Gap> {
         let workspace = Workspace::clone(&*self.workspace(id)?);
         let owner = RecordId::Workspace(id);
-        let interns = self.owned_by(RecordKind::Intern, owner)?;
-        let members = self.owned_by(RecordKind::Member, owner)?;
+        let ((interns, members), keys) = both(
+            both(self.owned_by(RecordKind::Intern, owner), self.owned_by(RecordKind::Member, owner)),
+            self.live_keys(owner),
+        )?;
         // Everything that can fail is done first, so that a refusal leaves the write batch
         // unchanged.
         let vaults = interns.iter().filter_map(|intern| match intern {
@@ -85,9 +91,12 @@ impl WriteBatch {
             _ => None,
         });
         let vaults = vaults.chain([VaultId::Workspace(id)]);
-        let vaults = vaults.map(|vault| Ok((vault, self.rows_of_vault(vault)?)));
-        let vaults = vaults.collect::<Result<Vec<_>, Gap>>()?;
-        let keys = self.live_keys(owner)?;
+        let vaults = all(vaults.map(|vault| {
+            let (secrets, ()) = both(self.rows_of_vault(vault), self.hold(Guard::Vault(vault)))?;
+            Ok((vault, secrets))
+        }));
+        // Its name is free again, which is a matter of the store.
+        let (vaults, ()) = both(vaults, self.hold_all([Guard::Store, Guard::Workspace(id)]))?;
         let deleted = WorkspaceDeleted {
             workspace,
             members: members.len(),
@@ -114,23 +123,18 @@ impl WriteBatch {
         for record in interns.into_iter().chain(members) {
             self.drop_record(Guard::Workspace(id), record)?;
         }
-        // Its name is free again.
-        self.hold(Guard::Store)?;
         self.drop_record(Guard::Workspace(id), owner)?;
         Ok(deleted)
     }
 
     /// The owner's keys that are not revoked.
     fn live_keys(&self, owner: RecordId) -> Result<Vec<StoredKey>, Gap> {
-        let mut live = Vec::new();
-        for id in self.owned_by(RecordKind::Key, owner)? {
-            let RecordId::Key(id) = id else { continue };
-            let Some(stored) = self.key(id)? else { continue };
-            if stored.key.revoked_at_ms.is_none() {
-                live.push(StoredKey::clone(&stored));
-            }
-        }
-        Ok(live)
+        let keys = all(self.owned_by(RecordKind::Key, owner)?.into_iter().map(|id| match id {
+            RecordId::Key(id) => self.key(id),
+            _ => Ok(None),
+        }))?;
+        let live = keys.into_iter().flatten().filter(|stored| stored.key.revoked_at_ms.is_none());
+        Ok(live.map(|stored| StoredKey::clone(&stored)).collect())
     }
 
     fn revoke_all(&mut self, keys: Vec<StoredKey>) -> Result<(), Gap> {

@@ -13,7 +13,15 @@ use crate::header::Header;
 use crate::root_key::{RootKeyRecord, WrapKey, WrapKeys};
 use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS};
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, all};
+
+#[cfg(feature = "postgres")]
+impl WriteBatch {
+    /// Whether no store was made yet.
+    pub(crate) fn is_new_store(&self) -> Result<bool, Gap> {
+        Ok(self.view.key_row(rows::HEADER)?.is_none())
+    }
+}
 
 impl WriteBatch {
     /// The header as it is in this write batch.
@@ -113,20 +121,23 @@ impl WriteBatch {
     pub(crate) fn rewrap(&mut self, records: &[Vec<u8>]) -> Result<usize, Gap> {
         let keys = Arc::clone(self.view.keys());
         let under = Arc::clone(&self.under);
-        let mut changed = 0;
-        for row in records {
-            let Some(record) = self.key_record(row)? else { continue };
+        let found = all(records.iter().map(|row| Ok(self.key_record(row)?.map(|record| (row, record)))))?;
+        let mut changed = Vec::new();
+        for (row, record) in found.into_iter().flatten() {
             let wrapped = keys.rewrap(row, &record, &under).ok_or(Error::Damaged)??;
             if wrapped != record {
                 let vault = rows::vault_of_keys(row).ok_or(Error::Damaged)?;
-                self.put_row(Guard::Vault(vault), row.clone(), &wrapped)?;
-                changed += 1;
+                changed.push((Guard::Vault(vault), row, wrapped));
             }
         }
-        if changed > 0 {
-            self.audit(Actor::Operator, AuditAction::KeyRecordsWrapped { records: changed });
+        self.hold_all(changed.iter().map(|(guard, ..)| *guard))?;
+        for (guard, row, wrapped) in &changed {
+            self.put_row(*guard, row.to_vec(), wrapped)?;
         }
-        Ok(changed)
+        if !changed.is_empty() {
+            self.audit(Actor::Operator, AuditAction::KeyRecordsWrapped { records: changed.len() });
+        }
+        Ok(changed.len())
     }
 
     /// A key record as it is in this write batch; `None` for a deleted one.
@@ -141,8 +152,7 @@ impl WriteBatch {
         let in_draft = self.rows.range(first..=last).map(|(row, _)| row.clone());
         let mut records = self.view.vault_records(None, usize::MAX)?;
         records.extend(in_draft);
-        for row in records {
-            let record = self.key_record(&row)?;
+        for record in all(records.iter().map(|row| self.key_record(row)))? {
             if record.is_some_and(|record| !record.wrapped_by().any(|id| id == by.id())) {
                 return Err(Error::Damaged.into());
             }

@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::records::{Credit, Workspace};
 use crate::rows::{self, KEYS, Keyspace};
+#[cfg(feature = "postgres")]
+use crate::state::Need;
 use crate::state::{Gap, Guard, RowRange};
 use crate::token::KeyId;
 use crate::usage::{Cell, KeySpent, UsageKind, UsageOutcome, UsageRow, UsageTotals, WorkspaceSpent};
@@ -63,11 +65,24 @@ impl Intent {
 }
 
 /// A usage row that was handed over.
+#[derive(Clone)]
 pub(crate) struct SettledUsage {
     pub(crate) row: UsageRow,
     /// Whether an intent of the request may be in the store. It is deleted together with the commit
     /// of the row.
     pub(crate) has_intent: bool,
+}
+
+#[cfg(feature = "postgres")]
+impl SettledUsage {
+    /// The sums that change with these rows.
+    pub(crate) fn sums(settled: &[SettledUsage]) -> impl Iterator<Item = Need> {
+        let keys = settled.iter().flat_map(|SettledUsage { row, .. }| {
+            let (key, workspace) = (rows::key_spend_key(row.key), rows::workspace_spend_key(row.workspace));
+            [key, workspace, Cell::of(row).row_key()]
+        });
+        keys.map(|key| Need::Row(Keyspace::Keys, key))
+    }
 }
 
 impl WriteBatch {
@@ -110,8 +125,9 @@ impl WriteBatch {
     }
 
     /// Adds usage rows to the commit and updates all sums of them. Must be called once, by the lane,
-    /// after every other change. Only the lane writes these rows, so they have no guard.
-    pub(crate) fn add_usage(&mut self, settled: Vec<SettledUsage>) -> Result<(), Gap> {
+    /// after every other change. Only lanes write these rows: the only one of a store, or one that
+    /// holds the guards of the workspaces' accounts.
+    pub(crate) fn add_usage(&mut self, settled: impl IntoIterator<Item = SettledUsage>) -> Result<(), Gap> {
         let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
         let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
         let mut cells: BTreeMap<Cell, UsageTotals> = BTreeMap::new();
@@ -136,17 +152,6 @@ impl WriteBatch {
             self.stage_row(cell.row_key(), &totals);
         }
         Ok(())
-    }
-
-    /// Adds usage rows to the commit and removes the intents of their requests, without the sums.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn log_usage(&mut self, settled: &[SettledUsage]) {
-        for SettledUsage { row, has_intent } in settled {
-            if *has_intent {
-                self.rows.insert(rows::intent_key(&row.request_id), None);
-            }
-            self.usage.push(row.clone());
-        }
     }
 
     /// Removes totals of the days before this one. True when more of them are left.

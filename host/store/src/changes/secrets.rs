@@ -21,7 +21,7 @@ use crate::quota::NearQuota;
 use crate::quota::VaultSize;
 use crate::rows;
 use crate::secret::{Hosts, SecretMetadata, SecretName};
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, all};
 use crate::vault::{NewSecret, Stored, VaultHead, VaultKeys, VaultSnapshot, head_key, secret_key};
 
 /// The changes of the vaults in one write batch.
@@ -332,15 +332,14 @@ impl WriteBatch {
             let source = self.vaults.secret(&self.view, from, name)?;
             Ok(source.ok_or(Error::NoSuchSecret)?)
         });
-        let sources = sources.collect::<Result<Vec<_>, Gap>>()?;
-        let mut staged = Vec::with_capacity(sources.len());
+        let sources = all(sources)?;
         let bound = sources.iter().map(|source| source.metadata.hosts.clone().ok_or(Error::Unbound));
         let bound = bound.collect::<Result<Vec<_>, _>>()?;
-        for (source, hosts) in sources.iter().zip(bound) {
+        let staged = all(sources.iter().zip(bound).map(|(source, hosts)| {
             let value = self.vaults.value(&self.view, from, source)?;
             let place = (to, source.metadata.name.clone());
-            staged.push(self.vaults.stage(&self.view, self.now_ms, place, Some(hosts), &value)?);
-        }
+            self.vaults.stage(&self.view, self.now_ms, place, Some(hosts), &value)
+        }))?;
         if staged.is_empty() {
             return Ok(Vec::new());
         }

@@ -6,7 +6,6 @@ use super::{STEP, note};
 use crate::dollars::Dollars;
 use crate::error::Error;
 use crate::ids::WorkspaceId;
-use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::UsageDay;
@@ -23,14 +22,11 @@ pub(crate) fn check_sums(
     progress: &mut Progress<'_>,
 ) -> Result<(), VaultError> {
     let mut sums = Sums { first_day, ..Sums::default() };
-    for (number, row) in (1_u64..).zip(view.all_rows(Keyspace::Log)?) {
+    for (number, block) in (1_u64..).zip(view.usage_blocks()?) {
         if number % STEP == 0 {
             tell(progress, "usage rows added up", sums.rows, 0)?;
         }
-        let (key, value) = row?;
-        if log::place(&key).is_some_and(|(_, index)| index > 0) {
-            sums.add(&value);
-        }
+        sums.add(&block?);
     }
     sums.compare(view, &mut |problem| note(problems, problem))?;
     Ok(())

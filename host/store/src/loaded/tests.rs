@@ -13,7 +13,7 @@ use crate::records::MemberRole;
 use crate::rows;
 use crate::scratch::{Now, ScratchDirectory, go_on, issue_key, name, put};
 use crate::spend::SpendLimits;
-use crate::state::Guard;
+use crate::state::{Guard, Missing, all, both};
 use crate::store::Store;
 
 const OPERATOR: Actor = Actor::Operator;
@@ -61,9 +61,9 @@ fn strict() -> (ScratchDirectory, Store, WorkspaceId, Lacking) {
 
 /// The guards among what changes lacked.
 fn guards(lacking: &Lacking) -> Vec<Guard> {
-    let guard = |gap| match gap {
-        Gap::Unguarded(guard) => Some(guard),
-        _ => None,
+    let guard = |lack| match lack {
+        Lack::Guard(guard) => Some(guard),
+        Lack::Row(_) => None,
     };
     taken(lacking).into_iter().filter_map(guard).collect()
 }
@@ -141,7 +141,7 @@ fn frequent_changes_declare_all_that_they_read() {
     let lacks = taken(&lacking);
     let member = RecordId::Member(key.member.unwrap()).row_key();
     assert!(
-        matches!(&lacks[..], [Gap::Missing(Need::Row(Keyspace::Keys, row))] if *row == member),
+        matches!(&lacks[..], [Lack::Row(Need::Row(Keyspace::Keys, row))] if *row == member),
         "only the row of the member, which a key seldom names: {lacks:?}"
     );
 }
@@ -162,7 +162,7 @@ fn a_change_that_declares_too_little_is_found_and_still_made() {
     assert!(
         matches!(
             &lacks[..],
-            [Gap::Missing(need), Gap::Unguarded(Guard::Workspace(of)), Gap::Unguarded(Guard::Store)]
+            [Lack::Row(need), Lack::Guard(Guard::Workspace(of)), Lack::Guard(Guard::Store)]
                 if *need == missing && *of == workspace
         ),
         "{lacks:?}"
@@ -183,15 +183,43 @@ fn what_was_loaded_is_answered_and_everything_else_is_missing() {
         (rows::workspace_key(workspace), rows::workspace_key(WorkspaceId::random().unwrap()));
     let need = |key: &Vec<u8>| Need::Row(Keyspace::Keys, key.clone());
     let mut loaded: Arc<Loaded> = Arc::default();
-    let missing = |loaded: &Arc<Loaded>, key: &Vec<u8>| matches!(loaded.row(Keyspace::Keys, key), Err(Gap::Missing(found)) if found == need(key));
+    let missing =
+        |loaded: &Arc<Loaded>, key: &Vec<u8>| lacks(loaded.row(Keyspace::Keys, key).map(drop), &need(key));
     assert!(missing(&loaded, &here) && missing(&loaded, &elsewhere));
     load(Arc::make_mut(&mut loaded), &*whole, need(&here));
     assert!(loaded.row(Keyspace::Keys, &here).unwrap().is_some() && missing(&loaded, &elsewhere));
     load(Arc::make_mut(&mut loaded), &*whole, need(&elsewhere));
     assert!(loaded.row(Keyspace::Keys, &elsewhere).unwrap().is_none(), "known to be absent");
     let range = RowRange::all(Keyspace::Keys).from(*b"w").before(*b"x");
-    assert!(matches!(loaded.range(&range), Err(Gap::Missing(Need::Range(found))) if found == range));
+    assert!(lacks(loaded.range(&range).map(drop), &Need::Range(range.clone())));
     load(Arc::make_mut(&mut loaded), &*whole, Need::Range(range.clone()));
     assert_eq!(loaded.range(&range).unwrap().count(), 1);
-    assert!(matches!(loaded.range(&range.limit(5)), Err(Gap::Missing(_))));
+    let fewer = range.limit(5);
+    assert!(lacks(loaded.range(&fewer).map(drop), &Need::Range(fewer.clone())));
+}
+
+/// Whether an answer is missing, and nothing else.
+fn lacks(answer: Result<(), Gap>, need: &Need) -> bool {
+    let missing = Missing { needs: [need.clone()].into(), ..Missing::default() };
+    matches!(answer, Err(Gap::Missing(found)) if found == missing)
+}
+
+#[test]
+fn independent_questions_report_together_what_they_lack() {
+    let need = |key: u8| Need::Row(Keyspace::Keys, vec![key]);
+    let (missing, guard) = (|key| Err(Gap::unanswered(need(key))), Guard::Store);
+    let failed = || Err(Gap::Failed(Error::Damaged));
+    assert_eq!(all([Ok(1), Ok(2)]).unwrap(), [1, 2]);
+    let lacking = all([Ok(1), missing(1), Ok(2), Err(Gap::unguarded(guard)), missing(2)]);
+    let expected = Missing { needs: [need(1), need(2)].into(), guards: [guard].into() };
+    assert!(matches!(lacking, Err(Gap::Missing(found)) if found == expected));
+    // What an earlier question lacks may make it fail first.
+    let expected = Missing { needs: [need(1)].into(), ..Missing::default() };
+    assert!(matches!(all([missing(1), failed(), missing(2)]), Err(Gap::Missing(found)) if found == expected));
+    assert!(matches!(all([Ok(1), failed(), missing(1)]), Err(Gap::Failed(Error::Damaged))));
+    let lacking = both(missing(1).map(|_: u8| ()), Err::<(), _>(Gap::unguarded(guard)));
+    let expected = Missing { needs: [need(1)].into(), guards: [guard].into() };
+    assert!(matches!(lacking, Err(Gap::Missing(found)) if found == expected));
+    assert!(matches!(both(missing(1).map(|_: u8| ()), failed().map(|_: u8| ())), Err(Gap::Missing(_))));
+    assert!(matches!(both(failed().map(|_: u8| ()), missing(1).map(|_: u8| ())), Err(Gap::Failed(_))));
 }

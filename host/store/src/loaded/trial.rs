@@ -12,7 +12,7 @@ use super::{Answer, Loaded};
 use crate::changes::WriteBatch;
 use crate::error::Error;
 use crate::queue::Job;
-use crate::state::{Gap, Guard, KeyedRow, Need, State};
+use crate::state::{Gap, Guard, KeyedRow, Missing, Need, State};
 use crate::vault::{VaultReader, VaultSnapshot};
 
 /// The variable with the seed.
@@ -35,8 +35,15 @@ pub(super) fn load(loaded: &mut Loaded, from: &dyn State, need: Need) {
     loaded.put(need, answer.unwrap());
 }
 
+/// Something that a change lacked.
+#[derive(Debug)]
+pub(crate) enum Lack {
+    Row(Need),
+    Guard(Guard),
+}
+
 /// What changes lacked although the trial began with all that they declare.
-pub(crate) type Lacking = Arc<Mutex<Vec<Gap>>>;
+pub(crate) type Lacking = Arc<Mutex<Vec<Lack>>>;
 
 thread_local! {
     /// Set while a store is opened by [`strictly`].
@@ -54,7 +61,7 @@ pub(crate) fn strictly<T>(open: impl FnOnce() -> T) -> (T, Lacking) {
 }
 
 /// Takes what was listed.
-pub(crate) fn taken(lacking: &Lacking) -> Vec<Gap> {
+pub(crate) fn taken(lacking: &Lacking) -> Vec<Lack> {
     std::mem::take(&mut lacking.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -115,13 +122,15 @@ impl Trial {
     }
 
     fn fill(&mut self, gap: Gap, loaded: &mut Loaded, held: &mut BTreeSet<Guard>, whole: &dyn State) {
-        match &gap {
-            Gap::Missing(need) => load(loaded, whole, need.clone()),
-            Gap::Unguarded(guard) => drop(held.insert(*guard)),
+        let Missing { needs, guards } = match gap {
+            Gap::Missing(missing) => missing,
             Gap::Failed(error) => panic!("a job lacks nothing when its change failed: {error}"),
-        }
+        };
+        needs.iter().for_each(|need| load(loaded, whole, need.clone()));
+        held.extend(&guards);
         if let Some(lacking) = &self.strict {
-            lacking.lock().unwrap_or_else(PoisonError::into_inner).push(gap);
+            let lacks = needs.into_iter().map(Lack::Row).chain(guards.into_iter().map(Lack::Guard));
+            lacking.lock().unwrap_or_else(PoisonError::into_inner).extend(lacks);
         }
     }
 }
@@ -138,7 +147,9 @@ pub(crate) fn read<T>(
     let mut loaded = Loaded::default();
     for _ in 0..ROUNDS_MAX {
         match read(&access.view(Box::new(Arc::new(loaded.clone())))) {
-            Err(Gap::Missing(need)) => load(&mut loaded, &*whole, need),
+            Err(Gap::Missing(Missing { needs, .. })) if !needs.is_empty() => {
+                needs.into_iter().for_each(|need| load(&mut loaded, &*whole, need));
+            }
             result => return result,
         }
     }

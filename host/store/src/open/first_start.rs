@@ -83,6 +83,12 @@ pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: AnchorSlot) -> Resu
 
 fn first_commit(view: VaultSnapshot, header: &Header, record: &KeyRecord) -> Result<Commit, Gap> {
     let mut draft = WriteBatch::new(view, header.created_at_ms);
+    first_changes(&mut draft, header, record)?;
+    Ok(draft.finish().0)
+}
+
+/// The first changes of every store: its header, its keys and a workspace.
+pub(crate) fn first_changes(draft: &mut WriteBatch, header: &Header, record: &KeyRecord) -> Result<(), Gap> {
     draft.put_row(Guard::Store, rows::HEADER.to_vec(), header)?;
     draft.put_row(Guard::Store, STORE_KEYS.to_vec(), record)?;
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
@@ -90,7 +96,7 @@ fn first_commit(view: VaultSnapshot, header: &Header, record: &KeyRecord) -> Res
     let name = Name::parse("default").expect("`default` is a name");
     let workspace = NewWorkspace { name, programme: true, vault_writes: true };
     draft.create_workspace(Actor::System, &workspace)?;
-    Ok(draft.finish().0)
+    Ok(())
 }
 
 /// The engine syncs its own files; this also syncs the folders above them.

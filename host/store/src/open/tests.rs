@@ -25,7 +25,8 @@ fn store_keys(scratch: &ScratchDirectory) -> Arc<StoreKeys> {
     let database = Database::open(&scratch.path("store")).unwrap();
     let configured = &scratch.options().root_key;
     let sources = Sources { configured, previous: None, next: None };
-    Arc::new(unlock(&database, Given::read(&sources)).unwrap().keys)
+    let (header, record) = (database.keys.get(rows::HEADER).unwrap(), database.keys.get(STORE_KEYS).unwrap());
+    Arc::new(unlock(header.as_deref(), record.as_deref(), Given::read(&sources)).unwrap().keys)
 }
 
 fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {

@@ -1,11 +1,10 @@
 //! Opens the store's keys with one of the root keys given.
 
 use crate::error::OpenError;
-use crate::fjall::Database;
 use crate::header::{Header, read_header};
 use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, RootKeySource, WrapKey};
 use crate::rows::{self, KEYS};
-use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
+use crate::seal::{KeyRecord, StoreKeys};
 
 /// The configured sources of root keys.
 pub(crate) struct Sources<'a> {
@@ -18,41 +17,44 @@ pub(crate) struct Sources<'a> {
 }
 
 /// Result of [`unlock`].
-pub(super) struct Unlocked {
-    pub(super) header: Header,
-    pub(super) keys: StoreKeys,
+pub(crate) struct Unlocked {
+    pub(crate) header: Header,
+    pub(crate) keys: StoreKeys,
     /// The root key to rotate to: the configured one, if another one opened the store.
-    pub(super) rotate_to: Option<RootKeyMaterial>,
+    pub(crate) rotate_to: Option<RootKeyMaterial>,
 }
 
-/// Reads the header and opens the store's keys with the matching root key.
-pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, OpenError> {
-    let header_row =
-        database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
-    let header = read_header(&header_row)?;
+/// Opens the store's keys with the matching root key. `header_row` is the row of the header, `record`
+/// that of the store's keys.
+pub(crate) fn unlock(
+    header_row: Option<&[u8]>,
+    record: Option<&[u8]>,
+    given: Given,
+) -> Result<Unlocked, OpenError> {
+    let header_row = header_row.ok_or_else(|| OpenError::damaged("it has no header"))?;
+    let header = read_header(header_row)?;
     let (by, rotate_to) = given.choose(&header)?;
     let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
-    let record = database.keys.get(STORE_KEYS)?;
     let keys = record
-        .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
+        .and_then(rows::decode_unchecked::<KeyRecord>)
         .and_then(|record| StoreKeys::open(header.store, &record, &by, recovery))
         .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
     // Only now can the header be verified: its MAC needs the keys that it helped to open.
-    if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
+    if rows::checked(&keys, KEYS, rows::HEADER, header_row).is_none() {
         return Err(OpenError::damaged("its header was changed"));
     }
     Ok(Unlocked { header, keys, rotate_to })
 }
 
 /// The content of all sources, each read once: a file descriptor can be read only once.
-pub(super) struct Given {
+pub(crate) struct Given {
     configured: Result<RootKeyMaterial, RootKeyError>,
     previous: Option<RootKeyMaterial>,
     next: Option<RootKeyMaterial>,
 }
 
 impl Given {
-    pub(super) fn read(sources: &Sources<'_>) -> Given {
+    pub(crate) fn read(sources: &Sources<'_>) -> Given {
         let optional = |source: &RootKeySource| match source.read() {
             Ok(material) => Some(material),
             Err(RootKeyError::Missing(_)) => None,
@@ -69,7 +71,7 @@ impl Given {
     }
 
     /// A single key that was read already.
-    pub(super) fn only(material: RootKeyMaterial) -> Given {
+    pub(crate) fn only(material: RootKeyMaterial) -> Given {
         Given { configured: Ok(material), previous: None, next: None }
     }
 

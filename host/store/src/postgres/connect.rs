@@ -1,8 +1,9 @@
 //! Connections to the database.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -19,8 +20,10 @@ use super::failure::Failure;
 use super::url::{DatabaseHost, DatabaseUrl};
 
 /// How long one host may take for a whole connection: address, socket, TLS, login, and its answer
-/// whether it takes writes.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// whether it takes writes. The addresses of its name share this time.
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 4;
 /// How long sent bytes may stay unacknowledged by the other machine.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
@@ -65,27 +68,85 @@ impl Database {
         for at in (0..count).map(|step| (self.last.load(Ordering::Relaxed) + step) % count) {
             let Some((host, config)) = self.hosts.get(at) else { continue };
             let tls = self.tls.as_ref().filter(|_| self.uses_tls.get(at) == Some(&true));
-            let reason = match timeout(CONNECT_PATIENCE, open(config, tls)).await {
-                Ok(Ok(session)) => {
+            let deadline = Instant::now() + CONNECT_PATIENCE;
+            let addresses = match addresses(host, deadline).await {
+                Ok(addresses) => addresses,
+                Err(reason) => {
+                    reasons.push(format!("{}:{}: {reason}", host.name, host.port));
+                    continue;
+                }
+            };
+            match open_any(config, &addresses, tls, deadline).await {
+                Ok(session) => {
                     self.last.store(at, Ordering::Relaxed);
                     return Ok(session);
                 }
-                Ok(Err(Failure::Refused { code, message })) => format!("{message} ({})", code.code()),
-                Ok(Err(failure)) => failure.to_string(),
-                Err(_) => format!("no answer within {CONNECT_PATIENCE:?}"),
-            };
-            reasons.push(format!("{}:{}: {reason}", host.name, host.port));
+                Err(failed) => {
+                    reasons.extend(
+                        failed.into_iter().map(|reason| format!("{}:{}{reason}", host.name, host.port)),
+                    );
+                }
+            }
         }
         Err(Failure::Unreachable(reasons.join("; ")))
     }
 }
 
-fn config(url: &DatabaseUrl, host: &DatabaseHost) -> Config {
+/// The addresses of a host, each once. `None` stands for the path of a socket on this machine.
+async fn addresses(host: &DatabaseHost, deadline: Instant) -> Result<Vec<Option<IpAddr>>, String> {
+    if host.is_socket() {
+        return Ok(vec![None]);
+    }
+    if let Some(address) = host.loopback() {
+        return Ok(vec![Some(address)]);
+    }
+    let looked_up = tokio::net::lookup_host((host.name.as_str(), host.port));
+    let found = match timeout(deadline.saturating_duration_since(Instant::now()), looked_up).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Err(format!("its address was not found: {error}")),
+        Err(_) => return Err(format!("its address was not found within {CONNECT_PATIENCE:?}")),
+    };
+    let mut addresses = Vec::new();
+    for address in found.map(|address| Some(address.ip())) {
+        if addresses.len() < ADDRESSES_MAX && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() { Err("its name has no address".to_owned()) } else { Ok(addresses) }
+}
+
+/// Connects to the first of these addresses of one host that takes writes. Each has an equal part of the
+/// time that is left when it is tried, so that one that is silent leaves time for the others. The other
+/// result is why each of them was passed over.
+pub(super) async fn open_any(
+    config: &Config,
+    addresses: &[Option<IpAddr>],
+    tls: Option<&MakeRustlsConnect>,
+    deadline: Instant,
+) -> Result<Session, Vec<String>> {
+    let mut reasons = Vec::new();
+    for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+        let part = deadline.saturating_duration_since(Instant::now()) / left;
+        let mut config = config.clone();
+        // Its name, which is set too, is what certificates are verified for.
+        if let Some(address) = address {
+            config.hostaddr(*address);
+        }
+        let reason = match timeout(part, open(&config, tls)).await {
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(Failure::Refused { code, message })) => format!("{message} ({})", code.code()),
+            Ok(Err(failure)) => failure.to_string(),
+            Err(_) => format!("no answer within {part:.1?}"),
+        };
+        let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
+        reasons.push(format!("{address}: {reason}"));
+    }
+    Err(reasons)
+}
+
+pub(super) fn config(url: &DatabaseUrl, host: &DatabaseHost) -> Config {
     let mut config = Config::new();
     config.host(&host.name).port(host.port).user(&url.user).dbname(&url.database);
-    if let Some(address) = host.loopback() {
-        config.hostaddr(address);
-    }
     if let Some(password) = &url.password {
         config.password(password.expose());
     }

@@ -1,50 +1,104 @@
-//! The engine while its store is open: the lanes and their queues.
+//! The engine while its store is open: the lanes, the readers, and the task that follows the changes
+//! of other hosts.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use tokio::runtime::{Handle, Runtime};
+
 use super::connect::Database;
+use super::feed::{Feed, Seen};
+use super::history;
 use super::lane::Lane;
-use super::place;
+use super::readers::{CommittedState, Readers};
+use crate::audit::AuditRecord;
 use crate::clock::Clock;
-use crate::ids::WorkspaceId;
+use crate::error::Error;
 use crate::published::PublishedState;
-use crate::queue::WriteQueue;
+use crate::queue::LaneQueues;
+use crate::state::State;
+use crate::usage::UsageRow;
 use crate::vault::VaultReader;
 
 /// Number of lanes of one host.
 pub(crate) const LANES: usize = 4;
 
-/// The lanes of one host.
+/// The lanes of one host, and what reads for it.
 pub(crate) struct Engine {
-    queues: Vec<Arc<WriteQueue>>,
+    shared: Arc<PublishedState>,
+    readers: Arc<Readers>,
+    queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Drives the connections that read. `None` once the engine is closed.
+    runtime: Mutex<Option<ReadingRuntime>>,
+}
+
+/// What the engine starts with.
+pub(crate) struct Start {
+    pub(crate) database: Arc<Database>,
+    pub(crate) access: VaultReader,
+    pub(crate) queues: Arc<LaneQueues>,
+    pub(crate) shared: Arc<PublishedState>,
+    pub(crate) clock: Clock,
+    /// Name of this host in the list of chains.
+    pub(crate) host: String,
+    /// How far the changes of each chain are in the published directory.
+    pub(crate) seen: Seen,
+    /// Drives connections other than those of the lanes.
+    pub(crate) runtime: ReadingRuntime,
+}
+
+/// A runtime for the connections that read. It may be dropped on a thread of another runtime, where a
+/// wait for threads is not allowed.
+pub(crate) struct ReadingRuntime(Option<Runtime>);
+
+impl ReadingRuntime {
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn new() -> io::Result<ReadingRuntime> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("store-reader").enable_all().build()?;
+        Ok(ReadingRuntime(Some(runtime)))
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        #[expect(clippy::expect_used, reason = "only its drop takes the runtime")]
+        self.0.as_ref().expect("the runtime is there").handle()
+    }
+}
+
+impl Drop for ReadingRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Engine {
-    /// Starts the threads of the lanes. They connect when there is something to commit. `host` is the
-    /// name of this host in the list of chains.
+    /// Starts the threads of the lanes. They connect when there is something to commit.
     ///
     /// # Errors
     /// The system starts no thread, or no runtime on it.
-    pub(crate) fn start(
-        database: &Arc<Database>,
-        access: &VaultReader,
-        shared: &Arc<PublishedState>,
-        clock: &Clock,
-        host: &str,
-    ) -> io::Result<Engine> {
-        let queues: Vec<Arc<WriteQueue>> = (0..LANES).map(|_| Arc::default()).collect();
-        let engine = Engine { queues, threads: Mutex::default() };
-        for (number, queue) in engine.queues.iter().enumerate() {
+    pub(crate) fn start(start: Start) -> io::Result<Engine> {
+        let Start { database, access, queues, shared, clock, host, seen, runtime } = start;
+        let keys = &access.keys;
+        let (feed, announcer) = Feed::new(Arc::clone(&database), Arc::clone(keys), Arc::clone(&shared), seen);
+        runtime.handle().spawn(feed.run());
+        let readers =
+            Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
+        let runtime = Mutex::new(Some(runtime));
+        let engine = Engine { shared, readers, queues, threads: Mutex::default(), runtime };
+        for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
-                Arc::clone(database),
+                Arc::clone(&database),
                 access.clone(),
                 Arc::clone(queue),
-                Arc::clone(shared),
+                Arc::clone(&engine.shared),
                 clock.clone(),
-                host.to_owned(),
+                host.clone(),
+                announcer.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = Builder::new().name(format!("store-lane-{number}"));
@@ -54,22 +108,40 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The queue for what belongs to a workspace, or to none: changes of one workspace are made in
-    /// the order in which this host took them.
-    pub(crate) fn queue(&self, workspace: Option<WorkspaceId>) -> Option<&Arc<WriteQueue>> {
-        let slot = usize::try_from(place::slot(workspace)).unwrap_or(0);
-        self.queues.get(slot % LANES)
+    /// What is committed now.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(crate) fn state(&self) -> Result<Box<dyn State>, Error> {
+        let directory = self.shared.directory.load_full();
+        Ok(Box::new(CommittedState::new(self.readers()?, directory)))
     }
 
-    /// Commits what is queued and ends the lanes. Closing twice is harmless.
+    /// See [`history::audit_records`].
+    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+        history::audit_records(self.readers()?, since, limit)
+    }
+
+    /// See [`history::usage_rows`].
+    pub(crate) fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
+        history::usage_rows(self.readers()?, limit)
+    }
+
+    fn readers(&self) -> Result<&Arc<Readers>, Error> {
+        let is_open = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_open { Ok(&self.readers) } else { Err(Error::Closed) }
+    }
+
+    /// Commits what is queued and ends the lanes and all connections. Closing twice is harmless.
     pub(crate) fn close(&self) {
-        self.queues.iter().for_each(|queue| queue.close());
+        self.queues.close();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a lane of the store panicked");
             }
         }
+        drop(self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

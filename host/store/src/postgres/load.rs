@@ -59,7 +59,8 @@ enum Part {
     Rows(Keyspace, BTreeSet<Vec<u8>>),
     Lengths(Keyspace, BTreeSet<Vec<u8>>),
     Range(RowRange),
-    Named(BTreeSet<NameKey>),
+    /// Names. Each row has the place of the name that it was found by as its third column.
+    Named(Vec<NameKey>),
     Owned(RecordKind, RecordId),
 }
 
@@ -89,8 +90,7 @@ impl Question {
             question.parts.push(Part::Lengths(keyspace, keys));
         }
         if !names.is_empty() {
-            question.names(&names);
-            question.parts.push(Part::Named(names));
+            question.names(names.into_iter().collect());
         }
         Ok(question)
     }
@@ -147,21 +147,22 @@ impl Question {
         Ok(())
     }
 
-    fn names(&mut self, names: &BTreeSet<NameKey>) {
+    fn names(&mut self, names: Vec<NameKey>) {
         let (mut scopes, mut kinds, mut texts) = (Vec::new(), Vec::new(), Vec::new());
         for (scope, kind, text) in names.iter().map(place::named) {
             scopes.push(scope);
             kinds.push(kind);
             texts.push(text);
         }
-        self.begin("d.k", "d.body", "NULL");
+        self.begin("d.k", "d.body", "n.place");
         let scopes = self.statement.parameter(scopes, Type::BYTEA_ARRAY);
         let kinds = self.statement.parameter(kinds, Type::INT2_ARRAY);
         let texts = self.statement.parameter(texts, Type::TEXT_ARRAY);
         self.statement.push(&format!(
-            "FROM unnest(${scopes}, ${kinds}, ${texts}) AS n (ws, kind, name) \
+            "FROM unnest(${scopes}, ${kinds}, ${texts}) WITH ORDINALITY AS n (ws, kind, name, place) \
              JOIN directory d ON d.ws = n.ws AND d.kind = n.kind AND d.name = n.name)"
         ));
+        self.parts.push(Part::Named(names));
     }
 
     fn owned(&mut self, kind: RecordKind, owner: RecordId) {
@@ -260,21 +261,25 @@ impl Part {
     }
 }
 
-/// The columns that the records were found by must be those of the records.
-fn answer_names(keys: &StoreKeys, asked: BTreeSet<NameKey>, found: Found, loaded: &mut Loaded) {
-    let mut names: BTreeMap<NameKey, Option<RecordId>> = asked.into_iter().map(|name| (name, None)).collect();
-    let mut is_whole = true;
-    for (key, body, _) in found {
+/// The columns that the records were found by must be those of the records. Where they are not, neither
+/// the name of the columns nor that of the record has an answer. Other names are not concerned.
+fn answer_names(keys: &StoreKeys, asked: Vec<NameKey>, found: Found, loaded: &mut Loaded) {
+    let (mut ids, mut is_damaged) = (BTreeMap::new(), BTreeSet::new());
+    for (key, body, place) in found {
+        // Places begin with 1.
+        let place = place.and_then(|place| usize::try_from(place).ok()?.checked_sub(1));
+        let by = place.and_then(|place| asked.get(place));
         let record = record(keys, &key, body.as_deref(), loaded);
-        let name = record.as_ref().and_then(place::name_of);
-        match name.and_then(|name| names.get_mut(&name)).zip(record) {
-            Some((id, record)) => *id = Some(record.id()),
-            None => is_whole = false,
+        let of = record.as_ref().and_then(place::name_of);
+        match (by, record) {
+            (Some(name), Some(record)) if of.as_ref() == Some(name) => {
+                ids.insert(name.clone(), record.id());
+            }
+            _ => is_damaged.extend(by.cloned().into_iter().chain(of)),
         }
     }
-    for (name, id) in names {
-        // Which of the names the damaged row has is not known.
-        let answer = if is_whole || id.is_some() { Answer::Id(id) } else { damaged() };
+    for name in asked {
+        let answer = if is_damaged.contains(&name) { damaged() } else { Answer::Id(ids.get(&name).copied()) };
         loaded.put(Need::Named(name), answer);
     }
 }

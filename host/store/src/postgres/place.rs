@@ -215,6 +215,7 @@ pub(super) fn guard_key(guard: Guard) -> Vec<u8> {
         Guard::Store => vec![0],
         Guard::Workspace(id) => of(1, id),
         Guard::Account(id) => of(2, id),
+        Guard::Quota(id) => of(3, id),
         Guard::Vault(vault) => head_key(vault),
     }
 }
@@ -223,7 +224,7 @@ pub(super) fn guard_key(guard: Guard) -> Vec<u8> {
 pub(super) fn guarded_record(guard: Guard) -> Vec<u8> {
     match guard {
         Guard::Store => Vec::new(),
-        Guard::Workspace(id) | Guard::Account(id) => rows::workspace_key(id),
+        Guard::Workspace(id) | Guard::Account(id) | Guard::Quota(id) => rows::workspace_key(id),
         Guard::Vault(vault) => vault.to_bytes().to_vec(),
     }
 }

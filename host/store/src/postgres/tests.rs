@@ -3,11 +3,13 @@
 mod connections;
 mod doubt;
 mod faults;
+mod groups;
 mod hosts;
 mod places;
 mod same_rows;
 mod schemas;
 mod secrecy;
+mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::connect::{Database, Session};
-use super::engine::Engine;
+use super::engine::{Engine, LANES, ReadingRuntime, Start};
+use super::feed::Seen;
 use super::load::load;
 use super::schema;
 use super::url::DatabaseUrl;
@@ -33,13 +36,13 @@ use crate::ids::{StoreId, VaultId, WorkspaceId};
 use crate::loaded::Loaded;
 use crate::pending::{self, Pending};
 use crate::published::PublishedState;
-use crate::queue::job;
+use crate::queue::{LaneQueues, job};
 use crate::records::Workspace;
 use crate::root_key::{RootKey, WrapKeys};
 use crate::rows::{self, Keyspace, SetHash};
 use crate::scratch::{go_on, name, new_secret};
 use crate::seal::{STORE_KEYS, StoreKeys};
-use crate::state::{Gap, Guard, KeyedRow, RowRange};
+use crate::state::{Gap, Guard, KeyedRow, Missing, RowRange};
 use crate::usage::{UsageRow, block};
 use crate::vault::{VaultReader, VaultSnapshot};
 
@@ -69,6 +72,7 @@ struct World {
 /// One host of the store.
 struct Host {
     engine: Engine,
+    queues: Arc<LaneQueues>,
     shared: Arc<PublishedState>,
 }
 
@@ -114,10 +118,18 @@ impl World {
         let nothing =
             CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
         let shared = Arc::new(PublishedState::new(Arc::default(), nothing, clock.clone()));
-        let database = Arc::new(database(url));
-        let access = VaultReader::new(Arc::clone(&self.keys));
-        let engine = Engine::start(&database, &access, &shared, &clock, "test").unwrap();
-        Host { engine, shared }
+        let queues = Arc::new(LaneQueues::new(LANES));
+        let start = Start {
+            database: Arc::new(database(url)),
+            access: VaultReader::new(Arc::clone(&self.keys)),
+            queues: Arc::clone(&queues),
+            shared: Arc::clone(&shared),
+            clock,
+            host: "test".to_owned(),
+            seen: Seen::new(),
+            runtime: ReadingRuntime::new().unwrap(),
+        };
+        Host { engine: Engine::start(start).unwrap(), queues, shared }
     }
 
     /// Reads until nothing is missing.
@@ -127,9 +139,8 @@ impl World {
         loop {
             match read(&access.view(Box::new(Arc::clone(&loaded)))) {
                 Ok(found) => return found,
-                Err(Gap::Missing(need)) => {
+                Err(Gap::Missing(Missing { needs, .. })) => {
                     let loaded = Arc::make_mut(&mut loaded);
-                    let needs = [need].into();
                     self.runtime.block_on(load(&self.session.client, &self.keys, &needs, loaded)).unwrap();
                 }
                 Err(gap) => panic!("{gap:?}"),
@@ -219,7 +230,7 @@ impl Host {
 
     /// Hands a change to its lane.
     fn begin<C: Change>(&self, workspace: Option<WorkspaceId>, change: C) -> Pending<C::Done> {
-        let queue = self.engine.queue(workspace).unwrap();
+        let queue = self.queues.of(workspace);
         let place = pending::wait(queue.place(), PATIENCE).unwrap().unwrap();
         let (answer, pending) = Pending::new(Arc::clone(&self.shared));
         queue.push(place, job(change, answer));
@@ -234,7 +245,8 @@ impl Host {
     fn put(&self, workspace: WorkspaceId, name: &str, value: &str) -> Result<(), Error> {
         let vault = VaultId::Workspace(workspace);
         let new = new_secret(vault, name, value);
-        let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));
+        let guards = [Guard::Vault(vault), Guard::Quota(workspace)];
+        let put = guarded(guards, move |draft| draft.put_secret(OPERATOR, &new).map(drop));
         self.make(Some(workspace), put)
     }
 

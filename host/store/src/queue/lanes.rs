@@ -82,17 +82,13 @@ impl LaneQueues {
 
     /// What waits in all queues, by its kind, and the most that they take.
     pub(crate) fn parts(&self) -> [QueuePart; 3] {
-        let mut sum = self.first.parts();
-        for other in &self.others {
-            for (sum, part) in sum.iter_mut().zip(other.parts()) {
-                sum.length += part.length;
-                // Permits are shared; rows and entries have room in each queue.
-                if sum.name != "changes" {
-                    sum.max += part.max;
-                }
-            }
-        }
-        sum
+        let sum = |sum: [QueuePart; 3], more: [QueuePart; 3]| {
+            let ([changes, usage, audit], [of_changes, of_usage, of_audit]) = (sum, more);
+            // Permits are shared; rows and entries have room in each queue.
+            let changes = QueuePart { length: changes.length + of_changes.length, ..changes };
+            [changes, usage.and(of_usage), audit.and(of_audit)]
+        };
+        self.others.iter().map(|queue| queue.parts()).fold(self.first.parts(), sum)
     }
 
     /// Numbers of waiting mutations and usage rows.

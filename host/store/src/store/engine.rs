@@ -6,6 +6,8 @@ use crate::audit::AuditRecord;
 use crate::commit::CommitHead;
 use crate::error::Error;
 use crate::fjall;
+#[cfg(feature = "postgres")]
+use crate::postgres;
 use crate::seal::StoreKeys;
 use crate::state::State;
 use crate::usage::UsageRow;
@@ -14,60 +16,91 @@ use crate::usage::UsageRow;
 pub(super) enum Engine {
     /// The embedded engine.
     Fjall(fjall::Engine),
+    /// A database for several hosts.
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::Engine),
 }
 
 impl Engine {
     /// The state after the last commit.
     pub(super) fn state(&self) -> Result<Box<dyn State>, Error> {
-        let Engine::Fjall(engine) = self;
-        engine.state()
+        match self {
+            Engine::Fjall(engine) => engine.state(),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.state(),
+        }
     }
 
     /// Audit records of commits after `since`, oldest first, at most `limit`.
     pub(super) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        let Engine::Fjall(engine) = self;
-        engine.audit_records(since, limit)
+        match self {
+            Engine::Fjall(engine) => engine.audit_records(since, limit),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.audit_records(since, limit),
+        }
     }
 
     /// The newest usage rows, newest first, at most `limit`.
     pub(super) fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        let Engine::Fjall(engine) = self;
-        engine.usage_rows(limit)
+        match self {
+            Engine::Fjall(engine) => engine.usage_rows(limit),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.usage_rows(limit),
+        }
     }
 
     /// Whether what the engine keeps beside the rows proves that no commit up to this one is lost.
     pub(super) fn is_anchored(&self, keys: &StoreKeys, tip: CommitHead) -> bool {
-        let Engine::Fjall(engine) = self;
-        engine.is_anchored(keys, tip)
+        match self {
+            Engine::Fjall(engine) => engine.is_anchored(keys, tip),
+            // A lane goes on only from the end of its chain that it has seen itself.
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(_) => true,
+        }
     }
 
     /// The data directory of the process.
     pub(super) fn folder(&self) -> Option<&Path> {
-        let Engine::Fjall(engine) = self;
-        engine.folder()
+        match self {
+            Engine::Fjall(engine) => engine.folder(),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(_) => None,
+        }
     }
 
     /// Whether a torn batch was cut off the journal at the start.
     pub(super) fn journal_cut(&self) -> bool {
-        let Engine::Fjall(engine) = self;
-        engine.journal_cut()
+        match self {
+            Engine::Fjall(engine) => engine.journal_cut(),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(_) => false,
+        }
     }
 
-    /// Size of the database in bytes.
+    /// Size of the database in bytes; 0 where only the server of the database knows it.
     pub(super) fn disk_bytes(&self) -> u64 {
-        let Engine::Fjall(engine) = self;
-        engine.disk_bytes()
+        match self {
+            Engine::Fjall(engine) => engine.disk_bytes(),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(_) => 0,
+        }
     }
 
-    /// Sets how much of the disk must stay free.
+    /// Sets how much of this machine's disk must stay free, where the rows are on it.
     pub(super) fn set_free_bytes_min(&self, bytes: u64) {
-        let Engine::Fjall(engine) = self;
-        engine.set_free_bytes_min(bytes);
+        match self {
+            Engine::Fjall(engine) => engine.set_free_bytes_min(bytes),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(_) => {}
+        }
     }
 
-    /// Ends the lanes, whose queue must be closed, and releases what the engine holds.
+    /// Ends the lanes, whose queues must be closed, and releases what the engine holds.
     pub(super) fn close(&self) {
-        let Engine::Fjall(engine) = self;
-        engine.close();
+        match self {
+            Engine::Fjall(engine) => engine.close(),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.close(),
+        }
     }
 }

@@ -45,8 +45,8 @@ impl Store {
         // Usage rows in the queue were spent before the credit, so they must be in the sum of
         // earlier spend.
         self.flush()?;
-        let guard = Guard::Workspace(id);
-        self.submit(guarded([guard], move |draft| draft.add_credit(actor, id, amount_pico)))
+        let guards = [Guard::Workspace(id), Guard::Account(id)];
+        self.submit(guarded(guards, move |draft| draft.add_credit(actor, id, amount_pico)))
     }
 
     /// Makes a workspace unlimited. Its balance is lost; credit added later begins a new one.

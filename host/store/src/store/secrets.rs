@@ -17,7 +17,7 @@ use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
 use crate::rows::Keyspace;
 use crate::secret::{SecretMetadata, SecretName};
-use crate::state::{Gap, Guard, Need};
+use crate::state::{Gap, Guard, Need, all};
 use crate::vault::{
     BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
     VaultSnapshot, list,
@@ -40,7 +40,9 @@ impl Store {
     pub fn put_secret(&self, place: QueuePermit, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
         let vault = new.vault;
         let needs = secret(vault, &new.name);
-        let put = guarded([Guard::Vault(vault)], move |draft| draft.put_secret(actor, &new));
+        let quota = self.workspace_of_vault(vault).map(Guard::Quota);
+        let guards: Vec<Guard> = quota.into_iter().chain([Guard::Vault(vault)]).collect();
+        let put = guarded(guards, move |draft| draft.put_secret(actor, &new));
         self.enqueue(place, put.reading(needs))
     }
 
@@ -73,7 +75,8 @@ impl Store {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Pending<Vec<SecretMetadata>> {
-        let guards = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
+        let [from, to] = [VaultId::Workspace(workspace), VaultId::Intern(intern)].map(Guard::Vault);
+        let guards = [from, to, Guard::Quota(workspace)];
         self.enqueue(
             place,
             guarded(guards, move |draft| draft.copy_secrets(actor, workspace, intern, &names)),
@@ -170,7 +173,10 @@ impl Store {
             Ok(release::is_bound(view, *scope, secret)?.then(|| secret.clone()))
         };
         let read = self.aside(move |store| {
-            store.read(|view| secrets.iter().map(|it| look(view, it)).filter_map(Result::transpose).collect())
+            store.read(|view| {
+                let found = all(secrets.iter().map(|it| look(view, it)))?;
+                Ok(found.into_iter().flatten().collect())
+            })
         });
         within(read).await
     }

@@ -19,7 +19,7 @@ use crate::records::Intern;
 use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
-use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State};
+use crate::state::{AuditChains, Blocks, Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
 
 /// Everything that reading and checking needs besides the rows.
 #[derive(Clone)]
@@ -90,6 +90,16 @@ impl VaultSnapshot {
     /// All rows of a keyspace, not checked.
     pub(crate) fn all_rows(&self, keyspace: Keyspace) -> Result<Rows, Gap> {
         self.state.range(&RowRange::all(keyspace))
+    }
+
+    /// See [`State::audit_chains`].
+    pub(crate) fn audit_chains(&self) -> Result<AuditChains, Gap> {
+        self.state.audit_chains()
+    }
+
+    /// See [`State::usage_blocks`].
+    pub(crate) fn usage_blocks(&self) -> Result<Blocks, Gap> {
+        self.state.usage_blocks()
     }
 
     fn row_keys<C: FromIterator<Vec<u8>>>(&self, range: &RowRange) -> Result<C, Gap> {
@@ -173,8 +183,12 @@ impl VaultSnapshot {
 
     /// Row keys of all secrets of a vault, in `meta` and in `values`.
     pub(crate) fn keys_of(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Gap> {
-        let mut keys: BTreeSet<Vec<u8>> = self.row_keys(&secrets(Keyspace::Meta, vault).keys())?;
-        keys.append(&mut self.row_keys(&secrets(Keyspace::Values, vault).keys())?);
+        let keys: (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) = both(
+            self.row_keys(&secrets(Keyspace::Meta, vault).keys()),
+            self.row_keys(&secrets(Keyspace::Values, vault).keys()),
+        )?;
+        let (mut keys, mut of_values) = keys;
+        keys.append(&mut of_values);
         Ok(keys)
     }
 
@@ -226,16 +240,15 @@ impl VaultSnapshot {
     /// What a vault holds, counted row by row, for a head of an earlier version, which has no byte
     /// count. Only the value of a damaged row is counted.
     pub(crate) fn counted(&self, vault: VaultId) -> Result<VaultSize, Gap> {
-        let mut size = VaultSize::default();
-        for row in self.rows(vault, usize::MAX)? {
+        let sizes = all(self.rows(vault, usize::MAX)?.map(|row| {
             let (key, row) = row?;
             let sealed = self.sealed_bytes(&key)?;
             let name = name_in(&key).map(|(_, name)| name);
             let stored = name.and_then(|name| Stored::decode(&self.access.keys, vault, name, &row));
             let bytes = stored.map_or(sealed as u64, |stored| stored.content_bytes(sealed));
-            size = size.plus(VaultSize::of_secret(bytes));
-        }
-        Ok(size)
+            Ok(VaultSize::of_secret(bytes))
+        }))?;
+        Ok(sizes.into_iter().fold(VaultSize::default(), VaultSize::plus))
     }
 
     /// The keys of a vault; `None` for a vault that never had a secret.

@@ -5,7 +5,7 @@ use crate::directory::RecordId;
 use crate::ids::{VaultId, WorkspaceId};
 use crate::lookup::RecordKind;
 use crate::quota::{self, QuotaScope, VaultSize};
-use crate::state::Gap;
+use crate::state::{Gap, Guard, all};
 use crate::vault::VaultSnapshot;
 
 impl WriteBatch {
@@ -18,6 +18,7 @@ impl WriteBatch {
         staged: &[Staged],
     ) -> Result<Option<(WorkspaceId, VaultSize)>, Gap> {
         let Some(workspace) = self.workspace_of(vault)? else { return Ok(None) };
+        self.hold(Guard::Quota(workspace))?;
         let (mut gone, mut come) = (VaultSize::default(), VaultSize::default());
         for Staged { written, replaces } in staged {
             come = come.plus(VaultSize::of_secret(written.bytes()));
@@ -61,11 +62,14 @@ impl WriteBatch {
         if let Some(sum) = self.known_sum(workspace) {
             return Ok(sum);
         }
-        let mut sum = self.vaults.size(&self.view, VaultId::Workspace(workspace))?;
-        for intern in self.owned_by(RecordKind::Intern, RecordId::Workspace(workspace))? {
-            let RecordId::Intern(intern) = intern else { continue };
-            sum = sum.plus(self.vaults.size(&self.view, VaultId::Intern(intern))?);
-        }
+        let interns = self.owned_by(RecordKind::Intern, RecordId::Workspace(workspace))?;
+        let vaults = interns.into_iter().filter_map(|intern| match intern {
+            RecordId::Intern(intern) => Some(VaultId::Intern(intern)),
+            _ => None,
+        });
+        let vaults = vaults.chain([VaultId::Workspace(workspace)]);
+        let sizes = all(vaults.map(|vault| self.vaults.size(&self.view, vault)))?;
+        let sum = sizes.into_iter().fold(VaultSize::default(), VaultSize::plus);
         self.vaults.sums.insert(workspace, Some(sum));
         Ok(sum)
     }
@@ -91,7 +95,7 @@ impl WriteBatch {
     /// Rewrites heads in the form of earlier versions, which did not store the number of bytes.
     pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Gap> {
         for vault in vaults {
-            self.hold(crate::state::Guard::Vault(*vault))?;
+            self.hold(Guard::Vault(*vault))?;
             if let Some(opened) = self.vaults.open(&self.view, *vault)? {
                 opened.head.bytes = None;
                 opened.changed = true;

@@ -8,7 +8,7 @@ use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::ids::VaultId;
 use crate::secret::SecretName;
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, all};
 use crate::vault::{LegacySecret, VaultSnapshot, secret_key};
 
 /// Result of retiring and deleting keys of one vault.
@@ -43,14 +43,13 @@ impl WriteBatch {
     /// secret whose generation is no longer the given one: the mutation that changed it has used
     /// the newest key already.
     pub(crate) fn reencrypt(&mut self, vault: VaultId, secrets: &[(SecretName, u64)]) -> Result<usize, Gap> {
-        let mut staged = Vec::new();
-        for (name, generation) in secrets {
-            let Some(before) = self.vaults.weighed(&self.view, vault, name)? else { continue };
-            if before.stored.generation == *generation {
-                staged.push(self.vaults.restage(&self.view, vault, before)?);
-            }
-        }
         self.hold(Guard::Vault(vault))?;
+        let found = all(secrets.iter().map(|(name, generation)| {
+            let before = self.vaults.weighed(&self.view, vault, name)?;
+            Ok(before.filter(|before| before.stored.generation == *generation))
+        }))?;
+        let unchanged = found.into_iter().flatten();
+        let staged = all(unchanged.map(|before| self.vaults.restage(&self.view, vault, before)))?;
         let count = staged.len();
         for staged in staged {
             self.vaults.apply(&self.view, staged);
@@ -96,17 +95,18 @@ impl WriteBatch {
         secrets: &[LegacySecret],
     ) -> Result<u64, Gap> {
         self.check_vault(vault)?;
-        let (mut names, mut staged) = (Vec::new(), Vec::new());
-        for LegacySecret { name, value, created_at_ms } in secrets {
-            let before = self.vaults.secret(&self.view, vault, name)?;
-            if before.is_some_and(|before| before.metadata.hosts.is_some()) {
-                continue;
-            }
-            names.push(name.clone());
+        let found = all(secrets.iter().map(|secret| {
+            let before = self.vaults.secret(&self.view, vault, &secret.name)?;
+            let is_kept = before.is_some_and(|before| before.metadata.hosts.is_some());
+            Ok((!is_kept).then_some(secret))
+        }))?;
+        let written: Vec<&LegacySecret> = found.into_iter().flatten().collect();
+        let names: Vec<SecretName> = written.iter().map(|secret| secret.name.clone()).collect();
+        let staged = all(written.into_iter().map(|LegacySecret { name, value, created_at_ms }| {
             let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
             let place = (vault, name.clone());
-            staged.push(self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())?);
-        }
+            self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())
+        }))?;
         self.write(vault, staged)?;
         let count = names.len() as u64;
         if count > 0 {

@@ -60,24 +60,30 @@ CREATE TABLE chain (
   sealed_ms bigint
 ) WITH (fillfactor = 50);
 
+-- `position` is the number of the transaction, so rows of all chains have one order. Rows with a
+-- smaller number than every transaction in progress are final.
 CREATE TABLE audit (
   day integer NOT NULL,
   chain bytea NOT NULL,
   seq bigint NOT NULL,
+  position bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   body bytea NOT NULL,
-  PRIMARY KEY (day, chain, seq)
+  PRIMARY KEY (chain, seq, day)
 ) PARTITION BY RANGE (day);
 CREATE TABLE audit_rest PARTITION OF audit DEFAULT;
+CREATE INDEX audit_position ON audit (position);
 
 CREATE TABLE usage (
   day integer NOT NULL,
   chain bytea NOT NULL,
   seq bigint NOT NULL,
   part integer NOT NULL,
+  position bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   body bytea NOT NULL,
-  PRIMARY KEY (day, chain, seq, part)
+  PRIMARY KEY (chain, seq, part, day)
 ) PARTITION BY RANGE (day);
 CREATE TABLE usage_rest PARTITION OF usage DEFAULT;
+CREATE INDEX usage_position ON usage (position, part);
 
 -- What each commit changed, for other hosts. `topic` is a row key.
 CREATE TABLE change (

@@ -1,10 +1,11 @@
 //! Which hosts are connected to, and how.
 
 use std::net::TcpListener;
+use std::time::Instant;
 
 use cofferdam_test_postgres::{self as kit, Certificate, Options, Server};
 
-use super::super::connect::{Database, TlsError};
+use super::super::connect::{CONNECT_PATIENCE, Database, TlsError, config, open_any};
 use super::super::failure::Failure;
 use super::super::url::DatabaseUrl;
 use super::{database, runtime};
@@ -35,6 +36,31 @@ fn a_host_that_refuses_or_is_silent_is_passed_over() {
     // Only the first connection asked the silent host.
     silent.set_nonblocking(true).unwrap();
     assert!(silent.accept().is_ok() && silent.accept().is_err());
+}
+
+#[test]
+fn a_silent_address_of_a_host_leaves_time_for_its_other_addresses() {
+    if !kit::installed() {
+        return;
+    }
+    let address = Server::shared().unwrap().database("addresses").unwrap();
+    // Takes connections at the port of the server, and says nothing.
+    let silent = TcpListener::bind(("127.0.0.2", address.port)).unwrap();
+    let url = DatabaseUrl::parse(&address.url()).unwrap();
+    let config = config(&url, url.hosts.first().unwrap());
+    let both = ["127.0.0.2", "127.0.0.1"].map(|address| Some(address.parse().unwrap()));
+    runtime().block_on(async {
+        let deadline = Instant::now() + CONNECT_PATIENCE;
+        let session = open_any(&config, &both, None, deadline).await.unwrap();
+        assert_eq!(session.script("SELECT 1").await.unwrap(), [[Some("1".to_owned())]]);
+        // Each address that failed is named.
+        let [first, _] = both;
+        let failed = open_any(&config, &[first, first], None, Instant::now()).await.err().unwrap();
+        assert_eq!(failed.len(), 2);
+        assert!(failed.iter().all(|reason| reason.contains("127.0.0.2")), "{failed:?}");
+    });
+    silent.set_nonblocking(true).unwrap();
+    assert!(silent.accept().is_ok());
 }
 
 #[test]

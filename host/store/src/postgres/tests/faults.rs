@@ -45,7 +45,7 @@ fn strike(name: &str, faults: &[(Place, Fault)], rounds: usize) {
             // No caller waits for usage rows: they are there once, whatever becomes of their group.
             let request = format!("r_{round}_{kind}");
             let row = UsageRow::begun(request.clone(), workspace, key, UsageKind::Responses, false);
-            let queue = host.engine.queue(Some(workspace)).unwrap();
+            let queue = host.queues.of(Some(workspace));
             queue.push_usage(SettledUsage { row, has_intent: false }).unwrap();
             requests.push(request);
             proxy.add(Rule::new(place.clone(), *fault));

@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex};
 use cofferdam_test_postgres::Server;
 
 use super::super::failure::Failure;
+use super::super::load::load;
 use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::{begin, make_chain, rollback};
 use super::{Host, OPERATOR, World, database};
 use crate::audit::{AuditAction, AuditEntry};
 use crate::changes::{Intent, NewIntern, SettledUsage, WorkspaceChange, guarded};
+use crate::directory::NameKey;
 use crate::error::Error;
 use crate::ids::VaultId;
+use crate::loaded::Loaded;
 use crate::rows::Keyspace;
 use crate::scratch::{name, new_secret};
-use crate::state::{Gap, Guard};
+use crate::state::{Gap, Guard, Need, State as _};
 use crate::usage::{UsageKind, UsageRow};
 
 const CLIENTS: usize = 16;
@@ -130,7 +133,7 @@ fn a_change_that_never_has_enough_is_refused_and_the_lane_goes_on() {
     let host = world.host();
     let endless = guarded([], |_| {
         let id = crate::ids::WorkspaceId::random()?;
-        Err::<(), _>(Gap::Unguarded(Guard::Workspace(id)))
+        Err::<(), _>(Gap::unguarded(Guard::Workspace(id)))
     });
     let refused = host.make(None, endless);
     assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
@@ -155,6 +158,33 @@ fn a_row_that_was_changed_in_the_database_is_not_believed() {
 }
 
 #[test]
+fn a_damaged_row_concerns_no_name_but_its_own() {
+    let Some(world) = World::new("damaged_name") else { return };
+    let host = world.host();
+    for text in ["broken", "renamed", "whole"] {
+        host.create_workspace(text).unwrap();
+    }
+    world.sql("UPDATE directory SET body = set_byte(body, 5, 0) WHERE name = 'broken'");
+    world.sql("UPDATE directory SET name = 'columns' WHERE name = 'renamed'");
+    let key = |text: &str| NameKey::Workspace(name(text));
+    let names = ["absent", "broken", "columns", "other", "renamed", "whole"];
+    let needs = names.iter().map(|text| Need::Named(key(text))).collect();
+    let mut loaded: Arc<Loaded> = Arc::default();
+    // One question for all of them.
+    world
+        .runtime
+        .block_on(load(&world.session.client, &world.keys, &needs, Arc::make_mut(&mut loaded)))
+        .unwrap();
+    let ended = names.map(|text| match loaded.named(&key(text)) {
+        Ok(found) => found.is_some().to_string(),
+        Err(Gap::Failed(Error::Damaged)) => "damaged".to_owned(),
+        Err(gap) => panic!("{gap:?}"),
+    });
+    // The record of the name `renamed` is whole, but its columns do not lead to it: it is not found.
+    assert_eq!(ended, ["false", "damaged", "damaged", "false", "damaged", "true"]);
+}
+
+#[test]
 fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
     let Some(world) = World::new("usage") else { return };
     let host = world.host();
@@ -168,7 +198,7 @@ fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
     host.make(Some(workspace), put).unwrap();
     let intents = || world.rows(Keyspace::Keys).iter().filter(|(key, _)| key.first() == Some(&b'N')).count();
     assert_eq!(intents(), 1);
-    let queue = host.engine.queue(Some(workspace)).unwrap();
+    let queue = host.queues.of(Some(workspace));
     for at in 0..200 {
         queue.push_usage(SettledUsage { row: row(at), has_intent: at == 0 }).unwrap();
     }

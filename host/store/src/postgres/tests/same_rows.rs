@@ -140,7 +140,7 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     both.commit(|draft| {
         // Three blocks of rows, the intent of one of them, and sums of all.
         let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), has_intent: at == 0 });
-        draft.add_usage(rows.collect())
+        draft.add_usage(rows)
     });
     both.commit(|draft| draft.add_credit(OPERATOR, workspace, 5).map(drop));
     both.commit(|draft| draft.drop_totals_before(1));

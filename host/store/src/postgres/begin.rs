@@ -1,0 +1,104 @@
+//! What is read before a store is open, and what makes its tables.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio_postgres::types::Type;
+
+use super::connect::{Database, Session};
+use super::failure::Failure;
+use super::feed::Seen;
+use super::place::ChainId;
+use super::readers::{CommittedState, Readers};
+use super::schema;
+use super::statement::Statement;
+use super::transaction::bounded;
+use crate::error::OpenError;
+use crate::rows;
+use crate::seal::{STORE_KEYS, StoreKeys};
+use crate::state::State;
+
+/// What a store is opened with: the row of its header, and that of its keys.
+pub(crate) type HeadRows = [Option<Vec<u8>>; 2];
+
+/// Makes the tables, or brings those of an earlier version up to date.
+pub(crate) fn prepare(database: &Arc<Database>, runtime: &Handle) -> Result<(), OpenError> {
+    wait(runtime, async || {
+        let session = database.connect().await?;
+        schema::migrate(&session).await
+    })
+}
+
+/// Whether the database has a store.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn has_store(database: &Arc<Database>, runtime: &Handle) -> Result<bool, OpenError> {
+    let header = wait(runtime, async || {
+        let session = database.connect().await?;
+        row(&session, rows::HEADER).await
+    });
+    Ok(header?.is_some())
+}
+
+/// The rows that a store is opened with.
+///
+/// # Errors
+/// [`OpenError::Database`], also where the schema is not that of this program.
+pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<HeadRows, OpenError> {
+    wait(runtime, async || {
+        let session = database.connect().await?;
+        schema::check(&session).await?;
+        Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
+    })
+}
+
+/// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left
+/// out between them.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn first_look(
+    database: &Arc<Database>,
+    keys: &Arc<StoreKeys>,
+    runtime: &Handle,
+) -> Result<(Box<dyn State>, Seen), OpenError> {
+    let readers = Arc::new(Readers::new(Arc::clone(database), Arc::clone(keys), runtime.clone()));
+    let state = CommittedState::new(&readers, Arc::default());
+    let seen = chains(&state).map_err(unusable)?;
+    Ok((Box::new(state), seen))
+}
+
+/// A row of the store itself.
+async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
+    let asks = Statement::new("SELECT body FROM store WHERE k = $1").with(key.to_vec(), Type::BYTEA);
+    let rows = bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?;
+    rows.first().map(|row| row.try_get(0)).transpose().map_err(|_| UNEXPECTED)
+}
+
+fn chains(state: &CommittedState) -> Result<Seen, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for chains");
+    let asks = Statement::new("SELECT id, seq FROM chain");
+    let rows = state.moment().rows(asks, usize::MAX, |_| Ok(0))?;
+    let chain = |row: &tokio_postgres::Row| {
+        let id: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
+        let id = ChainId(id.try_into().map_err(|_| UNEXPECTED)?);
+        Ok((id, row.try_get(1).map_err(|_| UNEXPECTED)?))
+    };
+    rows.iter().map(chain).collect()
+}
+
+/// Runs what asks the database, and blocks this thread until it ends. The thread may be one of a
+/// runtime, so the questions are asked on another one.
+fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
+    runtime: &Handle,
+    asks: impl FnOnce() -> F + Send,
+) -> Result<T, OpenError> {
+    let ended = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(asks())).join());
+    ended.unwrap_or(Err(Failure::Unexpected("what opens a store"))).map_err(unusable)
+}
+
+fn unusable(failure: Failure) -> OpenError {
+    OpenError::Database { what: failure.to_string() }
+}
