@@ -315,6 +315,7 @@ fn settle<T>(
     let error = match outcome {
         Some(Ok(answer)) => return Ok(answer),
         Some(Err(error)) => error,
+        None if account.cut() == Some(CallCut::Turn) => return Err(saturated(plugin)),
         None => {
             fail(&CallErrorKind::OutOfTime, None);
             return Err(plugin.failed(CallErrorKind::OutOfTime));
