@@ -16,12 +16,15 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 /// Length of the text of a long answer.
 const ANSWER_MIB: usize = 12;
 /// Memory of a guest that takes 1 MiB after the other and then runs until its time is over.
 const HOARD_MIB: usize = 80;
+/// Ends a request that hangs. Under the load of this test a busy machine takes minutes for an answer.
+const HANG: Duration = Duration::from_secs(600);
 
 /// A hook that takes memory and keeps it.
 fn install_hoarder(folder: &Path) {
@@ -37,7 +40,7 @@ fn install_hoarder(folder: &Path) {
     let component = Rogue::of("request-hook").with_body("on-request@0.1.0#handle", &hoard).build();
     let manifest = "name = \"hook-hoarder\"\nkind = \"hook\"\nversion = \"1.0.0\"\n\
         description = \"Takes memory.\"\n[hook]\nid = \"hoarder\"\nphases = [\"on-request\"]\n\
-        [limits]\nmemory_mib = 128\ndeadline_ms = 500\n";
+        [limits]\nmemory_mib = 128\ndeadline_ms = 100\n";
     std::fs::write(folder.join("hook-hoarder.wasm"), component).unwrap();
     std::fs::write(folder.join("hook-hoarder.toml"), manifest).unwrap();
 }
@@ -47,20 +50,22 @@ fn rounds() -> usize {
     crate::kit::random::count(1, 3)
 }
 
-/// The status of a request that has to be answered or refused as documented.
-async fn status_of(request: reqwest::RequestBuilder) -> u16 {
-    status_or_cut(request).await.unwrap()
-}
-
-/// The same for a request with a long body. A host that refuses it reads the rest only as long as it
-/// arrives without a pause of a second; then it closes the connection, and the client may see only that.
-async fn status_or_cut(request: reqwest::RequestBuilder) -> Result<u16, reqwest::Error> {
-    let response = request.send().await?;
+/// The status of a request that has to be answered, or refused as documented. 0 for a long request that
+/// was cut off: a host that refuses one reads the rest only as long as it arrives without a pause of a
+/// second; then it closes the connection, and the client may see only that.
+async fn status_of(request: reqwest::RequestBuilder, is_long: bool) -> u16 {
+    let response = match request.timeout(HANG).send().await {
+        Ok(response) => response,
+        Err(error) => {
+            assert!(is_long && !error.is_timeout(), "the host does not answer: {error:?}");
+            return 0;
+        }
+    };
     let status = response.status().as_u16();
     let has_wait = response.headers().contains_key("retry-after");
     assert!(has_wait || !matches!(status, 429 | 503), "a refusal with {status} does not say when to retry");
     drop(response.bytes().await);
-    Ok(status)
+    status
 }
 
 /// Requests for models from this many clients, some times; returns how often each status was
@@ -70,9 +75,8 @@ async fn send(client: &Client, clients: usize, body: Bytes) -> BTreeMap<u16, usi
         let mut statuses = Vec::new();
         for _ in 0..rounds() {
             let request = client.request(Method::POST, "/responses").body(body.clone());
-            let sent = status_or_cut(request.header("content-type", "application/json")).await;
-            let is_cut = |error: &reqwest::Error| !error.is_timeout() && body.len() > MIB;
-            statuses.push(sent.or_else(|error| if is_cut(&error) { Ok(0) } else { Err(error) }).unwrap());
+            let request = request.header("content-type", "application/json");
+            statuses.push(status_of(request, body.len() > MIB).await);
         }
         statuses
     };
@@ -109,7 +113,8 @@ async fn store_secrets(client: &Client) -> BTreeMap<u16, usize> {
         for number in 0..rounds() {
             let request = client.request(Method::PUT, &format!("/vault/secrets/s{writer}_{number}"));
             let body = json!({"hosts": ["api.example.com"], "value": "v".repeat(64 << 10)}).to_string();
-            statuses.push(status_of(request.header("content-type", "application/json").body(body)).await);
+            let request = request.header("content-type", "application/json").body(body);
+            statuses.push(status_of(request, true).await);
         }
         statuses
     };
@@ -122,7 +127,7 @@ async fn ask_beside(client: &Client, is_over: &AtomicBool) -> BTreeMap<u16, usiz
     let mut statuses = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
         let request = client.request(Method::POST, "/responses").body(body.clone());
-        statuses.push(status_of(request.header("content-type", "application/json")).await);
+        statuses.push(status_of(request.header("content-type", "application/json"), false).await);
     }
     count(statuses.into_iter())
 }
@@ -142,7 +147,7 @@ async fn overload(mib: u64) {
         + &model("test/prompts", "responses", &["prompts"])
         + &model("test/answers", "responses", &["answers"])
         + "[vault]\nrate_limit = { reads_per_minute = 0, writes_per_minute = 0 }\n";
-    // Another host fills the cache, because compiling takes more memory than the limit of this test.
+    // Another host fills the cache, so that this test measures requests and not the compiler.
     Setup::new().config(&config).plugins(guests.path()).start().until_all_compiled();
     let mut host = Setup::new().config(&config).plugins(guests.path()).in_group(&group).start();
     host.until_all_compiled();
@@ -193,7 +198,7 @@ async fn overload(mib: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_beyond_the_memory_limit_ends_in_refusals() {
-    for mib in [512, 256].into_iter().take(crate::kit::random::count(1, 2)) {
+    for mib in [512, 256, 1024].into_iter().take(crate::kit::random::count(1, 3)) {
         overload(mib).await;
     }
 }

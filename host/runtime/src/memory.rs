@@ -12,7 +12,7 @@ const MIB: usize = 1024 * 1024;
 /// Memory of an instance that is not counted.
 pub(crate) const OWN_BYTES: usize = 8 * MIB;
 /// Length of an answer of a provider that is not counted, in bytes.
-const OWN_ANSWER_BYTES: usize = MIB;
+const OWN_ANSWER_BYTES: usize = 256 * 1024;
 
 static GUESTS: SharedMemory = SharedMemory::new(OWN_BYTES);
 static ANSWERS: SharedMemory = SharedMemory::new(OWN_ANSWER_BYTES);
@@ -29,8 +29,8 @@ pub(crate) fn guests_max() -> usize {
     GUESTS.bytes_max.load(Ordering::Relaxed)
 }
 
-/// Sets the most that all answers of providers which are being read may have beyond 1 MiB each, in
-/// bytes.
+/// Sets the most that all answers of providers which are being read may have beyond 256 KiB each,
+/// in bytes.
 pub fn set_answers_max(bytes: usize) {
     ANSWERS.bytes_max.store(bytes, Ordering::Relaxed);
 }

@@ -23,7 +23,7 @@ pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// The part of the process's memory that all bodies may take: an eighth. A long prompt takes about
-/// three times its length for its parsed form, the provider's request and the guest.
+/// six times its length with its parsed form, the provider's request and the guest.
 const PART_OF_MEMORY: usize = 8;
 /// The part of all bodies that one key may hold while little is left: an eighth.
 const PART_OF_KEY: usize = 8;

@@ -14,9 +14,9 @@ const RESERVE_MAX: u64 = 256 * 1024 * 1024;
 const UNKNOWN_BYTES: u64 = 8 * 1024 * 1024 * 1024;
 /// The part of the memory that all guests may take beyond 8 MiB each: a half.
 const PART_OF_GUESTS: usize = 2;
-/// The part of the memory that all answers which are being read may have beyond 1 MiB each. At its
-/// end, the text of an answer is there about six times.
-const PART_OF_ANSWERS: usize = 16;
+/// The part of the memory that all answers which are being read may have beyond 256 KiB each. A long
+/// answer takes about six times its length, a stream mostly at its end.
+const PART_OF_ANSWERS: usize = 32;
 
 /// The files of one version of control groups.
 #[derive(Debug)]
@@ -117,7 +117,8 @@ fn groups(mounts: &str, memberships: &str) -> Vec<(PathBuf, &'static FileNames)>
         // is one that the container does not see.
         let below = membership.and_then(|path| Path::new(path).strip_prefix(root).ok());
         let below = below.filter(|path| !path.starts_with("..")).unwrap_or_else(|| Path::new(""));
-        let own = Path::new(point).join(below);
+        // Joining an empty path appends a slash, and collecting the components removes it.
+        let own: PathBuf = Path::new(point).join(below).components().collect();
         let upwards = own.ancestors().take_while(|group| group.starts_with(point));
         found.extend(upwards.map(|group| (group.to_owned(), files)));
     }
