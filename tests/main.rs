@@ -95,6 +95,8 @@ mod credentials;
 #[cfg(test)]
 mod egress;
 #[cfg(test)]
+mod several_hosts;
+#[cfg(test)]
 mod vault;
 #[cfg(test)]
 mod vault_commands;

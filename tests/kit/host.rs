@@ -1,5 +1,6 @@
 //! The program under test: one process with its own data directory and free ports.
 
+use super::database;
 use super::memory_group::MemoryGroup;
 use super::site::Issued;
 use serde_json::Value;
@@ -125,6 +126,12 @@ impl Setup {
         self.config("[server.tls]\ncertificate = \"tls.crt\"\nkey = \"tls.key\"")
     }
 
+    /// The key that requests use, where an earlier command made it.
+    pub fn key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.key);
+        self
+    }
+
     /// Puts the data directory at another path below the test's directory.
     pub fn data_at(mut self, path: &str) -> Self {
         path.clone_into(&mut self.data);
@@ -190,7 +197,8 @@ impl Setup {
 
     /// Writes the configuration to its file, for commands that change the file.
     pub fn write_config(&self) {
-        std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
+        let config = database::configured(&self.config, self.directory.path());
+        std::fs::write(self.directory.path().join("cofferdam.toml"), config).unwrap();
     }
 
     /// Reads the configuration file back after a command has changed it.
@@ -201,7 +209,8 @@ impl Setup {
 
     /// The program with the options of every command.
     fn program(&self) -> Command {
-        if !self.config.is_empty() {
+        let has_config = !self.config.is_empty() || database::is_wanted();
+        if has_config {
             self.write_config();
         }
         let mut command = match &self.group {
@@ -209,7 +218,7 @@ impl Setup {
             None => program_in(self.namespaces),
         };
         command.arg("--json").arg("--data").arg(self.data());
-        if !self.config.is_empty() {
+        if has_config {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
         }
         command
@@ -226,13 +235,31 @@ impl Setup {
         command
     }
 
+    /// Makes the store of a host in a database, or only a key if a test has made the store.
+    fn first_key(&self) -> String {
+        let run = |arguments: &[&str]| {
+            let environment = self.environment.iter().map(|(name, value)| (name, value));
+            self.program().args(arguments).envs(environment).output().unwrap()
+        };
+        let mut made = run(&["store", "create"]);
+        if !made.status.success() {
+            made = run(&["key", "create", "--workspace", "default"]);
+        }
+        let made: Value = serde_json::from_slice(&made.stdout)
+            .unwrap_or_else(|_| panic!("no first key: {}", String::from_utf8_lossy(&made.stderr)));
+        made["key"].as_str().unwrap().to_owned()
+    }
+
     /// Runs to the end, for starts that must fail.
     pub fn fail(self) -> Output {
         self.serve().output().unwrap()
     }
 
     /// Starts the host and waits for the line with the addresses.
-    pub fn start(self) -> Host {
+    pub fn start(mut self) -> Host {
+        if database::is_wanted() && self.key.is_empty() && !self.config.contains("postgres://") {
+            self.key = self.first_key();
+        }
         let spawned = Instant::now();
         let mut child = self.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, log_reader) = collect(child.stderr.take().unwrap());

@@ -6,6 +6,7 @@ pub mod beside;
 pub mod canary;
 pub mod client;
 pub mod config;
+pub mod database;
 pub mod disk;
 pub mod guests;
 pub mod host;

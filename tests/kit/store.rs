@@ -1,5 +1,6 @@
 //! Reads a host's store after the host has ended.
 
+use super::database;
 use super::host::{Host, Setup};
 use std::path::Path;
 
@@ -39,6 +40,9 @@ pub fn now<F: Future<Output: Send> + Send>(future: F) -> F::Output {
 }
 
 fn open(data: &Path) -> Store {
+    if let Some(store) = database::open(data) {
+        return store;
+    }
     let lock = DirectoryLock::acquire(data).unwrap();
     let root_key = RootKeySource::File(data.join("root.key"));
     let clock = Clock::system();

@@ -26,7 +26,7 @@ use crate::config::{Config, Environment};
 use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::Options;
-use crate::start::{block_on, open, runtime};
+use crate::start::{StoreUse, block_on, connect, open, runtime};
 use crate::tls::Tls;
 use crate::wiring;
 
@@ -81,19 +81,13 @@ pub(crate) fn alone(
         let built = wiring::services(&config, places, runtime, &environment, &Memory::default(), 0);
         built.map_err(|error| failed(error.into())).ok()
     });
-    let has_store = Store::exists(&options.data).unwrap_or(true);
-    let mut store = None;
-    if let Some(lock) = lock.filter(|_| has_store) {
-        match open(&config, lock, None) {
-            Ok(opened) => store = Some(opened),
-            Err(error) => findings.push(CheckFinding::bad(
-                "store",
-                "store",
-                format!("it does not open: {error}"),
-                "see \"When something refuses to start\" in docs/operate.md",
-            )),
-        }
-    }
+    let has_store = config.store.database.is_some() || Store::exists(&options.data).unwrap_or(true);
+    let opened = match (&config.store.database, lock) {
+        (Some(database), _) => Some(connect(&config, database, StoreUse::Command)),
+        (None, Some(lock)) if has_store => Some(open(&config, lock, None).map_err(Failure::from)),
+        (None, _) => None,
+    };
+    let store = opened.and_then(|opened| opened.map_err(|error| findings.push(store::refused(&error))).ok());
     let installation = Installation {
         options,
         config: &config,

@@ -15,7 +15,7 @@ use crate::command::{
     Command, CommandError, CommandOutcome, DoctorArguments, PluginCommand, Progress, StoreAccess, carry_out,
     not_running,
 };
-use crate::config::{Config, Environment};
+use crate::config::{Config, DatabaseConfig, Environment};
 use crate::doctor;
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ use crate::grants::GrantEditor;
 use crate::install;
 use crate::installed::{self, PluginPlaces};
 use crate::options::Options;
-use crate::start::{PATIENCE, ask, block_on, open, pause, runtime};
+use crate::start::{PATIENCE, StoreUse, ask, block_on, connect, open, pause, runtime};
 use crate::wiring;
 
 /// The progress line on a terminal; erased when dropped.
@@ -77,6 +77,13 @@ pub(crate) fn examine(options: &Options, arguments: &DoctorArguments) -> Result<
 /// Carries out a command in this process or in the running host.
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let access = command.access();
+    // A configuration with a mistake is no reason to send nothing to a host that runs with an earlier one.
+    if access != StoreAccess::Nothing
+        && let Ok(config) = Config::load(options.config.as_deref(), &options.data)
+        && let Some(database) = &config.store.database
+    {
+        return on_database(options, &config, database, command);
+    }
     let writes = access == StoreAccess::Writes || command.changes_plugins();
     if !writes && !options.data.join("lock").exists() {
         // Without a lock file no host runs. A command that only reads must not create the data
@@ -123,6 +130,28 @@ fn lock_or_send(
             Err(SendError::NotListening) => return Err(held.into()),
         }
     }
+}
+
+/// Carries out a command on a store in a database: in the host of this data directory if one runs, which
+/// has the root key and the password, else in this process, beside hosts elsewhere.
+fn on_database(
+    options: &Options,
+    config: &Config,
+    database: &DatabaseConfig,
+    command: &Command,
+) -> Result<CommandOutcome, Failure> {
+    let progress = &mut teller(options);
+    match socket::send(&options.data, command, progress) {
+        Ok(outcome) => return Ok(outcome?),
+        Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
+        Err(SendError::NotListening) => {}
+    }
+    let store = connect(config, database, StoreUse::Command)?;
+    let mut facts = Facts::default();
+    installed::add_held(&mut facts, &options.data);
+    let outcome = block_on(carry_out(command, Some(&store), &facts, progress));
+    store.close();
+    Ok(outcome??)
 }
 
 fn in_process(

@@ -12,6 +12,8 @@ use crate::wiring::WiringError;
 const FAILED: u8 = 1;
 /// The command line is not valid. The parser reports most such errors itself.
 const USAGE: u8 = 2;
+/// The database of the store cannot be used now (`EX_UNAVAILABLE` of sysexits.h).
+const UNAVAILABLE: u8 = 69;
 /// The configuration is not valid (`EX_CONFIG` of sysexits.h).
 const CONFIGURATION: u8 = 78;
 
@@ -25,6 +27,9 @@ pub enum Failure {
     Wiring(#[from] WiringError),
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A command that a store in a database does not have.
+    #[error("{0}")]
+    NotOnDatabase(&'static str),
     /// A command that only reads found no store.
     #[error("no store in {}; serve makes one", .0.display())]
     NoStore(std::path::PathBuf),
@@ -93,6 +98,7 @@ impl Failure {
             Self::Command(error) if error.is_configuration => CONFIGURATION,
             Self::Source(_) => USAGE,
             Self::Open(error) if error.is_configuration() => CONFIGURATION,
+            Self::Open(error) if error.is_unavailable() => UNAVAILABLE,
             Self::Vault(error) if error.is_configuration() => CONFIGURATION,
             _ => FAILED,
         }

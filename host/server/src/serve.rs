@@ -40,13 +40,15 @@ use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
-use crate::start::{acquire, open, runtime, write_out};
+use crate::start::{StoreUse, acquire, connect, open, runtime, write_out};
 use crate::telemetry::PluginLines;
 use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
 use crate::workers::Workers;
 
 use check::check;
+pub(crate) use greeting::first_key;
+
 use greeting::Greeting;
 use notify::Notifier;
 use reload::{FixedSettings, Reload, Signals};
@@ -68,13 +70,23 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     let mut config = Config::load(options.config.as_deref(), &options.data)?;
     environment.take(&config);
     config.vault.take_variables();
+    config.store.take_variables();
     arguments.apply(&mut config);
     if arguments.check {
         return check(options, arguments, &config, &environment);
     }
     make_room(&config);
     let lock = acquire(&options.data)?;
-    let store = open(&config, lock, arguments.accept_rollback)?;
+    // Held beside a store in a database too: the directory has the socket and the plugins of one host.
+    let (store, _lock) = match &config.store.database {
+        Some(_) if arguments.accept_rollback.is_some() => {
+            return Err(Failure::NotOnDatabase(
+                "--accept-rollback is about the store in a data directory; this one is in a database",
+            ));
+        }
+        Some(database) => (connect(&config, database, StoreUse::Serve)?, Some(lock)),
+        None => (open(&config, lock, arguments.accept_rollback)?, None),
+    };
     let runtime = runtime(&config, &options.data)?;
     let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
     let mut control = tokio::runtime::Builder::new_current_thread();

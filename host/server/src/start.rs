@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam_runtime::{Runtime, RuntimeConfig};
 use cofferdam_store::{Clock, DirectoryLock, LockError, OpenError, OpenOptions, Store};
 
-use crate::config::Config;
+use crate::config::{Config, DatabaseConfig};
 use crate::failure::Failure;
 
 pub(crate) use cache::directory as cache_directory;
@@ -20,12 +20,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two such tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Opens the store of the data directory; makes it if there is none.
 pub(crate) fn open(
     config: &Config,
     lock: DirectoryLock,
     accept_rollback: Option<u64>,
 ) -> Result<Store, OpenError> {
     let store = Store::open(lock, open_options(config, accept_rollback))?;
+    set_limits(config, &store);
+    Ok(store)
+}
+
+/// Who opens a store in a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreUse {
+    /// A host, which serves until it ends.
+    Serve,
+    /// A single command, beside hosts that may serve.
+    Command,
+}
+
+/// Opens the store that is in a database.
+pub(crate) fn connect(config: &Config, database: &DatabaseConfig, to: StoreUse) -> Result<Store, Failure> {
+    let (database, options) = (database.prepare()?, open_options(config, None));
+    let store = match to {
+        StoreUse::Serve => Store::open_in(&database, &options)?,
+        StoreUse::Command => Store::open_for_command(&database, &options)?,
+    };
     set_limits(config, &store);
     Ok(store)
 }

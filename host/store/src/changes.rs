@@ -12,6 +12,8 @@ mod keys;
 mod money;
 mod old_keys;
 mod secrets;
+#[cfg(feature = "postgres")]
+mod shared_intents;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +23,10 @@ use secrets::Vaults;
 pub(crate) use change::{Change, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
-pub(crate) use money::{Intent, SettledUsage};
+pub(crate) use money::{Intent, RowIntent, SettledUsage};
 pub(crate) use old_keys::OldKeys;
+#[cfg(feature = "postgres")]
+pub(crate) use shared_intents::{Held, needs_of_reservation, shared_intents};
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::commit::{Commit, RowChanges};

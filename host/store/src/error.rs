@@ -135,6 +135,13 @@ pub enum OpenError {
         /// Path where the store's folder should be.
         store: PathBuf,
     },
+    /// The store of this data directory was moved into a database.
+    #[error(
+        "the store of this directory is in a database now, see {}: set `[store] url`, or move that file away to \
+         serve the store as it was then",
+        .0.display()
+    )]
+    Moved(PathBuf),
     /// The store was written by a newer version of this program.
     #[error("the store has format {found}, this program reads up to {known}")]
     TooNew {
@@ -176,10 +183,10 @@ pub enum OpenError {
         what: String,
     },
     /// The database is there and has no store in it.
-    #[error("the database has no store")]
+    #[error("the database has no store; make it once with `cofferdam store create`")]
     NoStore,
     /// A new store was to be made in a database that has one.
-    #[error("the database has a store")]
+    #[error("the database has a store already")]
     StoreExists,
     /// The writer's thread could not be started.
     #[error("cannot start the writer: {0}")]
@@ -189,7 +196,18 @@ pub enum OpenError {
 impl OpenError {
     /// True when another configuration is the cure (exit status 78), not another store.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, OpenError::RootKey { .. } | OpenError::NewRootKey(_) | OpenError::WrongRootKey { .. })
+        matches!(
+            self,
+            OpenError::RootKey { .. }
+                | OpenError::NewRootKey(_)
+                | OpenError::WrongRootKey { .. }
+                | OpenError::NoStore
+        )
+    }
+
+    /// True when the database could not be used, which may pass (exit status 69).
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, OpenError::Database { .. })
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OpenError {

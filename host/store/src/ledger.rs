@@ -9,7 +9,7 @@ mod accounts;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::changes::SettledUsage;
+use crate::changes::{RowIntent, SettledUsage};
 use crate::clock::Clock;
 use crate::error::QueueFull;
 use crate::ids::WorkspaceId;
@@ -18,37 +18,9 @@ use crate::queue::LaneQueues;
 use crate::records::{ApiKey, Credit};
 use crate::spend::{SpendLimits, SpendWindow, WindowSpend};
 use crate::token::KeyId;
-use crate::usage::UsageRow;
+use crate::usage::{HeldAmount, KeySpent, ReservationRefused, Terms, UsageRow, WorkspaceSpent};
 
-use accounts::Terms;
-pub(crate) use accounts::{Accounts, HeldAmount};
-
-/// Why nothing was reserved.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ReservationRefused {
-    /// The workspace is prepaid and its credit does not cover the request.
-    #[error("the workspace has not enough credit left")]
-    Credit {
-        /// True when some credit is left but requests in progress hold it: after they end, the
-        /// request may be allowed.
-        is_busy: bool,
-    },
-    /// A spend limit of the key does not cover the request.
-    #[error("the key has reached its limit: {window}")]
-    KeyLimit {
-        /// The window of the limit.
-        window: SpendWindow,
-        /// The limit, pico-dollars.
-        limit_pico: u64,
-        /// When the window ends, Unix milliseconds; `None` for the limit of all time.
-        resets_at_ms: Option<u64>,
-        /// As for [`ReservationRefused::Credit`].
-        is_busy: bool,
-    },
-    /// The writer's queue has no room for another usage row, or the store no longer writes.
-    #[error("the store takes no more usage rows")]
-    NoRoom,
-}
+pub(crate) use accounts::Accounts;
 
 /// Credit and spend of a workspace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,6 +36,19 @@ pub struct Balance {
 }
 
 impl Balance {
+    /// The balance of a workspace with this credit, which has spent so much in all.
+    pub(crate) fn of(credit: Credit, spent: WorkspaceSpent, reserved_pico: u64) -> Balance {
+        match credit {
+            Credit::Unlimited => {
+                Balance { credited_pico: None, spent_pico: spent.charged_pico, reserved_pico }
+            }
+            Credit::Prepaid { credited_pico, spent_before_pico } => {
+                let spent_pico = spent.charged_pico.saturating_sub(spent_before_pico);
+                Balance { credited_pico: Some(credited_pico), spent_pico, reserved_pico }
+            }
+        }
+    }
+
     /// What is left of the credit, including what is reserved, pico-dollars. Negative after a
     /// request that cost more than was left. `None` for an unlimited workspace.
     pub fn left_pico(&self) -> Option<i128> {
@@ -84,6 +69,11 @@ pub struct KeySpend {
 }
 
 impl KeySpend {
+    /// The sums of a key in the windows of this moment.
+    pub(crate) fn of(spent: &KeySpent, reserved_pico: u64, now_ms: u64) -> KeySpend {
+        KeySpend { charged: spent.charged.at(now_ms), byok: spent.byok.at(now_ms), reserved_pico }
+    }
+
     /// The limit of which the least is left, and how much is left of it, pico-dollars; `None`
     /// without limits. Reservations are not subtracted.
     pub fn tightest(&self, limits: &SpendLimits) -> Option<(SpendWindow, u64)> {
@@ -120,17 +110,8 @@ impl Ledger {
     /// memory only and takes no lock on accounts.
     fn terms(&self, row: &UsageRow) -> Option<Terms> {
         let directory = self.shared.directory.load();
-        let workspace = directory.workspaces.get(&row.workspace);
-        let limits = directory.keys.get(&row.key).map_or_else(SpendLimits::default, |it| it.key.limits);
-        let credit = match workspace.map(|workspace| workspace.credit) {
-            Some(Credit::Prepaid { credited_pico, spent_before_pico }) => {
-                Some((credited_pico, spent_before_pico))
-            }
-            Some(Credit::Unlimited) => None,
-            // The workspace was deleted: it has no credit.
-            None => Some((0, 0)),
-        };
-        (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
+        let credit = directory.workspaces.get(&row.workspace).map(|workspace| workspace.credit);
+        Terms::of(credit, directory.keys.get(&row.key).map(|stored| &stored.key))
     }
 
     /// Raises a request's reservation to `estimate_pico` more than it has used, and pledges that to
@@ -150,6 +131,12 @@ impl Ledger {
         self.accounts().pledge(row, &terms, held, estimate_pico, now_ms).map(Some)
     }
 
+    /// Adds a pledge that was checked elsewhere.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn add_pledge(&self, row: &UsageRow, held: &mut HeldAmount, pledged: u64) {
+        self.accounts().add_pledge(row, held, pledged);
+    }
+
     /// Raises a reservation without a check, for money that is spent already.
     pub(crate) fn cover(&self, row: &UsageRow, held: &mut HeldAmount) {
         if held.missing(row) > 0 {
@@ -164,22 +151,22 @@ impl Ledger {
     }
 
     /// Charges a row with the current time as its date and hands it to the writer.
-    pub(crate) fn settle(&self, mut row: UsageRow, held: u64, has_intent: bool) -> Result<(), QueueFull> {
+    pub(crate) fn settle(&self, mut row: UsageRow, held: u64, intent: RowIntent) -> Result<(), QueueFull> {
         let mut accounts = self.accounts();
         // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();
         accounts.release(&row, held);
-        self.charge(&mut accounts, row, has_intent)
+        self.charge(&mut accounts, row, intent)
     }
 
     /// Charges a row with the date it has and hands it to the writer.
-    pub(crate) fn record(&self, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
-        self.charge(&mut self.accounts(), row, has_intent)
+    pub(crate) fn record(&self, row: UsageRow, intent: RowIntent) -> Result<(), QueueFull> {
+        self.charge(&mut self.accounts(), row, intent)
     }
 
-    fn charge(&self, accounts: &mut Accounts, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
+    fn charge(&self, accounts: &mut Accounts, row: UsageRow, intent: RowIntent) -> Result<(), QueueFull> {
         accounts.charge(&row);
-        self.queues.push_usage(SettledUsage { row, has_intent })
+        self.queues.push_usage(SettledUsage { row, intent })
     }
 
     /// Removes the accounts of deleted keys.
@@ -190,21 +177,13 @@ impl Ledger {
 
     pub(crate) fn balance(&self, workspace: WorkspaceId, credit: Credit) -> Balance {
         let (spent, reserved_pico) = self.accounts().workspace(workspace);
-        match credit {
-            Credit::Unlimited => {
-                Balance { credited_pico: None, spent_pico: spent.charged_pico, reserved_pico }
-            }
-            Credit::Prepaid { credited_pico, spent_before_pico } => {
-                let spent_pico = spent.charged_pico.saturating_sub(spent_before_pico);
-                Balance { credited_pico: Some(credited_pico), spent_pico, reserved_pico }
-            }
-        }
+        Balance::of(credit, spent, reserved_pico)
     }
 
     pub(crate) fn key_spend(&self, key: &ApiKey) -> KeySpend {
         let now_ms = self.clock.now_ms();
         let (spent, reserved_pico) = self.accounts().key(key.id);
-        KeySpend { charged: spent.charged.at(now_ms), byok: spent.byok.at(now_ms), reserved_pico }
+        KeySpend::of(&spent, reserved_pico, now_ms)
     }
 }
 

@@ -35,8 +35,8 @@ mod ledger;
 
 mod fjall;
 
+mod database;
 #[cfg(feature = "postgres")]
-#[cfg_attr(not(test), expect(dead_code, reason = "no store is opened on it yet"))]
 mod postgres;
 
 #[cfg(any(test, feature = "postgres"))]
@@ -108,12 +108,13 @@ pub use changes::{
 };
 pub use check::Verification;
 pub use clock::Clock;
+pub use database::{Database, DatabaseError, DatabaseUrl};
 pub use directory::OwnedKey;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
-pub use ledger::{Balance, KeySpend, ReservationRefused};
+pub use ledger::{Balance, KeySpend};
 pub use lookup::{LookupError, RecordKind};
 pub use measure::{HistogramReading, HistogramScale, NamedMeters, OTHER, SECONDS, StripedHistogram};
 pub use name::{Name, NameError};
@@ -132,12 +133,13 @@ pub use secret::{
 };
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
-    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, Pledge, RecoveryKey,
-    RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
+    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,
+    RecoveryKey, RefusedTokens, Reservation, RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{
-    UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
+    ReservationRefused, UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport,
+    UsageRow, UsageTotals,
 };
 pub use vault::{
     BoundSecret, EffectiveScope, EffectiveSecret, LegacySecret, NewSecret, Release, ReleaseError,

@@ -9,6 +9,8 @@ mod unlock;
 
 use std::fs::File;
 use std::io;
+#[cfg(feature = "postgres")]
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +46,7 @@ struct Paths {
     store_new: PathBuf,
     anchor: PathBuf,
     torn_journals: PathBuf,
+    moved: PathBuf,
 }
 
 impl Paths {
@@ -54,6 +57,7 @@ impl Paths {
             store_new: dir.join("store.new"),
             anchor: dir.join("anchor"),
             torn_journals: dir.join("torn-journals"),
+            moved: dir.join("store.moved"),
         }
     }
 }
@@ -61,6 +65,20 @@ impl Paths {
 /// Path of the anchor file in this data directory.
 pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
     Paths::new(dir).anchor
+}
+
+/// Notes that the store of this directory is in a database now, so that it is not served from here.
+#[cfg(feature = "postgres")]
+pub(crate) fn mark_moved(dir: &Path) -> Result<(), OpenError> {
+    const NOTE: &str =
+        "The store of this directory was moved into a database. What was changed since then is only there.\n";
+    let paths = Paths::new(dir);
+    let written = File::create(&paths.moved).and_then(|mut file| {
+        file.write_all(NOTE.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(OpenError::io(&paths.moved))?;
+    sync_folder(dir)
 }
 
 /// A store that passed all checks of opening.
@@ -91,6 +109,9 @@ pub(crate) fn open(
     clock: &Clock,
 ) -> Result<OpenedStore, OpenError> {
     let paths = Paths::new(dir);
+    if exists(&paths.moved)? {
+        return Err(OpenError::Moved(paths.moved));
+    }
     let made_with = match exists(&paths.store)? {
         true => None,
         false => Some(first_start(&paths, sources.configured, clock)?),

@@ -10,10 +10,13 @@
 
 mod begin;
 mod connect;
+mod copy;
 mod engine;
 mod failure;
 mod feed;
 mod history;
+mod host;
+mod interrupted;
 mod lane;
 mod load;
 mod place;
@@ -24,12 +27,13 @@ mod transaction;
 mod url;
 mod write;
 
-pub(crate) use begin::{first_look, has_store, head_rows, prepare};
+pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
 pub(crate) use connect::Database;
+pub(crate) use copy::Copy;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::Seen;
-#[cfg(test)]
-pub(crate) use url::DatabaseUrl;
+pub(crate) use host::{HostId, ThisHost};
+pub(crate) use url::{DatabaseUrl, Password};
 
 // The client library writes statements with their parameters, which are rows, to the crate `log` at the
 // level debug. These levels are compiled out, so no logger can ever print them.

@@ -50,6 +50,7 @@ const KEY_SPEND: u8 = b'K';
 const WORKSPACE_SPEND: u8 = b'W';
 const DAY_TOTALS: u8 = b'D';
 const INTENT: u8 = b'N';
+const SHARED_INTENT: u8 = b'H';
 
 const ROW_VERSION: u8 = 1;
 
@@ -90,7 +91,7 @@ impl RowKind {
             [KEY_SPEND, ..] => Some(RowKind::KeySpend),
             [WORKSPACE_SPEND, ..] => Some(RowKind::WorkspaceSpend),
             [DAY_TOTALS, ..] => Some(RowKind::DayTotals),
-            [INTENT, ..] => Some(RowKind::Intent),
+            [INTENT | SHARED_INTENT, ..] => Some(RowKind::Intent),
             _ => None,
         }
     }
@@ -145,6 +146,33 @@ pub(crate) fn day_totals_start(day: u32) -> Vec<u8> {
 /// Row key of a request in progress in a prepaid workspace.
 pub(crate) fn intent_key(request_id: &str) -> Vec<u8> {
     [[INTENT].as_slice(), request_id.as_bytes()].concat()
+}
+
+/// Row key of a request in progress that all hosts of a store count against its workspace.
+#[cfg(feature = "postgres")]
+pub(crate) fn shared_intent_key(workspace: WorkspaceId, request_id: &str) -> Vec<u8> {
+    [&shared_intents_of(workspace), request_id.as_bytes()].concat()
+}
+
+/// Prefix of the row keys of a workspace's requests, see [`shared_intent_key`].
+#[cfg(feature = "postgres")]
+pub(crate) fn shared_intents_of(workspace: WorkspaceId) -> Vec<u8> {
+    [[SHARED_INTENT].as_slice(), workspace.as_bytes()].concat()
+}
+
+/// Prefix of the row keys of all such requests.
+#[cfg(feature = "postgres")]
+pub(crate) const SHARED_INTENTS: [u8; 1] = [SHARED_INTENT];
+
+/// The smallest row key after all those with a prefix, whose bytes are not all 255.
+#[cfg(feature = "postgres")]
+pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == u8::MAX).is_some() {}
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
 }
 
 /// Row key of the record that wraps a vault's keys. It is also the row name that the wrapping is

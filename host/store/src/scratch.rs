@@ -2,8 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-#[cfg(feature = "postgres")]
-use std::sync::Arc;
 use std::sync::LazyLock;
 #[cfg(feature = "postgres")]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +13,12 @@ use tokio::runtime::{Builder, Runtime};
 use crate::audit::Actor;
 use crate::changes::{KeyOwner, NewKey, NewWorkspace};
 use crate::clock::Clock;
+#[cfg(feature = "postgres")]
+use crate::database::Database;
 use crate::error::{Error, OpenError};
 use crate::fjall::DirectoryLock;
 use crate::ids::VaultId;
 use crate::name::Name;
-#[cfg(feature = "postgres")]
-use crate::postgres::{Database, DatabaseUrl};
 use crate::records::Workspace;
 use crate::root_key::RootKeySource;
 use crate::secret::{Hosts, SecretMetadata, SecretValue};
@@ -36,7 +34,7 @@ pub(crate) struct ScratchDirectory {
     folder: TempDir,
     pub(crate) clock: Clock,
     #[cfg(feature = "postgres")]
-    database: Option<Arc<Database>>,
+    database: Option<Database>,
 }
 
 impl ScratchDirectory {
@@ -66,8 +64,8 @@ impl ScratchDirectory {
         #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
             return match Store::open_in(database, &self.options()) {
-                Err(OpenError::NoStore | OpenError::Database { .. }) => {
-                    Store::create_in(database, &self.options())?;
+                Err(OpenError::NoStore) => {
+                    drop(Store::create_in(database, &self.options())?);
                     Store::open_in(database, &self.options())
                 }
                 opened => opened,
@@ -87,14 +85,13 @@ impl ScratchDirectory {
 
 /// A new database, where the stores of tests are in databases.
 #[cfg(feature = "postgres")]
-fn database() -> Option<Arc<Database>> {
+fn database() -> Option<Database> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let is_wanted = std::env::var(STORE).is_ok_and(|value| value == "postgres");
     is_wanted.then(|| {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("scratch_{}_{number}", std::process::id());
-        let url = cofferdam_test_postgres::Server::shared().unwrap().database(&name).unwrap().url();
-        Arc::new(Database::new(&DatabaseUrl::parse(&url).unwrap(), &[]).unwrap())
+        Database::of_test(&cofferdam_test_postgres::Server::shared().unwrap().database(&name).unwrap())
     })
 }
 

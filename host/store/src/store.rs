@@ -4,7 +4,6 @@ mod approvals;
 mod backup;
 mod conversations;
 #[cfg(feature = "postgres")]
-#[cfg_attr(not(test), expect(dead_code, reason = "no configuration offers it yet"))]
 mod database;
 mod engine;
 mod guests;
@@ -12,6 +11,10 @@ mod key_records;
 mod keys;
 mod log;
 mod money;
+#[cfg(feature = "postgres")]
+mod moving;
+#[cfg(not(feature = "postgres"))]
+mod no_database;
 mod orphans;
 mod records;
 mod reservation;
@@ -84,6 +87,19 @@ pub struct OpenOptions {
     pub clock: Clock,
 }
 
+/// What a database got from a data directory, see [`Store::move_to`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MoveSummary {
+    /// Sequence number of the last commit.
+    pub seq: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of secrets. Each was decrypted in the copy.
+    pub secrets: u64,
+    /// Number of API keys, including revoked ones.
+    pub keys: u64,
+}
+
 /// An open store. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
@@ -96,6 +112,8 @@ struct Inner {
     ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
+    /// The hosts of the database that has the store; `None` for the embedded engine.
+    database_hosts: Option<Vec<String>>,
     /// Path of `root.key` in the data directory, if the root key comes from there.
     implied_key: Option<PathBuf>,
     /// Held during an operation that changes keys or deletes vaults.
@@ -151,6 +169,7 @@ impl Store {
             ledger,
             clock,
             header: ArcSwap::from_pointee(header),
+            database_hosts: None,
             implied_key,
             operation: Mutex::default(),
             backup: Mutex::default(),

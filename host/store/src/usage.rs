@@ -3,6 +3,7 @@
 pub(crate) mod block;
 mod digest;
 mod spent;
+mod standing;
 mod totals;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use crate::token::KeyId;
 
 pub(crate) use digest::UsageDigest;
 pub(crate) use spent::{KeySpent, WorkspaceSpent};
+pub use standing::ReservationRefused;
+pub(crate) use standing::{HeldAmount, Standing, Terms};
 pub(crate) use totals::{Cell, DAYS_KEPT, Report};
 pub use totals::{UsageBy, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals};
 

@@ -111,7 +111,7 @@ pub(crate) fn written<L>(intent: Result<Result<(), Error>, L>) -> Result<(), Ref
 /// room for another reservation.
 pub(crate) fn refusal(refused: ReservationRefused) -> Refusal {
     let (message, limit, is_busy) = match refused {
-        ReservationRefused::NoRoom => return Refusal::saturated(),
+        ReservationRefused::NoRoom | ReservationRefused::Interrupted => return Refusal::saturated(),
         ReservationRefused::Credit { is_busy } => {
             let message = if is_busy { too_little("the credit of its workspace") } else { no_credit() };
             (message, json!({ "limit": "credit" }), is_busy)

@@ -149,10 +149,7 @@ impl LedgerEntry {
         deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
         let Some(reservation) = self.account.reservation() else { return Ok(()) };
-        // The former turn's pledge is released first, so that it does not count against this one.
-        self.pledge = None;
-        self.pledge = reservation.pledge(turn.estimate().0).await.map_err(credit::refusal)?;
-        if self.pledge.is_none() {
+        if !reservation.is_limited() {
             return Ok(());
         }
         if let Some(first) = turn.endpoints.first() {
@@ -160,6 +157,9 @@ impl LedgerEntry {
             // asked.
             self.note_row(|row| name_until_asked(row, first));
         }
+        // The former turn's pledge is released first, so that it does not count against this one.
+        self.pledge = None;
+        self.pledge = reservation.pledge(turn.estimate().0).await.map_err(credit::refusal)?;
         credit::written(deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await)
     }
 

@@ -121,6 +121,8 @@ export default {
   // The log is read from its end: `until` is the last record that is shown.
   async load(page) {
     const [status, secrets, workspaces, interns] = await Promise.all([page.ask("status"), page.ask("secret/list"), page.ask("workspace/list"), page.ask("intern/list")]);
+    // The chains of a database have no numbers in one order, by which this page goes back from the end.
+    if (status.store.engine === "postgres") return { secrets, workspaces, interns, records: null };
     const last = Math.min(Number(page.query.until) || status.store.seq, status.store.seq);
     const { action, day: on, secret } = page.query;
     let first = last + 1;
@@ -144,7 +146,7 @@ export default {
       section("Secrets", secretsTable(data, page), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
       section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
         h("div", { class: "buttons" }, button("Verify the store", verify))),
-      section("Audit log", filters(page, data.secrets), auditTable(data, page),
+      data.records === null ? section("Audit log", h("p", {}, "The audit log of a store in a database is read with ", h("code", {}, "cofferdam vault audit"), ".")) : section("Audit log", filters(page, data.secrets), auditTable(data, page),
         h("div", { class: "buttons" },
           data.last < data.seq && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: "" })}` }, "Newest"),
           data.first > 1 && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: data.first - 1 })}` }, "Older"))),

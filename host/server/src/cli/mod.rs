@@ -1,6 +1,7 @@
 //! The definition of the command line. `prepare` reads what only this process can read; `run`
 //! starts the host or runs a command.
 
+mod create;
 mod generate;
 mod health;
 mod prepare;

@@ -5,6 +5,7 @@ use std::path::Path;
 use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
+use super::create::{create, migrate};
 use super::generate::{completions, manual};
 use super::health::health;
 use super::prepare::prepare;
@@ -12,7 +13,7 @@ use super::tour::tour;
 use super::{Action, Cli};
 use crate::command::{
     AuditFilter, Command, CommandError, CommandOutcome, DoctorArguments, KitCommand, ManageCommand,
-    PluginCommand, VaultCommand, restored,
+    PluginCommand, StoreCommand, VaultCommand, restored,
 };
 use crate::config::Config;
 use crate::execute::{examine, execute, teller};
@@ -42,8 +43,11 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
         Some(Action::Completions { shell }) => completions(&options, shell),
         Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {
+            refuse_on_database(&options, &command)?;
             prepare(&mut command)?;
             match &command {
+                Command::Store(StoreCommand::Create) => create(&options),
+                Command::Store(StoreCommand::Migrate) => migrate(&options),
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Doctor(arguments) => doctor(&options, arguments),
@@ -55,8 +59,18 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
     }
 }
 
+/// Refuses what a store in a database does not have, before anything is read or made for it.
+fn refuse_on_database(options: &Options, command: &Command) -> Result<(), Failure> {
+    let Some(reason) = command.not_on_database() else { return Ok(()) };
+    // A configuration with a mistake is reported where it is used.
+    match Config::load(options.config.as_deref(), &options.data) {
+        Ok(config) if config.store.database.is_some() => Err(Failure::NotOnDatabase(reason)),
+        _ => Ok(()),
+    }
+}
+
 /// Writes the outcome to standard output.
-fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
+pub(super) fn print(options: &Options, outcome: &CommandOutcome) -> Result<(), Failure> {
     if options.json {
         write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
     } else {
@@ -103,7 +117,11 @@ fn manage(options: &Options, mut command: ManageCommand) -> Result<(), Failure> 
 fn restore(options: &Options, file: &Path) -> Result<CommandOutcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let lock = acquire(&options.data)?;
-    let done = Store::restore(&lock, &open_options(&config, None), file, &mut teller(options))?;
+    let (open, mut teller) = (open_options(&config, None), teller(options));
+    let done = match &config.store.database {
+        Some(database) => Store::restore_into(&database.prepare()?, &open, file, &mut teller)?,
+        None => Store::restore(&lock, &open, file, &mut teller)?,
+    };
     Ok(restored(file, &done))
 }
 

@@ -84,6 +84,9 @@ pub enum Command {
     /// Verify, back up and restore the vault, change its keys, read its audit log
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Make the store that several hosts share, or move one there
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Show the state of the store and of the host
     #[command(add = Remote::Reads)]
     Status,
@@ -116,8 +119,17 @@ impl Command {
             Self::Credits(command) => !matches!(command, CreditsCommand::Show { .. }),
             Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
             Self::Vault(command) => command.writes(),
+            Self::Store(_) => true,
         };
         if writes { StoreAccess::Writes } else { StoreAccess::Reads }
+    }
+
+    /// Why a store in a database does not have this command.
+    pub(crate) fn not_on_database(&self) -> Option<&'static str> {
+        match self {
+            Self::Vault(command) => command.not_on_database(),
+            _ => None,
+        }
     }
 
     /// Whether the command changes which plugins are installed.
@@ -141,6 +153,19 @@ impl Command {
         };
         folder.plugins.as_deref()
     }
+}
+
+/// What can be done about the store as a whole.
+#[derive(Debug, Clone, Copy, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreCommand {
+    /// Make the store in the database of `[store] url`, once for all hosts, and print its first key
+    Create,
+    /// Move the store of the data directory into the database of `[store] url`
+    ///
+    /// No host may serve the store meanwhile. All of it is checked before and after; a database with a store
+    /// is refused. The data directory keeps its store and a note that keeps it from being served again.
+    Migrate,
 }
 
 /// What `doctor` looks at.
@@ -302,7 +327,15 @@ pub async fn carry_out(
     facts: &Facts,
     progress: &mut Progress<'_>,
 ) -> Result<CommandOutcome, CommandError> {
+    if let (Some(reason), true) =
+        (command.not_on_database(), store.is_some_and(|store| store.database_hosts().is_some()))
+    {
+        return Err(CommandError::new(reason));
+    }
     match (command, store) {
+        (Command::Store(_), _) => {
+            Err(CommandError::new("a store is made and moved where its configuration is"))
+        }
         (Command::Models(_), _) => Ok(status::models(facts)),
         (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),
         (Command::Plugin(PluginCommand::Grant(_)), _) => {

@@ -42,11 +42,15 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
 async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result<Value, CommandError> {
     let state = store.status();
     let counts = store.counts().await?;
+    let hosts = store.database_hosts();
+    rows.push(("store", state.store_id.to_string()));
+    match hosts {
+        Some(hosts) => rows.push(("engine", format!("PostgreSQL at {}", hosts.join(", ")))),
+        None => rows.extend([("engine", "embedded".to_owned()), ("sequence", state.seq.to_string())]),
+    }
     rows.extend([
-        ("store", state.store_id.to_string()),
-        ("sequence", state.seq.to_string()),
         ("root key", state.root_key_id.to_string()),
-        ("recovery key", recovery(&state).to_owned()),
+        ("recovery key", recovery(&state, hosts.is_some()).to_owned()),
         ("writable", yes_no(state.writable)),
     ]);
     if let Some(next) = state.next_root_key_id {
@@ -60,7 +64,10 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
     Ok(json!({
         "id": state.store_id.to_string(),
-        "seq": state.seq,
+        "engine": if hosts.is_some() { "postgres" } else { "embedded" },
+        "database_hosts": hosts,
+        // In a database each chain has numbers of its own.
+        "seq": hosts.is_none().then_some(state.seq),
         "root_key_id": state.root_key_id.to_string(),
         "has_recovery_key": state.has_recovery_key,
         "opened_with_recovery_key": state.opened_with_recovery_key,
@@ -74,8 +81,9 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     }))
 }
 
-fn recovery(state: &StoreStatus) -> &'static str {
+fn recovery(state: &StoreStatus, is_in_database: bool) -> &'static str {
     match (state.opened_with_recovery_key, state.has_recovery_key) {
+        (false, false) if is_in_database => "no",
         (true, _) => "yes, it opened the store: give it a root key with `vault rotate-root`",
         (false, true) => "yes",
         (false, false) => "no, `vault recovery new` makes one",

@@ -77,6 +77,30 @@ impl VaultCommand {
     }
 }
 
+impl VaultCommand {
+    /// Why a store in a database does not have this command.
+    pub(super) fn not_on_database(&self) -> Option<&'static str> {
+        match self {
+            Self::Backup { .. } => Some(
+                "`vault backup` copies the store of a data directory; this one is in a database: back that up as a \
+                 whole, with pg_basebackup or its archive of WAL",
+            ),
+            Self::RotateRoot { .. } => Some(
+                "the root key of a store in a database cannot be replaced: another host may serve with the one in use",
+            ),
+            Self::Recovery(RecoveryCommand::New) => Some(
+                "a store in a database cannot be given a recovery key: another host may serve without knowing it",
+            ),
+            Self::Verify
+            | Self::Restore { .. }
+            | Self::RemoveOrphans
+            | Self::RotateKeys
+            | Self::ImportLegacy { .. }
+            | Self::Audit(_) => None,
+        }
+    }
+}
+
 /// What can be done about the recovery key.
 #[derive(Debug, Clone, Copy, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -167,9 +191,13 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<CommandOutcome, 
         "audit_records": found.audit_records, "usage_rows": found.usage_rows,
         "problems": found.problems,
     });
+    let commits = match store.database_hosts() {
+        None => format!(" up to commit {}", found.seq),
+        Some(_) => String::new(),
+    };
     let text = format!(
-        "Checked up to commit {}: {} vaults with {} secrets, {} audit records with {} usage rows.\n",
-        found.seq, found.vaults, found.secrets, found.audit_records, found.usage_rows
+        "Checked{commits}: {} vaults with {} secrets, {} audit records with {} usage rows.\n",
+        found.vaults, found.secrets, found.audit_records, found.usage_rows
     );
     if found.problems.is_empty() {
         return Ok(CommandOutcome { document, text: format!("{text}All is well.\n") });

@@ -13,7 +13,7 @@ const PAGE: usize = 1000;
 /// Which records of the audit log to print.
 #[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
 pub struct AuditFilter {
-    /// Only records after this number
+    /// Only records after this number: their `seq`, or their `position` where the store is in a database
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub since: u64,
     /// Only entries about this action, such as secret_stored
@@ -38,10 +38,20 @@ struct Filter<'f> {
 /// at the end of the log.
 pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
-    let records = store.audit_records(wanted.since, PAGE).await?;
-    let shown: Vec<Value> = records.iter().filter_map(|record| filter.apply(record)).collect();
+    let records = store.placed_audit_records(wanted.since, PAGE).await?;
+    // In a database the numbers of several chains are not in one order.
+    let is_placed = store.database_hosts().is_some();
+    let shown = records.iter().filter_map(|(position, record)| {
+        filter.apply(record).map(|mut shown| {
+            if is_placed {
+                shown["position"] = (*position).into();
+            }
+            shown
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
     let text = shown.iter().map(|document| format!("{document}\n")).collect();
-    let next = records.last().map(|record| record.seq);
+    let next = records.last().map(|(position, _)| *position);
     Ok(CommandOutcome { document: json!({"records": shown, "next": next}), text })
 }
 

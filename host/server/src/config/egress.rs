@@ -33,7 +33,8 @@ pub(super) fn read(table: &Table<'_>, connect_timeout: Duration) -> EgressConfig
     }
 }
 
-fn roots(table: &Table<'_>) -> Vec<Vec<u8>> {
+/// The files of the key `roots`.
+pub(super) fn roots(table: &Table<'_>) -> Vec<Vec<u8>> {
     let mut roots = Vec::new();
     for file in table.texts("roots") {
         match std::fs::read(table.directory().join(&file.value)) {

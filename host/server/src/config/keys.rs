@@ -157,12 +157,20 @@ pub const KEYS: &[ConfigKey] = &[
         "bytes",
         "Of names, hosts and values in one vault; a workspace with its interns holds ten times that",
     ),
+    optional(
+        "store.url",
+        "URL",
+        "The PostgreSQL database of the store, for several hosts, without a password: \
+         `postgres://USER@HOST[,HOST...]/DATABASE`; absent: the store is in the data directory",
+    ),
+    optional("store.password", "source", "Its user's password: `file:PATH`, `env:NAME` or `fd:N`"),
+    key("store.roots", "[]", "PEM files", "Root certificates to accept for it beside the system's"),
     key(
         "store.free_bytes_min",
         "268435456",
         "bytes",
         "With less of the disk free, changes by tenants and requests of prepaid workspaces are refused with 503; \
-         0 refuses nothing and keeps no reserve",
+         0 refuses nothing and keeps no reserve; without effect with `url`",
     ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the system's"),

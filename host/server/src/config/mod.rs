@@ -37,7 +37,7 @@ pub(crate) use plugins::RECORDINGS_MAX;
 pub use providers::{KeySource, ProviderConfig};
 pub use routing::Routing;
 pub use server::{NamedFile, ServerConfig, TlsFiles};
-pub use store::StoreConfig;
+pub use store::{DatabaseConfig, StoreConfig};
 pub use timeouts::TimeoutsConfig;
 pub use vault::VaultConfig;
 pub use workspaces::{WorkspaceConfig, WorkspaceName};

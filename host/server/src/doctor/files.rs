@@ -110,7 +110,8 @@ fn root_key(installation: &Installation<'_>) -> Vec<CheckFinding> {
         )),
         Some(mode) => findings.push(CheckFinding::ok(ID, "root key", format!("{shown} has mode {mode:04o}"))),
     }
-    let beside = path.exists() && is_within(path, &installation.options.data);
+    let is_on_database = installation.config.store.database.is_some();
+    let beside = !is_on_database && path.exists() && is_within(path, &installation.options.data);
     if beside {
         findings.push(CheckFinding::warn(
             ID,
@@ -133,7 +134,8 @@ fn is_within(path: &Path, directory: &Path) -> bool {
 fn backup(installation: &Installation<'_>) -> Vec<CheckFinding> {
     const ID: &str = "backup";
     let data = &installation.options.data;
-    if !installation.has_store {
+    // A database is backed up where it is.
+    if !installation.has_store || installation.config.store.database.is_some() {
         return Vec::new();
     }
     let remedy = "cofferdam vault backup FILE, with FILE on another machine's disk";
@@ -193,6 +195,10 @@ fn disk_space(installation: &Installation<'_>) -> CheckFinding {
             );
         }
     };
+    if installation.config.store.database.is_some() {
+        let found = format!("{} MiB free; the store is in a database", free >> 20);
+        return CheckFinding::ok(ID, "disk space", found);
+    }
     let found = format!("{} MiB free, store.free_bytes_min is {} MiB", free >> 20, min >> 20);
     let remedy = "make room on the disk of the data directory";
     if free < min {

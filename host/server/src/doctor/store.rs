@@ -1,9 +1,10 @@
 //! The store: whether it takes changes, which keys end soon, and whether the clock of the machine
 //! can be right.
 
-use cofferdam_store::{OwnedKey, Page, Store};
+use cofferdam_store::{OpenError, OwnedKey, Page, Store};
 
 use super::{CheckFinding, Installation};
+use crate::failure::Failure;
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -20,6 +21,15 @@ pub(super) async fn check(store: &Store, installation: &Installation<'_>) -> Vec
     findings.push(clock(store, installation.now_ms).await);
     findings.extend(keys(store, installation.now_ms).await);
     findings
+}
+
+/// A store that does not open.
+pub(super) fn refused(failure: &Failure) -> CheckFinding {
+    let remedy = match failure {
+        Failure::Open(OpenError::NoStore) => "cofferdam store create",
+        _ => "see \"When something refuses to start\" in docs/operate.md",
+    };
+    CheckFinding::bad("store", "store", format!("it does not open: {failure}"), remedy)
 }
 
 fn state(store: &Store) -> CheckFinding {
@@ -53,7 +63,11 @@ fn state(store: &Store) -> CheckFinding {
             "run `vault rotate-keys` again",
         );
     }
-    CheckFinding::ok(ID, "store", format!("{} is open, commit {}", status.store_id, status.seq))
+    let place = match store.database_hosts() {
+        Some(hosts) => format!("in the database at {}", hosts.join(", ")),
+        None => format!("commit {}", status.seq),
+    };
+    CheckFinding::ok(ID, "store", format!("{} is open, {place}", status.store_id))
 }
 
 fn recovery_key(store: &Store) -> CheckFinding {
@@ -71,6 +85,10 @@ fn recovery_key(store: &Store) -> CheckFinding {
     if status.has_recovery_key {
         return CheckFinding::ok(ID, "recovery key", "the store has one");
     }
+    if store.database_hosts().is_some() {
+        let found = "a store in a database has none: keep a copy of the root key";
+        return CheckFinding::ok(ID, "recovery key", found);
+    }
     let found = "the store has none: with a lost root key all secrets are lost";
     CheckFinding::warn(
         ID,
@@ -83,6 +101,9 @@ fn recovery_key(store: &Store) -> CheckFinding {
 /// The newest commit of the store must not be later than now.
 async fn clock(store: &Store, now_ms: u64) -> CheckFinding {
     const ID: &str = "clock";
+    if store.database_hosts().is_some() {
+        return CheckFinding::ok(ID, "clock", format!("it is {}", timestamp(now_ms)));
+    }
     let last = store.audit_records(store.status().seq.saturating_sub(1), 1).await;
     let newest = match last.as_ref().map(|records| records.last()) {
         Ok(Some(record)) => record.at_ms,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cofferdam_engine::Memory;
-use cofferdam_store::{Clock, DirectoryLock, HostName, LockError, SecretName};
+use cofferdam_store::{Clock, DirectoryLock, HostName, LockError, OpenError, SecretName};
 use serde_json::json;
 
 use super::renewal::unix_s;
@@ -14,7 +14,7 @@ use crate::execute::execute;
 use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
-use crate::start::{block_on, open, runtime, write_out};
+use crate::start::{StoreUse, block_on, connect, open, runtime, write_out};
 use crate::tls::Tls;
 use crate::wiring::operator_secrets::{Missing, are_wanted, missing, missing_of};
 use crate::wiring::{self, advice};
@@ -78,6 +78,17 @@ enum Looked {
 ///
 /// The store cannot be opened, or the host does not answer.
 fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
+    if let Some(database) = &config.store.database {
+        let store = match connect(config, database, StoreUse::Command) {
+            Err(Failure::Open(OpenError::NoStore)) => return Ok(Looked::NoStore),
+            connected => connected?,
+        };
+        let missing = block_on(missing(config, &store));
+        store.close();
+        let missing = missing?.map_err(|error| Failure::Command(error.into()))?;
+        missing.iter().for_each(Missing::warn);
+        return Ok(Looked::Missing(missing));
+    }
     if !options.data.join("store").exists() {
         return Ok(Looked::NoStore);
     }

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use cofferdam_engine::catalog::ModelKind;
-use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store};
+use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store, WorkspaceId};
 use serde_json::json;
 
 use crate::app::{Addresses, App};
@@ -19,19 +19,16 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Creates a key for the workspace `default` if the store has no key for clients.
+    /// Creates a key for the workspace `default` if the store has no key for clients. Not in a database,
+    /// where `store create` makes the first key: several hosts may start at the same time.
     pub(crate) async fn new(app: &App, store: &Store) -> Result<Self, Failure> {
         let (live, at) = (app.live(), app.addresses());
         let key = match store.find_workspace("default").await {
-            Ok(workspace) if !store.has_client_key().await.map_err(CommandError::from)? => {
-                let wanted = NewKey {
-                    owner: KeyOwner::Member { workspace: workspace.id, member: None },
-                    name: None,
-                    expires_at_ms: None,
-                    limits: SpendLimits::default(),
-                };
-                let issued = store.issue_key(Actor::Operator, wanted).map_err(CommandError::from)?;
-                Some(String::from_utf8_lossy(issued.token.expose()).into_owned())
+            Ok(workspace)
+                if store.database_hosts().is_none()
+                    && !store.has_client_key().await.map_err(CommandError::from)? =>
+            {
+                Some(first_key(store, workspace.id)?)
             }
             _ => None,
         };
@@ -72,6 +69,18 @@ impl Greeting {
         text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
         text
     }
+}
+
+/// Creates the key that the first start of a store shows.
+pub(crate) fn first_key(store: &Store, workspace: WorkspaceId) -> Result<String, CommandError> {
+    let wanted = NewKey {
+        owner: KeyOwner::Member { workspace, member: None },
+        name: None,
+        expires_at_ms: None,
+        limits: SpendLimits::default(),
+    };
+    let issued = store.issue_key(Actor::Operator, wanted)?;
+    Ok(String::from_utf8_lossy(issued.token.expose()).into_owned())
 }
 
 /// The options and the begin of a URL with which `curl` on this machine reaches the listener of clients. With TLS the

@@ -10,7 +10,7 @@ use super::compile;
 use super::notify::Notifier;
 use super::renewal::unix_s;
 use crate::app::{Addresses, App};
-use crate::config::{Config, ConfigError, LimitsConfig, ServerConfig, TlsFiles, VaultConfig};
+use crate::config::{Config, ConfigError, DatabaseConfig, LimitsConfig, ServerConfig, TlsFiles, VaultConfig};
 use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
@@ -36,6 +36,7 @@ pub(crate) struct FixedSettings {
     unready: Duration,
     /// The sources of the root key and of the previous one, not the keys themselves.
     root_keys: [Option<String>; 2],
+    database: Option<DatabaseConfig>,
     /// The bound addresses.
     at: Addresses,
 }
@@ -49,6 +50,7 @@ impl FixedSettings {
             drain: config.timeouts.drain,
             unready: config.timeouts.unready,
             root_keys: root_keys(&config.vault),
+            database: config.store.database.clone(),
             at,
         }
     }
@@ -60,7 +62,7 @@ impl FixedSettings {
 
     /// Warns of changed keys that take effect only after a restart.
     fn warn_of_restart(&self, now: &Config) {
-        let Self { server, limits, drain, unready, root_keys: [root_key, previous], at: _ } = self;
+        let Self { server, limits, drain, unready, root_keys: [root_key, previous], database, at: _ } = self;
         let [root_key_now, previous_now] = root_keys(&now.vault);
         for (key, differs) in [
             ("server.listen", server.listen != now.server.listen),
@@ -72,6 +74,7 @@ impl FixedSettings {
             ("timeouts.unready_ms", *unready != now.timeouts.unready),
             ("vault.root_key", *root_key != root_key_now),
             ("vault.root_key_previous", *previous != previous_now),
+            ("store.url, password or roots", *database != now.store.database),
         ] {
             if differs {
                 tracing::warn!(key, "this change takes effect at the next start");

@@ -288,6 +288,11 @@ pub enum AuditAction {
         /// Sequence number of the backup's last commit.
         seq: u64,
     },
+    /// The store was moved into a database.
+    Moved {
+        /// Sequence number of its last commit before that.
+        seq: u64,
+    },
     /// A secret's value was released for a request.
     SecretReleased {
         /// Its vault.

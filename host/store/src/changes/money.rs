@@ -21,23 +21,30 @@ const DROPPED_MAX: usize = 10_000;
 
 /// The intent of a request in a prepaid workspace, written before the request is dispatched. If the
 /// process dies before the usage row is written, the next start makes the usage row from it.
+///
+/// Where several hosts share a store, requests of limited keys have one too. All hosts count it against
+/// the limits, and another host makes the usage row.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Intent {
-    request_id: String,
+    /// The host that runs the request, where several share the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    pub(super) request_id: String,
     at_ms: u64,
     workspace: WorkspaceId,
-    key: KeyId,
+    pub(super) key: KeyId,
     kind: UsageKind,
     streamed: bool,
     model: String,
     provider: String,
-    amount_pico: u64,
+    pub(super) amount_pico: u64,
 }
 
 impl Intent {
     /// The intent of a request in progress, whose row has the time of its beginning.
     pub(crate) fn of(row: &UsageRow, amount_pico: u64) -> Intent {
         Intent {
+            host: None,
             request_id: row.request_id.clone(),
             at_ms: row.at_ms,
             workspace: row.workspace,
@@ -48,6 +55,24 @@ impl Intent {
             provider: row.provider.clone(),
             amount_pico,
         }
+    }
+
+    /// The same intent, of a host that shares the store with others.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn on(self, host: &str) -> Intent {
+        Intent { host: Some(host.to_owned()), ..self }
+    }
+
+    /// The row key of the intent where several hosts share the store.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn shared_key(&self) -> Vec<u8> {
+        rows::shared_intent_key(self.workspace, &self.request_id)
+    }
+
+    /// The host that runs the request, where several share the store.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     /// The usage row of a request whose end is unknown because the process died.
@@ -64,23 +89,49 @@ impl Intent {
     }
 }
 
+/// The intent that a usage row ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RowIntent {
+    /// The request has none.
+    None,
+    /// The request may have one. It is deleted together with the commit of the row.
+    Possible,
+    /// The same, with the intent where several hosts share the store.
+    #[cfg(feature = "postgres")]
+    PossibleShared,
+    /// The request had a durable one where several hosts share the store. If it is gone, another host
+    /// took this one for dead and charged the request, so the row does not count.
+    #[cfg(feature = "postgres")]
+    Shared,
+}
+
 /// A usage row that was handed over.
 #[derive(Clone)]
 pub(crate) struct SettledUsage {
     pub(crate) row: UsageRow,
-    /// Whether an intent of the request may be in the store. It is deleted together with the commit
-    /// of the row.
-    pub(crate) has_intent: bool,
+    pub(crate) intent: RowIntent,
 }
 
-#[cfg(feature = "postgres")]
 impl SettledUsage {
-    /// The sums that change with these rows.
-    pub(crate) fn sums(settled: &[SettledUsage]) -> impl Iterator<Item = Need> {
-        let keys = settled.iter().flat_map(|SettledUsage { row, .. }| {
-            let (key, workspace) = (rows::key_spend_key(row.key), rows::workspace_spend_key(row.workspace));
-            [key, workspace, Cell::of(row).row_key()]
-        });
+    /// The row key of the request's intent, if it may have one.
+    fn intent_key(&self) -> Option<Vec<u8>> {
+        match self.intent {
+            RowIntent::None => None,
+            RowIntent::Possible => Some(rows::intent_key(&self.row.request_id)),
+            #[cfg(feature = "postgres")]
+            RowIntent::PossibleShared | RowIntent::Shared => {
+                Some(rows::shared_intent_key(self.row.workspace, &self.row.request_id))
+            }
+        }
+    }
+
+    /// The rows that decide whether this row counts, and the sums that change with it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Need> {
+        let row = &self.row;
+        let (key, workspace) = (rows::key_spend_key(row.key), rows::workspace_spend_key(row.workspace));
+        let intent = self.intent_key().filter(|_| self.intent == RowIntent::Shared);
+        let keys = [key, workspace, Cell::of(row).row_key()].into_iter().chain(intent);
         keys.map(|key| Need::Row(Keyspace::Keys, key))
     }
 }
@@ -131,10 +182,14 @@ impl WriteBatch {
         let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
         let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
         let mut cells: BTreeMap<Cell, UsageTotals> = BTreeMap::new();
-        for SettledUsage { row, has_intent } in settled {
-            if has_intent {
-                self.rows.insert(rows::intent_key(&row.request_id), None);
+        for settled in settled {
+            if self.was_charged(&settled)? {
+                continue;
             }
+            if let Some(intent) = settled.intent_key() {
+                self.rows.insert(intent, None);
+            }
+            let SettledUsage { row, .. } = settled;
             sum_of(&mut keys, row.key, || self.kept(&rows::key_spend_key(row.key)))?.add(&row);
             sum_of(&mut workspaces, row.workspace, || self.workspace_spent(row.workspace))?.add(&row);
             let cell = Cell::of(&row);
@@ -154,6 +209,17 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Whether another host has charged the request from its intent.
+    fn was_charged(&self, settled: &SettledUsage) -> Result<bool, Gap> {
+        #[cfg(feature = "postgres")]
+        if let (RowIntent::Shared, Some(key)) = (settled.intent, settled.intent_key()) {
+            return Ok(!self.has_row(&key)?);
+        }
+        #[cfg(not(feature = "postgres"))]
+        let _ = settled;
+        Ok(false)
+    }
+
     /// Removes totals of the days before this one. True when more of them are left.
     pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Gap> {
         let old = RowRange::all(Keyspace::Keys).from(rows::day_totals_start(0));
@@ -167,12 +233,12 @@ impl WriteBatch {
         Ok(is_more)
     }
 
-    fn workspace_spent(&self, id: WorkspaceId) -> Result<WorkspaceSpent, Gap> {
+    pub(super) fn workspace_spent(&self, id: WorkspaceId) -> Result<WorkspaceSpent, Gap> {
         self.kept(&rows::workspace_spend_key(id))
     }
 
     /// A stored sum; zero when there is none yet.
-    fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Gap> {
+    pub(super) fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Gap> {
         let Some(row) = self.view.key_row(key)? else { return Ok(T::default()) };
         Ok(rows::decode(self.view.keys(), KEYS, key, &row).ok_or(Error::Damaged)?)
     }

@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// See [`log::audit_records`].
-    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         log::audit_records(&self.database()?.log, since, limit)
     }
 

@@ -24,8 +24,13 @@ pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, f
     }
 }
 
-/// Audit records of commits after `since`, oldest first, at most `limit`.
-pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+/// Audit records of commits after `since`, oldest first, at most `limit`, each with the number of its
+/// commit.
+pub(crate) fn audit_records(
+    log: &Keyspace,
+    since: u64,
+    limit: usize,
+) -> Result<Vec<(u64, AuditRecord)>, Error> {
     let mut records = Vec::new();
     let mut next = since.checked_add(1);
     while let Some(seq) = next.filter(|_| records.len() < limit) {
@@ -34,7 +39,7 @@ pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<
         let (key, value) = row.into_inner()?;
         let (found, index) = place(&key).ok_or(Error::Damaged)?;
         if index == 0 {
-            records.push(rows::decode_body(&value).ok_or(Error::Damaged)?);
+            records.push((found, rows::decode_body(&value).ok_or(Error::Damaged)?));
         }
         next = found.checked_add(1);
     }

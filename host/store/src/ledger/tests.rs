@@ -1,6 +1,7 @@
 mod funds;
 mod model;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -57,8 +58,10 @@ fn opened(
     }
 }
 
+/// The same with an id of its own.
 fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, ReservationRefused> {
-    opened(store, key, "r", estimate)
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    opened(store, key, &format!("r_{}", NUMBER.fetch_add(1, Ordering::Relaxed)), estimate)
 }
 
 fn settle(reservation: &Reservation, cost: u64) {

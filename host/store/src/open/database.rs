@@ -8,7 +8,7 @@ use super::{Given, Money, Unlocked, load_row, unlock};
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
-use crate::postgres::{self, Database, Seen};
+use crate::postgres::{self, Database, Seen, ThisHost};
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{Keyspace, RowKind};
 use crate::state::{Gap, RowRange, State};
@@ -24,6 +24,8 @@ pub(crate) struct OpenedDatabase {
     pub(crate) money: Money,
     /// How far the changes of each chain are in the directory.
     pub(crate) seen: Seen,
+    /// This host, whose row is there.
+    pub(crate) host: Arc<ThisHost>,
 }
 
 /// Opens the store that is in the database.
@@ -41,9 +43,14 @@ pub(crate) fn open_database(
     }
     let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
     let access = VaultReader::new(Arc::new(keys));
-    let (state, seen) = postgres::first_look(database, &access.keys, runtime)?;
-    let (directory, money) = load(&*state, &access)?;
-    Ok(OpenedDatabase { access, header, rotate_to, directory: Arc::new(directory), money, seen })
+    // Before the directory is read: who changes it after that waits for this host.
+    let host = postgres::enter(database, runtime)?;
+    let loaded = postgres::first_look(database, &access.keys, runtime).and_then(|(state, seen)| {
+        let (directory, money) = load(&*state, &access)?;
+        Ok((directory, money, seen))
+    });
+    let (directory, money, seen) = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
+    Ok(OpenedDatabase { access, header, rotate_to, directory: Arc::new(directory), money, seen, host })
 }
 
 /// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are

@@ -76,7 +76,7 @@ impl Given {
     }
 
     /// Returns the key that opens the store, and the root key to rotate to, if any.
-    pub(super) fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
+    pub(crate) fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
         let needs = header.root.id;
         let refused = |source| OpenError::RootKey { needs, source };
         // The configured key has precedence, then the previous and the next one, then the recovery

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::Seen;
+use super::host::{self, HostId, ThisHost};
 use super::place::ChainId;
 use super::readers::{CommittedState, Readers};
 use super::schema;
@@ -41,16 +42,44 @@ pub(crate) fn has_store(database: &Arc<Database>, runtime: &Handle) -> Result<bo
     Ok(header?.is_some())
 }
 
-/// The rows that a store is opened with.
+/// The rows that a store is opened with; none where the database has no tables of a store.
 ///
 /// # Errors
 /// [`OpenError::Database`], also where the schema is not that of this program.
 pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<HeadRows, OpenError> {
     wait(runtime, async || {
         let session = database.connect().await?;
-        schema::check(&session).await?;
+        match schema::check(&session).await {
+            // An empty database, or one in which the tables of a store were never finished.
+            Err(Failure::OtherSchema { found: 0, .. }) => return Ok([None, None]),
+            checked => checked?,
+        }
         Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
     })
+}
+
+/// Makes this process a host. From now on, others wait for it until [`leave`].
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn enter(database: &Arc<Database>, runtime: &Handle) -> Result<Arc<ThisHost>, OpenError> {
+    let id = wait(runtime, async || {
+        let session = database.connect().await?;
+        host::enter(&session).await
+    });
+    id.map(|id| Arc::new(ThisHost::new(id)))
+}
+
+/// Ends this host. If the database cannot be reached now, others find its row without signs of life and
+/// delete it later.
+pub(crate) fn leave(database: &Arc<Database>, runtime: &Handle, id: HostId) {
+    let left = wait(runtime, async || {
+        let session = database.connect().await?;
+        host::leave(&session, id).await
+    });
+    if let Err(error) = left {
+        tracing::warn!(%error, host = %id, "this host could not take its row out of the database");
+    }
 }
 
 /// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left
@@ -70,7 +99,7 @@ pub(crate) fn first_look(
 }
 
 /// A row of the store itself.
-async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
     let asks = Statement::new("SELECT body FROM store WHERE k = $1").with(key.to_vec(), Type::BYTEA);
     let rows = bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?;
@@ -91,7 +120,7 @@ fn chains(state: &CommittedState) -> Result<Seen, Failure> {
 
 /// Runs what asks the database, and blocks this thread until it ends. The thread may be one of a
 /// runtime, so the questions are asked on another one.
-fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
+pub(super) fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
     runtime: &Handle,
     asks: impl FnOnce() -> F + Send,
 ) -> Result<T, OpenError> {
@@ -99,6 +128,6 @@ fn wait<T: Send, F: Future<Output = Result<T, Failure>>>(
     ended.unwrap_or(Err(Failure::Unexpected("what opens a store"))).map_err(unusable)
 }
 
-fn unusable(failure: Failure) -> OpenError {
+pub(super) fn unusable(failure: Failure) -> OpenError {
     OpenError::Database { what: failure.to_string() }
 }

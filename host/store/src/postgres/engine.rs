@@ -7,9 +7,11 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime::{Handle, Runtime};
 
+use super::begin;
 use super::connect::Database;
 use super::feed::{Feed, Seen};
 use super::history;
+use super::host::{HostId, ThisHost};
 use super::lane::Lane;
 use super::readers::{CommittedState, Readers};
 use crate::audit::AuditRecord;
@@ -26,9 +28,11 @@ pub(crate) const LANES: usize = 4;
 
 /// The lanes of one host, and what reads for it.
 pub(crate) struct Engine {
+    database: Arc<Database>,
+    host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
-    queues: Arc<LaneQueues>,
+    pub(super) queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
     runtime: Mutex<Option<ReadingRuntime>>,
@@ -41,8 +45,8 @@ pub(crate) struct Start {
     pub(crate) queues: Arc<LaneQueues>,
     pub(crate) shared: Arc<PublishedState>,
     pub(crate) clock: Clock,
-    /// Name of this host in the list of chains.
-    pub(crate) host: String,
+    /// This host, whose row is there.
+    pub(crate) host: Arc<ThisHost>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
     /// Drives connections other than those of the lanes.
@@ -89,7 +93,9 @@ impl Engine {
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
         let runtime = Mutex::new(Some(runtime));
-        let engine = Engine { shared, readers, queues, threads: Mutex::default(), runtime };
+        let threads = Mutex::default();
+        let engine =
+            Engine { database: Arc::clone(&database), host, shared, readers, queues, threads, runtime };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -97,7 +103,7 @@ impl Engine {
                 Arc::clone(queue),
                 Arc::clone(&engine.shared),
                 clock.clone(),
-                host.clone(),
+                Arc::clone(&engine.host),
                 announcer.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -106,6 +112,11 @@ impl Engine {
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(engine)
+    }
+
+    /// The id that this host has now.
+    pub(crate) fn host_id(&self) -> HostId {
+        self.host.id()
     }
 
     /// What is committed now.
@@ -118,7 +129,7 @@ impl Engine {
     }
 
     /// See [`history::audit_records`].
-    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         history::audit_records(self.readers()?, since, limit)
     }
 
@@ -141,7 +152,11 @@ impl Engine {
                 tracing::error!("a lane of the store panicked");
             }
         }
-        drop(self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A host that has failed leaves its row to those that take it for dead.
+        if let Some(runtime) = runtime.filter(|_| !self.shared.has_failed()) {
+            begin::leave(&self.database, runtime.handle(), self.host_id());
+        }
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) enum Failure {
     /// The chain that the lane has just made is not there: what made it was not kept.
     #[error("the new chain of this lane was not kept")]
     NoChain,
+    /// This host has no row any more: other hosts took it for dead.
+    #[error("this host has no row in the table of hosts")]
+    NoHost,
     /// The chain of the lane was sealed: other hosts took this host for dead.
     #[error("the chain of this lane is sealed")]
     Sealed,
@@ -101,6 +104,7 @@ impl Failure {
             | Failure::Silent(_)
             | Failure::NotCommitted
             | Failure::NoChain
+            | Failure::NoHost
             | Failure::GuardGone => true,
             Failure::Refused { code, .. } => is_transient(code),
             _ => false,

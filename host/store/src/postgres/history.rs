@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::failure::Failure;
 use super::readers::{Moment, Readers, unread};
 use super::statement::Statement;
+use super::write::COPIED;
 use crate::audit::AuditRecord;
 use crate::error::Error;
 use crate::log::LogRow;
@@ -23,17 +24,25 @@ const ROWS_AT_ONCE: usize = 256;
 const UNEXPECTED: Failure = Failure::Unexpected("the question for the log");
 
 /// Audit records after the position `since`, oldest first, at most `limit`. A position is the number
-/// of a transaction. Commits that others in progress may come before are not listed yet.
+/// of a transaction, after the numbers of copied commits. Commits that others in progress may come before are not listed yet.
 pub(super) fn audit_records(
     readers: &Arc<Readers>,
     since: u64,
     limit: usize,
-) -> Result<Vec<AuditRecord>, Error> {
-    let sql = "SELECT body FROM audit WHERE position > $1 \
-               AND position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint ORDER BY position LIMIT $2";
+) -> Result<Vec<(u64, AuditRecord)>, Error> {
+    let sql = format!(
+        "SELECT body, position FROM audit WHERE position > $1 \
+         AND position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {COPIED} ORDER BY position LIMIT $2"
+    );
     let asks = Statement::new(sql).with(number(since), Type::INT8).with(count(limit), Type::INT8);
-    let bodies = bodies(readers, asks)?;
-    bodies.iter().map(|body| rows::decode_body(body).ok_or(Error::Damaged)).collect()
+    let record = |row: &tokio_postgres::Row| {
+        let unexpected = |_| unread(UNEXPECTED);
+        let (body, position): (&[u8], i64) =
+            (row.try_get(0).map_err(unexpected)?, row.try_get(1).map_err(unexpected)?);
+        let position = u64::try_from(position).map_err(|_| unread(UNEXPECTED))?;
+        Ok((position, rows::decode_body(body).ok_or(Error::Damaged)?))
+    };
+    found(readers, asks)?.iter().map(record).collect()
 }
 
 /// The newest usage rows, newest first, at most `limit`.
@@ -134,11 +143,15 @@ impl Iterator for Cursor {
     }
 }
 
-fn bodies(readers: &Arc<Readers>, asks: Statement) -> Result<Vec<Vec<u8>>, Error> {
+/// Rows whose first column is a body.
+fn found(readers: &Arc<Readers>, asks: Statement) -> Result<Vec<tokio_postgres::Row>, Error> {
     let length =
         |row: &tokio_postgres::Row| row.try_get::<_, &[u8]>(0).map(<[u8]>::len).map_err(|_| UNEXPECTED);
-    let rows = readers.moment().rows(asks, BYTES_MAX, length).map_err(unread)?;
-    rows.iter().map(|row| row.try_get(0).map_err(|_| unread(UNEXPECTED))).collect()
+    readers.moment().rows(asks, BYTES_MAX, length).map_err(unread)
+}
+
+fn bodies(readers: &Arc<Readers>, asks: Statement) -> Result<Vec<Vec<u8>>, Error> {
+    found(readers, asks)?.iter().map(|row| row.try_get(0).map_err(|_| unread(UNEXPECTED))).collect()
 }
 
 fn number(position: u64) -> i64 {

@@ -22,6 +22,7 @@ use apply::Applied;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::Announcer;
+use super::host::ThisHost;
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
 use crate::audit::AuditEntry;
@@ -57,8 +58,8 @@ pub(super) struct Lane {
     pub(super) queue: Arc<WriteQueue>,
     pub(super) shared: Arc<PublishedState>,
     pub(super) clock: Clock,
-    /// Name of this host, for people who look at the table.
-    pub(super) host: String,
+    /// The host that its chain belongs to.
+    pub(super) host: Arc<ThisHost>,
     session: Option<Session>,
     chain: Option<(ChainId, ChainEnd)>,
     /// Changes that were left out of the group before, older than those in the queue.
@@ -85,7 +86,7 @@ impl Lane {
         queue: Arc<WriteQueue>,
         shared: Arc<PublishedState>,
         clock: Clock,
-        host: String,
+        host: Arc<ThisHost>,
         feed: Announcer,
     ) -> Lane {
         Lane {
@@ -275,10 +276,10 @@ impl Lane {
 
     /// The guards and needs of a group and of the rows, as far as they are known before it is applied.
     fn asked(&self, group: &[Box<dyn Job>]) -> (BTreeSet<Guard>, BTreeSet<Need>) {
-        let sums = SettledUsage::sums(&self.rows.usage);
+        let rows = self.rows.usage.iter().flat_map(SettledUsage::needs);
         let accounts = self.rows.usage.iter().map(|it| Guard::Account(it.row.workspace));
         let guards = group.iter().flat_map(|job| job.guards()).chain(accounts).collect();
-        let needs = group.iter().flat_map(|job| job.needs()).chain(sums).collect();
+        let needs = group.iter().flat_map(|job| job.needs()).chain(rows).collect();
         (guards, needs)
     }
 

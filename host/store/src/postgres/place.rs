@@ -51,7 +51,7 @@ impl Table {
     /// The condition for what is a row of this table's keyspace.
     pub(super) fn is_row(self) -> &'static str {
         match self {
-            Table::Store => "k <> 'schema'::bytea",
+            Table::Store => "k NOT IN ('schema'::bytea, 'positions'::bytea)",
             // Other keys are guards.
             Table::Head => "body IS NOT NULL AND k >= decode('68', 'hex') AND k < decode('69', 'hex')",
             Table::SecretRow => "meta IS NOT NULL",

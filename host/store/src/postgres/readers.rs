@@ -121,6 +121,19 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// What the transaction of a session sees that is there already.
+    pub(super) fn within(readers: &Arc<Readers>, session: Session) -> Result<Moment, Failure> {
+        let permit = Arc::clone(&readers.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Failure::Unexpected("a read"))?;
+        let open = RefCell::new(Some(OpenMoment { session, _permit: permit }));
+        Ok(Moment { readers: Arc::clone(readers), open, is_broken: Cell::new(false) })
+    }
+
+    /// The session, whose transaction goes on. `None` after a failure.
+    pub(super) fn into_session(self) -> Option<Session> {
+        self.open.take().map(|open| open.session)
+    }
+
     /// Answers a question.
     fn ask(&self, need: Need) -> Result<Arc<Loaded>, Failure> {
         let keys = Arc::clone(&self.readers.keys);
@@ -198,6 +211,11 @@ pub(super) struct CommittedState {
 impl CommittedState {
     pub(super) fn new(readers: &Arc<Readers>, directory: Arc<Directory>) -> CommittedState {
         CommittedState { moment: Rc::new(readers.moment()), directory }
+    }
+
+    /// What a moment sees.
+    pub(super) fn of(moment: &Rc<Moment>, directory: Arc<Directory>) -> CommittedState {
+        CommittedState { moment: Rc::clone(moment), directory }
     }
 
     /// The moment of its rows, for questions that are not about rows.

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::transaction::{bounded, rollback};
 
 /// The migrations, the first one first. A migration that was released is never changed.
-const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 /// How long one migration may take.
 const MIGRATION_PATIENCE: Duration = Duration::from_secs(600);
 /// How often a migration that another one is in the way of is tried.

@@ -1,10 +1,13 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
 mod connections;
+mod copies;
 mod doubt;
 mod faults;
 mod groups;
+mod host_rows;
 mod hosts;
+mod limits;
 mod places;
 mod same_rows;
 mod schemas;
@@ -18,6 +21,7 @@ use cofferdam_test_postgres::{self as kit, Server};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use super::begin;
 use super::connect::{Database, Session};
 use super::engine::{Engine, LANES, ReadingRuntime, Start};
 use super::feed::Seen;
@@ -119,15 +123,17 @@ impl World {
             CommitHead { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
         let shared = Arc::new(PublishedState::new(Arc::default(), nothing, clock.clone()));
         let queues = Arc::new(LaneQueues::new(LANES));
+        let (database, runtime) = (Arc::new(database(url)), ReadingRuntime::new().unwrap());
+        let host = begin::enter(&database, runtime.handle()).unwrap();
         let start = Start {
-            database: Arc::new(database(url)),
+            database,
             access: VaultReader::new(Arc::clone(&self.keys)),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock,
-            host: "test".to_owned(),
+            host,
             seen: Seen::new(),
-            runtime: ReadingRuntime::new().unwrap(),
+            runtime,
         };
         Host { engine: Engine::start(start).unwrap(), queues, shared }
     }

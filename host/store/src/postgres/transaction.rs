@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 
 use super::connect::{Database, Session};
 use super::failure::Failure;
+use super::host::HostId;
 use super::load::load;
 use super::place::{self, ChainEnd, ChainId};
 use super::statement::{InFlight, Statement, flight};
@@ -21,7 +22,7 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(10);
 
 /// Begins a transaction that waits at least for the disk of this server, and for that of a synchronous
 /// standby where the cluster has one.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL statement_timeout = 2000;
     SET LOCAL idle_in_transaction_session_timeout = 5000;
     SET LOCAL synchronous_commit = on";
@@ -39,15 +40,20 @@ pub(super) async fn bounded<T>(trip: impl Future<Output = Result<T, Failure>>) -
     timeout(ROUND_TRIP_MAX, trip).await.unwrap_or(Err(Failure::Silent(ROUND_TRIP_MAX)))
 }
 
-/// Makes a new chain.
-pub(super) async fn make_chain(session: &Session, chain: ChainId, host: &str) -> Result<(), Failure> {
-    let sql = "INSERT INTO chain (id, host, seq, head, changed, checked) VALUES ($1, $2, 0, $3, 0, 0) \
-               ON CONFLICT (id) DO NOTHING";
+/// Makes a new chain of a host. The row of the host is locked, so that no host that others take for dead
+/// at the same time gets a chain.
+pub(super) async fn make_chain(session: &Session, chain: ChainId, host: HostId) -> Result<(), Failure> {
+    let sql = "INSERT INTO chain (id, host, seq, head, changed, checked) \
+               SELECT $1, $2, 0, $3, 0, 0 FROM (SELECT FROM host WHERE id = $4 FOR KEY SHARE) AS host";
     let make = Statement::new(sql)
         .with(chain.0.to_vec(), Type::BYTEA)
-        .with(host.to_owned(), Type::TEXT)
-        .with(ChainEnd::FIRST.head.to_vec(), Type::BYTEA);
-    bounded(make.execute(&session.client)).await.map(drop)
+        .with(host.to_string(), Type::TEXT)
+        .with(ChainEnd::FIRST.head.to_vec(), Type::BYTEA)
+        .with(host.0.to_vec(), Type::BYTEA);
+    match bounded(make.execute(&session.client)).await? {
+        0 => Err(Failure::NoHost),
+        _ => Ok(()),
+    }
 }
 
 /// What the statements of a beginning answer.

@@ -39,6 +39,13 @@ pub(crate) struct DatabaseHost {
     pub(crate) port: u16,
 }
 
+impl fmt::Display for DatabaseHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DatabaseHost { name, port } = self;
+        if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
+    }
+}
+
 impl DatabaseHost {
     pub(crate) fn is_socket(&self) -> bool {
         self.name.starts_with('/')

@@ -14,6 +14,10 @@ use crate::seal::StoreKeys;
 
 const DAY_MS: u64 = 86_400_000;
 
+/// The number of copied commits, see [`super::copy`]. The positions of all others come after theirs.
+pub(super) const COPIED: &str = "coalesce((SELECT convert_from(body, 'UTF8')::bigint FROM store \
+    WHERE k = 'positions'::bytea), 0)";
+
 /// The statements of a commit, and where its chain ends after it.
 pub(super) struct Written {
     pub(super) statements: Vec<Statement>,
@@ -22,8 +26,8 @@ pub(super) struct Written {
 
 /// Rows of one table to write, and keys of rows to delete.
 #[derive(Default)]
-struct TableChanges {
-    put: Vec<(Vec<u8>, Vec<u8>)>,
+pub(super) struct TableChanges {
+    pub(super) put: Vec<(Vec<u8>, Vec<u8>)>,
     delete: Vec<Vec<u8>>,
 }
 
@@ -61,14 +65,13 @@ pub(super) fn statements(
         put_rows(&mut statements, table, changes);
     }
     put_secrets(&mut statements, meta, values)?;
-    let day = i32::try_from(at_ms / DAY_MS).unwrap_or(i32::MAX);
-    put_log(&mut statements, chain, seq, day, log.audit, log.usage);
+    put_log(&mut statements, chain, seq, day(at_ms), log.audit, log.usage);
     let end = ChainEnd { seq, head: log.head };
     advance(&mut statements, chain, end, topics);
     Ok(Written { statements, end })
 }
 
-fn put_records(
+pub(super) fn put_records(
     statements: &mut Vec<Statement>,
     keys: &StoreKeys,
     changes: TableChanges,
@@ -103,7 +106,7 @@ fn put_records(
     Ok(())
 }
 
-fn put_rows(statements: &mut Vec<Statement>, table: Table, changes: TableChanges) {
+pub(super) fn put_rows(statements: &mut Vec<Statement>, table: Table, changes: TableChanges) {
     let TableChanges { put, delete } = changes;
     delete_rows(statements, table.name(), delete);
     if put.is_empty() {
@@ -142,7 +145,7 @@ fn delete_rows(statements: &mut Vec<Statement>, table: &str, keys: Vec<Vec<u8>>)
 /// A change of each of the two rows of a secret; `None` leaves the row as it is.
 type SecretChange = (Option<Option<Vec<u8>>>, Option<Option<Vec<u8>>>);
 
-fn put_secrets(
+pub(super) fn put_secrets(
     statements: &mut Vec<Statement>,
     meta: Vec<RowChange>,
     values: Vec<RowChange>,
@@ -221,17 +224,23 @@ fn put_log(
     audit: Vec<u8>,
     usage: Vec<Vec<u8>>,
 ) {
-    let sql = "INSERT INTO audit (day, chain, seq, body) VALUES ($1, $2, $3, $4)";
+    let sql = format!(
+        "INSERT INTO audit (day, chain, seq, position, body) \
+         VALUES ($1, $2, $3, pg_current_xact_id()::text::bigint + {COPIED}, $4)"
+    );
     statements.push(of_commit(sql, chain, seq, day).with(audit, Type::BYTEA));
     if !usage.is_empty() {
-        let sql = "INSERT INTO usage (day, chain, seq, part, body) \
-                   SELECT $1, $2, $3, (part - 1)::integer, body FROM unnest($4) WITH ORDINALITY AS u (body, part)";
+        let sql = format!(
+            "INSERT INTO usage (day, chain, seq, part, position, body) \
+             SELECT $1, $2, $3, (part - 1)::integer, pg_current_xact_id()::text::bigint + {COPIED}, body \
+             FROM unnest($4) WITH ORDINALITY AS u (body, part)"
+        );
         statements.push(of_commit(sql, chain, seq, day).with(usage, Type::BYTEA_ARRAY));
     }
 }
 
 /// A statement whose first parameters are the day, the chain and the number of a commit.
-fn of_commit(sql: &'static str, chain: ChainId, seq: u64, day: i32) -> Statement {
+fn of_commit(sql: String, chain: ChainId, seq: u64, day: i32) -> Statement {
     let statement = Statement::new(sql).with(day, Type::INT4).with(chain.0.to_vec(), Type::BYTEA);
     statement.with(number(seq), Type::INT8)
 }
@@ -260,7 +269,12 @@ fn advance(statements: &mut Vec<Statement>, chain: ChainId, end: ChainEnd, topic
     );
 }
 
+/// The day of a commit, counted from 1970-01-01.
+pub(super) fn day(at_ms: u64) -> i32 {
+    i32::try_from(at_ms / DAY_MS).unwrap_or(i32::MAX)
+}
+
 /// A number of a commit as the database has it.
-fn number(seq: u64) -> i64 {
+pub(super) fn number(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::changes::RowIntent;
 use crate::ids::WorkspaceId;
 use crate::pending;
 use crate::usage::{UsageKind, UsageRow};
@@ -38,7 +39,7 @@ fn jobs(queue: &WriteQueue) -> usize {
 fn row() -> SettledUsage {
     let (workspace, key) = (WorkspaceId::from_bytes([7; 16]), "abcdefghijkl".parse().unwrap());
     let row = UsageRow::begun("r".to_owned(), workspace, key, UsageKind::Embeddings, true);
-    SettledUsage { row, has_intent: false }
+    SettledUsage { row, intent: RowIntent::None }
 }
 
 #[test]

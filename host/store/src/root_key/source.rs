@@ -65,6 +65,12 @@ impl Variable {
         Variable { name: name.into(), taken: None }
     }
 
+    fn take(&mut self, take: impl FnOnce(&str) -> Option<String>) {
+        if let Some(value) = take(&self.name) {
+            self.taken = Some(Arc::new(Secret::from(value)));
+        }
+    }
+
     fn read(&self) -> Result<Secret, RootKeyError> {
         if let Some(value) = &self.taken {
             return Ok(Secret::new(value.expose().to_vec()));
@@ -239,12 +245,29 @@ impl PassphraseSource {
         }
     }
 
-    fn read(&self) -> Result<Secret, RootKeyError> {
+    /// See [`RootKeySource::take_variable`].
+    pub fn take_variable(&mut self, take: impl FnOnce(&str) -> Option<String>) {
+        if let PassphraseSource::Env(variable) = self {
+            variable.take(take);
+        }
+    }
+
+    /// Reads the source: a text of at most 4,096 bytes, without a final line end.
+    ///
+    /// # Errors
+    /// Those of [`RootKeyError`] about places and permissions.
+    pub fn read(&self) -> Result<Secret, RootKeyError> {
         match self {
             PassphraseSource::File(path) => read_file(path),
             PassphraseSource::Env(variable) => variable.read(),
             PassphraseSource::Fd(fd) => read_descriptor(*fd),
         }
+    }
+}
+
+impl fmt::Display for PassphraseSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_key_source().fmt(f)
     }
 }
 
@@ -265,13 +288,10 @@ impl RootKeySource {
     /// Removes the environment variable that this source names, if any, with `take`, which reads
     /// and removes it. The value is then held here and is wiped when the last clone is dropped.
     pub fn take_variable(&mut self, take: impl FnOnce(&str) -> Option<String>) {
-        let (RootKeySource::Env(variable)
-        | RootKeySource::Passphrase { from: PassphraseSource::Env(variable) }) = self
-        else {
-            return;
-        };
-        if let Some(value) = take(&variable.name) {
-            variable.taken = Some(Arc::new(Secret::from(value)));
+        match self {
+            RootKeySource::Env(variable) => variable.take(take),
+            RootKeySource::Passphrase { from } => from.take_variable(take),
+            RootKeySource::File(_) | RootKeySource::Fd(_) => {}
         }
     }
 

@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::{COMMIT_PATIENCE, Inner, OpenOptions, QUEUE_PATIENCE, Store, secrets};
 use crate::changes::{WriteBatch, guarded};
 use crate::commit::CommitHead;
+use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
@@ -16,7 +17,7 @@ use crate::ids::StoreId;
 use crate::ledger::Ledger;
 use crate::open::{Given, OpenedDatabase, Sources, first_changes, open_database};
 use crate::pending::{self, Pending};
-use crate::postgres::{self, Database};
+use crate::postgres;
 use crate::published::PublishedState;
 use crate::queue::{LaneQueues, job};
 use crate::root_key::WrapKeys;
@@ -25,15 +26,14 @@ use crate::seal::StoreKeys;
 use crate::state::Guard;
 use crate::vault::VaultReader;
 
-/// Where this host is named in the list of chains, for people who look at the table.
-const HOST: &str = "host";
-
 impl Store {
-    /// Makes a store in an empty database. The root key is made too, where its source makes keys.
+    /// Makes a store in an empty database and opens it for one command. The root key is made too, where
+    /// its source makes keys.
     ///
     /// # Errors
     /// [`OpenError::StoreExists`], [`OpenError::NewRootKey`], [`OpenError::Database`].
-    pub(crate) fn create_in(database: &Arc<Database>, options: &OpenOptions) -> Result<(), OpenError> {
+    pub fn create_in(target: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
+        let database = &target.connector;
         let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
         postgres::prepare(database, runtime.handle())?;
         if postgres::has_store(database, runtime.handle())? {
@@ -48,13 +48,14 @@ impl Store {
         let (id, root_key) = (header.store, header.root.id);
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
+        let host = postgres::enter(database, runtime.handle())?;
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
             access: VaultReader::new(keys),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
-            host: HOST.to_owned(),
+            host,
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -77,57 +78,83 @@ impl Store {
         match made {
             Ok(true) => {
                 tracing::info!(store.id = %id, root_key.id = %root_key, "made a new store");
-                Ok(())
+                connect(target, Given::only(material), options)
             }
             Ok(false) => Err(OpenError::StoreExists),
             Err(error) => Err(OpenError::Database { what: error.to_string() }),
         }
     }
 
-    /// Opens the store that is in a database.
+    /// Opens the store that is in a database, to serve it. Requests that an earlier process of a host
+    /// has left unfinished are charged. The root key is not rotated, whatever sources are given: other
+    /// hosts may serve with the one in use.
     ///
     /// # Errors
     /// [`OpenError::NoStore`], [`OpenError::Database`], and those of a wrong root key and of damage.
-    pub(crate) fn open_in(database: &Arc<Database>, options: &OpenOptions) -> Result<Store, OpenError> {
-        let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
-        let sources = Sources {
-            configured: &options.root_key,
-            previous: options.previous_root_key.as_ref(),
-            next: None,
-        };
-        let opened = open_database(database, runtime.handle(), Given::read(&sources))?;
-        let OpenedDatabase { access, header, rotate_to, directory, money, seen } = opened;
-        let queues = Arc::new(LaneQueues::new(postgres::LANES));
-        let shared = published(directory, options);
-        let clock = options.clock.clone();
-        let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
-        let engine = postgres::Engine::start(postgres::Start {
-            database: Arc::clone(database),
-            access: access.clone(),
-            queues: Arc::clone(&queues),
-            shared: Arc::clone(&shared),
-            clock: clock.clone(),
-            host: HOST.to_owned(),
-            seen,
-            runtime,
-        });
-        let store = Store(Arc::new(Inner {
-            engine: Engine::Postgres(engine.map_err(OpenError::Thread)?),
-            keys: Arc::clone(&access.keys),
-            queues,
-            shared,
-            ledger,
-            clock,
-            header: ArcSwap::from_pointee(header),
-            implied_key: None,
-            operation: Mutex::default(),
-            backup: Mutex::default(),
-            access,
-            page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
-        }));
-        store.begin(money.intents, rotate_to);
+    pub fn open_in(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
+        let store = connect(database, given(options), options)?;
+        // Requests of hosts that have ended are charged by the host that finds these dead.
+        store.begin(Vec::new(), None);
         Ok(store)
     }
+
+    /// Opens the store that is in a database for one command, beside hosts that serve it. Nothing that
+    /// is unfinished is ended: it may be under way in another process.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_in`].
+    pub fn open_for_command(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
+        connect(database, given(options), options)
+    }
+}
+
+/// The root keys of the configured sources.
+fn given(options: &OpenOptions) -> Given {
+    let OpenOptions { root_key, previous_root_key, .. } = options;
+    Given::read(&Sources { configured: root_key, previous: previous_root_key.as_ref(), next: None })
+}
+
+fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<Store, OpenError> {
+    let Database { connector, hosts } = database;
+    let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
+    let opened = open_database(connector, runtime.handle(), given)?;
+    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
+    if rotate_to.is_some() {
+        tracing::warn!(
+            root_key.id = %header.root.id,
+            "the previous root key opened the store; a store in a database keeps its root key"
+        );
+    }
+    let queues = Arc::new(LaneQueues::new(postgres::LANES));
+    let shared = published(directory, options);
+    let clock = options.clock.clone();
+    let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
+    let engine = postgres::Engine::start(postgres::Start {
+        database: Arc::clone(connector),
+        access: access.clone(),
+        queues: Arc::clone(&queues),
+        shared: Arc::clone(&shared),
+        clock: clock.clone(),
+        host,
+        seen,
+        runtime,
+    });
+    let store = Store(Arc::new(Inner {
+        engine: Engine::Postgres(engine.map_err(OpenError::Thread)?),
+        keys: Arc::clone(&access.keys),
+        queues,
+        shared,
+        ledger,
+        clock,
+        header: ArcSwap::from_pointee(header),
+        database_hosts: Some(hosts.clone()),
+        implied_key: None,
+        operation: Mutex::default(),
+        backup: Mutex::default(),
+        access,
+        page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
+    }));
+    Ok(store)
 }
 
 /// What a host publishes that has made no commit yet.

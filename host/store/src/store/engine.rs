@@ -7,7 +7,7 @@ use crate::commit::CommitHead;
 use crate::error::Error;
 use crate::fjall;
 #[cfg(feature = "postgres")]
-use crate::postgres;
+use crate::postgres::{self, HostId};
 use crate::seal::StoreKeys;
 use crate::state::State;
 use crate::usage::UsageRow;
@@ -31,8 +31,8 @@ impl Engine {
         }
     }
 
-    /// Audit records of commits after `since`, oldest first, at most `limit`.
-    pub(super) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    /// Audit records after the position `since`, oldest first, at most `limit`, each with its position.
+    pub(super) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         match self {
             Engine::Fjall(engine) => engine.audit_records(since, limit),
             #[cfg(feature = "postgres")]
@@ -56,6 +56,28 @@ impl Engine {
             // A lane goes on only from the end of its chain that it has seen itself.
             #[cfg(feature = "postgres")]
             Engine::Postgres(_) => true,
+        }
+    }
+
+    /// The id of this host among those that share the store; `None` where one process has it alone.
+    #[cfg(feature = "postgres")]
+    pub(super) fn host_id(&self) -> Option<HostId> {
+        match self {
+            Engine::Fjall(_) => None,
+            Engine::Postgres(engine) => Some(engine.host_id()),
+        }
+    }
+
+    /// See [`postgres::Engine::charge_interrupted`].
+    #[cfg(all(test, feature = "postgres"))]
+    pub(super) fn charge_interrupted(
+        &self,
+        keys: &StoreKeys,
+        live: impl FnOnce() -> Result<std::collections::BTreeSet<String>, Error>,
+    ) -> Result<usize, Error> {
+        match self {
+            Engine::Fjall(_) => Ok(0),
+            Engine::Postgres(engine) => engine.charge_interrupted(keys, live),
         }
     }
 

@@ -50,11 +50,26 @@ impl Store {
         self.aside(move |store| store.0.engine.usage_rows(limit)).await
     }
 
-    /// Audit records of commits after `since`, oldest first, at most `limit`.
+    /// Audit records after the position `since`, oldest first, at most `limit`.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub async fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+        let placed = self.placed_audit_records(since, limit).await?;
+        Ok(placed.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// [`Store::audit_records`], each with its position. In the embedded engine that is the number of
+    /// its commit. In a database the commits of each chain have numbers of their own, and positions
+    /// order those of all chains.
+    ///
+    /// # Errors
+    /// Those of [`Store::audit_records`].
+    pub async fn placed_audit_records(
+        &self,
+        since: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>, Error> {
         self.aside(move |store| store.0.engine.audit_records(since, limit)).await
     }
 }

@@ -2,12 +2,16 @@
 
 use super::Store;
 use crate::audit::Actor;
-use crate::changes::{Intent, OldKeys, guarded};
+#[cfg(feature = "postgres")]
+use crate::changes::WriteBatch;
+use crate::changes::{Intent, OldKeys, RowIntent, guarded};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
 use crate::records::Workspace;
+#[cfg(feature = "postgres")]
+use crate::records::{ApiKey, Credit};
 use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::{UsageDay, day_of};
 use crate::state::{Guard, RowRange};
@@ -23,6 +27,12 @@ impl Store {
         let directory = self.directory();
         let found = directory.workspaces.get(&workspace);
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Workspace, workspace))?;
+        #[cfg(feature = "postgres")]
+        if self.0.engine.host_id().is_some() {
+            let credit = found.credit;
+            drop(directory);
+            return self.aside(move |store| store.shared_balance(workspace, credit)).await;
+        }
         Ok(self.ledger().balance(workspace, found.credit))
     }
 
@@ -33,7 +43,52 @@ impl Store {
     pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
         let directory = self.directory();
         let found = directory.keys.get(&key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
+        #[cfg(feature = "postgres")]
+        if self.0.engine.host_id().is_some() {
+            let key = found.key.clone();
+            drop(directory);
+            return self.aside(move |store| store.shared_key_spend(&key)).await;
+        }
         Ok(self.ledger().key_spend(&found.key))
+    }
+
+    /// [`Store::balance`] over all hosts that share the store.
+    #[cfg(feature = "postgres")]
+    fn shared_balance(&self, workspace: WorkspaceId, credit: Credit) -> Result<Balance, Error> {
+        let (spent, reserved_pico) = self.as_committed()?.standing_of_workspace(workspace)?;
+        Ok(Balance::of(credit, spent, reserved_pico))
+    }
+
+    /// [`Store::key_spend`] over all hosts that share the store.
+    #[cfg(feature = "postgres")]
+    fn shared_key_spend(&self, key: &ApiKey) -> Result<KeySpend, Error> {
+        let (spent, reserved_pico) = self.as_committed()?.standing_of_key(key)?;
+        Ok(KeySpend::of(&spent, reserved_pico, self.0.clock.now_ms()))
+    }
+
+    /// The id of this host among those that share the store.
+    #[cfg(all(test, feature = "postgres"))]
+    pub(crate) fn host_id(&self) -> Option<crate::postgres::HostId> {
+        self.0.engine.host_id()
+    }
+
+    /// Charges the requests of all hosts but these.
+    #[cfg(all(test, feature = "postgres"))]
+    pub(crate) fn charge_interrupted(
+        &self,
+        live: impl FnOnce() -> std::collections::BTreeSet<String>,
+    ) -> Result<usize, Error> {
+        self.0.engine.charge_interrupted(&self.0.keys, || Ok(live()))
+    }
+
+    /// An empty batch over what is committed, with all requests that have ended on this host.
+    #[cfg(feature = "postgres")]
+    fn as_committed(&self) -> Result<WriteBatch, Error> {
+        let (_, rows) = self.0.queues.lengths();
+        if rows > 0 {
+            self.flush()?;
+        }
+        Ok(WriteBatch::new(self.view()?, self.0.clock.now_ms()))
     }
 
     /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before does not
@@ -128,7 +183,9 @@ impl Store {
             what was reserved for them"
         );
         for intent in intents {
-            self.ledger().record(intent.interrupted(), true).map_err(|_| Error::NotWritable)?;
+            self.ledger()
+                .record(intent.interrupted(), RowIntent::Possible)
+                .map_err(|_| Error::NotWritable)?;
         }
         self.flush()
     }

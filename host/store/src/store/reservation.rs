@@ -5,16 +5,21 @@
 //! may cost before it is sent. The reservation is the highest sum so far of what was spent
 //! and what is pledged. In a prepaid workspace an intent row makes this amount durable; no
 //! part is sent before the intent covers it.
+//!
+//! Where several hosts share the store, a pledge is made where the intent is: in the database, which
+//! knows what all hosts have spent and reserved (`shared`).
+
+#[cfg(feature = "postgres")]
+mod shared;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
-use crate::changes::{Change, Intent, WriteBatch, guarded};
+use crate::changes::{Change, Intent, RowIntent, WriteBatch, guarded};
 use crate::error::Error;
-use crate::ledger::{HeldAmount, ReservationRefused};
 use crate::records::Credit;
 use crate::state::{Gap, Guard};
-use crate::usage::{UsageOutcome, UsageRow};
+use crate::usage::{HeldAmount, ReservationRefused, UsageOutcome, UsageRow};
 
 /// A request that may spend, and its usage row.
 ///
@@ -31,6 +36,10 @@ pub struct Reservation {
     // Jobs in the writer's queue hold this state and not the store: dropping the last store waits
     // for the writer, and would wait for itself on the writer's thread.
     state: Arc<Mutex<ReservationState>>,
+    /// Held while a pledge is asked for where several hosts share the store: parts of a request ask one
+    /// after the other.
+    #[cfg(feature = "postgres")]
+    asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -59,7 +68,13 @@ impl Store {
         let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();
         let state =
             ReservationState { row: Some(row), held, covered: None, is_named: false, has_intent: false };
-        Ok(Reservation { store: self.clone(), is_limited, state: Arc::new(Mutex::new(state)) })
+        Ok(Reservation {
+            store: self.clone(),
+            is_limited,
+            state: Arc::new(Mutex::new(state)),
+            #[cfg(feature = "postgres")]
+            asking: tokio::sync::Mutex::default(),
+        })
     }
 }
 
@@ -99,6 +114,10 @@ impl Reservation {
         if !self.is_limited {
             return Ok(None);
         }
+        #[cfg(feature = "postgres")]
+        if let Some(host) = self.store.0.engine.host_id() {
+            return Box::pin(self.pledge_shared(host, estimate_pico)).await.map(Some);
+        }
         let mut pico = 0;
         if let ReservationState { row: Some(row), held, .. } = &mut *self.state()
             && estimate_pico > 0
@@ -122,6 +141,10 @@ impl Reservation {
     pub async fn commit_intent(&self) -> Result<(), Error> {
         if !self.is_limited || !self.is_intent_due() {
             return Ok(());
+        }
+        #[cfg(feature = "postgres")]
+        if let Some(host) = self.store.0.engine.host_id() {
+            return Box::pin(self.cover_shared(host)).await;
         }
         let place = self.store.place().await?;
         self.state().has_intent = true;
@@ -148,9 +171,18 @@ impl Reservation {
         };
         let was_named = std::mem::replace(is_named, !row.model.is_empty());
         let is_due = *is_named && !was_named || covered.is_none_or(|covered| covered < held.all);
+        #[cfg(feature = "postgres")]
+        if self.store.0.engine.host_id().is_some() {
+            return is_due;
+        }
         let directory = self.store.directory();
         let workspace = directory.workspaces.get(&row.workspace);
         is_due && workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
+    }
+
+    /// Whether its workspace or its key had a limit at the beginning. Without one, nothing is reserved.
+    pub fn is_limited(&self) -> bool {
+        self.is_limited
     }
 
     /// Whether the request has not ended yet.
@@ -165,9 +197,10 @@ impl Reservation {
 
     /// Ends the request: charges its row at once and hands it to the writer.
     pub fn settle(&self, outcome: UsageOutcome) {
-        let Some((row, held, has_intent)) = self.state().end() else { return };
+        let intent = self.row_intent();
+        let Some((row, held)) = self.state().end() else { return };
         let row = UsageRow { outcome, ..row };
-        if let Err(error) = self.store.ledger().settle(row, held, has_intent) {
+        if let Err(error) = self.store.ledger().settle(row, held, intent) {
             // Only a closed or failed store accepts no row. If there is an intent, the next start
             // charges it.
             tracing::error!(%error, "a usage row was lost");
@@ -182,9 +215,23 @@ impl Reservation {
             drop(state);
             return self.settle(UsageOutcome::Failed);
         }
-        if let Some((row, held, _)) = state.end() {
+        if let Some((row, held)) = state.end() {
             self.store.ledger().release(&row, held);
         }
+    }
+
+    /// The intent that the usage row ends.
+    fn row_intent(&self) -> RowIntent {
+        let state = self.state();
+        #[cfg(feature = "postgres")]
+        if self.store.0.engine.host_id().is_some() {
+            return match (state.covered, state.has_intent) {
+                (Some(_), _) => RowIntent::Shared,
+                (None, true) => RowIntent::PossibleShared,
+                (None, false) => RowIntent::None,
+            };
+        }
+        if state.has_intent { RowIntent::Possible } else { RowIntent::None }
     }
 
     fn state(&self) -> MutexGuard<'_, ReservationState> {
@@ -203,10 +250,9 @@ impl ReservationState {
         self.row.as_ref().is_some_and(|row| row.cost_pico > 0 || row.byok_pico > 0)
     }
 
-    /// Ends the reservation. Returns the row, the amount reserved, and whether there may be an
-    /// intent.
-    fn end(&mut self) -> Option<(UsageRow, u64, bool)> {
-        Some((self.row.take()?, std::mem::take(&mut self.held).all, self.has_intent))
+    /// Ends the reservation. Returns the row and the amount reserved.
+    fn end(&mut self) -> Option<(UsageRow, u64)> {
+        Some((self.row.take()?, std::mem::take(&mut self.held).all))
     }
 
     /// Writes the intent with the current reservation, not the one at the time of the call: intents

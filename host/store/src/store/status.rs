@@ -62,6 +62,12 @@ impl Store {
         }
     }
 
+    /// The hosts of the database that has the store, each as `HOST:PORT`, in the order in which they
+    /// are tried; `None` for the embedded engine.
+    pub fn database_hosts(&self) -> Option<&[String]> {
+        self.0.database_hosts.as_deref()
+    }
+
     /// How long commits took to write, in microseconds.
     pub fn commits(&self) -> HistogramReading {
         self.0.shared.commits.reading()

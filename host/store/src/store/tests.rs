@@ -10,13 +10,12 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::authentication::AuthenticationError;
 use crate::changes::{KeyChange, KeyOwner, NewKey};
-use crate::ledger::ReservationRefused;
 use crate::lookup::LookupError;
 use crate::records::KeyKind;
 use crate::scratch::{Now, ScratchDirectory, broken_audit, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
-use crate::usage::{UsageKind, UsageOutcome, UsageRow};
+use crate::usage::{ReservationRefused, UsageKind, UsageOutcome, UsageRow};
 
 const OPERATOR: Actor = Actor::Operator;
 

@@ -87,7 +87,7 @@ impl Lane {
             Some(chain) => chain,
             None => {
                 let id = ChainId::random()?;
-                make_chain(session, id, &self.host).await?;
+                make_chain(session, id, self.host.id()).await?;
                 *self.chain.insert((id, ChainEnd::FIRST))
             }
         };

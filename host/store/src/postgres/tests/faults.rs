@@ -7,7 +7,7 @@ use cofferdam_test_postgres::{Fault, Place, Proxy, Rule};
 
 use super::{Host, OPERATOR, PATIENCE, World, is_undone, rounds};
 use crate::audit::AuditAction;
-use crate::changes::{SettledUsage, guarded};
+use crate::changes::{RowIntent, SettledUsage, guarded};
 use crate::error::Error;
 use crate::ids::{VaultId, WorkspaceId};
 use crate::scratch::new_secret;
@@ -46,7 +46,7 @@ fn strike(name: &str, faults: &[(Place, Fault)], rounds: usize) {
             let request = format!("r_{round}_{kind}");
             let row = UsageRow::begun(request.clone(), workspace, key, UsageKind::Responses, false);
             let queue = host.queues.of(Some(workspace));
-            queue.push_usage(SettledUsage { row, has_intent: false }).unwrap();
+            queue.push_usage(SettledUsage { row, intent: RowIntent::None }).unwrap();
             requests.push(request);
             proxy.add(Rule::new(place.clone(), *fault));
             let names: Vec<String> = (0..TOGETHER).map(|at| format!("n_{round}_{kind}_{at}")).collect();

@@ -8,7 +8,7 @@ use cofferdam_test_postgres::{Fault, Place, Proxy, Rule};
 
 use super::{Host, OPERATOR, PATIENCE, World, is_undone};
 use crate::audit::{AuditAction, AuditEntry};
-use crate::changes::{NewIntern, NewWorkspace, SettledUsage, guarded};
+use crate::changes::{NewIntern, NewWorkspace, RowIntent, SettledUsage, guarded};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
 use crate::pending::{self, Pending};
@@ -130,7 +130,7 @@ fn a_change_that_can_never_be_committed_fails_alone() {
                 false,
             );
             let ended = in_one_group(&world, &proxy, &host, workspace, || {
-                queue.push_usage(SettledUsage { row, has_intent: false }).unwrap();
+                queue.push_usage(SettledUsage { row, intent: RowIntent::None }).unwrap();
                 let one = |at: usize| match places.contains(&at) {
                     true => guilty(),
                     // The last one wins.
@@ -241,7 +241,7 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
 
     let row =
         UsageRow::begun("r".to_owned(), whole, "000000000001".parse().unwrap(), UsageKind::Responses, false);
-    queue.push_usage(SettledUsage { row, has_intent: false }).unwrap();
+    queue.push_usage(SettledUsage { row, intent: RowIntent::None }).unwrap();
     let (answer, pending) = Pending::new(Arc::clone(&host.shared));
     let new = new_secret(VaultId::Workspace(whole), "b", "value");
     let put = guarded([Guard::Vault(new.vault)], move |draft| draft.put_secret(OPERATOR, &new).map(drop));

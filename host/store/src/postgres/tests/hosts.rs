@@ -11,7 +11,7 @@ use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::{begin, make_chain, rollback};
 use super::{Host, OPERATOR, World, database};
 use crate::audit::{AuditAction, AuditEntry};
-use crate::changes::{Intent, NewIntern, SettledUsage, WorkspaceChange, guarded};
+use crate::changes::{Intent, NewIntern, RowIntent, SettledUsage, WorkspaceChange, guarded};
 use crate::directory::NameKey;
 use crate::error::Error;
 use crate::ids::VaultId;
@@ -199,8 +199,9 @@ fn rows_that_no_caller_waits_for_are_committed_with_the_changes_after_them() {
     let intents = || world.rows(Keyspace::Keys).iter().filter(|(key, _)| key.first() == Some(&b'N')).count();
     assert_eq!(intents(), 1);
     let queue = host.queues.of(Some(workspace));
+    let intent = |at| if at == 0 { RowIntent::Possible } else { RowIntent::None };
     for at in 0..200 {
-        queue.push_usage(SettledUsage { row: row(at), has_intent: at == 0 }).unwrap();
+        queue.push_usage(SettledUsage { row: row(at), intent: intent(at) }).unwrap();
     }
     queue.push_audit(AuditEntry { actor: OPERATOR, action: AuditAction::KeyRotationBegun }).unwrap();
     host.make(Some(workspace), guarded([], |_| Ok(()))).unwrap();
@@ -274,11 +275,12 @@ fn a_vault_that_is_deleted_while_others_write_to_it_leaves_nothing() {
 #[test]
 fn a_guard_that_is_deleted_while_a_transaction_waits_for_it_is_not_taken_for_locked() {
     let Some(world) = World::new("guards") else { return };
+    let other = world.host();
     let keys = Arc::clone(&world.keys);
     let (guards, nothing) = ([Guard::Store].into(), [].into());
     world.runtime.block_on(async {
         let chain = ChainId::random().unwrap();
-        make_chain(&world.session, chain, "test").await.unwrap();
+        make_chain(&world.session, chain, other.engine.host_id()).await.unwrap();
         let other = database(&world.address.url()).connect().await.unwrap();
         other.script("BEGIN; SELECT k FROM head WHERE k = '\\x00' FOR UPDATE").await.unwrap();
         let deletes = async {

@@ -8,7 +8,9 @@ use super::super::transaction::{Begun, Committed, begin, commit, make_chain};
 use super::super::write::statements;
 use super::{OPERATOR, World};
 use crate::audit::AuditAction;
-use crate::changes::{Intent, KeyOwner, NewIntern, NewKey, NewWorkspace, SettledUsage, WriteBatch};
+use crate::changes::{
+    Intent, KeyOwner, NewIntern, NewKey, NewWorkspace, RowIntent, SettledUsage, WriteBatch,
+};
 use crate::commit::{Commit, CommitHead, VaultRows};
 use crate::digest::Digest;
 use crate::directory::Directory;
@@ -103,8 +105,9 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     let (_folder, embedded) = world.embedded();
     let nothing: Digest = [0; 32];
     let tip = CommitHead { seq: 0, head: nothing, set: SetHash::default(), heads: SetHash::default() };
+    let host = world.host();
     let chain = ChainId::random().unwrap();
-    world.runtime.block_on(make_chain(&world.session, chain, "test")).unwrap();
+    world.runtime.block_on(make_chain(&world.session, chain, host.engine.host_id())).unwrap();
     let directory = Directory::default();
     let mut both = Both { world: &world, embedded, directory, tip, chain, end: ChainEnd::FIRST };
 
@@ -139,7 +142,8 @@ fn the_same_commits_leave_the_same_rows_in_both_engines() {
     both.compare();
     both.commit(|draft| {
         // Three blocks of rows, the intent of one of them, and sums of all.
-        let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), has_intent: at == 0 });
+        let intent = |at| if at == 0 { RowIntent::Possible } else { RowIntent::None };
+        let rows = (0..300).map(|at| SettledUsage { row: usage(workspace, key, at), intent: intent(at) });
         draft.add_usage(rows)
     });
     both.commit(|draft| draft.add_credit(OPERATOR, workspace, 5).map(drop));

@@ -1,14 +1,14 @@
 //! Stores in databases, as the rest of the program uses them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use cofferdam_test_postgres::{self as kit, Server};
 use tempfile::TempDir;
 
-use super::super::connect::Database;
-use super::{OPERATOR, PATIENCE, database};
+use super::{OPERATOR, PATIENCE};
 use crate::changes::{KeyOwner, NewIntern, NewKey, NewWorkspace};
 use crate::clock::Clock;
+use crate::database::Database;
 use crate::error::{Error, OpenError};
 use crate::ids::{InternId, VaultId};
 use crate::name::Name;
@@ -20,17 +20,17 @@ use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 /// A database, and the root key of the store in it.
-struct Place {
-    database: Arc<Database>,
+pub(super) struct Place {
+    pub(super) database: Database,
     address: kit::Database,
     folder: TempDir,
 }
 
 impl Place {
-    fn new(name: &str) -> Option<Place> {
+    pub(super) fn new(name: &str) -> Option<Place> {
         kit::installed().then(|| {
             let address = Server::shared().unwrap().database(name).unwrap();
-            let (database, folder) = (Arc::new(database(&address.url())), tempfile::tempdir().unwrap());
+            let (database, folder) = (Database::of_test(&address), tempfile::tempdir().unwrap());
             Place { database, address, folder }
         })
     }
@@ -40,11 +40,11 @@ impl Place {
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() }
     }
 
-    fn create(&self) -> Result<(), OpenError> {
-        Store::create_in(&self.database, &self.options("root.key"))
+    pub(super) fn create(&self) -> Result<(), OpenError> {
+        Store::create_in(&self.database, &self.options("root.key")).map(drop)
     }
 
-    fn open(&self) -> Store {
+    pub(super) fn open(&self) -> Store {
         Store::open_in(&self.database, &self.options("root.key")).unwrap()
     }
 }
@@ -53,7 +53,7 @@ impl Place {
 fn a_store_is_made_once_and_opened_with_its_root_key_only() {
     let Some(place) = Place::new("stores_made") else { return };
     let opened = |key: &str| Store::open_in(&place.database, &place.options(key)).err();
-    assert!(matches!(opened("root.key"), Some(OpenError::Database { .. })), "no schema yet");
+    assert!(matches!(opened("root.key"), Some(OpenError::NoStore)), "no schema yet");
     place.create().unwrap();
     assert!(matches!(place.create(), Err(OpenError::StoreExists)));
     // A second root key is made for another store only.
@@ -86,7 +86,7 @@ fn hosts_that_make_a_store_at_the_same_time_make_one() {
         let create = |key: &'static str| {
             let place = &place;
             scope.spawn(move || match Store::create_in(&place.database, &place.options(key)) {
-                Ok(()) => true,
+                Ok(_) => true,
                 Err(OpenError::StoreExists) => false,
                 Err(error) => panic!("{error}"),
             })
@@ -133,6 +133,8 @@ fn records_secrets_and_spend_are_there_after_opening_again() {
     assert_eq!((before.spent_pico, before.reserved_pico), (140, 200));
 
     let again = place.open();
+    assert_eq!(again.balance(workspace).now().unwrap(), before, "its host may still run");
+    assert_eq!(again.charge_interrupted(BTreeSet::new).unwrap(), 1);
     assert_eq!(again.balance(workspace).now().unwrap().spent_pico, 340, "the intent was charged");
     assert!(again.authenticate(&token(&key)).now().is_ok());
     let listed = again.list_secrets(vault, 0, 10).now().unwrap();
@@ -252,7 +254,7 @@ fn a_read_whose_connection_breaks_is_made_on_another_one() {
     let Some(place) = Place::new("stores_cut") else { return };
     let proxy = kit::Proxy::start(place.address.port).unwrap();
     place.create().unwrap();
-    let through = Arc::new(database(&place.address.at(proxy.port()).url()));
+    let through = Database::of_test(&place.address.at(proxy.port()));
     let store = Store::open_in(&through, &place.options("root.key")).unwrap();
     let vault = VaultId::Workspace(store.find_workspace("default").now().unwrap().id);
     put(&store, vault, "token", "a value");
@@ -265,7 +267,7 @@ fn a_read_whose_connection_breaks_is_made_on_another_one() {
 }
 
 /// Waits until this holds.
-fn until(mut holds: impl FnMut() -> bool) {
+pub(super) fn until(mut holds: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !holds() {
         assert!(std::time::Instant::now() < end);

@@ -1,0 +1,174 @@
+//! Intents of requests where several hosts share a store: each host counts those of all hosts against
+//! the limits.
+
+use std::collections::BTreeMap;
+
+use super::{Intent, WriteBatch};
+use crate::directory::{Record, RecordId};
+use crate::error::Error;
+use crate::ids::WorkspaceId;
+use crate::records::ApiKey;
+use crate::rows::{self, KEYS, Keyspace};
+use crate::state::{Gap, Guard, Need, RowRange, both};
+use crate::token::KeyId;
+use crate::usage::{HeldAmount, KeySpent, ReservationRefused, Standing, Terms, UsageRow, WorkspaceSpent};
+
+/// What a request of a shared store has reserved, pico-dollars.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Held {
+    /// What is pledged to the part of the request that asked.
+    pub(crate) pledged: u64,
+    /// Amount of the intent; `None` where there are no limits, so no intent either.
+    pub(crate) covered: Option<u64>,
+}
+
+/// The amounts of a workspace's intents.
+struct Amounts {
+    workspace: u64,
+    key: u64,
+}
+
+impl Intent {
+    /// The request that has this intent.
+    fn is_for(&self, row: &UsageRow) -> bool {
+        self.request_id == row.request_id
+    }
+}
+
+impl WriteBatch {
+    /// Reserves for a part of a request what the limits allow beside what all hosts have spent and
+    /// reserved, and covers it by the request's intent. `had_intent`: the request has had one.
+    pub(crate) fn reserve_shared(
+        &mut self,
+        host: &str,
+        row: &UsageRow,
+        request: HeldAmount,
+        had_intent: bool,
+        estimate: u64,
+    ) -> Result<Result<Held, ReservationRefused>, Gap> {
+        let ((intents, terms), spent) = both(
+            both(self.intents_of(row.workspace), self.terms_of(row)),
+            both(self.workspace_spent(row.workspace), self.kept(&rows::key_spend_key(row.key))),
+        )?;
+        if had_intent && !intents.iter().any(|intent| intent.is_for(row)) {
+            return Ok(Err(ReservationRefused::Interrupted));
+        }
+        let Some(terms) = terms else { return Ok(Ok(Held { pledged: 0, covered: None })) };
+        let (workspace, key) = spent;
+        let others = amounts(intents.iter().filter(|intent| !intent.is_for(row)), row.key);
+        let standing = Standing {
+            workspace: (workspace, others.workspace.saturating_add(request.all)),
+            key: (key, others.key.saturating_add(request.all)),
+        };
+        let pledged = match standing.pledge(row, &terms, request, estimate, self.now_ms) {
+            Ok(pledged) => pledged,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let covered = request.all_with(row, pledged);
+        self.put_shared_intent(host, row, covered)?;
+        Ok(Ok(Held { pledged, covered: Some(covered) }))
+    }
+
+    /// Raises the intent of a request to what it has reserved, without a check.
+    pub(crate) fn cover_shared(
+        &mut self,
+        host: &str,
+        row: &UsageRow,
+        request: HeldAmount,
+        had_intent: bool,
+    ) -> Result<Result<Held, ReservationRefused>, Gap> {
+        if had_intent && !self.has_row(&rows::shared_intent_key(row.workspace, &row.request_id))? {
+            return Ok(Err(ReservationRefused::Interrupted));
+        }
+        self.put_shared_intent(host, row, request.all)?;
+        Ok(Ok(Held { pledged: 0, covered: Some(request.all) }))
+    }
+
+    /// What a workspace has spent, and what is reserved for its requests, pico-dollars.
+    pub(crate) fn standing_of_workspace(&self, id: WorkspaceId) -> Result<(WorkspaceSpent, u64), Gap> {
+        let (intents, spent) = both(self.intents_of(id), self.workspace_spent(id))?;
+        Ok((spent, intents.iter().map(|intent| intent.amount_pico).fold(0, u64::saturating_add)))
+    }
+
+    /// What a key has spent, and what is reserved for its requests, pico-dollars.
+    pub(crate) fn standing_of_key(&self, key: &ApiKey) -> Result<(KeySpent, u64), Gap> {
+        let spent = self.kept(&rows::key_spend_key(key.id))?;
+        let intents = key.workspace.map(|workspace| self.intents_of(workspace)).transpose()?;
+        let reserved = amounts(intents.iter().flatten(), key.id).key;
+        Ok((spent, reserved))
+    }
+
+    fn put_shared_intent(&mut self, host: &str, row: &UsageRow, amount_pico: u64) -> Result<(), Gap> {
+        let key = rows::shared_intent_key(row.workspace, &row.request_id);
+        self.put_row(Guard::Account(row.workspace), key, &Intent::of(row, amount_pico).on(host))
+    }
+
+    /// The limits of the request's workspace and key.
+    fn terms_of(&self, row: &UsageRow) -> Result<Option<Terms>, Gap> {
+        let workspace = self.record_of(RecordId::Workspace(row.workspace));
+        let (workspace, key) = both(workspace, self.record_of(RecordId::Key(row.key)))?;
+        let credit = match workspace {
+            Some(Record::Workspace(workspace)) => Some(workspace.credit),
+            _ => None,
+        };
+        let key = match &key {
+            Some(Record::Key(stored)) => Some(&stored.key),
+            _ => None,
+        };
+        Ok(Terms::of(credit, key))
+    }
+
+    /// The intents of a workspace as of this write batch.
+    fn intents_of(&self, workspace: WorkspaceId) -> Result<Vec<Intent>, Gap> {
+        let range = shared_intents(&rows::shared_intents_of(workspace));
+        let kept = self.view.range(&range)?.collect::<Result<Vec<_>, Error>>()?;
+        let mut found: BTreeMap<&[u8], &[u8]> = kept.iter().map(|(key, row)| (&**key, &**row)).collect();
+        let prefix = rows::shared_intents_of(workspace);
+        for (key, row) in self.rows.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)) {
+            match row {
+                Some(row) => found.insert(key, row),
+                None => found.remove(&**key),
+            };
+        }
+        let decode =
+            |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or_else(|| Error::Damaged.into());
+        found.into_iter().map(decode).collect()
+    }
+
+    /// Whether there is a row, as of this write batch.
+    pub(super) fn has_row(&self, key: &[u8]) -> Result<bool, Gap> {
+        match self.rows.get(key) {
+            Some(row) => Ok(row.is_some()),
+            None => Ok(self.view.key_row(key)?.is_some()),
+        }
+    }
+}
+
+/// What [`WriteBatch::reserve_shared`] reads.
+pub(crate) fn needs_of_reservation(workspace: WorkspaceId, key: KeyId) -> Vec<Need> {
+    let rows = [
+        RecordId::Workspace(workspace).row_key(),
+        RecordId::Key(key).row_key(),
+        rows::workspace_spend_key(workspace),
+        rows::key_spend_key(key),
+    ];
+    let rows = rows.into_iter().map(|key| Need::Row(Keyspace::Keys, key));
+    rows.chain([Need::Range(shared_intents(&rows::shared_intents_of(workspace)))]).collect()
+}
+
+/// The rows of all intents whose key has this prefix.
+pub(crate) fn shared_intents(prefix: &[u8]) -> RowRange {
+    RowRange::all(Keyspace::Keys).from(prefix).before(rows::after_prefix(prefix))
+}
+
+/// The sums of the amounts of these intents of a workspace, and of those of one key among them.
+fn amounts<'i>(intents: impl Iterator<Item = &'i Intent>, key: KeyId) -> Amounts {
+    let mut amounts = Amounts { workspace: 0, key: 0 };
+    for Intent { amount_pico, key: of, .. } in intents {
+        amounts.workspace = amounts.workspace.saturating_add(*amount_pico);
+        if *of == key {
+            amounts.key = amounts.key.saturating_add(*amount_pico);
+        }
+    }
+    amounts
+}
