@@ -168,6 +168,8 @@ const LOCAL: &[&str] = &[
     "plugin/wit",
     "secret/put",
     "serve",
+    "store/create",
+    "store/migrate",
     "tour",
     "vault/backup",
     "vault/import-legacy",

@@ -81,7 +81,6 @@ fn what_a_database_does_not_have_is_refused_before_anything_is_made() {
     let source = format!("file:{}", new_key.display());
     for line in [
         &["vault", "backup", &backup][..],
-        &["vault", "restore", &backup],
         &["vault", "rotate-root", "--new", &source],
         &["vault", "recovery", "new"],
     ] {

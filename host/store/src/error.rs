@@ -206,6 +206,7 @@ impl OpenError {
                 | OpenError::NewRootKey(_)
                 | OpenError::WrongRootKey { .. }
                 | OpenError::NoStore
+                | OpenError::Moved(_)
         )
     }
 
