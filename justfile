@@ -41,6 +41,11 @@ canaries *filter="egress:: credentials:: tools:: vault:: recordings::":
 without-postgres:
     cargo clippy --package cofferdam --no-default-features --locked -- -D warnings
 
+# Three hosts on a replicated database, with a balancer, all on this machine and in temporary folders. Ctrl-C ends it.
+cluster:
+    cargo build --workspace --bins --locked
+    cargo run --package cofferdam-test-postgres --example cluster --locked -- "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
+
 # Tests of the guests' own logic, native.
 guests-test:
     cargo test --manifest-path guests/Cargo.toml --workspace --locked

@@ -6,6 +6,7 @@ mod damage;
 mod disk;
 mod kill;
 mod ledger;
+mod memory;
 mod mixed;
 mod rotation;
 mod rows;

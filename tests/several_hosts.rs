@@ -1,6 +1,7 @@
 //! Hosts that share a store in a PostgreSQL database.
 
 mod commands;
+mod moving;
 mod outages;
 mod sharing;
 mod starting;

@@ -16,7 +16,7 @@ const CANARY: &str = "canary-7f3a-value";
 
 /// A data directory with or without a host.
 enum Place {
-    Free(Setup),
+    Free(Box<Setup>),
     Served(Box<Host>),
 }
 
@@ -77,7 +77,7 @@ fn failed(output: &Output, line: &str, code: i32) -> String {
 fn in_both_ways(scenario: impl Fn(&Place)) {
     let free = Setup::new();
     store::prepare(&free, |_| ());
-    scenario(&Place::Free(free));
+    scenario(&Place::Free(Box::new(free)));
     scenario(&Place::Served(Box::new(Setup::new().start())));
 }
 

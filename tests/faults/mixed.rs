@@ -135,12 +135,14 @@ fn a_mixed_load_can_be_ended_at_any_point() {
         signals[usize::from(is_kill)] += 1;
         answers += of_paid.len() + of_open.len();
         lost += missing;
+        if (round + 1) % 20 == 0 || round + 1 == rounds {
+            eprintln!(
+                "{} times SIGTERM, {} times SIGKILL: {answers} answers arrived whole, {lost} rows of the last second \
+                 before a kill are lost; {} secrets were acknowledged",
+                signals[0],
+                signals[1],
+                rows.acknowledged()
+            );
+        }
     }
-    println!(
-        "{} times SIGTERM, {} times SIGKILL: {answers} answers arrived whole, {lost} rows of the last second before \
-         a kill are lost; {} secrets were acknowledged",
-        signals[0],
-        signals[1],
-        rows.acknowledged()
-    );
 }

@@ -1,6 +1,7 @@
 //! The program under test: one process with its own data directory and free ports.
 
 use super::database;
+use super::memory_group::MemoryGroup;
 use super::site::Issued;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -67,6 +68,8 @@ pub struct Setup {
     arguments: Vec<String>,
     listen: String,
     namespaces: Option<u32>,
+    /// The file that takes a process into the host's control group.
+    group: Option<PathBuf>,
     /// The key printed by an earlier start, if there was one.
     key: String,
     root: Option<String>,
@@ -106,6 +109,7 @@ impl Setup {
             arguments: Vec::new(),
             listen: "127.0.0.1:0".to_owned(),
             namespaces: None,
+            group: None,
             key: String::new(),
             root: None,
         }
@@ -195,6 +199,12 @@ impl Setup {
         self
     }
 
+    /// Runs the program in a control group.
+    pub fn in_group(mut self, group: &MemoryGroup) -> Self {
+        self.group = Some(group.processes());
+        self
+    }
+
     /// Writes the configuration to its file, for commands that change the file.
     pub fn write_config(&self) {
         let config = database::configured(&self.config, self.directory.path());
@@ -213,7 +223,10 @@ impl Setup {
         if has_config {
             self.write_config();
         }
-        let mut command = program_in(self.namespaces);
+        let mut command = match &self.group {
+            Some(group) => equipped(super::memory_group::command(group, env!("CARGO_BIN_EXE_cofferdam"))),
+            None => program_in(self.namespaces),
+        };
         command.arg("--json").arg("--data").arg(self.data());
         if has_config {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));

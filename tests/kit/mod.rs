@@ -10,6 +10,7 @@ pub mod database;
 pub mod disk;
 pub mod guests;
 pub mod host;
+pub mod memory_group;
 pub mod names;
 pub mod processes;
 pub mod random;

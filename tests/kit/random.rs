@@ -34,11 +34,16 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// How many repetitions to run: few by default, all with `COFFERDAM_FAULTS=all`.
+/// How many repetitions to run: few by default, all with `COFFERDAM_FAULTS=all`, and N with
+/// `COFFERDAM_FAULTS=N` if N is between them.
 pub fn count(few: usize, all: usize) -> usize {
     match std::env::var("COFFERDAM_FAULTS").as_deref() {
         Ok("all") => all,
-        Ok(other) => panic!("COFFERDAM_FAULTS={other}: only `all` is known"),
+        Ok(other) => {
+            let number: usize =
+                other.parse().unwrap_or_else(|_| panic!("COFFERDAM_FAULTS={other}: `all` or a number"));
+            number.clamp(few, all)
+        }
         Err(_) => few,
     }
 }

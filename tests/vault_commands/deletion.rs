@@ -152,7 +152,7 @@ fn keys_are_switched_off_and_on_and_their_limits_changed_one_by_one() {
 fn deletions_are_confirmed_in_sentences() {
     let setup = crate::kit::host::Setup::new();
     crate::kit::store::prepare(&setup, |_| ());
-    let place = Place::Free(setup);
+    let place = Place::Free(Box::new(setup));
     place.done("workspace create acme");
     place.done("member create ada --workspace acme");
     let key = done(&place.run_with("key create --workspace acme --member ada", b""), "key create");

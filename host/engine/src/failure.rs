@@ -163,6 +163,7 @@ impl AttemptFailure {
             ReadError::Upstream(error) => error.into(),
             ReadError::Guest(failure) => Self::in_band(failure, None),
             ReadError::TooLong => Self::of(Cause::Endpoint),
+            ReadError::OutOfMemory => Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED),
         };
         failed.with_status(status)
     }

@@ -36,8 +36,12 @@ pub(crate) struct CallBudget {
 pub(crate) enum CallCut {
     /// Processor time or wall-clock time.
     Time,
-    /// Memory or tables.
+    /// Wall-clock time, while other guests had the processors.
+    Turn,
+    /// Memory or tables, beyond the limit of the instance.
     Memory,
+    /// Memory or tables, beyond what all guests may take together.
+    SharedMemory,
     HostCalls,
 }
 
@@ -72,7 +76,9 @@ pub(crate) struct InstanceAccount {
     total_spent_ns: AtomicU64,
     long: AtomicBool,
     out_of_time: AtomicBool,
+    turn_denied: AtomicBool,
     memory_denied: AtomicBool,
+    shared_memory_denied: AtomicBool,
     out_of_host_calls: AtomicBool,
 }
 
@@ -101,7 +107,9 @@ impl InstanceAccount {
             total_spent_ns: AtomicU64::new(0),
             long: AtomicBool::new(false),
             out_of_time: AtomicBool::new(false),
+            turn_denied: AtomicBool::new(false),
             memory_denied: AtomicBool::new(false),
+            shared_memory_denied: AtomicBool::new(false),
             out_of_host_calls: AtomicBool::new(false),
         }
     }
@@ -133,7 +141,9 @@ impl InstanceAccount {
             Polled::Pending => tokio::time::timeout(budget.wall, charged).await.ok(),
         };
         if answer.is_none() {
-            self.out_of_time.store(true, Ordering::Relaxed);
+            // A guest that waits for a turn does not choose for how long.
+            let cut = if self.is_interrupted() { &self.turn_denied } else { &self.out_of_time };
+            cut.store(true, Ordering::Relaxed);
         }
         answer
     }
@@ -178,9 +188,18 @@ impl InstanceAccount {
         self.call_spent_ns.load(Ordering::Relaxed)
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// Records that memory or table space was refused.
     pub(crate) fn deny_memory(&self) {
         self.memory_denied.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that memory or table space was refused because other guests hold it.
+    pub(crate) fn deny_shared_memory(&self) {
+        self.shared_memory_denied.store(true, Ordering::Relaxed);
     }
 
     /// Records that the budget of host calls is spent.
@@ -192,10 +211,14 @@ impl InstanceAccount {
     pub(crate) fn cut(&self) -> Option<CallCut> {
         if self.out_of_time.load(Ordering::Relaxed) {
             Some(CallCut::Time)
+        } else if self.turn_denied.load(Ordering::Relaxed) {
+            Some(CallCut::Turn)
         } else if self.out_of_host_calls.load(Ordering::Relaxed) {
             Some(CallCut::HostCalls)
         } else if self.memory_denied.load(Ordering::Relaxed) {
             Some(CallCut::Memory)
+        } else if self.shared_memory_denied.load(Ordering::Relaxed) {
+            Some(CallCut::SharedMemory)
         } else {
             None
         }
@@ -225,7 +248,7 @@ impl InstanceAccount {
     /// guest that was only interrupted keeps it.
     fn step_aside(&self) {
         if let Some(line) = &self.line
-            && !self.interrupted.load(Ordering::Relaxed)
+            && !self.is_interrupted()
         {
             line.leave();
         }
@@ -325,6 +348,19 @@ mod tests {
         let budget = CallBudget { cpu: LONG, wall: Duration::ZERO };
         assert_eq!(account.drive(budget, std::future::pending::<()>()).await, None);
         assert_eq!(account.cut(), Some(CallCut::Time));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_gets_no_turn_is_not_blamed_on_the_guest() {
+        let account = account(LONG);
+        let taken = Arc::clone(account.turns.0.here()).acquire_owned().await;
+        let call = async {
+            account.tick();
+            wait_for_turn(Arc::clone(&account)).await;
+        };
+        assert_eq!(account.drive(CallBudget { cpu: LONG, wall: Duration::ZERO }, call).await, None);
+        assert_eq!(account.cut(), Some(CallCut::Turn));
+        drop(taken);
     }
 
     #[tokio::test]

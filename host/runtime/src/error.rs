@@ -196,7 +196,8 @@ pub enum CallErrorKind {
     OutputTooLarge,
     /// The guest made more host calls than one call may.
     TooManyHostCalls,
-    /// All instances are in use. Not the plugin's fault; a later attempt can succeed.
+    /// All instances are in use, or the memory or processors that guests share. Not the plugin's fault; a later
+    /// attempt can succeed.
     Saturated,
     /// The component does not compile or link. The reason is in the log.
     Compile,
@@ -271,7 +272,7 @@ impl fmt::Display for CallErrorKind {
             Self::OutOfMemory => f.write_str("ran out of memory"),
             Self::OutputTooLarge => f.write_str("produced more output than accepted"),
             Self::TooManyHostCalls => f.write_str("called the host too often"),
-            Self::Saturated => f.write_str("has no free instance"),
+            Self::Saturated => f.write_str("has no free instance, memory or processor"),
             Self::Compile => f.write_str("does not compile"),
             Self::Denied => f.write_str("lacks a grant"),
             Self::InvalidAnswer(rule) => write!(f, "broke a rule of the contract: {rule}"),

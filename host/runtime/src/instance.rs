@@ -21,7 +21,6 @@ use crate::manifest::Import;
 use crate::owner::Owner;
 use crate::permits::Claim;
 use crate::plugin::{Compiled, Plugin};
-use crate::room::room_for;
 use crate::services::Services;
 use crate::tape::{Tape, TapedFailure};
 
@@ -225,20 +224,16 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`CallErrorKind::Saturated`] if other long requests hold all memory for this purpose.
+    /// [`CallErrorKind::Saturated`] if other guests hold the memory for it.
     pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
         let grant = self.plugin.grant();
-        let room = room_for(request_bytes, grant).map_err(|_| saturated(&self.plugin))?;
-        if let Some(room) = room {
-            self.live.store.data_mut().limiter.bound(room.bytes_max);
-            self.live.room = Some(room);
-        }
-        Ok(())
+        let limiter = &mut self.live.store.data_mut().limiter;
+        limiter.make_room(request_bytes, grant).map_err(|_| saturated(&self.plugin))
     }
 
     /// Whether its memory limit was raised for a long request.
     pub(crate) fn has_room(&self) -> bool {
-        self.live.room.is_some()
+        self.live.store.data().limiter.has_room()
     }
 
     /// Whether it may serve the next call of its owner.
@@ -320,6 +315,7 @@ fn settle<T>(
     let error = match outcome {
         Some(Ok(answer)) => return Ok(answer),
         Some(Err(error)) => error,
+        None if account.cut() == Some(CallCut::Turn) => return Err(saturated(plugin)),
         None => {
             fail(&CallErrorKind::OutOfTime, None);
             return Err(plugin.failed(CallErrorKind::OutOfTime));
@@ -352,8 +348,11 @@ fn classify(account: &InstanceAccount, error: &wasmtime::Error) -> CallErrorKind
         _ if trap == Some(&Trap::OutOfFuel) => return CallErrorKind::OutOfTime,
         Some(CallCut::HostCalls) => return CallErrorKind::TooManyHostCalls,
         // After refused memory the guest aborts itself, or cannot start.
-        Some(CallCut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {
-            return CallErrorKind::OutOfMemory;
+        Some(cut @ (CallCut::Memory | CallCut::SharedMemory))
+            if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) =>
+        {
+            let is_own = cut == CallCut::Memory;
+            return if is_own { CallErrorKind::OutOfMemory } else { CallErrorKind::Saturated };
         }
         _ => {}
     }

@@ -54,7 +54,7 @@ mod tape;
 mod recorder;
 
 mod limits;
-mod room;
+pub mod memory;
 
 mod account;
 mod permits;

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use wasmtime::ResourceLimiter;
 
 use crate::account::InstanceAccount;
+use crate::grant::Grant;
+use crate::manifest::MEMORY_MIB_MAX;
+use crate::memory::{MemoryShare, OWN_BYTES, Taken, guests_max};
 
 /// Core instances in one component: main module, adapters and shims. A component of a Python
 /// toolchain has 38, because it is linked from shared libraries.
@@ -19,21 +22,49 @@ pub(crate) const TABLE_ELEMENTS_MAX: usize = 60_000;
 /// Memory that one table element takes on the host.
 const ELEMENT_BYTES: usize = size_of::<usize>();
 
+const MIB: usize = 1024 * 1024;
+/// Memory per byte of a long request: the request itself, its texts without escapes, and the output,
+/// in a buffer that grows by doubling.
+const BYTES_PER_BYTE: usize = 6;
+/// Memory that a plugin needs besides, independent of the request.
+const BYTES_BESIDE: usize = 16 * MIB;
+
 /// The resource limiter of one store.
 pub(crate) struct Limiter {
     account: Arc<InstanceAccount>,
     bytes_max: usize,
     bytes: usize,
+    share: MemoryShare,
+    has_room: bool,
 }
 
 impl Limiter {
     pub(crate) fn new(account: Arc<InstanceAccount>, bytes_max: usize) -> Self {
-        Self { account, bytes_max, bytes: 0 }
+        Self { account, bytes_max, bytes: 0, share: MemoryShare::of_guest(), has_room: false }
     }
 
-    /// Sets a new limit. Memory that is already allocated stays.
-    pub(crate) fn bound(&mut self, bytes_max: usize) {
+    /// Raises the limit for a request of `request_bytes` bytes, if it is a long one and the operator
+    /// did not set the limit. The memory is taken at once, so that the request does not fail halfway.
+    ///
+    /// # Errors
+    ///
+    /// [`Taken`] if other guests hold the memory.
+    pub(crate) fn make_room(&mut self, request_bytes: usize, grant: &Grant) -> Result<(), Taken> {
+        let wanted = request_bytes.saturating_mul(BYTES_PER_BYTE).saturating_add(BYTES_BESIDE);
+        let most = (MEMORY_MIB_MAX as usize * MIB).min(guests_max().saturating_add(OWN_BYTES));
+        let bytes_max = wanted.min(most);
+        if grant.is_memory_set || bytes_max <= grant.memory_bytes {
+            return Ok(());
+        }
+        self.share.cover(bytes_max)?;
         self.bytes_max = bytes_max;
+        self.has_room = true;
+        Ok(())
+    }
+
+    /// Whether the limit was raised for a long request.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room
     }
 
     /// Current size of all memories and tables, in bytes.
@@ -46,6 +77,10 @@ impl Limiter {
         let total = self.bytes.saturating_add(more);
         if total > self.bytes_max {
             self.account.deny_memory();
+            return false;
+        }
+        if self.share.cover(total).is_err() {
+            self.account.deny_shared_memory();
             return false;
         }
         self.bytes = total;

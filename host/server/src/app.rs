@@ -18,6 +18,7 @@ use crate::grants::GrantEditor;
 use crate::installed;
 use crate::limits::rate;
 use crate::limits::refusals::Refusals;
+use crate::memory_limit::MemoryLimit;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::refused::RefusedRequests;
@@ -31,6 +32,7 @@ pub(crate) struct App {
     pub metrics: Arc<Metrics>,
     /// Limits the memory that request bodies take together.
     pub bodies: BodyMemory,
+    pub memory_limit: MemoryLimit,
     pub rates: rate::RateLimiters,
     /// Refused tokens that are not in the audit log yet.
     pub(crate) refusals: Refusals,
@@ -100,7 +102,7 @@ impl Addresses {
 pub(crate) struct Readiness {
     /// The router and the plugins of all configured providers are compiled.
     pub plugins_compiled: bool,
-    /// The store accepts writes and does not hang.
+    /// The store accepts writes, does not hang and has contact with its database, if it has one.
     pub store_writable: bool,
     /// The host is stopping.
     pub draining: bool,
@@ -124,6 +126,7 @@ impl App {
         desk: GrantEditor,
         operators: Operators,
     ) -> Self {
+        let memory_limit = MemoryLimit::find();
         Self {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
@@ -132,7 +135,8 @@ impl App {
             clock: ground.clock.clone(),
             lines: ground.lines.clone(),
             metrics,
-            bodies: BodyMemory::new(&ground.clock),
+            bodies: BodyMemory::new(&ground.clock, memory_limit.bytes()),
+            memory_limit,
             rates: rate::RateLimiters::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
             recorder: Arc::clone(ground.memory.recorder()),
@@ -200,7 +204,7 @@ impl App {
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
-            store_writable: self.store.is_writable() && !self.store.is_stalled(),
+            store_writable: self.store.is_writable() && !self.store.is_stalled() && self.store.has_contact(),
             draining: self.draining.load(Ordering::Acquire),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use cofferdam_runtime::{Fairness, Holders};
+use cofferdam_runtime::{Fairness, Holders, memory};
 use cofferdam_store::{Clock, KeyId};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
@@ -22,12 +22,19 @@ pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The maximum length of all bodies in memory together, in bytes.
 const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// How much of that one key may hold while little is left: an eighth.
-const FAIRNESS: Fairness = Fairness::new(ALL_BODIES_BYTES_MAX, ALL_BODIES_BYTES_MAX / 8);
+/// The part of the process's memory that all bodies may take: an eighth. A long prompt takes about
+/// six times its length with its parsed form, the provider's request and the guest.
+const PART_OF_MEMORY: usize = 8;
+/// The part of all bodies that one key may hold while little is left: an eighth.
+const PART_OF_KEY: usize = 8;
+/// The length of a body up to which it is read when the process runs out of memory, in bytes.
+const SHORT_BODY_BYTES: usize = 64 * 1024;
 
 /// Counts the bytes of all bodies in memory.
 pub(crate) struct BodyMemory {
     clock: Clock,
+    bytes_max: usize,
+    fairness: Fairness,
     taken: AtomicUsize,
     by_holder: Holders<Holder>,
 }
@@ -47,9 +54,18 @@ enum Holder {
 }
 
 impl BodyMemory {
+    /// The budget of a process that may take `memory` bytes: an eighth of them, but at least one
+    /// body of the maximum length, and at most 1 GiB.
     #[must_use]
-    pub(crate) fn new(clock: &Clock) -> Self {
-        Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_holder: Holders::default() }
+    pub(crate) fn new(clock: &Clock, memory: usize) -> Self {
+        let bytes_max = (memory / PART_OF_MEMORY).clamp(BODY_BYTES_MAX, ALL_BODIES_BYTES_MAX);
+        Self {
+            clock: clock.clone(),
+            bytes_max,
+            fairness: Fairness::new(bytes_max, bytes_max / PART_OF_KEY),
+            taken: AtomicUsize::new(0),
+            by_holder: Holders::default(),
+        }
     }
 
     /// An empty share for a request of this key; it grows while the body is read.
@@ -68,10 +84,12 @@ impl Share<'_> {
         let taken = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
         let held = self.budget.by_holder.add(self.holder, bytes);
         self.bytes += bytes;
-        if FAIRNESS.refuses(taken, held) {
-            return Err(Fault::Limited(Limited::by_bodies(FAIRNESS, self.budget.clock.now_ms())));
+        let fairness = self.budget.fairness;
+        if fairness.refuses(taken, held) {
+            return Err(Fault::Limited(Limited::by_bodies(fairness, self.budget.clock.now_ms())));
         }
-        if taken + bytes > ALL_BODIES_BYTES_MAX { Err(Fault::Busy) } else { Ok(()) }
+        let is_refused = self.bytes > SHORT_BODY_BYTES && memory::is_short();
+        if is_refused || taken + bytes > self.budget.bytes_max { Err(Fault::Busy) } else { Ok(()) }
     }
 }
 

@@ -100,6 +100,7 @@ impl Failure {
             Self::Open(error) if error.is_configuration() => CONFIGURATION,
             Self::Open(error) if error.is_unavailable() => UNAVAILABLE,
             Self::Vault(error) if error.is_configuration() => CONFIGURATION,
+            Self::Vault(error) if error.is_unavailable() => UNAVAILABLE,
             _ => FAILED,
         }
     }

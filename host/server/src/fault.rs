@@ -52,7 +52,8 @@ pub(crate) enum Fault {
     HeadersTooLarge,
     BodyTooLarge,
     BodyTimedOut,
-    /// Too many request bodies are in memory, or the store takes no further changes.
+    /// Too many request bodies are in memory, the store takes no further changes, or this host has no
+    /// contact with the database of its store.
     Busy,
     /// The disk has too little space left for changes.
     StoreFull,
@@ -119,6 +120,9 @@ impl FieldError {
 impl Fault {
     /// The fault for records of the store that could not be read.
     pub(crate) fn unread(error: Error) -> Self {
+        if matches!(error, Error::NoContact) {
+            return Self::Busy;
+        }
         tracing::error!(%error, "the store could not be read");
         Self::Internal
     }

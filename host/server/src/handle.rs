@@ -270,7 +270,8 @@ async fn authenticate(
         Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
     };
     authenticated.map_err(|error| {
-        let is_tokens_fault = !matches!(error, AuthenticationError::Incomplete(_));
+        let is_tokens_fault =
+            !matches!(error, AuthenticationError::Incomplete(_) | AuthenticationError::NoContact);
         if is_tokens_fault {
             tracing::debug!(%error, "a token was refused");
             app.refusals.count(source, &error);
@@ -293,6 +294,8 @@ fn refusal(error: AuthenticationError) -> Fault {
             tracing::error!(%key, "the owner of a good key is missing");
             Fault::Internal
         }
+        // Another host, or this one later, may know the key.
+        AuthenticationError::NoContact => Fault::Busy,
         _ => Fault::InvalidKey,
     }
 }
@@ -321,8 +324,11 @@ mod tests {
             (Error::Expired(key), 401),
             // The workspace, member or intern of the key does not exist.
             (Error::Incomplete(key), 500),
+            // The key may be as good as any.
+            (Error::NoContact, 503),
         ] {
             assert_eq!(refusal(error).line().0, status, "{error:?}");
+            assert_eq!(refusal(error).retry_after_s().is_some(), status == 503, "{error:?}");
         }
     }
 }

@@ -60,6 +60,7 @@ mod route;
 
 mod fault;
 mod limits;
+mod memory_limit;
 mod peer;
 mod tls;
 

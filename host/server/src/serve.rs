@@ -6,6 +6,7 @@
 mod check;
 mod compile;
 mod greeting;
+mod memory;
 mod notify;
 mod reload;
 mod renewal;
@@ -203,6 +204,8 @@ async fn serve(
     tracing::info!(listen = %at.listen, admin = %at.admin, tls = at.is_tls, "listening");
 
     tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
+    app.memory_limit.bound_shared();
+    tasks.spawn(memory::run(Arc::clone(&app), stop.clone()));
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     if let Some(tls) = &tls {
         let app = Arc::clone(&app);

@@ -14,7 +14,7 @@ use crate::token::{KeyId, Token};
 const NO_PROOF: Digest = [0; 32];
 
 /// Why a token does not authenticate. The answer to the client must be the same for all variants
-/// but the last.
+/// but the last two.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AuthenticationError {
     /// The text is not a token of this format, or its checksum does not match.
@@ -36,13 +36,19 @@ pub enum AuthenticationError {
     /// the host, not of the client.
     #[error("the owner of the key {0} is missing")]
     Incomplete(KeyId),
+    /// This host has no contact with the database of the store, so it knows neither new keys nor revoked
+    /// ones: an error of the host, not of the client.
+    #[error("this host has no contact with the database of the store")]
+    NoContact,
 }
 
 impl AuthenticationError {
     /// The key of the token, if its secret was right.
     pub fn key(&self) -> Option<KeyId> {
         match self {
-            AuthenticationError::Malformed | AuthenticationError::Unknown => None,
+            AuthenticationError::Malformed
+            | AuthenticationError::Unknown
+            | AuthenticationError::NoContact => None,
             AuthenticationError::Revoked(key)
             | AuthenticationError::Disabled(key)
             | AuthenticationError::Expired(key)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use secrets::Vaults;
 
-pub(crate) use change::{Change, guarded};
+pub(crate) use change::{Change, Reach, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
 pub(crate) use money::{Intent, RowIntent, SettledUsage};
@@ -95,6 +95,8 @@ pub(crate) struct WriteBatch {
     held: Option<BTreeSet<Guard>>,
     /// Changed workspaces, members, interns and keys. Their rows are in `rows` too.
     records: RecordChanges,
+    /// How often a record was changed.
+    record_changes: usize,
     rows: RowChanges,
     vaults: Vaults,
     /// The keys that key records of this batch are wrapped under.
@@ -140,6 +142,7 @@ impl WriteBatch {
             view,
             held: None,
             records: RecordChanges::new(),
+            record_changes: 0,
             rows: RowChanges::new(),
             vaults: Vaults::default(),
             wrap_keys: None,
@@ -185,6 +188,12 @@ impl WriteBatch {
     /// Number of bytes of encrypted values in this write batch.
     pub(crate) fn value_bytes(&self) -> usize {
         self.vaults.bytes
+    }
+
+    /// How often a record was changed in this batch.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
+    pub(crate) fn record_changes(&self) -> usize {
+        self.record_changes
     }
 
     /// Sets the guards that the transaction holds.
@@ -365,12 +374,14 @@ impl WriteBatch {
         let row = record.encode(self.view.keys(), &key);
         self.rows.insert(key, Some(row));
         self.records.insert(id, Some(record));
+        self.record_changes += 1;
         Ok(())
     }
 
     fn drop_record(&mut self, guard: Guard, id: RecordId) -> Result<(), Gap> {
         self.drop_row(guard, id.row_key())?;
         self.records.insert(id, None);
+        self.record_changes += 1;
         Ok(())
     }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Start of a manual clock: 2023-11-14T22:13:20Z, an arbitrary plausible date.
 const MANUAL_START_MS: u64 = 1_700_000_000_000;
 
@@ -52,6 +54,19 @@ impl Clock {
         }
     }
 
+    /// Milliseconds since an arbitrary start, never decreasing, which also pass while the machine sleeps. On a
+    /// manual clock this stands still: other machines do not follow its moves.
+    pub fn boot_ms(&self) -> u64 {
+        match &self.0 {
+            ClockSource::System { .. } => {
+                let now = clock_gettime(ClockId::Boottime);
+                let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+                seconds * 1000 + u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000_000
+            }
+            ClockSource::Manual { .. } => MANUAL_START_MS,
+        }
+    }
+
     /// Moves a manual clock forward. Does nothing on the system clock.
     pub fn advance(&self, by: Duration) {
         if let ClockSource::Manual { now_ms } = &self.0 {
@@ -63,6 +78,17 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_since_the_start_of_the_machine_goes_on() {
+        let clock = Clock::system();
+        let before = clock.boot_ms();
+        assert!(before > 0);
+        while clock.boot_ms() == before {
+            std::thread::yield_now();
+        }
+        assert!(clock.boot_ms() > before);
+    }
 
     #[test]
     fn clones_of_a_manual_clock_move_together() {

@@ -118,6 +118,7 @@ impl Database {
 #[cfg(all(test, feature = "postgres"))]
 impl Database {
     /// A database of a server that a test has started.
+    #[expect(clippy::unwrap_used, reason = "for tests only")]
     pub(crate) fn of_test(database: &cofferdam_test_postgres::Database) -> Database {
         let password = Secret::from(database.password.clone());
         let url = format!("postgres://{}@127.0.0.1:{}/{}", database.user, database.port, database.name);

@@ -55,6 +55,10 @@ pub enum Error {
     /// retry.
     #[error("the store is busy")]
     Busy,
+    /// This host has no contact with the database of the store, so it does not know what other hosts have
+    /// changed. Nothing was changed; another host, or this one later, may answer.
+    #[error("this host has no contact with the database of the store; try again later")]
+    NoContact,
     /// The writer accepted the change and did not answer in time. The change may or may not be
     /// durable.
     #[error("the store did not answer in time, outcome unknown")]
@@ -202,6 +206,7 @@ impl OpenError {
                 | OpenError::NewRootKey(_)
                 | OpenError::WrongRootKey { .. }
                 | OpenError::NoStore
+                | OpenError::Moved(_)
         )
     }
 

@@ -74,6 +74,11 @@ impl VaultError {
         matches!(self, VaultError::Open(error) if error.is_configuration())
     }
 
+    /// True when the database could not be used, which may pass (exit status 69).
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, VaultError::Open(error) if error.is_unavailable())
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> VaultError {
         let path = path.into();
         move |source| VaultError::File { path, source }

@@ -8,8 +8,10 @@
 //! Which commits are durable is decided by the row of the chain: its number is the number of the
 //! commit, so a lane whose connection broke during COMMIT finds out what became of it.
 
+mod barrier;
 mod begin;
 mod connect;
+mod contact;
 mod copy;
 mod engine;
 mod failure;
@@ -23,6 +25,7 @@ mod place;
 mod readers;
 mod schema;
 mod statement;
+mod sweep;
 mod transaction;
 mod url;
 mod write;
@@ -31,7 +34,7 @@ pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
 pub(crate) use connect::Database;
 pub(crate) use copy::Copy;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
-pub(crate) use feed::Seen;
+pub(crate) use feed::{Reload, Seen};
 pub(crate) use host::{HostId, ThisHost};
 pub(crate) use url::{DatabaseUrl, Password};
 

@@ -31,6 +31,12 @@ pub(crate) struct PublishedState {
     pub(crate) disk_bytes: AtomicU64,
     /// Monotonic time at which the commit in progress began; 0 between commits.
     busy_since_ms: AtomicU64,
+    /// Time of [`Clock::boot_ms`] at which the contact with the database ends; the maximum without one.
+    contact_until_ms: AtomicU64,
+    /// When what gave the contact was sent.
+    contact_since_ms: AtomicU64,
+    /// When all changes of other hosts were last known.
+    polled_ms: AtomicU64,
     clock: Clock,
 }
 
@@ -43,6 +49,9 @@ impl PublishedState {
             commits: StripedHistogram::new(&SECONDS),
             disk_bytes: AtomicU64::new(0),
             busy_since_ms: AtomicU64::new(0),
+            contact_until_ms: AtomicU64::new(u64::MAX),
+            contact_since_ms: AtomicU64::new(0),
+            polled_ms: AtomicU64::new(0),
             clock,
         }
     }
@@ -71,6 +80,54 @@ impl PublishedState {
     /// The error for a change when the writer does not run.
     pub(crate) fn refusal(&self) -> Error {
         if self.has_failed() { Error::NotWritable } else { Error::Closed }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Whether this process can vouch for what it knows. To be asked after the look at the directory: what
+    /// was seen before is then as new as the contact says.
+    pub(crate) fn has_contact(&self) -> bool {
+        let until_ms = self.contact_until_ms.load(Ordering::Acquire);
+        until_ms == u64::MAX || self.clock.boot_ms() < until_ms
+    }
+
+    /// # Errors
+    /// [`Error::NoContact`].
+    pub(crate) fn check_contact(&self) -> Result<(), Error> {
+        if self.has_contact() { Ok(()) } else { Err(Error::NoContact) }
+    }
+
+    /// Gives contact for so long from a time of [`Clock::boot_ms`] on.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn extend_contact(&self, sent_ms: u64, for_ms: u64) {
+        self.contact_since_ms.store(sent_ms, Ordering::Release);
+        self.contact_until_ms.store(sent_ms + for_ms, Ordering::Release);
+    }
+
+    /// Ends the contact.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn end_contact(&self) {
+        self.contact_until_ms.store(0, Ordering::Release);
+    }
+
+    /// Notes when all changes of other hosts that were committed before are known.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn note_poll(&self, began_ms: u64) {
+        self.polled_ms.store(began_ms, Ordering::Release);
+    }
+
+    /// How long ago, in milliseconds, the last contact was given and the last changes of other hosts were
+    /// asked for; `None` without a database.
+    pub(crate) fn contact_ages_ms(&self) -> Option<[u64; 2]> {
+        if self.contact_until_ms.load(Ordering::Acquire) == u64::MAX {
+            return None;
+        }
+        let now_ms = self.clock.boot_ms();
+        let age = |at: &AtomicU64| now_ms.saturating_sub(at.load(Ordering::Acquire));
+        Some([age(&self.contact_since_ms), age(&self.polled_ms)])
     }
 
     /// Duration of the commit in progress; `None` between commits.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditEntry;
-use crate::changes::{Change, SettledUsage, WriteBatch};
+use crate::changes::{Change, Reach, SettledUsage, WriteBatch};
 use crate::error::{Error, QueueFull};
 use crate::pending::{PendingSender, QueuePermit};
 use crate::state::{Gap, Guard, Need};
@@ -53,6 +53,13 @@ pub(crate) trait Job: Send {
     )]
     fn needs(&self) -> Vec<Need>;
 
+    /// See [`Change::reach`].
+    #[cfg_attr(
+        not(any(test, feature = "postgres")),
+        expect(dead_code, reason = "the embedded engine has one host")
+    )]
+    fn reach(&self) -> Reach;
+
     /// Applies the change to the write batch of its group. Its result replaces that of an earlier
     /// batch.
     ///
@@ -74,6 +81,9 @@ pub(crate) enum Ended {
     /// Nothing of it was made.
     #[cfg(feature = "postgres")]
     Undone,
+    /// It is durable, and whether other hosts have seen it is not known.
+    #[cfg(feature = "postgres")]
+    Unseen,
 }
 
 /// A change of any kind with the result of its last application.
@@ -97,6 +107,10 @@ impl<C: Change> Job for Submission<C> {
         self.change.needs()
     }
 
+    fn reach(&self) -> Reach {
+        self.change.reach()
+    }
+
     fn apply(&mut self, draft: &mut WriteBatch) -> Result<(), Gap> {
         self.answer.begin();
         let (result, lacks) = match self.change.apply(draft) {
@@ -114,6 +128,8 @@ impl<C: Change> Job for Submission<C> {
             // A refusal may rest on a change of the same group that was not made either.
             #[cfg(feature = "postgres")]
             (_, Ended::Undone) => Err(Error::Busy),
+            #[cfg(feature = "postgres")]
+            (Some(Ok(_)), Ended::Unseen) => Err(Error::TimedOut),
             // A refusal is returned even if the commit of its group failed.
             (Some(Err(refused)), _) => Err(refused),
             (Some(Ok(done)), Ended::Durable) => Ok(done),

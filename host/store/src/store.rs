@@ -203,7 +203,7 @@ impl Store {
     /// [`Error::NotWritable`] and [`Error::Closed`] when the store does not accept it,
     /// [`Error::TimedOut`] and [`Error::WriteFailed`] when the outcome is unknown.
     pub fn create_workspace(&self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
-        self.submit(guarded([Guard::Store], move |draft| draft.create_workspace(actor, &new)))
+        self.submit(guarded([Guard::Store], move |draft| draft.create_workspace(actor, &new)).adding())
     }
 
     /// Changes the settings of a workspace.
@@ -225,7 +225,7 @@ impl Store {
     /// [`Error::Lookup`], [`Error::NameTaken`], and those of every mutation.
     pub fn create_member(&self, actor: Actor, new: NewMember) -> Result<Member, Error> {
         let guard = Guard::Workspace(new.workspace);
-        self.submit(guarded([guard], move |draft| draft.create_member(actor, &new)))
+        self.submit(guarded([guard], move |draft| draft.create_member(actor, &new)).adding())
     }
 
     /// Sets a member's role. It applies to the next request.
@@ -260,7 +260,7 @@ impl Store {
     /// mutation.
     pub fn create_intern(&self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
         let guard = Guard::Workspace(new.workspace);
-        self.submit(guarded([guard], move |draft| draft.create_intern(actor, &new)))
+        self.submit(guarded([guard], move |draft| draft.create_intern(actor, &new)).adding())
     }
 
     /// Deletes an intern with its secrets and revokes its keys.
@@ -290,7 +290,8 @@ impl Store {
     pub fn flush(&self) -> Result<(), Error> {
         let mut waiting = Vec::new();
         for queue in self.0.queues.all() {
-            let place = self.place_within(QUEUE_PATIENCE)?;
+            let place = pending::wait(queue.place(), QUEUE_PATIENCE).ok_or(Error::Busy)?;
+            let place = place.map_err(|_| self.0.shared.refusal())?;
             let (answer, pending) = Pending::new(Arc::clone(&self.0.shared));
             queue.push(place, job(guarded([], |_| Ok(())), answer));
             waiting.push(pending);
@@ -325,16 +326,17 @@ impl Store {
     /// up.
     ///
     /// # Errors
-    /// [`Error::NotWritable`] and [`Error::Closed`].
+    /// [`Error::NoContact`], [`Error::NotWritable`] and [`Error::Closed`].
     pub async fn place(&self) -> Result<QueuePermit, Error> {
+        self.0.shared.check_contact()?;
         self.0.queues.place().await.map_err(|_| self.0.shared.refusal())
     }
 
     /// Like [`Store::place`], but blocks this thread for at most `patience`.
     ///
     /// # Errors
-    /// [`Error::Busy`] when no permit was free in time; [`Error::NotWritable`] and
-    /// [`Error::Closed`].
+    /// [`Error::Busy`] when no permit was free in time; [`Error::NoContact`], [`Error::NotWritable`]
+    /// and [`Error::Closed`].
     pub fn place_within(&self, patience: Duration) -> Result<QueuePermit, Error> {
         pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
     }

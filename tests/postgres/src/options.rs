@@ -43,6 +43,16 @@ impl Options {
         Pair::start_with(&self)
     }
 
+    /// Starts a standby of a primary, on a copy of it. `name` is that of the standby and of its replication slot:
+    /// lower-case letters, digits and `_`. Commits wait for it only if the primary's `synchronous_standby_names`
+    /// say so.
+    ///
+    /// # Errors
+    /// The primary does not answer or has a slot of this name, or the standby does not start.
+    pub fn start_standby_of(&self, primary: &Server, name: &str) -> Result<Server> {
+        crate::pair::follow(primary, name, self)
+    }
+
     /// The text of `postgresql.conf`.
     pub(crate) fn configuration(&self, port: u16, folder: &str) -> String {
         let port = port.to_string();

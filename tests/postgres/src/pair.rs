@@ -1,4 +1,4 @@
-//! A primary and its standby.
+//! A primary and its standbys.
 
 use crate::programs::Programs;
 use crate::server::folder;
@@ -26,40 +26,10 @@ impl Pair {
 
     pub(crate) fn start_with(options: &Options) -> Result<Self> {
         let primary = Server::start_with(options)?;
-        let standby = Self::follow(&primary, options)?;
+        let standby = follow(&primary, STANDBY, options)?;
         let pair = Self { primary, standby };
         pair.wait_for_standby(true)?;
         Ok(pair)
-    }
-
-    /// A standby on a copy of the primary.
-    fn follow(primary: &Server, options: &Options) -> Result<Server> {
-        let (programs, folder) = folder()?;
-        Self::copy(primary, &programs, folder.path())?;
-        std::fs::write(folder.path().join("data/standby.signal"), "")?;
-        let options = options
-            .clone()
-            .setting("primary_conninfo", &Self::conninfo(primary))
-            .setting("primary_slot_name", STANDBY);
-        Server::run_in(programs, folder, primary.password().to_owned(), &options)
-    }
-
-    fn copy(primary: &Server, programs: &Programs, folder: &Path) -> Result<()> {
-        let host = format!("--host={}", primary.socket().display());
-        let port = format!("--port={}", primary.port());
-        let slot = format!("--slot={STANDBY}");
-        let arguments = [&host, &port, "--username=postgres", "--pgdata=data", "--wal-method=stream", &slot];
-        let quick = ["--create-slot", "--checkpoint=fast", "--no-sync"];
-        programs.run("pg_basebackup", folder, &[&arguments[..], &quick].concat())
-    }
-
-    /// By TCP: the way that a [`Proxy`](crate::Proxy) can be put into.
-    fn conninfo(primary: &Server) -> String {
-        format!(
-            "host=127.0.0.1 port={} user=postgres password={} application_name={STANDBY}",
-            primary.port(),
-            primary.password()
-        )
     }
 
     /// Whether commits wait until the standby has them on disk. Returns when all processes of the primary know.
@@ -95,7 +65,7 @@ impl Pair {
     /// # Errors
     /// One of them does not answer.
     pub fn attach(&self) -> Result<()> {
-        self.standby.set("primary_conninfo", &Self::conninfo(&self.primary))?;
+        self.standby.set("primary_conninfo", &conninfo(&self.primary, STANDBY))?;
         self.primary
             .until_blocking("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1")?;
         self.wait_for_standby(true)
@@ -135,4 +105,34 @@ impl Pair {
         self.standby.query("SELECT pg_promote(true, 60)")?;
         self.standby.until_blocking("SELECT pg_is_in_recovery()", "f")
     }
+}
+
+/// Starts a standby on a copy of the primary. `name` is that of the standby and of its replication slot.
+pub(crate) fn follow(primary: &Server, name: &str, options: &Options) -> Result<Server> {
+    let (programs, folder) = folder()?;
+    copy(primary, name, &programs, folder.path())?;
+    std::fs::write(folder.path().join("data/standby.signal"), "")?;
+    let options = options
+        .clone()
+        .setting("primary_conninfo", &conninfo(primary, name))
+        .setting("primary_slot_name", name);
+    Server::run_in(programs, folder, primary.password().to_owned(), &options)
+}
+
+fn copy(primary: &Server, name: &str, programs: &Programs, folder: &Path) -> Result<()> {
+    let host = format!("--host={}", primary.socket_folder().display());
+    let port = format!("--port={}", primary.port());
+    let slot = format!("--slot={name}");
+    let arguments = [&host, &port, "--username=postgres", "--pgdata=data", "--wal-method=stream", &slot];
+    let quick = ["--create-slot", "--checkpoint=fast", "--no-sync"];
+    programs.run("pg_basebackup", folder, &[&arguments[..], &quick].concat())
+}
+
+/// By TCP: the way that a [`Proxy`](crate::Proxy) can be put into.
+fn conninfo(primary: &Server, name: &str) -> String {
+    format!(
+        "host=127.0.0.1 port={} user=postgres password={} application_name={name}",
+        primary.port(),
+        primary.password()
+    )
 }

@@ -163,7 +163,7 @@ impl Server {
     }
 
     fn session(&self, database: &str) -> Result<Session> {
-        Session::open(&self.socket().join(format!(".s.PGSQL.{}", self.port)), database)
+        Session::open(&self.socket_folder().join(format!(".s.PGSQL.{}", self.port)), database)
     }
 
     /// Repeats a query until it gives this one value. Between two tries other tasks of this thread go on.
@@ -213,7 +213,7 @@ impl Server {
     }
 
     /// The folder of the server's socket file.
-    pub(crate) fn socket(&self) -> &Path {
+    pub fn socket_folder(&self) -> &Path {
         self.folder.path()
     }
 

@@ -5,7 +5,8 @@ use crate::authentication::UsedCredential;
 use crate::lifecycle::deadline::{Late, STOPPING};
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{
-    PLUGIN_FAILED, Refusal, RefusedBy, STEP_TIMED_OUT, TIMED_OUT, client_message, is_length, status_of,
+    PLUGIN_FAILED, Refusal, RefusedBy, SATURATED, STEP_TIMED_OUT, TIMED_OUT, client_message, is_length,
+    status_of,
 };
 use crate::upstream::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
@@ -49,6 +50,10 @@ impl TurnEnd {
                 tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
                 let outcome = host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED);
                 Self { outcome, is_endpoints_fault: false, is_cut_here: false }
+            }
+            ReadError::OutOfMemory => {
+                let outcome = host_failed(ErrorKind::ProviderOverloaded, SATURATED);
+                Self { outcome, is_endpoints_fault: false, is_cut_here: true }
             }
             ReadError::Late(Late::Step) | ReadError::Upstream(EgressError::TimedOut) => {
                 Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT))

@@ -6,6 +6,7 @@ use crate::timeline::{FactName, StepMark, StepType, Timeline, call_outcome};
 use crate::upstream::framing::Framer;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
+use cofferdam_runtime::memory::MemoryShare;
 use cofferdam_runtime::wire::{Event, Failure, FinishReason, Frame, ResponseHead};
 use cofferdam_runtime::{CallError, ProviderInstance};
 use std::future::{Future, poll_fn};
@@ -30,6 +31,8 @@ pub(crate) enum ReadError {
     Guest(Failure),
     Call(CallError),
     TooLong,
+    /// The answer is long, and there is no memory for it.
+    OutOfMemory,
 }
 
 /// An answer that is being read.
@@ -50,6 +53,7 @@ struct ReadTally {
     bytes: u64,
     calls: u64,
     busy: Duration,
+    memory: MemoryShare,
     /// How the body and the calls end.
     outcomes: [&'static str; 2],
 }
@@ -61,12 +65,19 @@ impl ReadTally {
         let facts = [FactName::Plugin.name(plugin)];
         let decode = timeline.begin(StepType::GuestCall, &[plugin, "decode"], &facts);
         let (pieces, bytes, calls, busy) = (0, 0, 0, Duration::ZERO);
-        Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: ["unfinished"; 2] }
+        let memory = MemoryShare::of_answer();
+        Self { timeline, answer, decode, pieces, bytes, calls, busy, memory, outcomes: ["unfinished"; 2] }
     }
 
-    fn arrived(&mut self, bytes: usize) {
+    /// Counts a piece of the body.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfMemory`]
+    fn arrived(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.pieces += 1;
         self.bytes += bytes as u64;
+        let total = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        self.memory.cover(total).map_err(|_| ReadError::OutOfMemory)
     }
 
     /// Counts a call into the guest.
@@ -79,7 +90,7 @@ impl ReadTally {
 
 impl Drop for ReadTally {
     fn drop(&mut self) {
-        let Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: [body, guest] } = self;
+        let Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: [body, guest], .. } = self;
         let facts = [FactName::Count.number(*pieces), FactName::Bytes.number(*bytes)];
         timeline.end(*answer, body, &facts);
         timeline.end_call(*decode, guest, *busy, &[FactName::Count.number(*calls)]);
@@ -187,7 +198,7 @@ async fn whole(
             tally.outcomes[0] = "ok";
             return Ok(data);
         };
-        tally.arrived(bytes.len());
+        tally.arrived(bytes.len())?;
         if data.len() + bytes.len() > ANSWER_BYTES_MAX {
             return Err(ReadError::TooLong);
         }
@@ -217,7 +228,7 @@ impl StreamState {
         let chunk = deadline.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
         let mut over = true;
         if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
-            tally.arrived(bytes.len());
+            tally.arrived(bytes.len())?;
             self.framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
             over = gather(upstream, tally, &mut self.framer, &mut self.frames).await?;
         }
@@ -275,7 +286,7 @@ async fn gather(
             Some(Err(_)) => return Ok(false),
             Some(Ok(Some(bytes))) => {
                 gathered += bytes.len();
-                tally.arrived(bytes.len());
+                tally.arrived(bytes.len())?;
                 framer.push(&bytes, frames).map_err(|_| ReadError::TooLong)?;
             }
         }

@@ -10,7 +10,6 @@ use super::exports::Exports;
 use crate::account::InstanceAccount;
 use crate::context::{Alias, CallContext};
 use crate::permits::InstanceSlot;
-use crate::room::Room;
 use crate::services::Services;
 
 /// Number of uses after which an instance is replaced, so that small leaks of a guest do not
@@ -30,8 +29,6 @@ pub(crate) struct LiveInstance {
     pub(crate) account: Arc<InstanceAccount>,
     pub(crate) alias: Alias,
     pub(crate) uses: u32,
-    /// Additional memory for a long request.
-    pub(crate) room: Option<Room>,
     _slot: InstanceSlot,
 }
 
@@ -44,7 +41,7 @@ impl LiveInstance {
         slot: InstanceSlot,
     ) -> Self {
         let (exports, alias) = (Exports::default(), Alias::default());
-        Self { store, handle, exports, account, alias, uses: 0, room: None, _slot: slot }
+        Self { store, handle, exports, account, alias, uses: 0, _slot: slot }
     }
 
     /// Whether this use leaves nothing behind except in the guest's own memory: no open handle,
@@ -55,7 +52,7 @@ impl LiveInstance {
             && self.account.cut().is_none()
             && state.limiter.bytes() <= KEPT_BYTES_MAX
             && self.uses < USES_MAX
-            && self.room.is_none()
+            && !state.limiter.has_room()
     }
 
     /// Resets the host's state for another call.

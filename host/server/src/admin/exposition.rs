@@ -1,6 +1,7 @@
 //! The text of `/metrics`: the counters of all parts of the host.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cofferdam_engine::memory::meters::Meters;
 
@@ -38,7 +39,18 @@ pub(super) fn page(app: &App) -> String {
     let lost = "Log lines that standard error did not take";
     text.single("cofferdam_log_lines_lost_total", "counter", lost, telemetry::lines_lost());
     process::write(&mut text);
+    memory(app, &mut text);
     text.finish()
+}
+
+fn memory(app: &App, text: &mut Text) {
+    let Some(memory) = app.memory_limit.read_or_machine() else { return };
+    let limit = "Memory limit of the control group of the process, else the memory of the machine";
+    text.single("cofferdam_memory_limit_bytes", "gauge", limit, memory.limit);
+    let free = "What is left of it, with what the kernel can take back from files";
+    text.single("cofferdam_memory_free_bytes", "gauge", free, memory.free);
+    let short = "1 while requests are refused because the limit is near";
+    text.single("cofferdam_memory_short", "gauge", short, u8::from(cofferdam_runtime::memory::is_short()));
 }
 
 fn certificate(app: &App, text: &mut Text) {
@@ -167,4 +179,13 @@ fn store(app: &App, text: &mut Text) {
         text.sample("cofferdam_store_queue_max", &format!("queue=\"{}\"", part.name), part.max);
     }
     text.single("cofferdam_store_bytes", "gauge", "Size of the store on the disk", store.disk_bytes());
+    if let Some([contact, feed]) = store.contact_ages_ms() {
+        let ages = [
+            ("cofferdam_store_contact_age_seconds", "Time since the last contact with the database", contact),
+            ("cofferdam_store_feed_age_seconds", "Time since all changes of other hosts were known", feed),
+        ];
+        for (name, help, age_ms) in ages {
+            text.single(name, "gauge", help, Duration::from_millis(age_ms).as_secs_f64());
+        }
+    }
 }

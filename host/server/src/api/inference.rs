@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cofferdam_engine::export::TraceParent;
 use cofferdam_engine::{Answer, AnswerBody, Caller, Engine, Refusal, RespondOptions};
+use cofferdam_runtime::memory;
 use http::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
@@ -89,6 +90,9 @@ fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     let workspace = call.principal.workspace.clone().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key().id;
     let permits = call.app.runtime.instance_permits(key.as_str());
+    if memory::is_short() {
+        return Err(Fault::Busy);
+    }
     let pace = call.app.live().config.limits.pace;
     let admitted = call.app.rates.inference.admit(key, workspace.id, &pace, permits);
     let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;

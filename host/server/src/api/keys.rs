@@ -148,7 +148,7 @@ async fn commit<T>(store: &Store, change: impl FnOnce(QueuePermit) -> Pending<T>
             // The key, or its owner, was deleted after it was looked up.
             Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
             Error::NoSpace => return Fault::StoreFull,
-            Error::Busy => return Fault::Busy,
+            Error::Busy | Error::NoContact => return Fault::Busy,
             Error::AlreadyExpired => {
                 return Fault::Flawed(FieldError::at("expires_at", "must lie in the future"));
             }

@@ -131,6 +131,7 @@ fn failed(error: Error) -> Fault {
         Error::Unbound => return Fault::UnboundSecret,
         Error::Quota(exceeded) => return Fault::VaultFull(exceeded),
         Error::Busy => return Fault::VaultTooLate,
+        Error::NoContact => return Fault::Busy,
         Error::TimedOut => return Fault::VaultTimedOut,
         Error::Damaged => Fault::VaultDamaged,
         _ => Fault::VaultFailed,

@@ -15,7 +15,7 @@ const LIMITS: BodyLimits =
     BodyLimits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
 
 fn budget() -> BodyMemory {
-    BodyMemory::new(&Clock::manual())
+    BodyMemory::new(&Clock::manual(), usize::MAX)
 }
 
 fn key(number: u8) -> KeyId {

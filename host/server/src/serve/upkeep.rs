@@ -31,7 +31,7 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
         app.live().engine.compare_endpoints();
         let (requests, failures) = app.metrics.answered();
         app.traffic.note(clock.now_ms(), requests, failures);
-        give_memory_back();
+        give_memory_back(false);
         if app.store.has_due_vault_keys() && clock.monotonic_ms() >= not_before_ms {
             not_before_ms = clock.monotonic_ms().saturating_add(AGAIN_MS);
             delete_due_keys(app.store.clone(), stop.clone()).await;
@@ -46,12 +46,12 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
 
 /// Gives memory back to the system that has been free for a second. The allocator itself does this
 /// only when something large is allocated or freed, so a host that gets no more requests would keep
-/// what the last ones took.
-fn give_memory_back() {
+/// what the last ones took. With `at_once` what became free just now is given back, too.
+pub(super) fn give_memory_back(at_once: bool) {
     #[expect(unsafe_code, reason = "a function of C that any thread may call at any time")]
     // SAFETY: It has no requirements; it frees only what no allocation uses.
     unsafe {
-        libmimalloc_sys::mi_collect(false);
+        libmimalloc_sys::mi_collect(at_once);
     }
 }
 

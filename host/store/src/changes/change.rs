@@ -23,8 +23,22 @@ pub(crate) trait Change: Send + 'static {
     /// more.
     fn needs(&self) -> Vec<Need>;
 
+    /// How long its answer waits for other hosts, if it changes a record.
+    fn reach(&self) -> Reach {
+        Reach::Everywhere
+    }
+
     /// Changes the batch or refuses.
     fn apply(&self, draft: &mut WriteBatch) -> Result<Self::Done, Gap>;
+}
+
+/// How long the answer to a durable change of a record waits until other hosts have seen it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reach {
+    /// Until no other host goes by what was before: it may take something away.
+    Everywhere,
+    /// A moment: it only adds something.
+    Soon,
 }
 
 /// A change that knows its guards, made of a function.
@@ -80,6 +94,43 @@ fn needs_of(guard: &Guard) -> Vec<Need> {
             owner.into_iter().chain([keys, head]).collect()
         }
         Guard::Account(_) | Guard::Quota(_) => Vec::new(),
+    }
+}
+
+/// A change that takes nothing away.
+pub(crate) struct Adding<C>(C);
+
+impl<G, A> Guarded<G, A> {
+    /// Says that the change takes nothing away.
+    pub(crate) fn adding(self) -> Adding<Guarded<G, A>> {
+        Adding(self)
+    }
+}
+
+impl<C, R> Reading<C, R> {
+    /// Says that the change takes nothing away.
+    pub(crate) fn adding(self) -> Adding<Reading<C, R>> {
+        Adding(self)
+    }
+}
+
+impl<C: Change> Change for Adding<C> {
+    type Done = C::Done;
+
+    fn guards(&self) -> Vec<Guard> {
+        self.0.guards()
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.0.needs()
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Soon
+    }
+
+    fn apply(&self, draft: &mut WriteBatch) -> Result<C::Done, Gap> {
+        self.0.apply(draft)
     }
 }
 

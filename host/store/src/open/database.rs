@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::{Given, Money, Unlocked, load_row, unlock};
+use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
@@ -36,6 +37,7 @@ pub(crate) fn open_database(
     database: &Arc<Database>,
     runtime: &Handle,
     given: Given,
+    clock: &Clock,
 ) -> Result<OpenedDatabase, OpenError> {
     let [header, record] = postgres::head_rows(database, runtime)?;
     if header.is_none() && record.is_none() {
@@ -44,13 +46,24 @@ pub(crate) fn open_database(
     let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
     let access = VaultReader::new(Arc::new(keys));
     // Before the directory is read: who changes it after that waits for this host.
-    let host = postgres::enter(database, runtime)?;
-    let loaded = postgres::first_look(database, &access.keys, runtime).and_then(|(state, seen)| {
-        let (directory, money) = load(&*state, &access)?;
-        Ok((directory, money, seen))
-    });
+    let host = postgres::enter(database, runtime, clock)?;
+    let loaded = read_directory(database, runtime, &access);
     let (directory, money, seen) = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
-    Ok(OpenedDatabase { access, header, rotate_to, directory: Arc::new(directory), money, seen, host })
+    Ok(OpenedDatabase { access, header, rotate_to, directory, money, seen, host })
+}
+
+/// What is committed now, and how far the changes of each chain are in it.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn read_directory(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    access: &VaultReader,
+) -> Result<(Arc<Directory>, Money, Seen), OpenError> {
+    let (state, seen) = postgres::first_look(database, &access.keys, runtime)?;
+    let (directory, money) = load(&*state, access)?;
+    Ok((Arc::new(directory), money, seen))
 }
 
 /// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are

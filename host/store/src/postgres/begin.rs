@@ -14,6 +14,7 @@ use super::readers::{CommittedState, Readers};
 use super::schema;
 use super::statement::Statement;
 use super::transaction::bounded;
+use crate::clock::Clock;
 use crate::error::OpenError;
 use crate::rows;
 use crate::seal::{STORE_KEYS, StoreKeys};
@@ -62,12 +63,17 @@ pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<He
 ///
 /// # Errors
 /// [`OpenError::Database`].
-pub(crate) fn enter(database: &Arc<Database>, runtime: &Handle) -> Result<Arc<ThisHost>, OpenError> {
+pub(crate) fn enter(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    clock: &Clock,
+) -> Result<Arc<ThisHost>, OpenError> {
+    let entered_ms = clock.boot_ms();
     let id = wait(runtime, async || {
         let session = database.connect().await?;
         host::enter(&session).await
     });
-    id.map(|id| Arc::new(ThisHost::new(id)))
+    id.map(|id| Arc::new(ThisHost::new(id, entered_ms)))
 }
 
 /// Ends this host. If the database cannot be reached now, others find its row without signs of life and
@@ -108,7 +114,7 @@ pub(super) async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>
 
 fn chains(state: &CommittedState) -> Result<Seen, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for chains");
-    let asks = Statement::new("SELECT id, seq FROM chain");
+    let asks = Statement::new("SELECT id, changed FROM chain WHERE NOT retired");
     let rows = state.moment().rows(asks, usize::MAX, |_| Ok(0))?;
     let chain = |row: &tokio_postgres::Row| {
         let id: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;

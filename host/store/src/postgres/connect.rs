@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls_platform_verifier::Verifier;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
@@ -201,6 +202,8 @@ pub(crate) struct Session {
     pub(super) client: Client,
     /// The server sent a warning.
     warned: Arc<AtomicBool>,
+    /// The server sent a notification of what this connection listens to.
+    notified: Arc<Notify>,
     driver: JoinHandle<()>,
 }
 
@@ -211,8 +214,14 @@ impl Session {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let warned = Arc::new(AtomicBool::new(false));
-        let driver = tokio::spawn(drive(connection, Arc::clone(&warned)));
-        Session { client, warned, driver }
+        let notified = Arc::new(Notify::new());
+        let driver = tokio::spawn(drive(connection, Arc::clone(&warned), Arc::clone(&notified)));
+        Session { client, warned, notified, driver }
+    }
+
+    /// Waits for a notification since the last call.
+    pub(super) async fn until_notified(&self) {
+        self.notified.notified().await;
     }
 
     /// Whether the server sent a warning since the last call. It warns, among others, where it
@@ -244,7 +253,7 @@ impl Drop for Session {
 }
 
 /// Moves the bytes of a connection until it ends.
-async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>)
+async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>, notified: Arc<Notify>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -261,6 +270,7 @@ where
                     log_warning(&notice);
                 }
             }
+            Ok(AsyncMessage::Notification(_)) => notified.notify_one(),
             Ok(_) => {}
             Err(error) => {
                 tracing::debug!(%error, "a connection to the database ended");

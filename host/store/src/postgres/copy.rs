@@ -284,7 +284,7 @@ impl<'k> Copy<'k> {
         self.session = Rc::into_inner(moment).and_then(Moment::into_session);
         let is_same = set == self.written && heads == self.found[1] && checked.audit_records == seq;
         if let Some(problem) =
-            checked.problems.first().map_or((!is_same).then_some("rows differ"), |it| Some(it))
+            checked.problems.first().map_or_else(|| (!is_same).then_some("rows differ"), |it| Some(it))
         {
             tracing::error!(problem, "the copy is not the store that was copied");
             return Err(Error::Damaged.into());

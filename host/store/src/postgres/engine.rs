@@ -4,19 +4,24 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 
+use super::barrier::{Barrier, Drained, Waiting};
 use super::begin;
 use super::connect::Database;
-use super::feed::{Feed, Seen};
+use super::contact::{CONTACT_MS, Contact};
+use super::feed::{Announcer, Feed, Reload, Seen};
 use super::history;
 use super::host::{HostId, ThisHost};
-use super::lane::Lane;
+use super::lane::{HostLinks, Lane};
 use super::readers::{CommittedState, Readers};
+use super::sweep::{Reading, Sweep};
 use crate::audit::AuditRecord;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::pending;
 use crate::published::PublishedState;
 use crate::queue::LaneQueues;
 use crate::state::State;
@@ -25,6 +30,8 @@ use crate::vault::VaultReader;
 
 /// Number of lanes of one host.
 pub(crate) const LANES: usize = 4;
+/// How long a closing engine waits for the end of a task that it has ended.
+const ENDING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lanes of one host, and what reads for it.
 pub(crate) struct Engine {
@@ -36,6 +43,12 @@ pub(crate) struct Engine {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
     runtime: Mutex<Option<ReadingRuntime>>,
+    /// Tells when no answer waits for other hosts any more.
+    drained: Mutex<Option<Drained>>,
+    /// The task that keeps contact.
+    contact: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// The feed runs as long as there is one, also after the last lane has ended.
+    _announcer: Announcer,
 }
 
 /// What the engine starts with.
@@ -49,6 +62,8 @@ pub(crate) struct Start {
     pub(crate) host: Arc<ThisHost>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
+    /// Reads the whole directory.
+    pub(crate) reload: Reload,
     /// Drives connections other than those of the lanes.
     pub(crate) runtime: ReadingRuntime,
 }
@@ -86,16 +101,45 @@ impl Engine {
     /// # Errors
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
-        let Start { database, access, queues, shared, clock, host, seen, runtime } = start;
+        let Start { database, access, queues, shared, clock, host, seen, reload, runtime } = start;
         let keys = &access.keys;
-        let (feed, announcer) = Feed::new(Arc::clone(&database), Arc::clone(keys), Arc::clone(&shared), seen);
+        // The directory was read after this host got its row.
+        shared.extend_contact(host.entered_ms(), CONTACT_MS);
+        let (feed, announcer, reader) =
+            Feed::new(Arc::clone(&database), Arc::clone(keys), Arc::clone(&shared), seen, reload);
         runtime.handle().spawn(feed.run());
+        let waiting = Arc::new(Waiting::default());
+        let (contact, hosts) = Contact::new(
+            Arc::clone(&database),
+            Arc::clone(&host),
+            Arc::clone(&shared),
+            reader,
+            Arc::clone(&waiting),
+        );
+        let contact = runtime.handle().spawn(contact.run());
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
+        let reading =
+            Reading { readers: Arc::clone(&readers), queues: Arc::clone(&queues), keys: Arc::clone(keys) };
+        let sweep =
+            Sweep::new(Arc::clone(&database), Arc::clone(&host), Arc::clone(&shared), hosts.clone(), reading);
+        runtime.handle().spawn(sweep.run());
+        let (barrier, drained) = Barrier::new(runtime.handle().clone(), Arc::clone(&host), hosts, waiting);
         let runtime = Mutex::new(Some(runtime));
         let threads = Mutex::default();
-        let engine =
-            Engine { database: Arc::clone(&database), host, shared, readers, queues, threads, runtime };
+        let engine = Engine {
+            database: Arc::clone(&database),
+            host,
+            shared,
+            readers,
+            queues,
+            threads,
+            runtime,
+            drained: Mutex::new(Some(drained)),
+            contact: Mutex::new(Some(contact)),
+            _announcer: announcer.clone(),
+        };
+        let links = HostLinks { host: Arc::clone(&engine.host), feed: announcer, barrier };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -103,8 +147,7 @@ impl Engine {
                 Arc::clone(queue),
                 Arc::clone(&engine.shared),
                 clock.clone(),
-                Arc::clone(&engine.host),
-                announcer.clone(),
+                links.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = Builder::new().name(format!("store-lane-{number}"));
@@ -151,6 +194,16 @@ impl Engine {
             if thread.join().is_err() {
                 tracing::error!("a lane of the store panicked");
             }
+        }
+        if let Some(drained) = self.drained.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && pending::wait(drained.wait(), Drained::PATIENCE).is_none()
+        {
+            tracing::error!("answers that wait for other hosts are given up");
+        }
+        if let Some(mut contact) = self.contact.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It would take the end of this host for a mistake of other hosts.
+            contact.abort();
+            drop(pending::wait(&mut contact, ENDING_PATIENCE));
         }
         let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A host that has failed leaves its row to those that take it for dead.

@@ -3,14 +3,15 @@
 //! One task reads changed records and publishes them, so that a newer record is never replaced by an
 //! older one, whichever lane or host changed it. A lane whose commit has changed records waits for
 //! this task before it answers. What other hosts changed is found in the table `change`, which is
-//! looked at four times a second.
+//! looked at four times a second, and when the database notifies this host of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::types::Type;
 
 use super::connect::{Database, Session};
@@ -19,14 +20,17 @@ use super::load::load;
 use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::bounded;
-use crate::directory::{RecordChanges, RecordId};
+use crate::directory::{Directory, RecordChanges, RecordId};
+use crate::error::OpenError;
 use crate::loaded::Loaded;
 use crate::published::PublishedState;
 use crate::rows::Keyspace;
 use crate::seal::StoreKeys;
 use crate::state::{Need, State};
 
-/// How often the changes of other hosts are looked for.
+/// Where hosts notify each other of changes.
+pub(super) const CHANNEL: &str = "cofferdam";
+/// How often the changes of other hosts are looked for without a notification.
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -73,6 +77,63 @@ impl Announcer {
 /// How far the commits of each chain are in the directory.
 pub(crate) type Seen = BTreeMap<ChainId, i64>;
 
+/// The last look at the changes of other hosts.
+#[derive(Clone)]
+struct Look {
+    /// A time before the look.
+    began: Instant,
+    /// Whether it came to the end of the changes.
+    is_whole: bool,
+    /// Grows with each look that found something.
+    news: u64,
+    seen: Arc<Seen>,
+}
+
+/// Reads the whole directory, and how far the changes of each chain are in it. Blocks its thread.
+pub(crate) type Reload = Arc<dyn Fn() -> Result<(Arc<Directory>, Seen), OpenError> + Send + Sync>;
+
+/// What the feed knows, for the task that reports it.
+pub(super) struct FeedReader {
+    looks: watch::Receiver<Look>,
+    wanted: Arc<Notify>,
+    /// The directory has to be read anew.
+    has_gap: Arc<AtomicBool>,
+}
+
+impl FeedReader {
+    /// How often something new was found.
+    pub(super) fn news(&self) -> u64 {
+        self.looks.borrow().news
+    }
+
+    /// How far the commits of each chain are in the directory, and how often something new was found.
+    pub(super) fn seen(&self) -> (u64, Arc<Seen>) {
+        let look = self.looks.borrow();
+        (look.news, Arc::clone(&look.seen))
+    }
+
+    /// Waits until there may be news.
+    pub(super) async fn until_news(&mut self) {
+        if self.looks.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Has the whole directory read before the next look at changes: some of them may be deleted.
+    pub(super) fn read_anew(&self) {
+        self.has_gap.store(true, Ordering::Release);
+    }
+
+    /// Waits until all changes that were committed before this time are in the directory.
+    pub(super) async fn until_whole(&mut self, after: Instant) {
+        self.wanted.notify_one();
+        let is_whole = |look: &Look| look.is_whole && look.began >= after;
+        if self.looks.wait_for(is_whole).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// The task that follows the changes.
 pub(super) struct Feed {
     database: Arc<Database>,
@@ -80,30 +141,46 @@ pub(super) struct Feed {
     shared: Arc<PublishedState>,
     commits: mpsc::Receiver<OwnCommit>,
     session: Option<Session>,
-    seen: Seen,
     /// The chains of this host. Their lanes tell what they changed.
     own: BTreeSet<ChainId>,
     /// When other hosts' changes are looked for next.
     due: Instant,
+    looks: watch::Sender<Look>,
+    /// Somebody wants a look now.
+    wanted: Arc<Notify>,
+    reload: Reload,
+    /// The directory has to be read anew.
+    has_gap: Arc<AtomicBool>,
 }
 
 impl Feed {
-    /// The task, and where lanes hand over their commits.
+    /// The task, where lanes hand over their commits, and where others learn what it has read.
     pub(super) fn new(
         database: Arc<Database>,
         keys: Arc<StoreKeys>,
         shared: Arc<PublishedState>,
         seen: Seen,
-    ) -> (Feed, Announcer) {
+        reload: Reload,
+    ) -> (Feed, Announcer, FeedReader) {
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
-        (Feed { database, keys, shared, commits, session, seen, own, due }, Announcer(sender))
+        let look = Look { began: due, is_whole: false, news: 0, seen: Arc::new(seen) };
+        let (looks, reader) = watch::channel(look);
+        let wanted = Arc::new(Notify::new());
+        let has_gap = Arc::new(AtomicBool::new(false));
+        let reader = FeedReader { looks: reader, wanted: Arc::clone(&wanted), has_gap: Arc::clone(&has_gap) };
+        let feed =
+            Feed { database, keys, shared, commits, session, own, due, looks, wanted, reload, has_gap };
+        (feed, Announcer(sender), reader)
     }
 
-    /// Runs until the last lane has ended.
+    /// Runs until the runtime ends.
     pub(super) async fn run(mut self) {
         let mut waiting: Vec<OwnCommit> = Vec::new();
-        while !waiting.is_empty() || self.wait(&mut waiting).await {
+        loop {
+            if waiting.is_empty() && !self.wait(&mut waiting).await {
+                return;
+            }
             while let Ok(commit) = self.commits.try_recv() {
                 waiting.push(commit);
             }
@@ -122,69 +199,134 @@ impl Feed {
         }
     }
 
-    /// Waits for a commit of a lane, or until the changes of other hosts are due. `false` once the last
-    /// lane has ended.
+    /// Waits for a commit of a lane, or until the changes of other hosts are due. `false` once nothing can
+    /// come any more.
     async fn wait(&mut self, waiting: &mut Vec<OwnCommit>) -> bool {
-        let commit = timeout_at(self.due, self.commits.recv()).await;
-        let has_ended = matches!(commit, Ok(None));
-        waiting.extend(commit.ok().flatten());
-        !has_ended
+        let told = async {
+            match &self.session {
+                Some(session) => session.until_notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            commit = self.commits.recv() => {
+                let is_open = commit.is_some();
+                waiting.extend(commit);
+                return is_open;
+            }
+            () = sleep_until(self.due) => {}
+            () = self.wanted.notified() => {}
+            () = told => {}
+        }
+        self.due = Instant::now();
+        true
+    }
+
+    /// Reads the whole directory, if changes of it may be lost.
+    async fn close_gap(&self) -> Result<(), Failure> {
+        if !self.has_gap.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reload = Arc::clone(&self.reload);
+        let read = tokio::task::spawn_blocking(move || reload()).await;
+        let read = read.map_err(|_| Failure::Unexpected("the whole directory"))?;
+        let (directory, seen) = read.map_err(|error| Failure::Lost(error.to_string()))?;
+        self.shared.directory.store(directory);
+        self.looks.send_modify(|look| look.seen = Arc::new(seen));
+        self.has_gap.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Reads these records, and those that other hosts have changed, and publishes them.
     async fn publish(&mut self, mut records: BTreeSet<RecordId>) -> Result<(), Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => self.database.connect().await?,
+            None => {
+                let session = self.database.connect().await?;
+                // Without notifications, as behind some poolers, changes are found at the next look.
+                if let Err(failure) = bounded(session.script(&format!("LISTEN {CHANNEL}"))).await {
+                    tracing::info!(%failure, "the database does not notify this host of changes");
+                }
+                session
+            }
         };
+        self.close_gap().await?;
         let session = self.session.insert(session);
-        let mut seen = self.seen.clone();
-        let is_due = Instant::now() >= self.due;
-        if is_due {
-            records.append(&mut bounded(changed(session, &self.own, &mut seen)).await?);
-        }
+        let began = Instant::now();
+        let began_ms = self.shared.clock().boot_ms();
+        let look = if began >= self.due {
+            let seen = Arc::clone(&self.looks.borrow().seen);
+            let changed = bounded(changed(session, &self.own, &seen)).await?;
+            records.extend(changed.records.iter().copied());
+            Some(changed)
+        } else {
+            None
+        };
         if !records.is_empty() {
             let changes = bounded(read(session, &self.keys, records)).await?;
             self.shared.change(changes);
         }
-        if is_due {
-            self.seen = seen;
-            self.due = Instant::now() + POLL_EVERY;
+        if let Some(Changed { seen, is_whole, is_new, .. }) = look {
+            self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
+            if is_whole {
+                self.shared.note_poll(began_ms);
+            }
+            let news = self.looks.borrow().news + u64::from(is_new);
+            self.looks.send_replace(Look { began, is_whole, news, seen: Arc::new(seen) });
         }
         Ok(())
     }
 }
 
-/// The records that other hosts have changed since the last time.
-async fn changed(
-    session: &Session,
-    own: &BTreeSet<ChainId>,
-    seen: &mut Seen,
-) -> Result<BTreeSet<RecordId>, Failure> {
-    let own: Vec<Vec<u8>> = own.iter().map(|chain| chain.0.to_vec()).collect();
-    let chains = seen.keys().map(|chain| chain.0.to_vec()).collect::<Vec<_>>();
-    let numbers = seen.values().copied().collect::<Vec<i64>>();
-    let sql = "SELECT chain.id, least(chain.changed, coalesce(s.seq, 0) + $4), c.topic FROM chain \
-               LEFT JOIN unnest($2, $3) AS s (chain, seq) ON s.chain = chain.id \
-               LEFT JOIN change c ON c.chain = chain.id AND c.seq > coalesce(s.seq, 0) \
-               AND c.seq <= coalesce(s.seq, 0) + $4 \
-               WHERE chain.id <> ALL($1) AND chain.changed > coalesce(s.seq, 0)";
-    let statement = Statement::new(sql)
-        .with(own, Type::BYTEA_ARRAY)
-        .with(chains, Type::BYTEA_ARRAY)
-        .with(numbers, Type::INT8_ARRAY)
-        .with(COMMITS_MAX, Type::INT8);
-    let rows = statement.rows(&session.client, usize::MAX, |_| Ok(0)).await?;
-    let mut records = BTreeSet::new();
-    for row in &rows {
-        const UNEXPECTED: Failure = Failure::Unexpected("the question what changed");
-        let chain: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
-        let chain = ChainId(chain.try_into().map_err(|_| UNEXPECTED)?);
-        seen.insert(chain, row.try_get(1).map_err(|_| UNEXPECTED)?);
-        let topic: Option<&[u8]> = row.try_get(2).map_err(|_| UNEXPECTED)?;
-        records.extend(topic.and_then(RecordId::of_row_key));
+/// What other hosts have changed since the last look.
+struct Changed {
+    records: BTreeSet<RecordId>,
+    seen: Seen,
+    /// Whether that is all.
+    is_whole: bool,
+    is_new: bool,
+}
+
+/// Looks for changes of other hosts after what was seen.
+async fn changed(session: &Session, own: &BTreeSet<ChainId>, before: &Seen) -> Result<Changed, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question what changed");
+    let mut seen = Seen::new();
+    let (mut is_whole, mut is_new) = (true, false);
+    let (mut chains, mut after, mut upto) = (Vec::new(), Vec::new(), Vec::new());
+    // Only chains that still change, or whose changes a host may still have to see.
+    let rows = session.script("SELECT encode(id, 'hex'), changed FROM chain WHERE NOT retired").await?;
+    for row in rows {
+        let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
+        let id = columns.next().and_then(crate::hex::decode).and_then(|id| id.try_into().ok());
+        let chain = ChainId(id.ok_or(UNEXPECTED)?);
+        let last: i64 = columns.next().and_then(|seq| seq.parse().ok()).ok_or(UNEXPECTED)?;
+        let known = before.get(&chain).copied().unwrap_or_default();
+        if own.contains(&chain) || last <= known {
+            seen.insert(chain, known.max(last));
+            continue;
+        }
+        let end = last.min(known.saturating_add(COMMITS_MAX));
+        is_whole &= end == last;
+        is_new = true;
+        seen.insert(chain, end);
+        chains.push(chain.0.to_vec());
+        after.push(known);
+        upto.push(end);
     }
-    Ok(records)
+    let mut records = BTreeSet::new();
+    if is_new {
+        let sql = "SELECT c.topic FROM unnest($1, $2, $3) AS s (chain, after, upto) \
+                   JOIN change c ON c.chain = s.chain AND c.seq > s.after AND c.seq <= s.upto";
+        let statement = Statement::new(sql)
+            .with(chains, Type::BYTEA_ARRAY)
+            .with(after, Type::INT8_ARRAY)
+            .with(upto, Type::INT8_ARRAY);
+        for row in &statement.rows(&session.client, usize::MAX, |_| Ok(0)).await? {
+            let topic: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
+            records.extend(RecordId::of_row_key(topic));
+        }
+    }
+    Ok(Changed { records, seen, is_whole, is_new })
 }
 
 /// The records as they are committed now.

@@ -6,10 +6,13 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 use super::connect::Session;
 use super::failure::Failure;
+use super::feed::Seen;
+use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::{BEGIN, bounded};
 
@@ -40,15 +43,40 @@ impl fmt::Debug for HostId {
 /// The id under which this process is a host now. It gets another one when other hosts have taken it for
 /// dead.
 #[derive(Debug)]
-pub(crate) struct ThisHost(Mutex<HostId>);
+pub(crate) struct ThisHost {
+    id: Mutex<HostId>,
+    /// Told when a lane finds that this host has no row any more.
+    gone: Notify,
+    /// When its first row was sent, as a time of [`crate::clock::Clock::boot_ms`].
+    entered_ms: u64,
+}
 
 impl ThisHost {
-    pub(super) fn new(id: HostId) -> ThisHost {
-        ThisHost(Mutex::new(id))
+    pub(super) fn new(id: HostId, entered_ms: u64) -> ThisHost {
+        ThisHost { id: Mutex::new(id), gone: Notify::new(), entered_ms }
+    }
+
+    pub(super) fn entered_ms(&self) -> u64 {
+        self.entered_ms
+    }
+
+    /// Sets the id of the row that this process has now.
+    pub(super) fn set(&self, id: HostId) {
+        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = id;
+    }
+
+    /// Tells that other hosts took this one for dead.
+    pub(super) fn report_gone(&self) {
+        self.gone.notify_one();
+    }
+
+    /// Waits for [`ThisHost::report_gone`].
+    pub(super) async fn until_gone(&self) {
+        self.gone.notified().await;
     }
 
     pub(crate) fn id(&self) -> HostId {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,14 +101,107 @@ fn about() -> String {
     about.to_string()
 }
 
-/// Seals the chains of a host and deletes its row, unless it has none any more. Nothing can be added to
-/// its chains after that.
+/// Ends this host.
 pub(super) async fn leave(session: &Session, id: HostId) -> Result<(), Failure> {
-    let row = crate::hex::encode(&id.0);
-    let script = format!(
-        "{BEGIN}; DELETE FROM host WHERE id = '\\x{row}'; \
-         UPDATE chain SET sealed_ms = (extract(epoch FROM now()) * 1000)::bigint \
-         WHERE host = '{id}' AND sealed_ms IS NULL; COMMIT"
+    let delete = format!("{BEGIN}; DELETE FROM host WHERE id = decode('{id}', 'hex')");
+    bounded(session.script(&delete)).await?;
+    end(session, id).await?;
+    bounded(session.script("COMMIT")).await.map(drop)
+}
+
+/// Ends a host whose beat still stands at this number. Of several that try, one does it. The other result
+/// is that it was ended already, or shows signs of life. After a failure the connection must be closed.
+pub(super) async fn bury(session: &Session, id: HostId, beat: i64) -> Result<bool, Failure> {
+    let delete = format!(
+        "{BEGIN}; DELETE FROM host WHERE id = decode('{id}', 'hex') AND beat = {beat} RETURNING beat"
     );
-    bounded(session.script(&script)).await.map(drop)
+    let is_ours = !bounded(session.script(&delete)).await?.is_empty();
+    if is_ours {
+        end(session, id).await?;
+    }
+    bounded(session.script(if is_ours { "COMMIT" } else { "ROLLBACK" })).await?;
+    Ok(is_ours)
+}
+
+/// What becomes of what a host leaves behind, within the transaction that deletes its row, so that it
+/// happens once. Nothing can be added to its chains after that.
+async fn end(session: &Session, id: HostId) -> Result<(), Failure> {
+    let seal = format!(
+        "UPDATE chain SET sealed_ms = (extract(epoch FROM now()) * 1000)::bigint \
+         WHERE host = '{id}' AND sealed_ms IS NULL"
+    );
+    bounded(session.script(&seal)).await.map(drop)
+}
+
+/// The row of a host.
+#[derive(Clone, Debug)]
+pub(super) struct HostRow {
+    pub(super) id: HostId,
+    /// Grows with each sign of life.
+    pub(super) beat: i64,
+    /// How far it has seen the changes of each chain.
+    pub(super) seen: Seen,
+}
+
+/// The columns of a row as text.
+const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex')";
+
+/// Commits a sign of life, and returns the rows of all hosts.
+///
+/// It is one transaction without a word COMMIT: the server answers once it is durable. The wait for another
+/// transaction is bounded by the server, so that attempts which were given up do not pile up there.
+///
+/// # Errors
+/// [`Failure::NoHost`] where this host has no row any more.
+pub(super) async fn beat(session: &Session, id: HostId, seen: &Seen) -> Result<Vec<HostRow>, Failure> {
+    let seen = crate::hex::encode(&to_bytes(seen));
+    let script = format!(
+        "SET LOCAL statement_timeout = 2000; SET LOCAL synchronous_commit = on; \
+         UPDATE host SET beat = beat + 1, seen = decode('{seen}', 'hex') WHERE id = decode('{id}', 'hex'); \
+         SELECT {COLUMNS} FROM host"
+    );
+    let rows = parse(&session.script(&script).await?)?;
+    if rows.iter().any(|row| row.id == id) { Ok(rows) } else { Err(Failure::NoHost) }
+}
+
+/// The rows of all hosts.
+pub(super) async fn all(session: &Session) -> Result<Vec<HostRow>, Failure> {
+    parse(&session.script(&format!("SELECT {COLUMNS} FROM host")).await?)
+}
+
+fn parse(rows: &[Vec<Option<String>>]) -> Result<Vec<HostRow>, Failure> {
+    let row = |row: &Vec<Option<String>>| {
+        let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
+        let id = crate::hex::decode(columns.next()?)?.try_into().ok().map(HostId)?;
+        let beat = columns.next()?.parse().ok()?;
+        Some(HostRow { id, beat, seen: of_bytes(&crate::hex::decode(columns.next()?)?)? })
+    };
+    rows.iter().map(|it| row(it).ok_or(Failure::Unexpected("the question for hosts"))).collect()
+}
+
+fn to_bytes(seen: &Seen) -> Vec<u8> {
+    seen.iter().flat_map(|(chain, seq)| chain.0.into_iter().chain(seq.to_be_bytes())).collect()
+}
+
+fn of_bytes(bytes: &[u8]) -> Option<Seen> {
+    let (entries, rest) = bytes.as_chunks::<24>();
+    let entry = |entry: &[u8; 24]| {
+        let (chain, seq) = entry.split_first_chunk::<16>()?;
+        Some((ChainId(*chain), i64::from_be_bytes(seq.try_into().ok()?)))
+    };
+    if rest.is_empty() { entries.iter().map(entry).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_has_seen_is_read_as_it_was_written() {
+        let seen: Seen = [(ChainId([1; 16]), 0), (ChainId([2; 16]), i64::MAX)].into();
+        let bytes = to_bytes(&seen);
+        assert_eq!(of_bytes(&bytes), Some(seen));
+        assert_eq!(of_bytes(&[]), Some(Seen::new()));
+        assert_eq!(of_bytes(&bytes[1..]), None);
+    }
 }

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use apply::Applied;
 
+use super::barrier::Barrier;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::Announcer;
@@ -26,7 +27,7 @@ use super::host::ThisHost;
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
 use crate::audit::AuditEntry;
-use crate::changes::SettledUsage;
+use crate::changes::{Reach, SettledUsage};
 use crate::clock::Clock;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::queue::{Ended, Job, Rows, WriteQueue};
@@ -74,10 +75,23 @@ pub(super) struct Lane {
     /// When the lane first saw that its queue is closed.
     closing: Option<Instant>,
     feed: Announcer,
+    barrier: Barrier,
+    /// The last commit, if other hosts may still have to see it.
+    unseen: Option<(ChainId, u64)>,
+    /// For each change of the last commit, whether it changed records.
+    changes_records: Vec<bool>,
 }
 
 /// The lane cannot go on. The cause was logged.
 struct Stopped;
+
+/// What ties a lane to its host, and to others.
+#[derive(Clone)]
+pub(super) struct HostLinks {
+    pub(super) host: Arc<ThisHost>,
+    pub(super) feed: Announcer,
+    pub(super) barrier: Barrier,
+}
 
 impl Lane {
     pub(super) fn new(
@@ -86,9 +100,9 @@ impl Lane {
         queue: Arc<WriteQueue>,
         shared: Arc<PublishedState>,
         clock: Clock,
-        host: Arc<ThisHost>,
-        feed: Announcer,
+        links: HostLinks,
     ) -> Lane {
+        let HostLinks { host, feed, barrier } = links;
         Lane {
             database,
             access,
@@ -105,6 +119,9 @@ impl Lane {
             damage: Vec::new(),
             closing: None,
             feed,
+            barrier,
+            unseen: None,
+            changes_records: Vec::new(),
         }
     }
 
@@ -181,9 +198,7 @@ impl Lane {
         let started = Instant::now();
         let ended = self.attempts(&mut group, started + GROUP_PATIENCE).await?;
         let changes = group.len();
-        for job in group {
-            job.answer(ended);
-        }
+        self.answer(group, ended);
         if ended == Ended::Durable {
             let took = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.shared.commits.observe(took);
@@ -193,6 +208,30 @@ impl Lane {
             sleep(PAUSE_MAX).await;
         }
         Ok(None)
+    }
+
+    /// Answers the callers of a group. Who has changed records gets the answer when other hosts have seen
+    /// it.
+    fn answer(&mut self, group: Vec<Box<dyn Job>>, ended: Ended) {
+        let unseen = self.unseen.take().filter(|_| ended == Ended::Durable);
+        let changes_records = std::mem::take(&mut self.changes_records);
+        let Some((chain, seq)) = unseen else {
+            return group.into_iter().for_each(|job| job.answer(ended));
+        };
+        let mut held: [(Reach, Vec<Box<dyn Job>>); 2] =
+            [Reach::Everywhere, Reach::Soon].map(|reach| (reach, Vec::new()));
+        for (job, changes_records) in group.into_iter().zip(changes_records) {
+            let reach = job.reach();
+            match held.iter_mut().find(|(of, _)| *of == reach && changes_records) {
+                Some((_, jobs)) => jobs.push(job),
+                None => job.answer(ended),
+            }
+        }
+        for (reach, jobs) in held {
+            if !jobs.is_empty() {
+                self.barrier.hold(jobs, reach, chain, seq);
+            }
+        }
     }
 
     /// Runs the transaction of a group until it is committed, or until it is certain that nothing
@@ -217,7 +256,9 @@ impl Lane {
                 Failure::Sealed => {
                     tracing::error!("this host was taken for dead; the lane begins a new chain");
                     self.chain = None;
+                    self.host.report_gone();
                 }
+                Failure::NoHost => self.host.report_gone(),
                 Failure::NoChain => self.chain = None,
                 Failure::ChainChanged { .. } => return Err(self.stop(&failure)),
                 _ => {}
@@ -295,7 +336,7 @@ impl Lane {
         applied: Applied,
         group: &mut Vec<Box<dyn Job>>,
     ) -> Result<Option<Failure>, Stopped> {
-        let Applied { written, effects, count } = applied;
+        let Applied { written, effects, changes_records } = applied;
         let (Some(session), Some((chain, before))) = (&self.session, self.chain) else {
             return Ok(Some(Failure::NotCommitted));
         };
@@ -306,12 +347,16 @@ impl Lane {
                 }
             }
             Some(written) => match commit(session, chain, before, &written).await {
-                Committed::Yes => self.chain = Some((chain, written.end)),
+                Committed::Yes { has_others } => {
+                    self.chain = Some((chain, written.end));
+                    self.unseen = has_others.then_some((chain, written.end.seq));
+                }
                 Committed::No(failure) => return Ok(Some(failure)),
                 Committed::InDoubt(failure) => {
                     if !self.resolve(chain, before, written.end, &failure).await? {
                         return Ok(Some(Failure::NotCommitted));
                     }
+                    self.unseen = Some((chain, written.end.seq));
                 }
             },
         }
@@ -319,7 +364,8 @@ impl Lane {
         self.rows = Rows::default();
         self.queue.rows_committed();
         self.damage.clear();
-        self.leave_out(group, count);
+        self.leave_out(group, changes_records.len());
+        self.changes_records = changes_records;
         if !records.is_empty() {
             let feed = self.feed.clone();
             feed.announce(chain, records.into_keys().collect(), || self.has_closed_in_vain()).await;

@@ -1,7 +1,9 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
 mod connections;
+mod contact;
 mod copies;
+mod dead_hosts;
 mod doubt;
 mod faults;
 mod groups;
@@ -38,6 +40,7 @@ use crate::error::Error;
 use crate::header::Header;
 use crate::ids::{StoreId, VaultId, WorkspaceId};
 use crate::loaded::Loaded;
+use crate::open::read_directory;
 use crate::pending::{self, Pending};
 use crate::published::PublishedState;
 use crate::queue::{LaneQueues, job};
@@ -124,10 +127,18 @@ impl World {
         let shared = Arc::new(PublishedState::new(Arc::default(), nothing, clock.clone()));
         let queues = Arc::new(LaneQueues::new(LANES));
         let (database, runtime) = (Arc::new(database(url)), ReadingRuntime::new().unwrap());
-        let host = begin::enter(&database, runtime.handle()).unwrap();
+        let host = begin::enter(&database, runtime.handle(), &clock).unwrap();
+        let access = VaultReader::new(Arc::clone(&self.keys));
+        let reading = (Arc::clone(&database), runtime.handle().clone(), access.clone());
+        let reload = move || {
+            let (database, runtime, access) = &reading;
+            let (directory, _, seen) = read_directory(database, runtime, access)?;
+            Ok((directory, seen))
+        };
         let start = Start {
             database,
-            access: VaultReader::new(Arc::clone(&self.keys)),
+            access,
+            reload: Arc::new(reload),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock,

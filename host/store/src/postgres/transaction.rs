@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 
 use super::connect::{Database, Session};
 use super::failure::Failure;
+use super::feed::CHANNEL;
 use super::host::HostId;
 use super::load::load;
 use super::place::{self, ChainEnd, ChainId};
@@ -149,8 +150,8 @@ pub(super) async fn rollback(session: &Session) -> Result<(), Failure> {
 /// How COMMIT ended.
 #[derive(Debug)]
 pub(super) enum Committed {
-    /// It is durable.
-    Yes,
+    /// It is durable. Tells whether there are other hosts, if it changes records.
+    Yes { has_others: bool },
     /// Nothing was committed.
     No(Failure),
     /// Only the database knows.
@@ -168,30 +169,48 @@ pub(super) async fn commit(
     written: &Written,
 ) -> Committed {
     let client = &session.client;
-    let commit = format!("COMMIT; SELECT seq FROM chain WHERE id = {}", chain.literal());
-    let mut statements: Vec<InFlight<'_, Result<Option<u64>, Failure>>> = Vec::new();
+    // Asked after COMMIT: a host that is not there yet reads the directory after this commit.
+    let others = match written.changes_records {
+        true => "EXISTS (SELECT FROM host WHERE encode(host.id, 'hex') <> chain.host)",
+        false => "false",
+    };
+    let commit = format!("COMMIT; SELECT seq, {others} FROM chain WHERE id = {}", chain.literal());
+    let notify = format!("NOTIFY {CHANNEL}");
+    let mut statements: Vec<InFlight<'_, Result<Option<NumberAfter>, Failure>>> = Vec::new();
     for statement in &written.statements {
         statements.push(Box::pin(async { statement.execute(client).await.map(|_| None) }));
     }
     statements.push(Box::pin(async { session.script(&commit).await.map(|rows| number_in(&rows)) }));
+    if written.changes_records {
+        // A transaction of its own: a commit with a notification takes a lock of the whole server. Hosts
+        // that get none find the change at their next look.
+        statements.push(Box::pin(async {
+            if let Err(failure) = session.script(&notify).await {
+                tracing::debug!(%failure, "other hosts were not notified of a change");
+            }
+            Ok(None)
+        }));
+    }
     session.take_warning();
     let answers = match bounded(async { Ok(flight(statements).await) }).await {
         Ok(answers) => answers,
         Err(failure) => return Committed::InDoubt(failure),
     };
-    let mut seq = None;
+    let mut found = None;
     let mut ended = None;
     for answer in answers {
         match answer {
-            Ok(number) => seq = number.or(seq),
+            Ok(number) => found = number.or(found),
             // The first failure is the cause of those after it.
             Err(failure) => ended = ended.or(Some(failure)),
         }
     }
     let is_warned = session.take_warning();
-    match (seq, ended) {
-        (Some(seq), None) if seq == written.end.seq && !is_warned => Committed::Yes,
-        (Some(seq), failure) if seq == before.seq => {
+    match (found, ended) {
+        (Some((seq, has_others)), None) if seq == written.end.seq && !is_warned => {
+            Committed::Yes { has_others }
+        }
+        (Some((seq, _)), failure) if seq == before.seq => {
             Committed::No(failure.unwrap_or(Failure::Unexpected("COMMIT")))
         }
         (None, Some(failure)) if failure.is_rollback() => Committed::No(failure),
@@ -199,8 +218,12 @@ pub(super) async fn commit(
     }
 }
 
-fn number_in(rows: &[Vec<Option<String>>]) -> Option<u64> {
-    rows.last()?.first()?.as_deref()?.parse().ok()
+/// The number of the chain after COMMIT, and whether there are other hosts.
+type NumberAfter = (u64, bool);
+
+fn number_in(rows: &[Vec<Option<String>>]) -> Option<NumberAfter> {
+    let [Some(seq), others] = rows.last()?.as_slice() else { return None };
+    Some((seq.parse().ok()?, others.as_deref() == Some("t")))
 }
 
 /// Asks the database where the chain ends, on a new connection, with a write: a commit that was

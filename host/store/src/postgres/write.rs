@@ -22,6 +22,8 @@ pub(super) const COPIED: &str = "coalesce((SELECT convert_from(body, 'UTF8')::bi
 pub(super) struct Written {
     pub(super) statements: Vec<Statement>,
     pub(super) end: ChainEnd,
+    /// Whether other hosts have to learn of it.
+    pub(super) changes_records: bool,
 }
 
 /// Rows of one table to write, and keys of rows to delete.
@@ -46,7 +48,10 @@ pub(super) fn statements(
     let seq = before.seq + 1;
     let log = LogRows::of(&mut commit, keys, seq, before.head);
     let Commit { at_ms, rows, vaults: VaultRows { meta, heads, values }, .. } = commit;
-    let topics: Vec<Vec<u8>> = rows.keys().chain(heads.keys()).cloned().collect();
+    // Other hosts keep records in memory, and read everything else each time.
+    let topics: Vec<Vec<u8>> =
+        rows.keys().filter(|key| RecordId::of_row_key(key).is_some()).cloned().collect();
+    let changes_records = !topics.is_empty();
     let mut tables: BTreeMap<Table, TableChanges> = BTreeMap::new();
     let rows = rows.into_iter().map(|change| (Keyspace::Keys, change));
     for (keyspace, (key, row)) in rows.chain(heads.into_iter().map(|change| (Keyspace::Meta, change))) {
@@ -68,7 +73,7 @@ pub(super) fn statements(
     put_log(&mut statements, chain, seq, day(at_ms), log.audit, log.usage);
     let end = ChainEnd { seq, head: log.head };
     advance(&mut statements, chain, end, topics);
-    Ok(Written { statements, end })
+    Ok(Written { statements, end, changes_records })
 }
 
 pub(super) fn put_records(

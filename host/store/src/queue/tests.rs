@@ -17,6 +17,10 @@ impl Job for Nothing {
         Vec::new()
     }
 
+    fn reach(&self) -> Reach {
+        Reach::Everywhere
+    }
+
     fn apply(&mut self, _: &mut WriteBatch) -> Result<(), Gap> {
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::engine::Engine;
@@ -15,7 +16,7 @@ use crate::error::{Error, OpenError};
 use crate::header::Header;
 use crate::ids::StoreId;
 use crate::ledger::Ledger;
-use crate::open::{Given, OpenedDatabase, Sources, first_changes, open_database};
+use crate::open::{Given, OpenedDatabase, Sources, first_changes, open_database, read_directory};
 use crate::pending::{self, Pending};
 use crate::postgres;
 use crate::published::PublishedState;
@@ -48,10 +49,12 @@ impl Store {
         let (id, root_key) = (header.store, header.root.id);
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
-        let host = postgres::enter(database, runtime.handle())?;
+        let host = postgres::enter(database, runtime.handle(), &options.clock)?;
+        let access = VaultReader::new(keys);
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
-            access: VaultReader::new(keys),
+            reload: reload(database, runtime.handle(), &access),
+            access,
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
@@ -117,7 +120,7 @@ fn given(options: &OpenOptions) -> Given {
 fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<Store, OpenError> {
     let Database { connector, hosts } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
-    let opened = open_database(connector, runtime.handle(), given)?;
+    let opened = open_database(connector, runtime.handle(), given, &options.clock)?;
     let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
     if rotate_to.is_some() {
         tracing::warn!(
@@ -131,6 +134,7 @@ fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<S
     let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
     let engine = postgres::Engine::start(postgres::Start {
         database: Arc::clone(connector),
+        reload: reload(connector, runtime.handle(), &access),
         access: access.clone(),
         queues: Arc::clone(&queues),
         shared: Arc::clone(&shared),
@@ -155,6 +159,15 @@ fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<S
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
     }));
     Ok(store)
+}
+
+/// Reads the whole directory, when changes of it may have been missed.
+fn reload(database: &Arc<postgres::Database>, runtime: &Handle, access: &VaultReader) -> postgres::Reload {
+    let (database, runtime, access) = (Arc::clone(database), runtime.clone(), access.clone());
+    Arc::new(move || {
+        let (directory, _, seen) = read_directory(&database, &runtime, &access)?;
+        Ok((directory, seen))
+    })
 }
 
 /// What a host publishes that has made no commit yet.

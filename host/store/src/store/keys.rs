@@ -77,7 +77,7 @@ fn issue(actor: Actor, new: NewKey) -> impl Change<Done = IssuedKey> {
         let (key, token) = draft.issue_key(actor, &new, token)?;
         Ok(IssuedKey { key, token })
     });
-    issue.reading(move || id.map(row).into_iter().collect())
+    issue.reading(move || id.map(row).into_iter().collect()).adding()
 }
 
 fn set(actor: Actor, id: KeyId, change: KeyChange) -> impl Change<Done = ApiKey> {

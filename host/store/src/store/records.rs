@@ -24,14 +24,21 @@ impl Store {
     /// See [`AuthenticationError`]: clients must get the same answer for all but the last variant;
     /// the log gets the reason.
     pub async fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
-        authentication::authenticate(&self.0.keys, &self.directory(), &self.0.clock, token)
+        let authenticated =
+            authentication::authenticate(&self.0.keys, &self.directory(), &self.0.clock, token);
+        // Without contact, a key that was made meanwhile is not known either.
+        if self.0.shared.has_contact() { authenticated } else { Err(AuthenticationError::NoContact) }
     }
 
     /// Whether the key of a request still works: it may have been revoked, or its workspace
     /// deleted, since it was authenticated.
+    ///
+    /// # Errors
+    /// [`Error::NoContact`].
     pub async fn is_live(&self, principal: &Principal) -> Result<bool, Error> {
         let directory = self.directory();
         let stored = directory.keys.get(&principal.key().id);
+        self.0.shared.check_contact()?;
         Ok(stored.is_some_and(|stored| stored.key.revoked_at_ms.is_none() && !stored.key.disabled))
     }
 

@@ -63,6 +63,7 @@ impl Store {
     /// # Errors
     /// [`ReservationRefused`]: the limit that does not allow the request.
     pub async fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
+        self.0.shared.check_contact().map_err(|_| ReservationRefused::NoRoom)?;
         let row = UsageRow { at_ms: self.0.clock.now_ms(), ..row };
         let mut held = HeldAmount::default();
         let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();

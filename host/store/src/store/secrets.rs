@@ -210,8 +210,10 @@ impl Store {
         within(reading).await
     }
 
-    /// Reads in one view, and adds an audit entry for damage that was found.
+    /// Reads in one view, and adds an audit entry for damage that was found. Fails without contact: a
+    /// database that was replaced by its standby may still answer.
     fn read<T>(&self, read: impl Fn(&VaultSnapshot) -> Result<T, Gap>) -> Result<T, Error> {
+        self.0.shared.check_contact()?;
         #[cfg(test)]
         let result = crate::loaded::read(self.0.engine.state()?, &self.0.access, read);
         #[cfg(not(test))]

@@ -25,6 +25,8 @@ pub struct StoreStatus {
     pub key_rotation_unfinished: bool,
     /// Whether it accepts writes.
     pub writable: bool,
+    /// Whether it can vouch for what it knows. Without contact with its database, requests are refused.
+    pub has_contact: bool,
     /// Whether a write has failed. It accepts writes again only after a restart.
     pub failed: bool,
     /// Duration of the commit in progress in milliseconds, once it has taken 10 s.
@@ -53,6 +55,7 @@ impl Store {
             opened_with_recovery_key: self.0.keys.wrap_keys().root.is_none(),
             key_rotation_unfinished: header.key_rotation_since_ms.is_some(),
             writable: self.is_writable(),
+            has_contact: self.has_contact(),
             failed: self.0.shared.has_failed(),
             stalled_for_ms: self.stalled_for_ms(),
             journal_cut: self.0.engine.journal_cut(),
@@ -86,6 +89,18 @@ impl Store {
     /// False after a failed write and after closing.
     pub fn is_writable(&self) -> bool {
         self.0.shared.is_running()
+    }
+
+    /// Whether this host can vouch for what it knows: always, unless the store is in a database and other
+    /// hosts may have changed it unseen. Without contact, authentication, reads and changes fail.
+    pub fn has_contact(&self) -> bool {
+        self.0.shared.has_contact()
+    }
+
+    /// How long ago the last contact with the database was given, and how long ago the last changes of
+    /// other hosts were asked for, in milliseconds. `None` for a store without a database.
+    pub fn contact_ages_ms(&self) -> Option<[u64; 2]> {
+        self.0.shared.contact_ages_ms()
     }
 
     /// True while a commit has taken 10 s or more. For the watchdog.

@@ -27,7 +27,8 @@ pub enum ReservationRefused {
         /// As for [`ReservationRefused::Credit`].
         is_busy: bool,
     },
-    /// The writer's queue has no room for another usage row, or the store no longer writes.
+    /// The writer's queue has no room for another usage row, the store no longer writes, or this host has
+    /// no contact with the database of the store.
     #[error("the store takes no more usage rows")]
     NoRoom,
     /// Another host that shares the store took this one for dead and has charged the request.

@@ -94,7 +94,7 @@ pub enum ReleaseError {
     /// A row that is needed is damaged.
     #[error("a row of the vault is damaged")]
     Damaged,
-    /// The queue of audit entries is full.
+    /// The queue of audit entries is full, or this host has no contact with the database of the store.
     #[error("the store is busy")]
     Busy,
     /// The store failed or does not write.
@@ -106,7 +106,7 @@ impl From<Error> for ReleaseError {
     fn from(error: Error) -> ReleaseError {
         match error {
             Error::Damaged => ReleaseError::Damaged,
-            Error::Busy => ReleaseError::Busy,
+            Error::Busy | Error::NoContact => ReleaseError::Busy,
             error => ReleaseError::Store(error),
         }
     }

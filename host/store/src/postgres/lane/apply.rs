@@ -24,8 +24,8 @@ const ROUNDS_MAX: usize = 100;
 pub(super) struct Applied {
     pub(super) written: Option<Written>,
     pub(super) effects: Effects,
-    /// How many of the group's changes.
-    pub(super) count: usize,
+    /// For each of the group's changes that are in it, whether it changes records.
+    pub(super) changes_records: Vec<bool>,
 }
 
 impl Lane {
@@ -107,18 +107,19 @@ impl Lane {
         let mut draft = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
             .numbered(end.seq + 1)
             .holding(guards.clone());
-        let (mut missing, mut count) = (Missing::default(), 0);
+        let (mut missing, mut changes_records) = (Missing::default(), Vec::new());
         self.suspect = None;
         for job in group {
             if draft.value_bytes() >= GROUP_VALUE_BYTES {
                 break;
             }
+            let before = draft.record_changes();
             // A job keeps its failure to itself.
             if let Err(Gap::Missing(more)) = job.apply(&mut draft) {
                 missing.add(more);
-                self.suspect.get_or_insert(count);
+                self.suspect.get_or_insert(changes_records.len());
             }
-            count += 1;
+            changes_records.push(draft.record_changes() > before);
         }
         if !missing.is_empty() {
             return Ok(Err(missing));
@@ -142,7 +143,7 @@ impl Lane {
                 Failure::Unexpected("a commit")
             })?),
         };
-        Ok(Ok(Applied { written, effects, count }))
+        Ok(Ok(Applied { written, effects, changes_records }))
     }
 }
 

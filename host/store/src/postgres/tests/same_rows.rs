@@ -53,7 +53,7 @@ impl Both<'_> {
             let Begun { end: before, .. } =
                 begin(session, &world.keys, *chain, *end, &BTreeSet::new(), &nothing).await.unwrap();
             let written = statements(&world.keys, *chain, before, copy).unwrap();
-            assert!(matches!(commit(session, *chain, before, &written).await, Committed::Yes));
+            assert!(matches!(commit(session, *chain, before, &written).await, Committed::Yes { .. }));
             *end = written.end;
         });
         assert_eq!((end.seq, end.head), (tip.seq, tip.head));
