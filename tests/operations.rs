@@ -5,7 +5,7 @@ mod stopping;
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
 use crate::kit::guests::folder;
-use crate::kit::host::{Host, Setup, program};
+use crate::kit::host::{Host, Setup, program, program_at};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -261,8 +261,8 @@ fn create_until_killed(host: &mut Host) -> Vec<Value> {
 
 /// Creates a key; `None` if the host ended before the acknowledgement.
 fn create_key(data: &Path) -> Option<Value> {
-    let mut command = program();
-    command.arg("--json").arg("--data").arg(data).args(["key", "create", "--workspace", "default"]);
+    let mut command = program_at(data);
+    command.arg("--json").args(["key", "create", "--workspace", "default"]);
     serde_json::from_slice(&command.output().unwrap().stdout).ok()
 }
 

@@ -4,7 +4,7 @@
 mod audit;
 mod deletion;
 
-use crate::kit::host::{Host, Setup, program};
+use crate::kit::host::{Host, Setup, program, program_at};
 use crate::kit::store;
 use serde_json::Value;
 use std::io::Write;
@@ -51,8 +51,8 @@ impl Place {
 }
 
 fn run(data: &Path, line: &str, input: &[u8]) -> Output {
-    let mut command = program();
-    command.arg("--json").arg("--data").arg(data).args(line.split_whitespace());
+    let mut command = program_at(data);
+    command.arg("--json").args(line.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // The command may have ended without reading its input.
@@ -190,7 +190,7 @@ fn the_audit_log_is_printed_completely_or_from_a_number_on() {
         assert!(all.iter().any(|record| record["entries"][0]["action"] == "secret_stored"));
         let since = place.done(&format!("vault audit --since {}", all.len() - 1));
         assert_eq!(since.as_array().unwrap().as_slice(), &all[all.len() - 1..]);
-        let output = program().arg("--data").arg(place.data()).args(["vault", "audit"]).output().unwrap();
+        let output = program_at(&place.data()).args(["vault", "audit"]).output().unwrap();
         let lines: Vec<Value> = String::from_utf8(output.stdout)
             .unwrap()
             .lines()
@@ -408,8 +408,8 @@ fn text_output_is_readable() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
-        let mut command = program();
-        command.arg("--data").arg(setup.data()).args(line.split_whitespace());
+        let mut command = program_at(&setup.data());
+        command.args(line.split_whitespace());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap_or_default();

@@ -7,7 +7,7 @@ use cofferdam_store::{Clock, OpenError, OpenOptions, RootKeySource, Store};
 use cofferdam_test_postgres::{Database, Server};
 use serde_json::{Value, json};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names the engine for the hosts of all tests.
@@ -53,13 +53,32 @@ pub fn configured(config: &str, directory: &Path) -> String {
     }
 }
 
+/// The configuration of a data directory whose test writes none, where stores in databases are wanted. Its first
+/// command makes the store.
+pub fn config_of(data: &Path) -> Option<PathBuf> {
+    if !is_wanted() {
+        return None;
+    }
+    let directory = directory_of(data);
+    let config = directory.join("cofferdam.toml");
+    if !config.exists() {
+        std::fs::write(&config, configured("", directory)).unwrap();
+        open(data)?.close();
+    }
+    Some(config)
+}
+
+/// The directory of the host that has this data directory.
+fn directory_of(data: &Path) -> &Path {
+    data.ancestors().find(|it| it.join(NOTE).exists()).or(data.parent()).unwrap()
+}
+
 /// Opens the store of the data directory `data` in its database, where stores in databases are wanted.
 pub fn open(data: &Path) -> Option<Store> {
     if !is_wanted() {
         return None;
     }
-    let directory = data.ancestors().find(|it| it.join(NOTE).exists()).or(data.parent()).unwrap();
-    let database = of(directory);
+    let database = of(directory_of(data));
     let Database { name, user, password, port } = &database;
     let url = format!("postgres://{user}@127.0.0.1:{port}/{name}").parse().unwrap();
     let password = cofferdam_store::Secret::from(password.clone());
@@ -68,7 +87,8 @@ pub fn open(data: &Path) -> Option<Store> {
     let root_key = RootKeySource::File(data.join("root.key"));
     let clock = Clock::system();
     let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
-    Some(match Store::open_for_command(&place, &options) {
+    // As a start does, which charges what was running when the host was killed.
+    Some(match Store::open_in(&place, &options) {
         Err(OpenError::NoStore) => Store::create_in(&place, &options).unwrap(),
         opened => opened.unwrap(),
     })

@@ -29,6 +29,16 @@ pub fn program() -> Command {
     equipped(Command::new(env!("CARGO_BIN_EXE_cofferdam")))
 }
 
+/// The program for a data directory, without a test's own configuration.
+pub fn program_at(data: &Path) -> Command {
+    let mut command = program();
+    command.arg("--data").arg(data);
+    if let Some(config) = database::config_of(data) {
+        command.arg("--config").arg(config);
+    }
+    command
+}
+
 /// The program in the namespaces of this process, if there is one.
 fn program_in(namespaces: Option<u32>) -> Command {
     let Some(holder) = namespaces else { return program() };

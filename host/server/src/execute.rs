@@ -78,11 +78,12 @@ pub(crate) fn examine(options: &Options, arguments: &DoctorArguments) -> Result<
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOutcome, Failure> {
     let access = command.access();
     // A configuration with a mistake is no reason to send nothing to a host that runs with an earlier one.
+    let config = Config::load(options.config.as_deref(), &options.data);
     if access != StoreAccess::Nothing
-        && let Ok(config) = Config::load(options.config.as_deref(), &options.data)
+        && let Ok(config) = &config
         && let Some(database) = &config.store.database
     {
-        return on_database(options, &config, database, command);
+        return on_database(options, config, database, command);
     }
     let writes = access == StoreAccess::Writes || command.changes_plugins();
     if !writes && !options.data.join("lock").exists() {
@@ -90,7 +91,10 @@ pub(crate) fn execute(options: &Options, command: &Command) -> Result<CommandOut
         // directory, which taking the lock would do.
         match access {
             StoreAccess::Nothing => return describe(options, command),
-            _ if !Store::exists(&options.data)? => return Err(no_store(options)),
+            _ if !Store::exists(&options.data)? => {
+                // A mistake may be in what says where the store is.
+                return Err(config.err().map_or_else(|| no_store(options), Failure::from));
+            }
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cofferdam_test_postgres::{Fault, Place, Proxy, Rule};
 
+use super::stores::until;
 use super::{Host, OPERATOR, PATIENCE, World, is_undone};
 use crate::audit::{AuditAction, AuditEntry};
 use crate::changes::{NewIntern, NewWorkspace, RowIntent, SettledUsage, guarded};
@@ -237,7 +238,8 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
     let refused = host.put(broken, "b", "value");
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     assert!(host.shared.has_failed());
-    assert!(pending::wait(host.queues.place(), PATIENCE).unwrap().is_err(), "no lane gives places");
+    // No lane gives places. The answer can come a moment before the last ones are taken back.
+    until(|| pending::wait(host.queues.place(), PATIENCE).unwrap().is_err());
 
     let row =
         UsageRow::begun("r".to_owned(), whole, "000000000001".parse().unwrap(), UsageKind::Responses, false);
