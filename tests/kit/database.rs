@@ -70,7 +70,7 @@ pub fn config_of(data: &Path) -> Option<PathBuf> {
 
 /// The directory of the host that has this data directory.
 fn directory_of(data: &Path) -> &Path {
-    data.ancestors().find(|it| it.join(NOTE).exists()).or(data.parent()).unwrap()
+    data.ancestors().find(|it| it.join(NOTE).exists()).or_else(|| data.parent()).unwrap()
 }
 
 /// Opens the store of the data directory `data` in its database, where stores in databases are wanted.
