@@ -77,17 +77,17 @@ fn explain(primary: &Server, standbys: &[Server], hosts: &[Host], port: u16, key
     for (name, standby) in STANDBYS.iter().zip(standbys) {
         println!("  standby {name}  port {}  process {}", standby.port(), standby.pid()?);
     }
-    let base = format!("http://127.0.0.1:{port}/v1");
     println!("\nTry it:\n");
-    println!("  export KEY={key}");
+    println!("  BASE=http://127.0.0.1:{port}/v1 KEY={key} JSON='Content-Type: application/json'");
     println!(
-        "  curl -s {base}/responses -H \"Authorization: Bearer $KEY\" -d '{{\"model\":\"local/demo\",\"input\":\"Hello\"}}'"
+        "  curl -s $BASE/responses -H \"Authorization: Bearer $KEY\" -H \"$JSON\" \\\n       \
+         -d '{{\"model\":\"local/demo\",\"input\":\"Hello\"}}'"
     );
     println!(
-        "  curl -s -X PUT {base}/vault/secrets/api_token -H \"Authorization: Bearer $KEY\" \\\n       \
+        "  curl -s -X PUT $BASE/vault/secrets/api_token -H \"Authorization: Bearer $KEY\" -H \"$JSON\" \\\n       \
          -d '{{\"hosts\":[\"api.example.com\"],\"value\":\"a value\"}}'"
     );
-    println!("  curl -s {base}/vault/secrets -H \"Authorization: Bearer $KEY\"\n");
+    println!("  curl -s $BASE/vault/secrets -H \"Authorization: Bearer $KEY\"\n");
     println!("Break it, and send the requests again:\n");
     if let (Some(host), Some(standby)) = (hosts.first(), standbys.first()) {
         println!("  kill -9 {}                    # host one; the balancer leaves it out", host.process.id());
