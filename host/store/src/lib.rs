@@ -30,7 +30,6 @@ mod open;
 
 mod backup;
 
-mod check;
 mod ledger;
 
 mod fjall;
@@ -38,6 +37,8 @@ mod fjall;
 mod database;
 #[cfg(feature = "postgres")]
 mod postgres;
+
+mod check;
 
 #[cfg(any(test, feature = "postgres"))]
 mod loaded;
