@@ -443,7 +443,7 @@ impl Host {
     pub fn files_with(&self, text: &str) -> Vec<PathBuf> {
         let mut files = Vec::new();
         list_files(self.directory(), &mut files);
-        files.retain(|file| contains(&std::fs::read(file).unwrap(), text.as_bytes()));
+        files.retain(|file| std::fs::read(file).unwrap().windows(text.len()).any(|it| it == text.as_bytes()));
         files
     }
 
@@ -478,10 +478,6 @@ pub fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(entry.path());
         }
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
 }
 
 impl Drop for Host {

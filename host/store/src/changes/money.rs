@@ -125,12 +125,23 @@ impl SettledUsage {
         }
     }
 
+    /// Whether this row counts only while the intent is there.
+    fn needs_intent(&self) -> bool {
+        match self.intent {
+            RowIntent::None | RowIntent::Possible => false,
+            #[cfg(feature = "postgres")]
+            RowIntent::PossibleShared => false,
+            #[cfg(feature = "postgres")]
+            RowIntent::Shared => true,
+        }
+    }
+
     /// The rows that decide whether this row counts, and the sums that change with it.
     #[cfg(feature = "postgres")]
     pub(crate) fn needs(&self) -> impl Iterator<Item = Need> {
         let row = &self.row;
         let (key, workspace) = (rows::key_spend_key(row.key), rows::workspace_spend_key(row.workspace));
-        let intent = self.intent_key().filter(|_| self.intent == RowIntent::Shared);
+        let intent = self.intent_key().filter(|_| self.needs_intent());
         let keys = [key, workspace, Cell::of(row).row_key()].into_iter().chain(intent);
         keys.map(|key| Need::Row(Keyspace::Keys, key))
     }
@@ -211,13 +222,18 @@ impl WriteBatch {
 
     /// Whether another host has charged the request from its intent.
     fn was_charged(&self, settled: &SettledUsage) -> Result<bool, Gap> {
-        #[cfg(feature = "postgres")]
-        if let (RowIntent::Shared, Some(key)) = (settled.intent, settled.intent_key()) {
-            return Ok(!self.has_row(&key)?);
+        match settled.intent_key().filter(|_| settled.needs_intent()) {
+            Some(key) => Ok(!self.has_row(&key)?),
+            None => Ok(false),
         }
-        #[cfg(not(feature = "postgres"))]
-        let _ = settled;
-        Ok(false)
+    }
+
+    /// Whether there is a row, as of this write batch.
+    pub(super) fn has_row(&self, key: &[u8]) -> Result<bool, Gap> {
+        match self.rows.get(key) {
+            Some(row) => Ok(row.is_some()),
+            None => Ok(self.view.key_row(key)?.is_some()),
+        }
     }
 
     /// Removes totals of the days before this one. True when more of them are left.

@@ -120,10 +120,9 @@ impl WriteBatch {
 
     /// The intents of a workspace as of this write batch.
     fn intents_of(&self, workspace: WorkspaceId) -> Result<Vec<Intent>, Gap> {
-        let range = shared_intents(&rows::shared_intents_of(workspace));
-        let kept = self.view.range(&range)?.collect::<Result<Vec<_>, Error>>()?;
-        let mut found: BTreeMap<&[u8], &[u8]> = kept.iter().map(|(key, row)| (&**key, &**row)).collect();
         let prefix = rows::shared_intents_of(workspace);
+        let kept = self.view.range(&shared_intents(&prefix))?.collect::<Result<Vec<_>, Error>>()?;
+        let mut found: BTreeMap<&[u8], &[u8]> = kept.iter().map(|(key, row)| (&**key, &**row)).collect();
         for (key, row) in self.rows.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)) {
             match row {
                 Some(row) => found.insert(key, row),
@@ -133,14 +132,6 @@ impl WriteBatch {
         let decode =
             |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or_else(|| Error::Damaged.into());
         found.into_iter().map(decode).collect()
-    }
-
-    /// Whether there is a row, as of this write batch.
-    pub(super) fn has_row(&self, key: &[u8]) -> Result<bool, Gap> {
-        match self.rows.get(key) {
-            Some(row) => Ok(row.is_some()),
-            None => Ok(self.view.key_row(key)?.is_some()),
-        }
     }
 }
 

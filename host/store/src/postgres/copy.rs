@@ -182,11 +182,12 @@ impl<'k> Copy<'k> {
     }
 
     fn put(&mut self, keyspace: Keyspace, key: &[u8], row: &[u8]) -> Result<(), Error> {
-        let change = (key.to_vec(), Some(row.to_vec()));
-        match Table::of(keyspace, key).ok_or(Error::Damaged)? {
-            Table::SecretRow => self.batch.secrets.push(change),
-            Table::SecretValue => self.batch.values.push(change),
-            table => self.batch.tables.entry(table).or_default().put.push((key.to_vec(), row.to_vec())),
+        let (key, table) = (key.to_vec(), Table::of(keyspace, key).ok_or(Error::Damaged)?);
+        let row = row.to_vec();
+        match table {
+            Table::SecretRow => self.batch.secrets.push((key, Some(row))),
+            Table::SecretValue => self.batch.values.push((key, Some(row))),
+            table => self.batch.tables.entry(table).or_default().put.push((key, row)),
         }
         Ok(())
     }

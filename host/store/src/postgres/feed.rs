@@ -146,7 +146,7 @@ pub(super) struct Feed {
     /// When other hosts' changes are looked for next.
     due: Instant,
     looks: watch::Sender<Look>,
-    /// Somebody wants a look now.
+    /// Told when a look at the changes is wanted before the next one is due.
     wanted: Arc<Notify>,
     reload: Reload,
     /// The directory has to be read anew.

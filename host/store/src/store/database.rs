@@ -112,7 +112,7 @@ impl Store {
 }
 
 /// The root keys of the configured sources.
-fn given(options: &OpenOptions) -> Given {
+pub(super) fn given(options: &OpenOptions) -> Given {
     let OpenOptions { root_key, previous_root_key, .. } = options;
     Given::read(&Sources { configured: root_key, previous: previous_root_key.as_ref(), next: None })
 }

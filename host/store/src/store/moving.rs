@@ -2,23 +2,17 @@
 
 use std::sync::Arc;
 
+use super::database::given;
 use super::{MoveSummary, OpenOptions, Store};
 use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::guarded;
-#[cfg(test)]
-use crate::commit::CommitHead;
 use crate::database::Database;
 use crate::error::{Error, OpenError};
-use crate::open::{Given, Sources, mark_moved};
-use crate::operation::Progress;
-use crate::operation::VaultError;
+use crate::open::mark_moved;
+use crate::operation::{Progress, VaultError};
 use crate::postgres::{Copy, ReadingRuntime};
 use crate::rows::Keyspace;
-#[cfg(test)]
-use crate::seal::StoreKeys;
-#[cfg(test)]
-use crate::state::State;
 use crate::state::{Guard, RowRange};
 
 impl Store {
@@ -70,12 +64,7 @@ impl Store {
         path: &std::path::Path,
         progress: &mut Progress<'_>,
     ) -> Result<RestoreSummary, VaultError> {
-        let sources = Sources {
-            configured: &options.root_key,
-            previous: options.previous_root_key.as_ref(),
-            next: None,
-        };
-        let sealed = Sealed::open(path, |header| Ok(Given::read(&sources).choose(header)?.0))?;
+        let sealed = Sealed::open(path, |header| Ok(given(options).choose(header)?.0))?;
         let runtime = ReadingRuntime::new().map_err(OpenError::Thread)?;
         let mut copy = Copy::begin(&database.connector, runtime.handle(), &sealed.keys)?;
         sealed.rows(|keyspace, key, row| {
@@ -92,9 +81,9 @@ impl Store {
 
 #[cfg(test)]
 impl Store {
-    /// What a copy is made of.
-    pub(crate) fn whole(&self) -> (Arc<StoreKeys>, CommitHead, Box<dyn State>) {
-        (Arc::clone(&self.0.keys), self.0.shared.tip(), self.whole_state())
+    /// What a copy is made with, besides the rows.
+    pub(crate) fn keys_and_tip(&self) -> (Arc<crate::seal::StoreKeys>, crate::commit::CommitHead) {
+        (Arc::clone(&self.0.keys), self.0.shared.tip())
     }
 }
 

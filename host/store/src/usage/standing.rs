@@ -93,13 +93,6 @@ impl HeldAmount {
         self.used(row).saturating_sub(self.all)
     }
 
-    /// What is pledged to a part of the request whose estimate is allowed, if so much is left.
-    fn pledged_of(self, row: &UsageRow, estimate: u64, left: u64) -> u64 {
-        // What the request has reserved already and not used is still its own.
-        let unused = self.all.saturating_sub(self.used(row));
-        estimate.min(left.max(unused))
-    }
-
     /// The whole reservation once a part has this pledge.
     #[cfg(feature = "postgres")]
     pub(crate) fn all_with(self, row: &UsageRow, pledged: u64) -> u64 {
@@ -127,40 +120,26 @@ impl Standing {
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, ReservationRefused> {
-        let left = self.left(row, terms, request, estimate, now_ms)?;
-        Ok(request.pledged_of(row, estimate, left))
-    }
-
-    /// How much the request may still spend beyond what it has used, over all limits, if the
-    /// estimate is allowed.
-    fn left(
-        &self,
-        row: &UsageRow,
-        terms: &Terms,
-        request: HeldAmount,
-        estimate: u64,
-        now_ms: u64,
-    ) -> Result<u64, ReservationRefused> {
-        let mut least = u64::MAX;
+        // How much the request may still spend beyond what it has used, over all limits.
+        let mut left = u64::MAX;
         let rest = |limit, spent, held| rest(limit, spent, held, row, request, estimate);
         if let Some((credited, spent_before)) = terms.credit {
             let (spent, held) = self.workspace;
             let spent = spent.charged_pico.saturating_sub(spent_before);
-            least = rest(credited, spent, held).map_err(|is_busy| ReservationRefused::Credit { is_busy })?;
+            left = rest(credited, spent, held).map_err(|is_busy| ReservationRefused::Credit { is_busy })?;
         }
-        if terms.limits.is_empty() {
-            return Ok(least);
-        }
-        let (spent, held) = self.key;
-        let spent = spent.charged.at(now_ms);
         for window in SpendWindow::ALL {
             let Some(limit_pico) = terms.limits.of(window) else { continue };
+            let (spent, held) = self.key;
             let resets_at_ms = window.resets_at_ms(now_ms);
             let refused =
                 |is_busy| ReservationRefused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
-            least = least.min(rest(limit_pico, spent.of(window), held).map_err(refused)?);
+            let spent = spent.charged.at(now_ms).of(window);
+            left = left.min(rest(limit_pico, spent, held).map_err(refused)?);
         }
-        Ok(least)
+        // What the request has reserved already and not used is still its own.
+        let unused = request.all.saturating_sub(request.used(row));
+        Ok(estimate.min(left.max(unused)))
     }
 }
 

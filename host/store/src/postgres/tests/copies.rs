@@ -93,7 +93,7 @@ fn a_copy_that_lacks_a_row_is_not_committed() {
     let Some(place) = Place::new("copies_lacking") else { return };
     let scratch = ScratchDirectory::new();
     let (store, _, _) = filled(&scratch);
-    let (keys, tip, state) = store.whole();
+    let ((keys, tip), state) = (store.keys_and_tip(), store.whole_state());
     let runtime = ReadingRuntime::new().unwrap();
     let all: Vec<_> = Keyspace::ALL
         .into_iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Pledge, Reservation, lock};
-use crate::changes::{Change, Held, guarded, needs_of_reservation};
+use crate::changes::{Change, Held, WriteBatch, guarded, needs_of_reservation};
 use crate::error::Error;
 use crate::postgres::HostId;
 use crate::state::Guard;
@@ -101,7 +101,7 @@ impl Reservation {
         let request = self.state().row.as_ref().map(|row| (row.workspace, row.key));
         let guards: Vec<Guard> = request.iter().map(|(workspace, _)| Guard::Account(*workspace)).collect();
         let (state, host) = (Arc::clone(&self.state), host.to_string());
-        let apply = move |draft: &mut crate::changes::WriteBatch| {
+        let apply = move |draft: &mut WriteBatch| {
             let mut state = lock(&state);
             // The request has ended: nothing is reserved for it any more.
             let Some(row) = &state.row else { return Ok(Ok(Held { pledged: 0, covered: None })) };
