@@ -3,6 +3,7 @@
 mod commands;
 mod moving;
 mod outages;
+mod set_back;
 mod sharing;
 mod starting;
 
