@@ -79,6 +79,7 @@ pub struct Database {
     pub(crate) connector: Infallible,
     pub(crate) hosts: Vec<String>,
     /// See [`Database::with_witness`].
+    #[cfg(feature = "postgres")]
     pub(crate) witness: Option<PathBuf>,
 }
 
@@ -122,8 +123,16 @@ impl Database {
     /// Keeps what this host knows to be durable in a file of its data directory, so that a start notices a
     /// database that was set back. For a host that serves; made where it is missing.
     #[must_use]
+    #[cfg(feature = "postgres")]
     pub fn with_witness(self, file: PathBuf) -> Database {
         Database { witness: Some(file), ..self }
+    }
+
+    /// See the other build.
+    #[must_use]
+    #[cfg(not(feature = "postgres"))]
+    pub fn with_witness(self, _: PathBuf) -> Database {
+        self
     }
 }
 
