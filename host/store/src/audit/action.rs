@@ -1,5 +1,6 @@
 //! The kinds of events in the audit log.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,12 @@ pub enum AuditAction {
         chains: usize,
         /// Number of these commits.
         commits: u64,
+    },
+    /// How far the audit chains of a database were. A chain that ends before that was shortened.
+    ChainsWitnessed {
+        /// The number of the last commit of each chain that changed since the last such record, by the id of
+        /// the chain in hexadecimal digits.
+        chains: BTreeMap<String, u64>,
     },
     /// A workspace was created.
     WorkspaceCreated {

@@ -1,7 +1,7 @@
-//! What the hosts of a store do for each other: changes that every host has seen are deleted, and hosts
-//! that show no sign of life are ended.
+//! What the hosts of a store do for each other: changes that every host has seen are deleted, hosts that
+//! show no sign of life are ended, and the audit log gets the ends of all chains.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::interrupted::charge_interrupted;
 use super::readers::{CommittedState, Readers, unread};
 use super::statement::Statement;
 use super::transaction::bounded;
+use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::error::Error;
 use crate::published::PublishedState;
 use crate::queue::LaneQueues;
@@ -31,6 +32,10 @@ const DEAD_AFTER: Duration = Duration::from_secs(if cfg!(test) { 10 } else { 30 
 const LIST_AGE_MAX: Duration = Duration::from_secs(3);
 /// How often requests of hosts that ended are looked for, besides when a host is ended.
 const CHARGE_EVERY: Duration = Duration::from_secs(60);
+/// Time between two records of the ends of all chains.
+const WITNESSED_EVERY: Duration = Duration::from_secs(60);
+/// The most chains in one record.
+const CHAINS_MAX: usize = 1024;
 /// The most rows of changes that one transaction deletes.
 const BATCH_ROWS: i64 = 1000;
 /// The most transactions of one sweep that delete changes.
@@ -46,6 +51,8 @@ pub(super) struct Sweep {
     session: Option<Session>,
     /// When requests of hosts that ended were charged last.
     charged: Instant,
+    /// When the audit log got the ends of chains last, and these.
+    witnessed: (Instant, BTreeMap<String, u64>),
 }
 
 /// What requests of hosts that ended are found and charged with.
@@ -64,7 +71,8 @@ impl Sweep {
         hosts: watch::Receiver<Hosts>,
         reading: Reading,
     ) -> Sweep {
-        Sweep { database, host, shared, hosts, reading, session: None, charged: Instant::now() }
+        let (charged, witnessed) = (Instant::now(), (Instant::now(), BTreeMap::new()));
+        Sweep { database, host, shared, hosts, reading, session: None, charged, witnessed }
     }
 
     /// Runs until the runtime ends.
@@ -108,6 +116,10 @@ impl Sweep {
         }
         if is_first {
             delete_changes(session, &seen_by_all(&hosts)).await?;
+            if self.witnessed.0.elapsed() >= WITNESSED_EVERY {
+                let ends = ends_of_chains(session).await?;
+                self.witness(ends);
+            }
         }
         // Also from time to time: who ended a host may have ended before it charged anything.
         if has_ended || is_first && self.charged.elapsed() >= CHARGE_EVERY {
@@ -115,6 +127,18 @@ impl Sweep {
             self.charged = now;
         }
         Ok(())
+    }
+
+    /// Puts the ends of chains into the audit log, so that no chain can be shortened alone.
+    fn witness(&mut self, ends: BTreeMap<String, u64>) {
+        if let Some(chains) = to_witness(&self.witnessed.1, &ends) {
+            let entry = AuditEntry { actor: Actor::System, action: AuditAction::ChainsWitnessed { chains } };
+            if self.reading.queues.push_audit(entry).is_err() {
+                return;
+            }
+            self.witnessed.1 = ends;
+        }
+        self.witnessed.0 = Instant::now();
     }
 
     /// Charges what requests have left whose hosts have no row any more.
@@ -129,6 +153,28 @@ impl Sweep {
         let charged = charged.await.map_err(|_| Failure::Unexpected("requests of hosts that ended"))?;
         charged.map(drop).map_err(|error| Failure::Lost(error.to_string()))
     }
+}
+
+/// The ends of chains that the audit log gets, if there are any new ones. The commit of the last such record
+/// alone is no reason for another one.
+fn to_witness(before: &BTreeMap<String, u64>, ends: &BTreeMap<String, u64>) -> Option<BTreeMap<String, u64>> {
+    let changed = ends.iter().filter(|(chain, seq)| before.get(*chain) != Some(seq));
+    let chains: BTreeMap<_, _> = changed.map(|(chain, seq)| (chain.clone(), *seq)).take(CHAINS_MAX).collect();
+    let commits = |(chain, seq): (&String, &u64)| seq.saturating_sub(before.get(chain).copied().unwrap_or(0));
+    (chains.iter().map(commits).sum::<u64>() > 1).then_some(chains)
+}
+
+/// The number of the last commit of each chain that can have changed in the last minutes.
+pub(super) async fn ends_of_chains(session: &Session) -> Result<BTreeMap<String, u64>, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for the ends of chains");
+    let sql = "SELECT encode(id, 'hex'), seq FROM chain WHERE seq > 0 \
+               AND (NOT retired OR sealed_ms > (extract(epoch FROM now()) * 1000)::bigint - 180000)";
+    let end = |row: &Vec<Option<String>>| match row.as_slice() {
+        [Some(chain), Some(seq)] => Some((chain.clone(), seq.parse().ok()?)),
+        _ => None,
+    };
+    let rows = bounded(session.script(sql)).await?;
+    rows.iter().map(|row| end(row).ok_or(UNEXPECTED)).collect()
 }
 
 /// The hosts that have a row. Blocks its thread.
@@ -169,4 +215,22 @@ async fn delete_changes(session: &Session, seen: &Seen) -> Result<(), Failure> {
     let retire = "UPDATE chain SET retired = true WHERE NOT retired AND sealed_ms IS NOT NULL \
                   AND NOT EXISTS (SELECT FROM change WHERE change.chain = chain.id)";
     bounded(session.script(retire)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_ends_are_witnessed_and_the_commit_of_their_record_is_no_reason_for_another_one() {
+        let ends = |all: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            all.iter().map(|(chain, seq)| ((*chain).to_owned(), *seq)).collect()
+        };
+        let first = ends(&[("a", 3), ("b", 1)]);
+        assert_eq!(to_witness(&BTreeMap::new(), &first), Some(first.clone()));
+        assert_eq!(to_witness(&first, &first), None);
+        assert_eq!(to_witness(&first, &ends(&[("a", 4), ("b", 1)])), None, "the record itself");
+        assert_eq!(to_witness(&first, &ends(&[("a", 5), ("b", 1)])), Some(ends(&[("a", 5)])));
+        assert_eq!(to_witness(&first, &ends(&[("a", 4), ("c", 1)])), Some(ends(&[("a", 4), ("c", 1)])));
+    }
 }
