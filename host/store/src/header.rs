@@ -9,8 +9,11 @@ use crate::rows;
 
 /// First field of a header: distinguishes this store from other databases of the same engine.
 const MAGIC: &str = "cofferdam store";
-/// The format this program writes, and the newest one it reads.
+/// The format of new stores.
 const SCHEMA: u32 = 1;
+/// The format of a store whose log has chains that came from a database, see [`crate::log`]. It is the newest
+/// one that this program reads.
+const WITH_CHAINS: u32 = 2;
 
 /// The facts that are needed before any key is available. Not encrypted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -61,6 +64,12 @@ impl Header {
         }
     }
 
+    /// The same header of a store whose log has chains that came from a database, or has none.
+    pub(crate) fn with_chains(self, has_chains: bool) -> Header {
+        let format = if has_chains { WITH_CHAINS } else { SCHEMA };
+        Header { schema_major: format, min_reader: format, ..self }
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         self.magic == MAGIC
     }
@@ -71,8 +80,8 @@ pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
     let header: Header = rows::decode_unchecked(row)
         .filter(Header::is_ours)
         .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
-    if header.min_reader > SCHEMA {
-        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
+    if header.min_reader > WITH_CHAINS {
+        return Err(OpenError::TooNew { found: header.schema_major, known: WITH_CHAINS });
     }
     Ok(header)
 }

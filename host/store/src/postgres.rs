@@ -32,7 +32,7 @@ mod write;
 
 pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
 pub(crate) use connect::Database;
-pub(crate) use copy::Copy;
+pub(crate) use copy::{Copy, has_copy};
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::{Reload, Seen};
 pub(crate) use host::{HostId, ThisHost};

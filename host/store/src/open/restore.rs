@@ -15,6 +15,7 @@ use crate::changes::WriteBatch;
 use crate::check::{Verification, check};
 use crate::clock::Clock;
 use crate::commit::CommitHead;
+use crate::digest::DIGEST_BYTES;
 use crate::error::OpenError;
 use crate::fjall::{AnchorSlot, Database};
 use crate::operation::{Progress, VaultError, tell};
@@ -105,6 +106,11 @@ fn complete(
     let loaded = load(&database, &keys)?;
     let mut draft = WriteBatch::new(view(loaded.directory), clock.now_ms());
     let made_at_ms = sealed.preamble.made_at_ms;
+    let (chains, ends) = checked.content.chains;
+    // In a backup of a directory, its own chain names them.
+    if head == [0; DIGEST_BYTES] && chains > 0 {
+        draft.audit(Actor::Operator, AuditAction::ChainsImported { chains, ends: *ends.as_bytes() });
+    }
     draft.audit(Actor::Operator, AuditAction::Restored { made_at_ms, seq });
     let (commit, _unseen) = draft.finish();
     let before = CommitHead { seq, head, set: loaded.set, heads: loaded.heads };

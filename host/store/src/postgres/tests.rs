@@ -1,5 +1,6 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
+mod backups;
 mod connections;
 mod contact;
 mod copies;

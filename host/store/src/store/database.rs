@@ -1,6 +1,6 @@
 //! A store in a database, for several hosts.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
@@ -155,6 +155,7 @@ fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<S
         implied_key: None,
         operation: Mutex::default(),
         backup: Mutex::default(),
+        notes: OnceLock::new(),
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
     }));

@@ -8,16 +8,18 @@ use crate::audit::{Actor, AuditAction};
 use crate::backup::{RestoreSummary, Sealed};
 use crate::changes::guarded;
 use crate::database::Database;
+use crate::digest::Digest;
 use crate::error::{Error, OpenError};
 use crate::open::mark_moved;
 use crate::operation::{Progress, VaultError};
-use crate::postgres::{Copy, ReadingRuntime};
+use crate::postgres::{Copy, ReadingRuntime, has_copy};
 use crate::rows::Keyspace;
 use crate::state::{Guard, RowRange};
 
 impl Store {
     /// Moves the store into a database that has none. It is checked before and after. The store of the
-    /// data directory stays, and a note beside it keeps it from being served again.
+    /// data directory stays, and a note beside it keeps it from being served again. Run again after it was
+    /// cut short, it goes on where it was.
     ///
     /// # Errors
     /// [`OpenError::StoreExists`], [`OpenError::Database`], [`Error::Damaged`], [`VaultError::Stopped`].
@@ -35,21 +37,53 @@ impl Store {
         }
         let runtime = ReadingRuntime::new().map_err(OpenError::Thread)?;
         let tip = self.0.shared.tip();
+        let end = (tip.seq, tip.head);
+        let rows = match Copy::begin(&database.connector, runtime.handle(), &self.0.keys) {
+            Ok(copy) => self.copy_to(copy, end, progress)?,
+            // A move that was cut short after its commit.
+            Err(OpenError::StoreExists)
+                if has_copy(&database.connector, runtime.handle(), &self.0.keys, end)? =>
+            {
+                tracing::warn!("the database has the copy already; it was checked when it was made");
+                self.rows()?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(folder) = self.0.engine.folder() {
+            mark_moved(folder)?;
+        }
+        note(database, options, AuditAction::Moved { seq: tip.seq })?;
+        Ok(MoveSummary { seq: tip.seq, rows, secrets: found.secrets, keys: found.keys })
+    }
+
+    /// Copies all rows. Returns their number.
+    fn copy_to(
+        &self,
+        mut copy: Copy<'_>,
+        end: (u64, Digest),
+        progress: &mut Progress<'_>,
+    ) -> Result<u64, VaultError> {
         let state = self.0.engine.state()?;
-        let mut copy = Copy::begin(&database.connector, runtime.handle(), &self.0.keys)?;
         for keyspace in Keyspace::ALL {
             for row in state.range(&RowRange::all(keyspace)).map_err(Error::from)? {
                 let (key, row) = row?;
                 copy.row(keyspace, &key, &row)?;
             }
         }
-        let directory = Arc::clone(&self.directory());
-        let (checked, rows) = copy.finish((tip.seq, tip.head), directory, progress)?;
-        if let Some(folder) = self.0.engine.folder() {
-            mark_moved(folder)?;
+        Ok(copy.finish(end, Arc::clone(&self.directory()), progress)?.1)
+    }
+
+    /// Number of all rows.
+    fn rows(&self) -> Result<u64, VaultError> {
+        let state = self.0.engine.state()?;
+        let mut rows = 0;
+        for keyspace in Keyspace::ALL {
+            for row in state.range(&RowRange::all(keyspace).keys()).map_err(Error::from)? {
+                row?;
+                rows += 1;
+            }
         }
-        note(database, options, AuditAction::Moved { seq: tip.seq })?;
-        Ok(MoveSummary { seq: tip.seq, rows, secrets: checked.secrets, keys: checked.keys })
+        Ok(rows)
     }
 
     /// Restores a backup into a database that has no store. Either the whole backup is valid and the store
