@@ -10,13 +10,13 @@ use std::time::Instant;
 
 /// What must be the same in a restored store.
 #[derive(Debug, PartialEq)]
-struct Told {
+pub(super) struct Told {
     usage: Value,
     keys: Value,
     secrets: Vec<String>,
 }
 
-async fn told(host: &Host) -> Told {
+pub(super) async fn told(host: &Host) -> Told {
     Told {
         usage: host.command(&["usage"])["total"].clone(),
         keys: host.command(&["key", "list"]),
@@ -25,7 +25,7 @@ async fn told(host: &Host) -> Told {
 }
 
 /// Two hosts of a store with a secret and a finished request of each.
-async fn hosts(site: &Site) -> [Host; 2] {
+pub(super) async fn hosts(site: &Site) -> [Host; 2] {
     let hosts = [site.host("").start(), site.host("").start()];
     for (host, name) in hosts.iter().zip(["first_key", "second_key"]) {
         let client = Client::new(host);
@@ -40,13 +40,13 @@ async fn hosts(site: &Site) -> [Host; 2] {
 }
 
 /// The same records, each with the number that `--since` takes.
-fn places(records: &[Value]) -> Vec<(Value, u64)> {
+pub(super) fn places(records: &[Value]) -> Vec<(Value, u64)> {
     let place = |record: &Value| record["position"].as_u64().or(record["seq"].as_u64()).unwrap();
     records.iter().map(|record| (record["entries"].clone(), place(record))).collect()
 }
 
 /// Starts a host on a restored store and compares it with what the hosts of before said.
-async fn assert_restored(setup: &Setup, before: &Told, records: &[Value]) -> Host {
+async fn assert_restored(setup: Setup, before: &Told, records: &[Value]) -> Host {
     let host = setup.start();
     assert_eq!(told(&host).await, *before);
     let now = audit(&host);
@@ -99,13 +99,13 @@ async fn a_backup_of_a_shared_store_is_restored_into_either_engine() {
 
     let embedded = alone(&site);
     restore(&embedded, &file);
-    let alone = assert_restored(&embedded, &before, &records).await;
+    let alone = assert_restored(embedded, &before, &records).await;
 
     let mut other = Site::empty().unwrap();
     other.key.clone_from(&site.key);
     std::fs::copy(site.root_key(), other.root_key()).unwrap();
     restore(&other.host(""), &file);
-    assert_restored(&other.host(""), &before, &records).await;
+    assert_restored(other.host(""), &before, &records).await;
 
     // What was restored is backed up and moved like every other store.
     let (before, records) = (told(&alone).await, audit(&alone));
@@ -115,7 +115,7 @@ async fn a_backup_of_a_shared_store_is_restored_into_either_engine() {
     third.key.clone_from(&site.key);
     std::fs::copy(site.root_key(), third.root_key()).unwrap();
     restore(&third.host(""), &again);
-    assert_restored(&third.host(""), &before, &records).await;
+    assert_restored(third.host(""), &before, &records).await;
 }
 
 #[tokio::test]

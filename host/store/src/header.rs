@@ -43,6 +43,9 @@ pub(crate) struct Header {
     /// When the first retired vault key may be deleted, Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired_keys_due_ms: Option<u64>,
+    /// In a database whose store was moved into a data directory: the id of that move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moved: Option<String>,
 }
 
 impl Header {
@@ -61,6 +64,7 @@ impl Header {
             untidy: false,
             key_rotation_since_ms: None,
             retired_keys_due_ms: None,
+            moved: None,
         }
     }
 
@@ -68,6 +72,12 @@ impl Header {
     pub(crate) fn with_chains(self, has_chains: bool) -> Header {
         let format = if has_chains { WITH_CHAINS } else { SCHEMA };
         Header { schema_major: format, min_reader: format, ..self }
+    }
+
+    /// The same header in a database that is not served any more. Earlier programs refuse its format.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn moved(self, id: String) -> Header {
+        Header { moved: Some(id), ..self.with_chains(true) }
     }
 
     pub(crate) fn is_ours(&self) -> bool {

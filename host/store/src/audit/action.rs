@@ -304,6 +304,11 @@ pub enum AuditAction {
         /// Sequence number of its last commit before that.
         seq: u64,
     },
+    /// The store was moved from a database into a data directory.
+    MovedBack {
+        /// The last position in the database before that.
+        position: u64,
+    },
     /// A secret's value was released for a request.
     SecretReleased {
         /// Its vault.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::begin::{row, unusable, wait};
+use super::conclusion::conclude;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::place::{ChainId, Table};
@@ -40,9 +41,6 @@ const BATCH_ROWS: u64 = 1_000;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// How long a batch, and the commit, may take.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// For how long the database is asked what became of a commit, and the pause between two questions.
-const DOUBT_PATIENCE: Duration = Duration::from_secs(60);
-const DOUBT_PAUSE: Duration = Duration::from_millis(500);
 /// What the chain of the copied store belongs to: no host adds to it.
 const NO_HOST: &str = "a copy";
 
@@ -350,46 +348,18 @@ impl<'k> Copy<'k> {
                 tracing::warn!(%failure, "the answer to the commit of the copy was lost; the database is asked");
             }
             drop(session);
-            let end = Instant::now() + DOUBT_PATIENCE;
-            loop {
-                match is_there(database, header, own).await {
-                    Ok(true) => return Ok(()),
-                    Ok(false) => return Err(Failure::NotCommitted),
-                    Err(failure) if Instant::now() < end => {
-                        tracing::warn!(%failure, "whether the copy was committed is not known yet");
-                        sleep(DOUBT_PAUSE).await;
-                    }
-                    Err(_) => return Err(Failure::CopyInDoubt),
-                }
-            }
+            let chain = own.map_or_else(
+                || "true".to_owned(),
+                |(chain, seq, head)| {
+                    let (id, head) = (chain.literal(), crate::hex::encode(&head));
+                    format!(
+                        "EXISTS (SELECT FROM chain WHERE id = {id} AND seq = {seq} AND head = decode('{head}', 'hex'))"
+                    )
+                },
+            );
+            conclude(database, "store", header, &chain).await
         })
     }
-}
-
-/// Whether the copy with this header and this chain is there, and as durable as a commit is. The question
-/// waits until the transaction of the copy has ended, and writes.
-async fn is_there(
-    database: &Database,
-    header: &[u8],
-    own: Option<(ChainId, u64, Digest)>,
-) -> Result<bool, Failure> {
-    let session = database.connect().await?;
-    let header = crate::hex::encode(header);
-    let chain = own.map_or_else(String::new, |(chain, seq, head)| {
-        let (id, head) = (chain.literal(), crate::hex::encode(&head));
-        format!("AND EXISTS (SELECT FROM chain WHERE id = {id} AND seq = {seq} AND head = decode('{head}', 'hex'))")
-    });
-    let script = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 8000; \
-         SET LOCAL synchronous_commit = on; LOCK TABLE store IN EXCLUSIVE MODE; \
-         UPDATE store SET body = body WHERE k = 'header'::bytea AND body = decode('{header}', 'hex') {chain} \
-         RETURNING 1; COMMIT"
-    );
-    let rows = bounded(session.script(&script)).await?;
-    if session.take_warning() {
-        return Err(Failure::Unexpected("the question for a copy"));
-    }
-    Ok(!rows.is_empty())
 }
 
 /// Whether the database has a copy of the store with these keys whose chain ends like this.

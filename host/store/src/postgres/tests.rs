@@ -11,6 +11,7 @@ mod groups;
 mod host_rows;
 mod hosts;
 mod limits;
+mod moves_back;
 mod places;
 mod same_rows;
 mod schemas;

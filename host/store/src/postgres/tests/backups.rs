@@ -20,16 +20,16 @@ use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 /// A store in a database that two hosts have open.
-struct Shared {
-    place: Place,
-    hosts: [Store; 2],
+pub(super) struct Shared {
+    pub(super) place: Place,
+    pub(super) hosts: [Store; 2],
     workspace: WorkspaceId,
     token: String,
 }
 
 /// What must be the same in every copy.
 #[derive(Debug, PartialEq)]
-struct Seen {
+pub(super) struct Seen {
     audit: Vec<(u64, AuditRecord)>,
     requests: Vec<String>,
     secrets: Vec<String>,
@@ -39,7 +39,7 @@ struct Seen {
 
 impl Shared {
     /// A store with all kinds of rows, made by two hosts, and with one request that runs.
-    fn new(name: &str) -> Option<Shared> {
+    pub(super) fn new(name: &str) -> Option<Shared> {
         let place = Place::new(name)?;
         place.create().unwrap();
         let hosts = [place.open(), place.open()];
@@ -67,11 +67,11 @@ impl Shared {
         Some(shared)
     }
 
-    fn vault(&self) -> VaultId {
+    pub(super) fn vault(&self) -> VaultId {
         VaultId::Workspace(self.workspace)
     }
 
-    fn seen(&self, store: &Store) -> Seen {
+    pub(super) fn seen(&self, store: &Store) -> Seen {
         let entries = store.list_secrets(self.vault(), 0, 100).now().unwrap().entries;
         let balance = store.balance(self.workspace).now().unwrap();
         assert!(store.authenticate(&self.token).now().is_ok());
@@ -85,7 +85,7 @@ impl Shared {
     }
 
     /// An empty data directory with the root key.
-    fn directory(&self) -> ScratchDirectory {
+    pub(super) fn directory(&self) -> ScratchDirectory {
         let scratch = ScratchDirectory::new();
         std::fs::copy(self.root_key(), scratch.path("root.key")).unwrap();
         scratch
@@ -100,13 +100,13 @@ impl Shared {
         Database::of_test(&cofferdam_test_postgres::Server::shared().unwrap().database(name).unwrap())
     }
 
-    fn options(&self) -> OpenOptions {
+    pub(super) fn options(&self) -> OpenOptions {
         self.place.options("root.key")
     }
 }
 
 /// The store of a data directory.
-fn open(scratch: &ScratchDirectory) -> Store {
+pub(super) fn open(scratch: &ScratchDirectory) -> Store {
     Store::open(scratch.lock(), scratch.options()).unwrap()
 }
 
@@ -115,7 +115,7 @@ fn assert_whole(store: &Store) {
 }
 
 /// Checks that a store begins as another one was, and goes on.
-fn assert_continues(shared: &Shared, before: &Seen, store: &Store) {
+pub(super) fn assert_continues(shared: &Shared, before: &Seen, store: &Store) {
     let mut now = shared.seen(store);
     let last = before.audit.last().unwrap().0;
     let added = now.audit.split_off(before.audit.len());
