@@ -46,6 +46,14 @@ pub(crate) struct Header {
     /// In a database whose store was moved into a data directory: the id of that move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moved: Option<String>,
+    /// How often an operator has accepted that the database lost acknowledged commits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) accepted_losses: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Header {
@@ -65,6 +73,7 @@ impl Header {
             key_rotation_since_ms: None,
             retired_keys_due_ms: None,
             moved: None,
+            accepted_losses: 0,
         }
     }
 
