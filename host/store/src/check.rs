@@ -111,6 +111,16 @@ struct FoundRow {
     content: Content,
 }
 
+/// The chains of the log while they are checked.
+struct Chains {
+    /// That of a data directory.
+    own: Option<ChainCheck>,
+    /// Those that are in a database, or come from one.
+    others: BTreeMap<ChainKey, ChainCheck>,
+    /// Number of rows that belong to none of them.
+    strangers: u64,
+}
+
 struct Checker<'c, 'p, 'f> {
     view: &'c VaultSnapshot,
     /// Whether markers have the hashes of all rows.
@@ -176,45 +186,18 @@ impl Checker<'_, '_, '_> {
 
     /// Checks each chain up to its end. Rows of several chains come in the order of their positions.
     fn log(&mut self, (seq, head): (u64, Digest)) -> Result<LogSum, VaultError> {
-        let view = self.view;
-        let keys = view.keys();
-        let mut own = self.is_marked.then(|| ChainCheck::new(String::new(), seq, head));
-        let mut others: BTreeMap<ChainKey, ChainCheck> = BTreeMap::new();
-        let (mut seen, mut strangers, mut sum) = (0_u64, 0_u64, LogSum::default());
-        for row in view.all_rows(Keyspace::Log)? {
+        let own = self.is_marked.then(|| ChainCheck::new(String::new(), seq, head));
+        let mut chains = Chains { own, others: BTreeMap::new(), strangers: 0 };
+        let (mut seen, mut sum) = (0_u64, LogSum::default());
+        for row in self.view.all_rows(Keyspace::Log)? {
             let (key, value) = row?;
             seen += 1;
             if seen.is_multiple_of(STEP) {
                 tell(self.progress, "rows of the audit log read", seen, 0)?;
             }
-            match LogKey::parse(&key) {
-                Some(LogKey::Chain(chain)) => {
-                    let (count, ends) = &mut self.found.content.chains;
-                    *count += 1;
-                    ends.add(&keys.element(&key, &value));
-                    match rows::decode(keys, LOG, &key, &value) {
-                        Some(ChainEnd { host, seq, head }) => {
-                            sum.ends += seq;
-                            let name = format!("{} of {host}", crate::hex::encode(&chain));
-                            others.insert(chain, ChainCheck::new(name, seq, head));
-                        }
-                        None => self.problem("the end of a chain of the audit log is not ours"),
-                    }
-                }
-                Some(LogKey::Imported(at)) => {
-                    self.found.content.position = self.found.content.position.max(at.position);
-                    match others.get_mut(&at.chain) {
-                        Some(chain) => chain.row(keys, (at.seq, at.index), &value),
-                        None => strangers += 1,
-                    }
-                }
-                Some(LogKey::Own(seq, index)) => match &mut own {
-                    Some(own) => own.row(keys, (seq, index), &value),
-                    None => strangers += 1,
-                },
-                None => strangers += u64::from(&*key != rows::MARKER),
-            }
+            self.log_row(&key, &value, &mut chains, &mut sum);
         }
+        let Chains { own, others, strangers } = chains;
         if strangers > 0 {
             self.problem(format!("{strangers} rows of the audit log belong to no chain"));
         }
@@ -224,6 +207,44 @@ impl Checker<'_, '_, '_> {
         }
         tell(self.progress, "audit records checked", sum.records, sum.records)?;
         Ok(sum)
+    }
+
+    fn log_row(&mut self, key: &[u8], row: &[u8], chains: &mut Chains, sum: &mut LogSum) {
+        let keys = self.view.keys();
+        let (chain, place) = match LogKey::parse(key) {
+            Some(LogKey::Chain(chain)) => {
+                if let Some(end) = self.end_of_chain(key, row) {
+                    sum.ends += end.seq;
+                    let name = format!("{} of {}", crate::hex::encode(&chain), end.host);
+                    chains.others.insert(chain, ChainCheck::new(name, end.seq, end.head));
+                }
+                return;
+            }
+            Some(LogKey::Imported(at)) => {
+                self.found.content.position = self.found.content.position.max(at.position);
+                (chains.others.get_mut(&at.chain), (at.seq, at.index))
+            }
+            Some(LogKey::Own(seq, index)) => (chains.own.as_mut(), (seq, index)),
+            None if key == rows::MARKER => return,
+            None => (None, (0, 0)),
+        };
+        match chain {
+            Some(chain) => chain.row(keys, place, row),
+            None => chains.strangers += 1,
+        }
+    }
+
+    /// Checks the row with the end of a chain.
+    fn end_of_chain(&mut self, key: &[u8], row: &[u8]) -> Option<ChainEnd> {
+        let keys = self.view.keys();
+        let (count, ends) = &mut self.found.content.chains;
+        *count += 1;
+        ends.add(&keys.element(key, row));
+        let end = rows::decode(keys, LOG, key, row);
+        if end.is_none() {
+            self.problem("the end of a chain of the audit log is not ours");
+        }
+        end
     }
 
     /// Ends the check of a chain that came from a database, or is in one.
@@ -248,7 +269,7 @@ impl Checker<'_, '_, '_> {
             return;
         }
         let (count, ends) = self.found.content.chains;
-        let named = summary.imported.unwrap_or((0, *SetHash::default().as_bytes()));
+        let named = summary.imported.unwrap_or_else(|| (0, *SetHash::default().as_bytes()));
         // A chain without records is that of a backup of a database, whose seal covers the others.
         if head != [0; DIGEST_BYTES] && named != (count, *ends.as_bytes()) {
             self.problem("the chains of the audit log that came from a database are not those that came");

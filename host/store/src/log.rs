@@ -114,6 +114,7 @@ impl LogKey {
 }
 
 /// Key of the row that says where a chain ends.
+#[cfg(any(test, feature = "postgres"))]
 pub(crate) fn chain_key(chain: &ChainKey) -> Vec<u8> {
     [[CHAIN].as_slice(), chain].concat()
 }

@@ -64,27 +64,32 @@ impl StoreContent<'_> {
         &self,
         mut take: impl FnMut(Keyspace, &[u8], &[u8]) -> Result<(), VaultError>,
     ) -> Result<(), VaultError> {
-        for keyspace in Keyspace::ALL {
-            let mut last: Option<RowBytes> = None;
-            let mut added = self.added.iter().filter(|(of, ..)| *of == keyspace).peekable();
-            for found in self.view.all_rows(keyspace)? {
-                let (key, row) = found?;
-                // A backup whose rows are not in order could not be read.
-                if last.replace(key.clone()).is_some_and(|last| last >= key) {
-                    tracing::error!("rows of the keyspace {keyspace:?} are not in order");
-                    return Err(Error::Damaged.into());
-                }
-                while let Some((_, key, row)) = added.next_if(|(_, before, _)| **before < *key) {
-                    take(keyspace, key, row)?;
-                }
-                match added.next_if(|(_, same, _)| **same == *key) {
-                    Some((_, key, row)) => take(keyspace, key, row)?,
-                    None => take(keyspace, &key, &row)?,
-                }
+        Keyspace::ALL.into_iter().try_for_each(|keyspace| self.rows_of(keyspace, &mut take))
+    }
+
+    fn rows_of(
+        &self,
+        keyspace: Keyspace,
+        take: &mut impl FnMut(Keyspace, &[u8], &[u8]) -> Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        let mut last: Option<RowBytes> = None;
+        let mut added = self.added.iter().filter(|(of, ..)| *of == keyspace).peekable();
+        for found in self.view.all_rows(keyspace)? {
+            let (key, row) = found?;
+            // A backup whose rows are not in order could not be read.
+            if last.replace(key.clone()).is_some_and(|last| last >= key) {
+                tracing::error!("rows of the keyspace {keyspace:?} are not in order");
+                return Err(Error::Damaged.into());
             }
-            added.try_for_each(|(_, key, row)| take(keyspace, key, row))?;
+            while let Some((_, key, row)) = added.next_if(|(_, before, _)| **before < *key) {
+                take(keyspace, key, row)?;
+            }
+            match added.next_if(|(_, same, _)| **same == *key) {
+                Some((_, key, row)) => take(keyspace, key, row)?,
+                None => take(keyspace, &key, &row)?,
+            }
         }
-        Ok(())
+        added.try_for_each(|(_, key, row)| take(keyspace, key, row))
     }
 }
 

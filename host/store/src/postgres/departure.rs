@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -30,6 +31,13 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ;
     SET LOCAL idle_in_transaction_session_timeout = 3600000;
     SET LOCAL synchronous_commit = on;
     LOCK TABLE host IN SHARE ROW EXCLUSIVE MODE";
+
+/// What a host says about itself.
+#[derive(Deserialize)]
+struct About {
+    machine: String,
+    process: u32,
+}
 
 /// A host in its table: its id, its beat, and what people read of it.
 pub(crate) type ListedHost = (HostId, i64, String);
@@ -56,7 +64,11 @@ async fn listed(session: &Session) -> Result<Vec<ListedHost>, Failure> {
     let about_of = |id: HostId| {
         let id = id.to_string();
         let found = about.iter().find(|row| row.first().is_some_and(|it| it.as_deref() == Some(id.as_str())));
-        found.and_then(|row| row.get(1)?.clone()).unwrap_or_default()
+        let text = found.and_then(|row| row.get(1)?.as_deref()).unwrap_or_default();
+        match serde_json::from_str(text) {
+            Ok(About { machine, process }) => format!("process {process} on {machine}"),
+            Err(_) => format!("host {id}"),
+        }
     };
     Ok(rows.into_iter().map(|row| (row.id, row.beat, about_of(row.id))).collect())
 }

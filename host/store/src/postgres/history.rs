@@ -85,22 +85,21 @@ pub(super) fn log_rows(moment: &Rc<Moment>) -> Rows {
     Box::new(chains.map(|row| Ok(row?.1)).chain(Merged { audit, usage }))
 }
 
+/// Takes a row of an answer with its place.
+type ReadRow<K> = fn(&StoreKeys, &tokio_postgres::Row) -> Result<(K, KeyedRow), Failure>;
+
 /// The rows of a long answer, read page by page: each page begins after the last row of the one before.
 struct Pages<K> {
     moment: Rc<Moment>,
     asks: fn(Option<K>) -> Statement,
-    read: fn(&StoreKeys, &tokio_postgres::Row) -> Result<(K, KeyedRow), Failure>,
+    read: ReadRow<K>,
     page: std::vec::IntoIter<tokio_postgres::Row>,
     last: Option<K>,
     is_over: bool,
 }
 
 impl<K: Copy> Pages<K> {
-    fn new(
-        moment: &Rc<Moment>,
-        asks: fn(Option<K>) -> Statement,
-        read: fn(&StoreKeys, &tokio_postgres::Row) -> Result<(K, KeyedRow), Failure>,
-    ) -> Pages<K> {
+    fn new(moment: &Rc<Moment>, asks: fn(Option<K>) -> Statement, read: ReadRow<K>) -> Pages<K> {
         let page = Vec::new().into_iter();
         Pages { moment: Rc::clone(moment), asks, read, page, last: None, is_over: false }
     }

@@ -17,6 +17,7 @@ use crate::rows::Keyspace;
 use crate::scratch::{Now, ScratchDirectory, create_workspace, go_on, issue_key, put, token};
 use crate::state::RowRange;
 use crate::store::{OpenOptions, Store};
+use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 /// A store in a database that two hosts have open.
@@ -37,6 +38,17 @@ pub(super) struct Seen {
     credit: u64,
 }
 
+/// A request that ends. Every now and then, its row is committed before the next one.
+fn request(host: &Store, workspace: WorkspaceId, key: KeyId, at: usize, number: u64) {
+    let row = UsageRow::begun(format!("r_{at}_{number}"), workspace, key, UsageKind::Responses, false);
+    let request = host.reserve(row).now().unwrap();
+    request.note(|row| row.cost_pico = number);
+    request.settle(UsageOutcome::Completed);
+    if number.is_multiple_of(30) {
+        host.flush().unwrap();
+    }
+}
+
 impl Shared {
     /// A store with all kinds of rows, made by two hosts, and with one request that runs.
     pub(super) fn new(name: &str) -> Option<Shared> {
@@ -52,16 +64,7 @@ impl Shared {
             for number in 0..5 {
                 put(host, shared.vault(), &format!("secret_{at}_{number}"), "a value");
             }
-            for number in 0..150 {
-                let id = format!("r_{at}_{number}");
-                let row = UsageRow::begun(id, workspace, key.key.id, UsageKind::Responses, false);
-                let request = host.reserve(row).now().unwrap();
-                request.note(|row| row.cost_pico = number);
-                request.settle(UsageOutcome::Completed);
-                if number % 30 == 0 {
-                    host.flush().unwrap();
-                }
-            }
+            (0..150).for_each(|number| request(host, workspace, key.key.id, at, number));
             host.flush().unwrap();
         }
         Some(shared)

@@ -181,6 +181,35 @@ fn a_move_that_was_cut_short_after_its_commit_is_ended_by_the_next_one() {
 }
 
 #[test]
+fn a_store_whose_rollback_was_accepted_is_moved_with_the_gap_in_its_numbers() {
+    let Some(place) = Place::new("copies_gap") else { return };
+    let scratch = ScratchDirectory::new();
+    let (store, token, vault) = filled(&scratch);
+    store.close();
+    drop(store);
+    let (folder, old) = (scratch.path("store"), scratch.path("old"));
+    let copied = std::process::Command::new("cp").arg("-a").args([&folder, &old]).status().unwrap();
+    assert!(copied.success());
+    let store = scratch.open();
+    put(&store, vault, "lost", "value");
+    put(&store, vault, "lost_too", "value");
+    store.close();
+    drop(store);
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::rename(old, folder).unwrap();
+    let found = match scratch.try_open() {
+        Err(OpenError::OutOfStep(found)) => found.markers[0].1.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let store = scratch.accept(found).unwrap();
+    assert!(store.status().seq > found + 1, "numbers are left out");
+    store.move_to(&place.database, &options(&scratch), &mut go_on).unwrap();
+    let there = Store::open_in(&place.database, &options(&scratch)).unwrap();
+    assert!(there.authenticate(&token).now().is_ok());
+    assert_eq!(there.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
 fn a_backup_is_restored_into_a_database_and_its_running_requests_are_charged_once() {
     let Some(place) = Place::new("copies_restored") else { return };
     let scratch = ScratchDirectory::new();
