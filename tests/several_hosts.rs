@@ -1,5 +1,6 @@
 //! Hosts that share a store in a PostgreSQL database.
 
+mod backups;
 mod commands;
 mod moving;
 mod outages;

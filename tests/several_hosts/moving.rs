@@ -1,5 +1,6 @@
 //! A store that comes from a data directory, or from a backup.
 
+use super::backups::{hosts, places, told};
 use super::{Site, audit, demo, failed, names, put};
 use crate::kit::client::Client;
 use crate::kit::database;
@@ -149,4 +150,47 @@ async fn a_backup_is_restored_into_a_database() {
     let host = setup.start();
     assert_eq!(names(&Client::new(&host)).await, ["own_key"]);
     assert_eq!(host.command(&["vault", "verify"])["ok"], true);
+}
+
+#[tokio::test]
+async fn a_shared_store_goes_back_into_a_data_directory() {
+    let Some(site) = Site::new() else { return };
+    if database::is_wanted() {
+        return;
+    }
+    let [mut one, mut other] = hosts(&site).await;
+    let (before, records) = (told(&one).await, audit(&one));
+    let back = ["store", "migrate", "--to-directory"];
+    one.end();
+    let setup = Setup::after(&one);
+    let (code, text) = failed(&setup.command_output(&back));
+    assert_eq!(code, Some(1), "{text}");
+    let process = format!("process {} on ", other.pid());
+    assert!(text.contains("end them first") && text.contains(&process), "{text}");
+    other.end();
+    let moved = setup.command_output(&back);
+    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    let moved: Value = serde_json::from_slice(&moved.stdout).unwrap();
+    assert_eq!((&moved["secrets"], &moved["keys"]), (&2.into(), &1.into()));
+    // The database is not served any more, from whichever directory.
+    for line in [&["serve"][..], &["status"], &back] {
+        let (code, text) = failed(&Setup::after(&other).command_output(line));
+        assert_eq!(code, Some(78), "{line:?}: {text}");
+        assert!(text.contains("moved into a data directory"), "{line:?}: {text}");
+    }
+    let (code, text) = failed(&setup.command_output(&back));
+    assert!(code == Some(1) && text.contains("a directory without one"), "{text}");
+
+    let config = one.directory().join("cofferdam.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace(&database::section(&site.database, site.folder.path()), ""))
+        .unwrap();
+    let alone = Setup::after(&one).start();
+    assert_eq!(alone.command(&["status"])["store"]["engine"], "embedded");
+    assert_eq!(told(&alone).await, before);
+    let now = audit(&alone);
+    assert_eq!(places(&now)[..records.len()], places(&records));
+    assert!(now.iter().any(|record| record.to_string().contains("\"moved_back\"")), "{now:?}");
+    assert_eq!(Client::new(&alone).ask(&demo(), false).await["status"], "completed");
+    assert_eq!(alone.command(&["vault", "verify"])["ok"], true);
 }

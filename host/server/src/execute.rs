@@ -151,6 +151,7 @@ fn on_database(
         Err(SendError::NotListening) => {}
     }
     let store = connect(config, database, StoreUse::Command)?;
+    store.note_backups_in(&options.data);
     let mut facts = Facts::default();
     installed::add_held(&mut facts, &options.data);
     let outcome = block_on(carry_out(command, Some(&store), &facts, progress));

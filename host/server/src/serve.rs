@@ -85,6 +85,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         }
         None => (open(&config, lock, arguments.accept_rollback)?, None),
     };
+    store.note_backups_in(&options.data);
     let runtime = runtime(&config, &options.data)?;
     let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
     let mut control = tokio::runtime::Builder::new_current_thread();

@@ -70,7 +70,18 @@ pub struct AuditRecord {
 
 impl AuditRecord {
     /// Whether sequence numbers may be missing before this record.
-    pub(crate) fn accepts_rollback(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.action, AuditAction::RollbackAccepted { .. }))
+    pub(crate) fn accepts_gap(&self) -> bool {
+        let accepts = |action: &AuditAction| {
+            matches!(action, AuditAction::RollbackAccepted { .. } | AuditAction::ChainsImported { .. })
+        };
+        self.entries.iter().any(|entry| accepts(&entry.action))
+    }
+
+    /// Number and set of the chains that came from a database before this record, if it names them.
+    pub(crate) fn imported_chains(&self) -> Option<(u64, Digest)> {
+        self.entries.iter().find_map(|entry| match entry.action {
+            AuditAction::ChainsImported { chains, ends } => Some((chains, ends)),
+            _ => None,
+        })
     }
 }

@@ -3,7 +3,11 @@
 //! A backup has no root key in it, and its values stay encrypted as in the store. The store is
 //! checked before a backup is written. The restored store is checked in the same way before it is
 //! put in place. So a store that could not be restored is found when the backup is made.
+//!
+//! A backup of a store in a database has the rows of a data directory: its chains in the form of
+//! [`crate::log`], and the markers that the engine of a database does not need.
 
+mod content;
 pub(crate) mod format;
 mod last;
 
@@ -17,22 +21,20 @@ use format::{BackupEnd, BackupPart, BackupWriter, FormatError, Preamble};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::audit::AuditRecord;
-use crate::check::{Verification, check};
+use crate::check::Verification;
 use crate::digest::Digest;
 use crate::digest::same;
-use crate::error::{Error, OpenError};
+use crate::error::OpenError;
 use crate::header::{self, Header};
 use crate::hex;
 use crate::ids::StoreId;
-use crate::log;
 use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::{RootKeyId, WrapKey};
-use crate::rows::{self, KEYS, Keyspace, Marker};
+use crate::rows::{self, KEYS};
 use crate::seal::{KeyRecord, STORE_KEYS, StoreKeys};
-use crate::state::{Gap, Rows};
 use crate::vault::VaultSnapshot;
 
+pub(crate) use content::StoreContent;
 pub use last::LastBackup;
 
 /// Number of the keyspace `keys` in a backup: its place in [`Keyspace::ALL`].
@@ -51,7 +53,7 @@ pub struct BackupSummary {
     pub has_recovery_key: bool,
     /// Creation time, Unix milliseconds.
     pub made_at_ms: u64,
-    /// Sequence number of the last commit in it.
+    /// Sequence number of the last commit in it; of a store in a database, the position of the last one.
     pub seq: u64,
     /// Number of rows.
     pub rows: u64,
@@ -95,14 +97,17 @@ pub(crate) fn write(
     if path.try_exists().map_err(VaultError::file(path))? {
         return Err(VaultError::Exists(path.to_owned()));
     }
-    let (header, preamble) = preamble(view, now_ms)?;
-    let checked = check(view, (preamble.seq, preamble.head), progress)?;
-    if let Some(problem) = checked.problems.first() {
+    let content = StoreContent::read(view, progress)?;
+    if let Some(problem) = content.checked.problems.first() {
         let what = format!("{problem}; `vault verify` tells all");
         return Err(VaultError::Unusable { path: path.to_owned(), what });
     }
+    let header = &content.header;
+    let (seq, head) = content.end;
+    let preamble =
+        Preamble { store: view.keys().store_id(), made_at_ms: now_ms, root_key: header.root.id, seq, head };
     let draft = BackupFile::create(path)?;
-    let rows = draft.fill(view, &preamble, progress)?;
+    let rows = draft.fill(&content, &preamble, progress)?;
     let bytes = draft.publish(path)?;
     Ok(BackupSummary {
         store: preamble.store,
@@ -113,21 +118,6 @@ pub(crate) fn write(
         rows,
         bytes,
     })
-}
-
-/// Header and preamble of a backup, read from the rows of the view itself.
-fn preamble(view: &VaultSnapshot, now_ms: u64) -> Result<(Header, Preamble), VaultError> {
-    let keys = view.keys();
-    let header: Option<Header> =
-        view.key_row(rows::HEADER)?.and_then(|row| rows::decode(keys, KEYS, rows::HEADER, &row));
-    let marker = view.row(Keyspace::Keys, rows::MARKER)?.and_then(|row| Marker::decode(keys, KEYS, &row));
-    let (Some(header), Some(marker)) = (header, marker) else { return Err(Error::Damaged.into()) };
-    let record = view.row(Keyspace::Log, &log::audit_key(marker.seq))?.ok_or(Error::Damaged)?;
-    let previous = rows::decode_body::<AuditRecord>(&record).ok_or(Error::Damaged)?.previous;
-    let head = keys.audit_head(&previous, &record);
-    let root_key = header.root.id;
-    let preamble = Preamble { store: keys.store_id(), made_at_ms: now_ms, root_key, seq: marker.seq, head };
-    Ok((header, preamble))
 }
 
 /// The unfinished file of a backup. Deleted when dropped before [`BackupFile::publish`].
@@ -155,7 +145,7 @@ impl BackupFile {
 
     fn fill(
         &self,
-        view: &VaultSnapshot,
+        content: &StoreContent<'_>,
         preamble: &Preamble,
         progress: &mut Progress<'_>,
     ) -> Result<u64, VaultError> {
@@ -163,18 +153,16 @@ impl BackupFile {
         let Some(file) = &self.file else { return Ok(0) };
         let mut writer = BackupWriter::begin(BufWriter::new(file), preamble).map_err(failed())?;
         let mut rows = 0_u64;
-        let keyspaces = Keyspace::ALL.map(|keyspace| view.all_rows(keyspace));
-        let all = (0..).zip(keyspaces).map(|(number, all)| Ok((number, all?)));
-        let all = all.collect::<Result<Vec<(usize, Rows)>, Gap>>()?;
-        for (number, row) in all.into_iter().flat_map(|(number, all)| all.map(move |row| (number, row))) {
-            let (key, value) = row?;
-            writer.row(number, &key, &value).map_err(failed())?;
+        content.rows(|keyspace, key, row| {
+            writer.row(keyspace as usize, key, row).map_err(failed())?;
             rows += 1;
             if rows.is_multiple_of(STEP) {
                 tell(progress, "rows", rows, 0)?;
             }
-        }
-        let out = writer.end(|rows, digest| view.keys().backup_mac(rows, digest)).map_err(failed())?;
+            Ok(())
+        })?;
+        let mac = |rows, digest: &Digest| content.view.keys().backup_mac(rows, digest);
+        let out = writer.end(mac).map_err(failed())?;
         out.into_inner().map_err(|error| failed()(error.into_error()))?.sync_all().map_err(failed())?;
         Ok(rows)
     }

@@ -4,16 +4,17 @@
 pub(crate) mod chain;
 mod sums;
 
-use crate::digest::Digest;
+use std::collections::BTreeMap;
+
+use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
 use crate::ids::StoreId;
-use crate::log::LogRow;
+use crate::log::{ChainEnd, ChainKey, LogKey};
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows::{self, KEYS, Keyspace, META, Marker, RowKind, SetHash};
-use crate::state::{AuditChains, ChainEnd};
+use crate::rows::{self, KEYS, Keyspace, LOG, META, Marker, RowKind, SetHash};
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
-use chain::AuditSummary;
+use chain::ChainCheck;
 pub(crate) use sums::check_sums;
 
 /// Number of audit records between two progress reports.
@@ -42,36 +43,53 @@ pub struct Verification {
     pub usage_rows: u64,
     /// What is wrong, as sentences without a full stop; empty when the store is consistent.
     pub problems: Vec<String>,
+    pub(crate) content: Content,
+}
+
+/// What the rows that were checked amount to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Content {
+    /// The set of the rows of `keys`, and that of the heads of vaults.
+    pub(crate) sets: [SetHash; 2],
+    /// Number and set of the ends of chains that come from a database.
+    pub(crate) chains: (u64, SetHash),
+    /// The last position in these chains.
+    pub(crate) position: u64,
 }
 
 /// Checks the rows of the view. `tip` is the last anchored commit; the view has it, and may have
-/// later ones. Where the engine has several chains, each is checked up to its own end.
+/// later ones. Where the engine has chains of several hosts, each is checked up to its own end.
 pub(crate) fn check(
     view: &VaultSnapshot,
     tip: (u64, Digest),
     progress: &mut Progress<'_>,
 ) -> Result<Verification, VaultError> {
-    let AuditChains { mut ends, rows } = view.audit_chains()?;
-    let is_marked = ends.is_empty();
-    if is_marked {
-        ends.push(ChainEnd { name: String::new(), seq: tip.0, head: tip.1 });
-    }
-    let mut checker = Checker { view, is_marked, found: FoundRow::default(), progress };
+    let mut checker = Checker { view, is_marked: view.has_markers(), found: FoundRow::default(), progress };
     checker.keys()?;
     checker.vaults()?;
-    let chain = checker.chains(&ends, rows)?;
-    let FoundRow { vaults, orphans, secrets, keys, problems } = checker.found;
+    let sum = checker.log(tip)?;
+    let FoundRow { vaults, orphans, secrets, keys, problems, content } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
-        seq: ends.iter().map(|end| end.seq).sum(),
+        seq: if checker.is_marked { tip.0 } else { sum.ends },
         vaults,
         orphans,
         secrets,
         keys,
-        audit_records: chain.records,
-        usage_rows: chain.usage_rows,
+        audit_records: sum.records,
+        usage_rows: sum.usage_rows,
         problems,
+        content,
     })
+}
+
+/// What the chains of the log have together.
+#[derive(Default)]
+struct LogSum {
+    records: u64,
+    usage_rows: u64,
+    /// The sum of the numbers of their last commits.
+    ends: u64,
 }
 
 /// Adds a problem to the list, up to its limit.
@@ -90,6 +108,17 @@ struct FoundRow {
     secrets: u64,
     keys: u64,
     problems: Vec<String>,
+    content: Content,
+}
+
+/// The chains of the log while they are checked.
+struct Chains {
+    /// That of a data directory.
+    own: Option<ChainCheck>,
+    /// Those that are in a database, or come from one.
+    others: BTreeMap<ChainKey, ChainCheck>,
+    /// Number of rows that belong to none of them.
+    strangers: u64,
 }
 
 struct Checker<'c, 'p, 'f> {
@@ -129,6 +158,7 @@ impl Checker<'_, '_, '_> {
         if self.is_marked && !self.marker(Keyspace::Keys, KEYS)?.is_some_and(|marker| marker.set == set) {
             self.problem("the rows of the keyspace `keys` are not those of the last commit");
         }
+        self.found.content.sets[0] = set;
         Ok(())
     }
 
@@ -150,51 +180,99 @@ impl Checker<'_, '_, '_> {
         if self.is_marked && !self.marker(Keyspace::Meta, META)?.is_some_and(|marker| marker.set == heads) {
             self.problem("the heads of the vaults are not those of the last commit");
         }
+        self.found.content.sets[1] = heads;
         Ok(())
     }
 
-    /// Checks each chain up to its end.
-    fn chains(
-        &mut self,
-        ends: &[ChainEnd],
-        rows: impl Iterator<Item = Result<(usize, LogRow), Error>>,
-    ) -> Result<AuditSummary, VaultError> {
-        let mut seen = 0;
-        let progress = &mut *self.progress;
-        let told = rows.map(|row| -> Result<(usize, LogRow), VaultError> {
+    /// Checks each chain up to its end. Rows of several chains come in the order of their positions.
+    fn log(&mut self, (seq, head): (u64, Digest)) -> Result<LogSum, VaultError> {
+        let own = self.is_marked.then(|| ChainCheck::new(String::new(), seq, head));
+        let mut chains = Chains { own, others: BTreeMap::new(), strangers: 0 };
+        let (mut seen, mut sum) = (0_u64, LogSum::default());
+        for row in self.view.all_rows(Keyspace::Log)? {
+            let (key, value) = row?;
             seen += 1;
-            if seen % STEP == 0 {
-                tell(progress, "rows of the audit log read", seen, 0)?;
+            if seen.is_multiple_of(STEP) {
+                tell(self.progress, "rows of the audit log read", seen, 0)?;
             }
-            Ok(row?)
-        });
-        let mut rows = told.peekable();
-        let mut sum = AuditSummary { records: 0, usage_rows: 0, broken_at: None };
-        let mut problems = Vec::new();
-        for (place, ChainEnd { name, seq, head }) in ends.iter().enumerate() {
-            let is_here =
-                |row: &Result<(usize, LogRow), _>| row.as_ref().map_or(true, |(at, _)| *at == place);
-            let mut here = std::iter::from_fn(|| rows.next_if(is_here).map(|row| row.map(|(_, row)| row)));
-            // Commits after the end are not part of this check.
-            let until = here.by_ref().filter(|row| row.as_ref().map_or(true, |((found, _), _)| found <= seq));
-            let summary = chain::verify(self.view.keys(), head, until)?;
-            // The rest of a chain that is broken.
-            for row in here {
-                row?;
-            }
-            (sum.records, sum.usage_rows) =
-                (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
-            let of = if name.is_empty() { String::new() } else { format!(" of the chain {name}") };
-            if !self.is_marked && summary.broken_at.is_none() && summary.records != *seq {
-                let records = summary.records;
-                problems.push(format!("the chain {name} has {records} records and says that it has {seq}"));
-            }
-            problems.extend(
-                summary.broken_at.map(|broken| format!("the audit log breaks at record {broken}{of}")),
-            );
+            self.log_row(&key, &value, &mut chains, &mut sum);
         }
-        problems.into_iter().for_each(|problem| self.problem(problem));
+        let Chains { own, others, strangers } = chains;
+        if strangers > 0 {
+            self.problem(format!("{strangers} rows of the audit log belong to no chain"));
+        }
+        others.into_values().for_each(|chain| self.chain(chain, &mut sum));
+        if let Some(own) = own {
+            self.own_chain(own, head, &mut sum);
+        }
         tell(self.progress, "audit records checked", sum.records, sum.records)?;
         Ok(sum)
+    }
+
+    fn log_row(&mut self, key: &[u8], row: &[u8], chains: &mut Chains, sum: &mut LogSum) {
+        let keys = self.view.keys();
+        let (chain, place) = match LogKey::parse(key) {
+            Some(LogKey::Chain(chain)) => {
+                if let Some(end) = self.end_of_chain(key, row) {
+                    sum.ends += end.seq;
+                    let name = format!("{} of {}", crate::hex::encode(&chain), end.host);
+                    chains.others.insert(chain, ChainCheck::new(name, end.seq, end.head));
+                }
+                return;
+            }
+            Some(LogKey::Imported(at)) => {
+                self.found.content.position = self.found.content.position.max(at.position);
+                (chains.others.get_mut(&at.chain), (at.seq, at.index))
+            }
+            Some(LogKey::Own(seq, index)) => (chains.own.as_mut(), (seq, index)),
+            None if key == rows::MARKER => return,
+            None => (None, (0, 0)),
+        };
+        match chain {
+            Some(chain) => chain.row(keys, place, row),
+            None => chains.strangers += 1,
+        }
+    }
+
+    /// Checks the row with the end of a chain.
+    fn end_of_chain(&mut self, key: &[u8], row: &[u8]) -> Option<ChainEnd> {
+        let keys = self.view.keys();
+        let (count, ends) = &mut self.found.content.chains;
+        *count += 1;
+        ends.add(&keys.element(key, row));
+        let end = rows::decode(keys, LOG, key, row);
+        if end.is_none() {
+            self.problem("the end of a chain of the audit log is not ours");
+        }
+        end
+    }
+
+    /// Ends the check of a chain that came from a database, or is in one.
+    fn chain(&mut self, chain: ChainCheck, sum: &mut LogSum) {
+        let name = chain.name.clone();
+        let (seq, summary) = (chain.seq(), chain.finish());
+        (sum.records, sum.usage_rows) = (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
+        if let Some(broken) = summary.broken_at {
+            self.problem(format!("the audit log breaks at record {broken} of the chain {name}"));
+        } else if !summary.is_complete {
+            let records = summary.records;
+            self.problem(format!("the chain {name} has {records} records and says that it has {seq}"));
+        }
+    }
+
+    /// The same of the directory's own chain, which ends with this head. It names the others that are there.
+    fn own_chain(&mut self, chain: ChainCheck, head: Digest, sum: &mut LogSum) {
+        let summary = chain.finish();
+        (sum.records, sum.usage_rows) = (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
+        if let Some(broken) = summary.broken_at {
+            self.problem(format!("the audit log breaks at record {broken}"));
+            return;
+        }
+        let (count, ends) = self.found.content.chains;
+        let named = summary.imported.unwrap_or_else(|| (0, *SetHash::default().as_bytes()));
+        // A chain without records is that of a backup of a database, whose seal covers the others.
+        if head != [0; DIGEST_BYTES] && named != (count, *ends.as_bytes()) {
+            self.problem("the chains of the audit log that came from a database are not those that came");
+        }
     }
 }

@@ -146,6 +146,20 @@ pub enum OpenError {
         .0.display()
     )]
     Moved(PathBuf),
+    /// The store of this database was moved into a data directory.
+    #[error(
+        "the store of this database was moved into a data directory: remove `[store] url` where that directory is"
+    )]
+    MovedAway,
+    /// A move from a database into this data directory was cut short.
+    #[error(
+        "the move of a store into this directory was cut short, see {}: run `store migrate --to-directory` again",
+        .0.display()
+    )]
+    Moving(PathBuf),
+    /// Hosts have the store open that is to be moved.
+    #[error("hosts have the store open, end them first: {}", .0.join(", "))]
+    InUse(Vec<String>),
     /// The store was written by a newer version of this program.
     #[error("the store has format {found}, this program reads up to {known}")]
     TooNew {
@@ -218,6 +232,8 @@ impl OpenError {
                 | OpenError::WrongRootKey { .. }
                 | OpenError::NoStore
                 | OpenError::Moved(_)
+                | OpenError::MovedAway
+                | OpenError::Moving(_)
         )
     }
 

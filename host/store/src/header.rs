@@ -9,8 +9,11 @@ use crate::rows;
 
 /// First field of a header: distinguishes this store from other databases of the same engine.
 const MAGIC: &str = "cofferdam store";
-/// The format this program writes, and the newest one it reads.
+/// The format of new stores.
 const SCHEMA: u32 = 1;
+/// The format of a store whose log has chains that came from a database, see [`crate::log`]. It is the newest
+/// one that this program reads.
+const WITH_CHAINS: u32 = 2;
 
 /// The facts that are needed before any key is available. Not encrypted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -40,6 +43,9 @@ pub(crate) struct Header {
     /// When the first retired vault key may be deleted, Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired_keys_due_ms: Option<u64>,
+    /// In a database whose store was moved into a data directory: the id of that move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moved: Option<String>,
     /// How often an operator has accepted that the database lost acknowledged commits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) accepted_losses: u32,
@@ -66,8 +72,21 @@ impl Header {
             untidy: false,
             key_rotation_since_ms: None,
             retired_keys_due_ms: None,
+            moved: None,
             accepted_losses: 0,
         }
+    }
+
+    /// The same header of a store whose log has chains that came from a database, or has none.
+    pub(crate) fn with_chains(self, has_chains: bool) -> Header {
+        let format = if has_chains { WITH_CHAINS } else { SCHEMA };
+        Header { schema_major: format, min_reader: format, ..self }
+    }
+
+    /// The same header in a database that is not served any more. Earlier programs refuse its format.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn moved(self, id: String) -> Header {
+        Header { moved: Some(id), ..self.with_chains(true) }
     }
 
     pub(crate) fn is_ours(&self) -> bool {
@@ -80,8 +99,8 @@ pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
     let header: Header = rows::decode_unchecked(row)
         .filter(Header::is_ours)
         .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
-    if header.min_reader > SCHEMA {
-        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
+    if header.min_reader > WITH_CHAINS {
+        return Err(OpenError::TooNew { found: header.schema_major, known: WITH_CHAINS });
     }
     Ok(header)
 }

@@ -10,7 +10,7 @@ use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::lookup::RecordKind;
 use crate::rows::Keyspace;
-use crate::state::{AuditChains, Blocks, Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
+use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
 #[cfg(test)]
 pub(crate) use trial::{Lack, Trial, read, strictly, taken};
@@ -80,12 +80,8 @@ impl State for Arc<Loaded> {
         }
     }
 
-    fn audit_chains(&self) -> Result<AuditChains, Gap> {
-        Err(Error::Damaged.into())
-    }
-
-    fn usage_blocks(&self) -> Result<Blocks, Gap> {
-        Err(Error::Damaged.into())
+    fn has_markers(&self) -> bool {
+        false
     }
 
     fn directory(&self) -> Option<&Directory> {

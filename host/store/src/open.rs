@@ -4,13 +4,13 @@
 #[cfg(feature = "postgres")]
 mod database;
 mod first_start;
+#[cfg(feature = "postgres")]
+mod moving;
 mod restore;
 mod unlock;
 
 use std::fs::File;
 use std::io;
-#[cfg(feature = "postgres")]
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(crate) use unlock::{Given, Unlocked, unlock};
 pub(crate) use database::{AcceptedLoss, OpenedDatabase, WitnessFile, open_database, read_directory};
 #[cfg(feature = "postgres")]
 pub(crate) use first_start::first_changes;
+#[cfg(feature = "postgres")]
+pub(crate) use moving::{Arrival, mark_moved};
 pub(crate) use restore::restore;
 pub(crate) use unlock::Sources;
 
@@ -47,6 +49,7 @@ struct Paths {
     anchor: PathBuf,
     torn_journals: PathBuf,
     moved: PathBuf,
+    moving: PathBuf,
 }
 
 impl Paths {
@@ -58,6 +61,7 @@ impl Paths {
             anchor: dir.join("anchor"),
             torn_journals: dir.join("torn-journals"),
             moved: dir.join("store.moved"),
+            moving: dir.join("store.moving"),
         }
     }
 }
@@ -65,20 +69,6 @@ impl Paths {
 /// Path of the anchor file in this data directory.
 pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
     Paths::new(dir).anchor
-}
-
-/// Notes that the store of this directory is in a database now, so that it is not served from here.
-#[cfg(feature = "postgres")]
-pub(crate) fn mark_moved(dir: &Path) -> Result<(), OpenError> {
-    const NOTE: &str =
-        "The store of this directory was moved into a database. What was changed since then is only there.\n";
-    let paths = Paths::new(dir);
-    let written = File::create(&paths.moved).and_then(|mut file| {
-        file.write_all(NOTE.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(OpenError::io(&paths.moved))?;
-    sync_folder(dir)
 }
 
 /// A store that passed all checks of opening.
@@ -111,6 +101,9 @@ pub(crate) fn open(
     let paths = Paths::new(dir);
     if exists(&paths.moved)? {
         return Err(OpenError::Moved(paths.moved));
+    }
+    if exists(&paths.moving)? {
+        return Err(OpenError::Moving(paths.moving));
     }
     let made_with = match exists(&paths.store)? {
         true => None,

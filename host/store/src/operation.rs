@@ -58,6 +58,9 @@ pub enum VaultError {
         /// Name of one of the other entries.
         entry: String,
     },
+    /// A store is to be moved into a data directory that has one.
+    #[error("{} exists: a store is moved into a directory without one; move that away first", .0.display())]
+    HasStore(PathBuf),
     /// The file is not a backup, was changed, or is not a backup of a whole store.
     #[error("{} cannot be restored: {what}", path.display())]
     Unusable {

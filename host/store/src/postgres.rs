@@ -10,9 +10,11 @@
 
 mod barrier;
 mod begin;
+mod conclusion;
 mod connect;
 mod contact;
 mod copy;
+mod departure;
 mod engine;
 mod failure;
 mod feed;
@@ -33,7 +35,8 @@ mod write;
 
 pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, lost, prepare};
 pub(crate) use connect::Database;
-pub(crate) use copy::Copy;
+pub(crate) use copy::{Copy, has_copy};
+pub(crate) use departure::{Departure, ListedHost, hosts};
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::{Reload, Seen};
 pub(crate) use host::{HostId, ThisHost};

@@ -21,6 +21,8 @@ pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
 pub(crate) const KEYS: &str = "keys";
 /// Name of the keyspace with the heads of vaults and the metadata of secrets.
 pub(crate) const META: &str = "meta";
+/// Name of the keyspace with the audit records and usage rows.
+pub(crate) const LOG: &str = "log";
 
 /// A keyspace, in the order of [`KEYSPACES`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -149,13 +151,11 @@ pub(crate) fn intent_key(request_id: &str) -> Vec<u8> {
 }
 
 /// Row key of a request in progress that all hosts of a store count against its workspace.
-#[cfg(feature = "postgres")]
 pub(crate) fn shared_intent_key(workspace: WorkspaceId, request_id: &str) -> Vec<u8> {
     [&shared_intents_of(workspace), request_id.as_bytes()].concat()
 }
 
 /// Prefix of the row keys of a workspace's requests, see [`shared_intent_key`].
-#[cfg(feature = "postgres")]
 pub(crate) fn shared_intents_of(workspace: WorkspaceId) -> Vec<u8> {
     [[SHARED_INTENT].as_slice(), workspace.as_bytes()].concat()
 }

@@ -12,11 +12,9 @@ use std::ops::Bound;
 
 use fjall::Slice;
 
-use crate::digest::Digest;
 use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
 use crate::ids::{VaultId, WorkspaceId};
-use crate::log::LogRow;
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::QuotaExceeded;
 use crate::rows::Keyspace;
@@ -37,7 +35,8 @@ pub(crate) trait State {
     /// the quotas of a vault depend on it: who can change rows can fill the database without a quota.
     fn length(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<usize>, Gap>;
 
-    /// The rows of a range, not checked.
+    /// The rows of a range, not checked. Rules do not read those of the log; an engine may read only all of
+    /// them, in the form of [`crate::log`].
     fn range(&self, range: &RowRange) -> Result<Rows, Gap>;
 
     /// The record of this name.
@@ -46,38 +45,12 @@ pub(crate) trait State {
     /// The records of one kind that belong to an owner, in ascending order of their ids.
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap>;
 
-    /// The audit log. Rules do not read it.
-    fn audit_chains(&self) -> Result<AuditChains, Gap>;
-
-    /// The blocks of usage rows, in the order in which they were added to the stored sums. Rules do not
-    /// read them.
-    fn usage_blocks(&self) -> Result<Blocks, Gap>;
+    /// Whether each keyspace has a marker with the hash of its rows, and the log a chain of its own, which
+    /// ends with the last commit of the store. Otherwise the log has chains of several hosts only.
+    fn has_markers(&self) -> bool;
 
     /// All records, where the engine has them decoded in memory: then no rule decodes their rows.
     fn directory(&self) -> Option<&Directory>;
-}
-
-/// Values of the log.
-pub(crate) type Blocks = Box<dyn Iterator<Item = Result<RowBytes, Error>>>;
-
-/// The audit log of a store.
-pub(crate) struct AuditChains {
-    /// The ends of the chains, where the engine has several. Without any there is one chain, which ends
-    /// with the last commit of the store, and markers have the hashes of all rows.
-    pub(crate) ends: Vec<ChainEnd>,
-    /// All rows, with the place of their chain in `ends`: chain after chain, in ascending order.
-    pub(crate) rows: Box<dyn Iterator<Item = Result<(usize, LogRow), Error>>>,
-}
-
-/// Where a chain ends.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ChainEnd {
-    /// The name of the chain, for people.
-    pub(crate) name: String,
-    /// The number of its last commit.
-    pub(crate) seq: u64,
-    /// The head after that commit.
-    pub(crate) head: Digest,
 }
 
 /// Rows of one keyspace.

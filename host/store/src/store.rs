@@ -23,7 +23,7 @@ mod status;
 mod vault_keys;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -120,6 +120,8 @@ struct Inner {
     operation: Mutex<()>,
     /// Held while a backup is written.
     backup: Mutex<()>,
+    /// The data directory of this host, where the last backup is noted.
+    notes: OnceLock<PathBuf>,
     access: VaultReader,
     /// Permits for reading pages of secrets.
     page_reads: Arc<Semaphore>,
@@ -173,6 +175,7 @@ impl Store {
             implied_key,
             operation: Mutex::default(),
             backup: Mutex::default(),
+            notes: OnceLock::new(),
             access,
             page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
         }));

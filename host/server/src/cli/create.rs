@@ -64,6 +64,39 @@ pub(super) fn migrate(options: &Options) -> Result<(), Failure> {
     print(options, &CommandOutcome { document, text })
 }
 
+/// Moves the store of the database into the data directory.
+///
+/// # Errors
+///
+/// The configuration names no database, it cannot be used or has no store, hosts have the store open, or the
+/// directory has a store.
+pub(super) fn migrate_back(options: &Options) -> Result<(), Failure> {
+    let config = Config::load(options.config.as_deref(), &options.data)?;
+    let database = database(&config, ", so there is no store to move")?.prepare()?;
+    let lock = acquire(&options.data)?;
+    let moved = Store::move_back(&lock, &database, &open_options(&config, None), &mut teller(options))?;
+    let done = moved.map_or_else(
+        || "The move was complete but for its end.".to_owned(),
+        |moved| {
+            format!(
+                "Moved the store up to position {}: {} rows, {} secrets, {} API keys. The copy was checked.",
+                moved.seq, moved.rows, moved.secrets, moved.keys
+            )
+        },
+    );
+    let document = match moved {
+        Some(moved) => json!({
+            "seq": moved.seq, "rows": moved.rows, "secrets": moved.secrets, "keys": moved.keys,
+        }),
+        None => json!({"seq": null, "rows": null, "secrets": null, "keys": null}),
+    };
+    let text = format!(
+        "{done}\nRemove `[store] url` from the configuration and start the host with `cofferdam serve`. No host \
+         serves the store from the database any more.\n"
+    );
+    print(options, &CommandOutcome { document, text })
+}
+
 /// The database of the configuration.
 fn database<'c>(config: &'c Config, otherwise: &str) -> Result<&'c DatabaseConfig, CommandError> {
     config.store.database.as_ref().ok_or_else(|| CommandError {

@@ -5,7 +5,7 @@ use std::path::Path;
 use cofferdam_store::Store;
 use zeroize::Zeroizing;
 
-use super::create::{create, migrate};
+use super::create::{create, migrate, migrate_back};
 use super::generate::{completions, manual};
 use super::health::health;
 use super::prepare::prepare;
@@ -47,7 +47,8 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
             prepare(&mut command)?;
             match &command {
                 Command::Store(StoreCommand::Create) => create(&options),
-                Command::Store(StoreCommand::Migrate) => migrate(&options),
+                Command::Store(StoreCommand::Migrate { to_directory: false }) => migrate(&options),
+                Command::Store(StoreCommand::Migrate { to_directory: true }) => migrate_back(&options),
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 Command::Doctor(arguments) => doctor(&options, arguments),

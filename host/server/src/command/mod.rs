@@ -164,8 +164,14 @@ pub enum StoreCommand {
     /// Move the store of the data directory into the database of `[store] url`
     ///
     /// No host may serve the store meanwhile. All of it is checked before and after; a database with a store
-    /// is refused. The data directory keeps its store and a note that keeps it from being served again.
-    Migrate,
+    /// is refused. The data directory keeps its store and a note that keeps it from being served again. Cut
+    /// short, it is run again.
+    Migrate {
+        /// Move the store of the database into the data directory, which has none; the database keeps a mark
+        /// that keeps every host from serving it again
+        #[arg(long)]
+        to_directory: bool,
+    },
 }
 
 /// What `doctor` looks at.

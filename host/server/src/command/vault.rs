@@ -81,10 +81,6 @@ impl VaultCommand {
     /// Why a store in a database does not have this command.
     pub(super) fn not_on_database(&self) -> Option<&'static str> {
         match self {
-            Self::Backup { .. } => Some(
-                "`vault backup` copies the store of a data directory; this one is in a database: back that up as a \
-                 whole, with pg_basebackup or its archive of WAL",
-            ),
             Self::RotateRoot { .. } => Some(
                 "the root key of a store in a database cannot be replaced: another host may serve with the one in use",
             ),
@@ -92,6 +88,7 @@ impl VaultCommand {
                 "a store in a database cannot be given a recovery key: another host may serve without knowing it",
             ),
             Self::Verify
+            | Self::Backup { .. }
             | Self::Restore { .. }
             | Self::RemoveOrphans
             | Self::RotateKeys
@@ -124,8 +121,9 @@ pub(super) async fn carry_out(
                 "bytes": made.bytes, "root_key_id": made.root_key.to_string(),
                 "made_at": timestamp(made.made_at_ms),
             });
+            let up_to = if store.database_hosts().is_some() { "position" } else { "commit" };
             let text = format!(
-                "Wrote {} rows up to commit {} into {}. Restoring it takes root key {}{}.\n",
+                "Wrote {} rows up to {up_to} {} into {}. Restoring it takes root key {}{}.\n",
                 made.rows,
                 made.seq,
                 file.display(),

@@ -13,7 +13,7 @@ const PAGE: usize = 1000;
 /// Which records of the audit log to print.
 #[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
 pub struct AuditFilter {
-    /// Only records after this number: their `seq`, or their `position` where the store is in a database
+    /// Only records after this number: their `position`, or the `seq` of those that have none
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub since: u64,
     /// Only entries about this action, such as secret_stored
@@ -39,11 +39,13 @@ struct Filter<'f> {
 pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
     let records = store.placed_audit_records(wanted.since, PAGE).await?;
-    // In a database the numbers of several chains are not in one order.
-    let is_placed = store.database_hosts().is_some();
+    // In a database the numbers of several chains are not in one order, nor are those that come from one.
+    let is_shared = store.database_hosts().is_some();
     let shown = records.iter().filter_map(|(position, record)| {
         filter.apply(record).map(|mut shown| {
-            if is_placed && let Some(fields) = shown.as_object_mut() {
+            if (is_shared || *position != record.seq)
+                && let Some(fields) = shown.as_object_mut()
+            {
                 fields.insert("position".to_owned(), (*position).into());
             }
             shown

@@ -134,13 +134,14 @@ fn is_within(path: &Path, directory: &Path) -> bool {
 fn backup(installation: &Installation<'_>) -> Vec<CheckFinding> {
     const ID: &str = "backup";
     let data = &installation.options.data;
-    // A database is backed up where it is.
-    if !installation.has_store || installation.config.store.database.is_some() {
+    if !installation.has_store {
         return Vec::new();
     }
     let remedy = "cofferdam vault backup FILE, with FILE on another machine's disk";
     let last = match LastBackup::read(data) {
         Ok(Some(last)) => last,
+        // Another host of the database may make them.
+        Ok(None) if installation.config.store.database.is_some() => return Vec::new(),
         Ok(None) => return vec![CheckFinding::warn(ID, "backup", "none was made by this version", remedy)],
         Err(error) => {
             return vec![CheckFinding::warn(
@@ -167,7 +168,8 @@ fn backup(installation: &Installation<'_>) -> Vec<CheckFinding> {
             format!("{file} is beside the root key that opens it"),
             "move one of them to another place",
         ));
-    } else if let (Ok(backup), Ok(store)) = (std::fs::metadata(&last.path), std::fs::metadata(data))
+    } else if installation.config.store.database.is_none()
+        && let (Ok(backup), Ok(store)) = (std::fs::metadata(&last.path), std::fs::metadata(data))
         && backup.dev() == store.dev()
     {
         findings.push(CheckFinding::warn(

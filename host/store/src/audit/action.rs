@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Reflection, RefusedRequest, ReleaseRefusal, VaultPart};
+use crate::digest::Digest;
+use crate::hex;
 use crate::ids::{InternId, MemberId, StoreId, VaultId, WorkspaceId};
 use crate::name::Name;
 use crate::records::{KeyKind, MemberRole};
@@ -304,10 +306,24 @@ pub enum AuditAction {
         /// Sequence number of the backup's last commit.
         seq: u64,
     },
+    /// Chains of the audit log came from a database with the rest of the store. They are kept as they were;
+    /// the numbers of this chain go on after the last position in them.
+    ChainsImported {
+        /// Number of these chains.
+        chains: u64,
+        /// Keyed hash over the ends of all of them, so that none can be shortened, dropped or added.
+        #[serde(with = "hex")]
+        ends: Digest,
+    },
     /// The store was moved into a database.
     Moved {
         /// Sequence number of its last commit before that.
         seq: u64,
+    },
+    /// The store was moved from a database into a data directory.
+    MovedBack {
+        /// The last position in the database before that.
+        position: u64,
     },
     /// A secret's value was released for a request.
     SecretReleased {

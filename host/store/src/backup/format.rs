@@ -41,9 +41,9 @@ pub(crate) struct Preamble {
     pub(crate) made_at_ms: u64,
     /// Id of the root key that the rows are wrapped under.
     pub(crate) root_key: RootKeyId,
-    /// Sequence number of the last commit in it.
+    /// Sequence number of the last commit in it; of a store in a database, the position of the last one.
     pub(crate) seq: u64,
-    /// Head of the audit chain after that commit.
+    /// Head of the audit chain after that commit; zeros where there are only chains of a database.
     #[serde(with = "hex")]
     pub(crate) head: Digest,
 }

@@ -70,7 +70,6 @@ impl Intent {
     }
 
     /// The host that runs the request, where several share the store.
-    #[cfg(feature = "postgres")]
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -101,7 +100,6 @@ pub(crate) enum RowIntent {
     PossibleShared,
     /// The request had a durable one where several hosts share the store. If it is gone, another host
     /// took this one for dead and charged the request, so the row does not count.
-    #[cfg(feature = "postgres")]
     Shared,
 }
 
@@ -119,10 +117,13 @@ impl SettledUsage {
             RowIntent::None => None,
             RowIntent::Possible => Some(rows::intent_key(&self.row.request_id)),
             #[cfg(feature = "postgres")]
-            RowIntent::PossibleShared | RowIntent::Shared => {
-                Some(rows::shared_intent_key(self.row.workspace, &self.row.request_id))
-            }
+            RowIntent::PossibleShared => Some(self.shared_intent_key()),
+            RowIntent::Shared => Some(self.shared_intent_key()),
         }
+    }
+
+    fn shared_intent_key(&self) -> Vec<u8> {
+        rows::shared_intent_key(self.row.workspace, &self.row.request_id)
     }
 
     /// Whether this row counts only while the intent is there.
@@ -131,7 +132,6 @@ impl SettledUsage {
             RowIntent::None | RowIntent::Possible => false,
             #[cfg(feature = "postgres")]
             RowIntent::PossibleShared => false,
-            #[cfg(feature = "postgres")]
             RowIntent::Shared => true,
         }
     }

@@ -1,14 +1,14 @@
-//! Check of the audit chain: every record follows the one before it, and the last head is the
-//! anchored one.
+//! Check of an audit chain: every record follows the one before it, and the last head is the expected one.
 
 use crate::audit::AuditRecord;
 use crate::digest::Digest;
+#[cfg(all(test, feature = "postgres"))]
 use crate::log::LogRow;
 use crate::rows;
 use crate::seal::StoreKeys;
 use crate::usage::UsageDigest;
 
-/// The result of checking the whole chain.
+/// The result of checking a whole chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct AuditSummary {
     /// Number of records that are valid.
@@ -17,30 +17,69 @@ pub(crate) struct AuditSummary {
     pub(crate) usage_rows: u64,
     /// Sequence number of the first record that is not valid, if any.
     pub(crate) broken_at: Option<u64>,
+    /// Whether each number up to the end has a record, besides gaps that records accept.
+    pub(crate) is_complete: bool,
+    /// The chains that the chain says were there before it.
+    pub(crate) imported: Option<(u64, Digest)>,
 }
 
-/// Checks the chain from its beginning. `rows` are the stored bytes, each record before its usage
-/// rows.
+/// The check of one chain, which is given the rows from its beginning: the stored bytes, each record before
+/// its usage rows.
+pub(crate) struct ChainCheck {
+    /// The name of the chain, for people.
+    pub(crate) name: String,
+    /// Rows after this number are not part of the check.
+    seq: u64,
+    /// The head after that commit.
+    head: Digest,
+    chain: Chain,
+    holds: bool,
+}
+
+impl ChainCheck {
+    pub(crate) fn new(name: String, seq: u64, head: Digest) -> ChainCheck {
+        ChainCheck { name, seq, head, chain: Chain::default(), holds: true }
+    }
+
+    /// The number of its last commit.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    pub(crate) fn row(&mut self, keys: &StoreKeys, (seq, index): (u64, u32), bytes: &[u8]) {
+        if self.holds && seq <= self.seq {
+            self.holds = match index {
+                0 => self.chain.record(keys, seq, bytes),
+                _ => self.chain.usage(seq, index, bytes),
+            };
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> AuditSummary {
+        let holds = self.holds && self.chain.settle();
+        let broken_at = match holds {
+            true => (self.chain.head != self.head).then_some(self.chain.last + 1),
+            false => Some(self.chain.broken_at),
+        };
+        let Chain { records, usage_rows, skipped, imported, .. } = self.chain;
+        let is_complete = records.checked_add(skipped) == Some(self.seq);
+        AuditSummary { records, usage_rows, broken_at, is_complete, imported }
+    }
+}
+
+/// Checks a chain that ends with its last row.
+#[cfg(all(test, feature = "postgres"))]
 pub(crate) fn verify<E>(
     keys: &StoreKeys,
     expected_head: &Digest,
     rows: impl Iterator<Item = Result<LogRow, E>>,
 ) -> Result<AuditSummary, E> {
-    let mut chain = Chain::default();
-    let mut holds = true;
+    let mut check = ChainCheck::new(String::new(), u64::MAX, *expected_head);
     for row in rows {
-        let ((seq, index), bytes) = row?;
-        holds = if index == 0 { chain.record(keys, seq, &bytes) } else { chain.usage(seq, index, &bytes) };
-        if !holds {
-            break;
-        }
+        let (place, bytes) = row?;
+        check.row(keys, place, &bytes);
     }
-    holds = holds && chain.settle();
-    let broken_at = match holds {
-        true => (chain.head != *expected_head).then_some(chain.last + 1),
-        false => Some(chain.broken_at),
-    };
-    Ok(AuditSummary { records: chain.records, usage_rows: chain.usage_rows, broken_at })
+    Ok(check.finish())
 }
 
 /// State of the check.
@@ -50,6 +89,9 @@ struct Chain {
     last: u64,
     records: u64,
     usage_rows: u64,
+    /// How many numbers records accept as missing.
+    skipped: u64,
+    imported: Option<(u64, Digest)>,
     /// The last record, until all its usage rows were seen.
     open: Option<(AuditRecord, UsageDigest)>,
     broken_at: u64,
@@ -62,10 +104,12 @@ impl Chain {
         }
         self.broken_at = seq;
         let Some(record) = rows::decode_body::<AuditRecord>(bytes) else { return false };
-        let follows = seq == self.last + 1 || (seq > self.last && record.accepts_rollback());
+        let follows = seq == self.last + 1 || (seq > self.last && record.accepts_gap());
         if record.seq != seq || record.previous != self.head || !follows {
             return false;
         }
+        self.skipped += seq - self.last - 1;
+        self.imported = self.imported.or_else(|| record.imported_chains());
         self.head = keys.audit_head(&self.head, bytes);
         self.last = seq;
         self.open = Some((record, UsageDigest::default()));

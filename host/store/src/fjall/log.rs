@@ -6,7 +6,7 @@ use fjall::Keyspace;
 
 use crate::audit::AuditRecord;
 use crate::error::Error;
-use crate::log::{audit_key, key, place};
+use crate::log::{ImportedPlace, LogKey, audit_key, imported_after, imported_end, key, place};
 use crate::rows;
 use crate::usage::{UsageRow, block};
 
@@ -24,14 +24,14 @@ pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, f
     }
 }
 
-/// Audit records of commits after `since`, oldest first, at most `limit`, each with the number of its
-/// commit.
+/// Audit records after the position `since`, oldest first, at most `limit`, each with its position: the number
+/// of its commit, or the position that it had in the database which it comes from.
 pub(crate) fn audit_records(
     log: &Keyspace,
     since: u64,
     limit: usize,
 ) -> Result<Vec<(u64, AuditRecord)>, Error> {
-    let mut records = Vec::new();
+    let mut records = imported_records(log, since, limit)?;
     let mut next = since.checked_add(1);
     while let Some(seq) = next.filter(|_| records.len() < limit) {
         // A range query per record skips the usage rows between the records.
@@ -46,15 +46,32 @@ pub(crate) fn audit_records(
     Ok(records)
 }
 
+fn imported_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
+    let mut records = Vec::new();
+    let Some((first, end)) = imported_after(since) else { return Ok(records) };
+    let mut next = Bound::Included(first);
+    while records.len() < limit {
+        let Some(row) = log.range((next, Bound::Included(end.clone()))).next() else { break };
+        let (key, value) = row.into_inner()?;
+        let Some(LogKey::Imported(found)) = LogKey::parse(&key) else { return Err(Error::Damaged) };
+        if found.index == 0 {
+            records.push((found.position, rows::decode_body(&value).ok_or(Error::Damaged)?));
+        }
+        next = Bound::Excluded(ImportedPlace { index: u32::MAX, ..found }.key());
+    }
+    Ok(records)
+}
+
 /// The newest usage rows, newest first, at most `limit`.
 pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, Error> {
     let mut found = Vec::new();
-    for row in log.range(key(0, 0)..=key(u64::MAX, u32::MAX)).rev() {
+    let imported = imported_after(0).map_or_else(Vec::new, |(first, _)| first)..=imported_end();
+    for row in log.range(key(0, 0)..=key(u64::MAX, u32::MAX)).rev().chain(log.range(imported).rev()) {
         if found.len() >= limit {
             break;
         }
         let (key, value) = row.into_inner()?;
-        if place(&key).is_some_and(|(_, index)| index > 0) {
+        if LogKey::parse(&key).is_some_and(|key| key.is_usage()) {
             let rows = block::decode(&value).ok_or(Error::Damaged)?;
             found.extend(rows.into_iter().rev().take(limit - found.len()));
         }

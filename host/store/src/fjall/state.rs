@@ -7,10 +7,9 @@ use fjall::{Guard, Keyspace as Handle, Readable, Snapshot};
 use super::Database;
 use crate::directory::{Directory, NameKey, RecordId};
 use crate::error::Error;
-use crate::log;
 use crate::lookup::RecordKind;
 use crate::rows::Keyspace;
-use crate::state::{AuditChains, Blocks, Gap, KeyedRow, RowBytes, RowRange, Rows, State};
+use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State};
 
 /// All rows as of one commit, and the directory that was published last.
 ///
@@ -63,21 +62,8 @@ impl State for WholeState {
         Ok(self.directory.owned_by(kind, owner))
     }
 
-    fn audit_chains(&self) -> Result<AuditChains, Gap> {
-        let rows = self.range(&RowRange::all(Keyspace::Log))?.filter_map(|row| match row {
-            Ok((key, value)) => log::place(&key).map(|place| Ok((0, (place, value.to_vec())))),
-            Err(error) => Some(Err(error)),
-        });
-        Ok(AuditChains { ends: Vec::new(), rows: Box::new(rows) })
-    }
-
-    fn usage_blocks(&self) -> Result<Blocks, Gap> {
-        let is_block = |key: &[u8]| log::place(key).is_some_and(|(_, index)| index > 0);
-        let blocks = self.range(&RowRange::all(Keyspace::Log))?.filter_map(move |row| match row {
-            Ok((key, value)) => is_block(&key).then_some(Ok(value)),
-            Err(error) => Some(Err(error)),
-        });
-        Ok(Box::new(blocks))
+    fn has_markers(&self) -> bool {
+        true
     }
 
     fn directory(&self) -> Option<&Directory> {

@@ -12,7 +12,7 @@ use crate::error::{Error, OpenError};
 use crate::header::Header;
 use crate::postgres::{self, Database, Seen, ThisHost, Verdict, Witness};
 use crate::root_key::RootKeyMaterial;
-use crate::rows::{Keyspace, RowKind};
+use crate::rows::{self, KEYS, Keyspace, RowKind};
 use crate::state::{Gap, RowRange, State};
 use crate::vault::VaultReader;
 
@@ -59,6 +59,9 @@ pub(crate) fn open_database(
         return Err(OpenError::NoStore);
     }
     let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
+    if header.moved.is_some() {
+        return Err(OpenError::MovedAway);
+    }
     let access = VaultReader::new(Arc::new(keys));
     let (witness, loss) = compare(database, runtime, &access, &header, witness)?;
     // Before the directory is read: who changes it after that waits for this host.
@@ -129,9 +132,16 @@ fn load(state: &dyn State, access: &VaultReader) -> Result<(Directory, Money), O
     let (mut directory, mut money) = (Directory::default(), Money::default());
     let mut damaged = 0_u64;
     for found in state.range(&RowRange::all(Keyspace::Keys)).map_err(unread)? {
-        let (key, value) = found.map_err(|error| unread(error.into()))?;
+        let (key, row) = found.map_err(|error| unread(error.into()))?;
+        // The store may have been moved away since the header was read.
+        if *key == *rows::HEADER
+            && rows::decode(&access.keys, KEYS, &key, &row)
+                .is_some_and(|header: Header| header.moved.is_some())
+        {
+            return Err(OpenError::MovedAway);
+        }
         let is_marker = RowKind::of(&key) == Some(RowKind::Marker);
-        if !is_marker && load_row(&access.keys, &mut directory, &mut money, &key, &value).is_none() {
+        if !is_marker && load_row(&access.keys, &mut directory, &mut money, &key, &row).is_none() {
             damaged += 1;
         }
     }

@@ -15,9 +15,11 @@ use crate::changes::WriteBatch;
 use crate::check::{Verification, check};
 use crate::clock::Clock;
 use crate::commit::CommitHead;
+use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::OpenError;
 use crate::fjall::{AnchorSlot, Database};
 use crate::operation::{Progress, VaultError, tell};
+use crate::seal::StoreKeys;
 use crate::vault::VaultReader;
 
 /// Bytes of rows in one batch.
@@ -37,35 +39,80 @@ pub(crate) fn restore(
         discard(&paths)?;
     }
     let sealed = Sealed::open(backup, |header| Ok(Given::read(sources).choose(header)?.0))?;
-    let built = build(&paths, sealed, clock, progress);
-    if built.is_err() && exists(&paths.store_new)? {
-        discard(&paths)?;
-    }
-    built
-}
-
-fn build(
-    paths: &Paths,
-    sealed: Sealed,
-    clock: &Clock,
-    progress: &mut Progress<'_>,
-) -> Result<RestoreSummary, VaultError> {
-    DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
-    sync_folder(&paths.dir)?;
-    let database = Database::create(&paths.store_new)?;
-    fill(&database, &sealed, progress)?;
-    let (checked, sealed, slot) = complete(database, sealed, clock, progress)?;
-    install(paths, &sealed.keys, slot)?;
+    let origin = Origin {
+        keys: &sealed.keys,
+        end: (sealed.preamble.seq, sealed.preamble.head),
+        rows: sealed.rows,
+        action: AuditAction::Restored { made_at_ms: sealed.preamble.made_at_ms, seq: sealed.preamble.seq },
+    };
+    let built = build(&paths, &origin, |take| sealed.rows(take), clock, progress)?;
+    let checked = built.map_err(|problem| sealed.unusable(problem))?;
     let summary = sealed.summary(clock.now_ms(), &checked);
     tracing::info!(store.id = %summary.store, seq = summary.seq, "restored a store from a backup");
     Ok(summary)
 }
 
-fn fill(database: &Database, sealed: &Sealed, progress: &mut Progress<'_>) -> Result<(), VaultError> {
+/// Where the rows of a new store come from.
+pub(super) struct Origin<'o> {
+    pub(super) keys: &'o Arc<StoreKeys>,
+    /// Number of the last commit, and the head of the store's own chain after it, see [`StoreContent`].
+    ///
+    /// [`StoreContent`]: crate::backup::StoreContent
+    pub(super) end: (u64, Digest),
+    /// Number of rows; 0 if unknown.
+    pub(super) rows: u64,
+    /// What the audit log says about it.
+    pub(super) action: AuditAction,
+}
+
+/// What takes rows: the number of a keyspace, the row key and the row.
+pub(super) type TakeRow<'t> = dyn FnMut(usize, Vec<u8>, Vec<u8>) -> Result<(), VaultError> + 't;
+
+/// Builds a store in `store.new`, checks all of it, and moves it to its place. The inner error is what is wrong
+/// with the rows; nothing is left then.
+pub(super) fn build(
+    paths: &Paths,
+    origin: &Origin<'_>,
+    rows: impl FnOnce(&mut TakeRow<'_>) -> Result<(), VaultError>,
+    clock: &Clock,
+    progress: &mut Progress<'_>,
+) -> Result<Result<Verification, String>, VaultError> {
+    let built = fill_and_check(paths, origin, rows, clock, progress);
+    if !matches!(built, Ok(Ok(_))) && exists(&paths.store_new)? {
+        discard(paths)?;
+    }
+    let (checked, slot) = match built? {
+        Ok(built) => built,
+        Err(problem) => return Ok(Err(problem)),
+    };
+    install(paths, origin.keys, slot)?;
+    Ok(Ok(checked))
+}
+
+fn fill_and_check(
+    paths: &Paths,
+    origin: &Origin<'_>,
+    rows: impl FnOnce(&mut TakeRow<'_>) -> Result<(), VaultError>,
+    clock: &Clock,
+    progress: &mut Progress<'_>,
+) -> Result<Result<(Verification, AnchorSlot), String>, VaultError> {
+    DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
+    sync_folder(&paths.dir)?;
+    let database = Database::create(&paths.store_new)?;
+    fill(&database, origin.rows, rows, progress)?;
+    complete(database, origin, clock, progress)
+}
+
+fn fill(
+    database: &Database,
+    of: u64,
+    source: impl FnOnce(&mut TakeRow<'_>) -> Result<(), VaultError>,
+    progress: &mut Progress<'_>,
+) -> Result<(), VaultError> {
     let keyspaces = database.keyspaces();
     let mut batch = database.batch();
     let (mut bytes, mut rows) = (0, 0);
-    sealed.rows(|keyspace, key, value| {
+    source(&mut |keyspace, key, value| {
         let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(()) };
         bytes += key.len() + value.len();
         rows += 1;
@@ -75,39 +122,42 @@ fn fill(database: &Database, sealed: &Sealed, progress: &mut Progress<'_>) -> Re
             std::mem::replace(&mut batch, database.batch()).commit()?;
         }
         if rows % STEP == 0 {
-            tell(progress, "rows", rows, sealed.rows)?;
+            tell(progress, "rows", rows, of)?;
         }
         Ok(())
     })?;
     Ok(batch.commit()?)
 }
 
-/// Checks the whole store and commits an audit record of the restore, which also shows that the
+/// Checks the whole store and commits an audit record of where it comes from, which also shows that the
 /// store accepts commits.
 fn complete(
     database: Database,
-    sealed: Sealed,
+    origin: &Origin<'_>,
     clock: &Clock,
     progress: &mut Progress<'_>,
-) -> Result<(Verification, Sealed, AnchorSlot), VaultError> {
-    let keys = Arc::clone(&sealed.keys);
-    let access = VaultReader::new(Arc::clone(&keys));
+) -> Result<Result<(Verification, AnchorSlot), String>, VaultError> {
+    let Origin { keys, end: (seq, head), action, .. } = origin;
+    let access = VaultReader::new(Arc::clone(keys));
     let view = |directory| access.view(database.state(directory));
-    let (seq, head) = (sealed.preamble.seq, sealed.preamble.head);
-    let checked = check(&view(Arc::default()), (seq, head), progress)?;
+    let checked = check(&view(Arc::default()), (*seq, *head), progress)?;
     if let Some(problem) = checked.problems.first() {
-        return Err(sealed.unusable(problem.as_str()));
+        return Ok(Err(problem.clone()));
     }
-    let markers = database.markers(&keys)?;
-    if !markers.iter().all(|marker| marker.is_some_and(|marker| marker.seq == seq)) {
-        return Err(sealed.unusable("its keyspaces are not of one commit"));
+    let markers = database.markers(keys)?;
+    if !markers.iter().all(|marker| marker.is_some_and(|marker| marker.seq == *seq)) {
+        return Ok(Err("its keyspaces are not of one commit".to_owned()));
     }
-    let loaded = load(&database, &keys)?;
+    let loaded = load(&database, keys)?;
     let mut draft = WriteBatch::new(view(loaded.directory), clock.now_ms());
-    let made_at_ms = sealed.preamble.made_at_ms;
-    draft.audit(Actor::Operator, AuditAction::Restored { made_at_ms, seq });
+    let (chains, ends) = checked.content.chains;
+    // In a backup of a directory, its own chain names them.
+    if *head == [0; DIGEST_BYTES] && chains > 0 {
+        draft.audit(Actor::Operator, AuditAction::ChainsImported { chains, ends: *ends.as_bytes() });
+    }
+    draft.audit(Actor::Operator, action.clone());
     let (commit, _unseen) = draft.finish();
-    let before = CommitHead { seq, head, set: loaded.set, heads: loaded.heads };
-    let tip = database.apply(&keys, &before, seq + 1, commit)?;
-    Ok((checked, sealed, AnchorSlot { seq: tip.seq, head: tip.head }))
+    let before = CommitHead { seq: *seq, head: *head, set: loaded.set, heads: loaded.heads };
+    let tip = database.apply(keys, &before, seq + 1, commit)?;
+    Ok(Ok((checked, AnchorSlot { seq: tip.seq, head: tip.head })))
 }

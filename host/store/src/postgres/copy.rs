@@ -13,12 +13,14 @@ use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::begin::{row, unusable, wait};
+use super::conclusion::conclude;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::place::{ChainId, Table};
 use super::readers::{CommittedState, Moment, Readers};
 use super::schema;
 use super::statement::{Statement, flight};
+use super::transaction::bounded;
 use super::write::{self, TableChanges};
 use crate::audit::AuditRecord;
 use crate::changes::Intent;
@@ -28,9 +30,9 @@ use crate::digest::Digest;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
-use crate::log;
+use crate::log::{ChainEnd, ChainKey, ImportedPlace, LogKey};
 use crate::operation::{Progress, VaultError, tell};
-use crate::rows::{self, KEYS, Keyspace, META, Marker, RowKind, SetHash};
+use crate::rows::{self, KEYS, Keyspace, LOG, META, Marker, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{VaultReader, vault_of_head};
 
@@ -55,10 +57,16 @@ pub(crate) struct Copy<'k> {
     runtime: Handle,
     keys: &'k Arc<StoreKeys>,
     session: Option<Session>,
+    /// What the chain of a data directory becomes.
     chain: ChainId,
+    /// The header as it is in the copy.
+    header: Vec<u8>,
     batch: Batch,
     /// The day of the commit whose rows of the log come next.
     day: i32,
+    /// Number of audit records, and whether any is of the chain of a data directory.
+    records: u64,
+    has_own_chain: bool,
     /// The sets of rows as the markers of the source say, and as they were read.
     marked: [Option<SetHash>; 2],
     found: [SetHash; 2],
@@ -73,17 +81,29 @@ struct Batch {
     tables: BTreeMap<Table, TableChanges>,
     secrets: Vec<RowChange>,
     values: Vec<RowChange>,
+    chains: Chains,
     audit: LogRows,
     usage: LogRows,
     rows: u64,
     bytes: usize,
 }
 
+/// Chains that were in a database before, as columns.
+#[derive(Default)]
+struct Chains {
+    ids: Vec<Vec<u8>>,
+    hosts: Vec<String>,
+    seqs: Vec<i64>,
+    heads: Vec<Vec<u8>>,
+}
+
 /// Rows of the log, as columns.
 #[derive(Default)]
 struct LogRows {
     days: Vec<i32>,
+    chains: Vec<Vec<u8>>,
     seqs: Vec<i64>,
+    positions: Vec<i64>,
     parts: Vec<i32>,
     bodies: Vec<Vec<u8>>,
 }
@@ -115,8 +135,11 @@ impl<'k> Copy<'k> {
             keys,
             session: Some(session),
             chain,
+            header: Vec::new(),
             batch: Batch::default(),
             day: 0,
+            records: 0,
+            has_own_chain: false,
             marked: [None; 2],
             found: [SetHash::default(); 2],
             written: SetHash::default(),
@@ -161,6 +184,10 @@ impl<'k> Copy<'k> {
                 self.found[0].add(&self.keys.element(key, row));
                 return self.intent(key, row);
             }
+            RowKind::Header => {
+                self.found[0].add(&self.keys.element(key, row));
+                return self.header(key, row);
+            }
             _ => self.found[0].add(&self.keys.element(key, row)),
         }
         self.written.add(&self.keys.element(key, row));
@@ -175,6 +202,16 @@ impl<'k> Copy<'k> {
         let row = rows::encode(self.keys, KEYS, &key, &intent);
         self.written.add(&self.keys.element(&key, &row));
         self.put(Keyspace::Keys, &key, &row)
+    }
+
+    /// A store in a database has no other format with chains of several hosts than without.
+    fn header(&mut self, key: &[u8], row: &[u8]) -> Result<(), Error> {
+        let header: Header = rows::decode(self.keys, KEYS, key, row).ok_or(Error::Damaged)?;
+        let row = rows::encode(self.keys, KEYS, key, &header.with_chains(false));
+        self.written.add(&self.keys.element(key, &row));
+        self.put(Keyspace::Keys, key, &row)?;
+        self.header = row;
+        Ok(())
     }
 
     fn marker(&self, keyspace: &str, row: &[u8]) -> Result<SetHash, Error> {
@@ -196,18 +233,33 @@ impl<'k> Copy<'k> {
         if key == rows::MARKER {
             return Ok(());
         }
-        let (seq, index) = log::place(key).ok_or(Error::Damaged)?;
-        let rows = match index {
+        let at = match LogKey::parse(key).ok_or(Error::Damaged)? {
+            LogKey::Chain(chain) => {
+                let end: ChainEnd = rows::decode(self.keys, LOG, key, row).ok_or(Error::Damaged)?;
+                self.batch.chains.add(chain, end);
+                return Ok(());
+            }
+            LogKey::Imported(at) => at,
+            // Its positions are the numbers of its commits.
+            LogKey::Own(seq, index) => {
+                self.has_own_chain = true;
+                ImportedPlace { position: seq, chain: self.chain.0, seq, index }
+            }
+        };
+        let rows = match at.index {
             0 => {
                 let record: AuditRecord = rows::decode_body(row).ok_or(Error::Damaged)?;
                 self.day = write::day(record.at_ms);
+                self.records += 1;
                 &mut self.batch.audit
             }
             _ => &mut self.batch.usage,
         };
         rows.days.push(self.day);
-        rows.seqs.push(write::number(seq));
-        rows.parts.push(i32::try_from(index).map_err(|_| Error::Damaged)? - 1);
+        rows.chains.push(at.chain.to_vec());
+        rows.seqs.push(write::number(at.seq));
+        rows.positions.push(write::number(at.position));
+        rows.parts.push(i32::try_from(at.index).map_err(|_| Error::Damaged)? - 1);
         rows.bodies.push(row.to_vec());
         Ok(())
     }
@@ -215,7 +267,7 @@ impl<'k> Copy<'k> {
     /// Sends what waits.
     fn send(&mut self) -> Result<(), VaultError> {
         let batch = std::mem::take(&mut self.batch);
-        let statements = batch.statements(self.keys, self.chain)?;
+        let statements = batch.statements(self.keys)?;
         Ok(self.run(statements)?)
     }
 
@@ -244,14 +296,16 @@ impl<'k> Copy<'k> {
         progress: &mut Progress<'_>,
     ) -> Result<(Verification, u64), VaultError> {
         self.send()?;
-        self.run(vec![slots_of_key_records(), chain(self.chain, seq, head), positions(seq)])?;
+        let own = self.has_own_chain.then_some((self.chain, seq, head));
+        let chain = own.map(|(chain, seq, head)| self::chain(chain, seq, head));
+        self.run([slots_of_key_records(), positions(seq)].into_iter().chain(chain).collect())?;
         tell(progress, "rows copied", self.rows, self.rows)?;
         if self.marked != self.found.map(Some) {
             tracing::error!("the rows of the source are not those of its last commit");
             return Err(Error::Damaged.into());
         }
         let checked = self.check(seq, directory, progress)?;
-        self.commit()?;
+        self.commit(own)?;
         Ok((checked, self.rows))
     }
 
@@ -269,21 +323,10 @@ impl<'k> Copy<'k> {
         let state = CommittedState::of(&moment, directory);
         let view = VaultReader::new(Arc::clone(self.keys)).view(Box::new(state));
         let checked = check(&view, (seq, Digest::default()), progress)?;
-        let mut set = SetHash::default();
-        for row in view.all_rows(Keyspace::Keys).map_err(Error::from)? {
-            let (key, row) = row?;
-            set.add(&self.keys.element(&key, &row));
-        }
-        let mut heads = SetHash::default();
-        for row in view.all_rows(Keyspace::Meta).map_err(Error::from)? {
-            let (key, row) = row?;
-            if vault_of_head(&key).is_some() {
-                heads.add(&self.keys.element(&key, &row));
-            }
-        }
         drop(view);
         self.session = Rc::into_inner(moment).and_then(Moment::into_session);
-        let is_same = set == self.written && heads == self.found[1] && checked.audit_records == seq;
+        let is_same =
+            checked.content.sets == [self.written, self.found[1]] && checked.audit_records == self.records;
         if let Some(problem) =
             checked.problems.first().map_or_else(|| (!is_same).then_some("rows differ"), |it| Some(it))
         {
@@ -293,33 +336,60 @@ impl<'k> Copy<'k> {
         Ok(checked)
     }
 
-    /// Commits, and asks where the answer is lost.
-    fn commit(&mut self) -> Result<(), OpenError> {
-        let Copy { database, runtime, keys, session, .. } = self;
+    /// Commits, and looks for the copy: the answer may be lost, and COMMIT of a failed transaction is
+    /// answered like one that succeeded.
+    fn commit(&mut self, own: Option<(ChainId, u64, Digest)>) -> Result<(), OpenError> {
+        let Copy { database, runtime, header, session, .. } = self;
         let session = session.take();
-        let store = keys.store_id();
         wait(runtime, async || {
             let session = session.ok_or(Failure::Unexpected("a copy"))?;
-            session.take_warning();
-            let ended = timeout(PATIENCE, session.script("COMMIT")).await;
-            let is_told = matches!(ended, Ok(Ok(_))) && !session.take_warning();
-            drop(session);
-            // COMMIT of a failed transaction is answered like one that succeeded, so its row is looked for
-            // in any case.
-            let session = database.connect().await?;
-            let header = row(&session, rows::HEADER).await?;
-            let header: Option<Header> = header.and_then(|row| rows::decode_unchecked(&row));
-            match header {
-                Some(header) if header.store == store && is_told => Ok(()),
-                Some(header) if header.store == store => Err(Failure::Unexpected("the commit of a copy")),
-                _ => Err(Failure::NotCommitted),
+            if let Err(failure) = timeout(PATIENCE, session.script("COMMIT")).await.unwrap_or(Ok(Vec::new()))
+            {
+                tracing::warn!(%failure, "the answer to the commit of the copy was lost; the database is asked");
             }
+            drop(session);
+            let chain = own.map_or_else(
+                || "true".to_owned(),
+                |(chain, seq, head)| {
+                    let (id, head) = (chain.literal(), crate::hex::encode(&head));
+                    format!(
+                        "EXISTS (SELECT FROM chain WHERE id = {id} AND seq = {seq} AND head = decode('{head}', 'hex'))"
+                    )
+                },
+            );
+            conclude(database, "store", header, &chain).await
         })
     }
 }
 
+/// Whether the database has a copy of the store with these keys whose chain ends like this.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn has_copy(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    keys: &StoreKeys,
+    (seq, head): (u64, Digest),
+) -> Result<bool, OpenError> {
+    let store = keys.store_id();
+    wait(runtime, async || {
+        let session = database.connect().await?;
+        let header: Option<Header> =
+            row(&session, rows::HEADER).await?.and_then(|row| rows::decode_unchecked(&row));
+        if header.is_none_or(|header| header.store != store) {
+            return Ok(false);
+        }
+        let asks = Statement::new("SELECT 1 FROM chain WHERE host = $1 AND seq = $2 AND head = $3")
+            .with(NO_HOST, Type::TEXT)
+            .with(write::number(seq), Type::INT8)
+            .with(head.to_vec(), Type::BYTEA);
+        Ok(!bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?.is_empty())
+    })
+}
+
 impl Batch {
-    fn statements(mut self, keys: &StoreKeys, chain: ChainId) -> Result<Vec<Statement>, Error> {
+    fn statements(mut self, keys: &StoreKeys) -> Result<Vec<Statement>, Error> {
         let mut statements = Vec::new();
         if let Some(records) = self.tables.remove(&Table::Directory) {
             write::put_records(&mut statements, keys, records)?;
@@ -329,30 +399,58 @@ impl Batch {
         }
         write::put_secrets(&mut statements, self.secrets, Vec::new())?;
         write::put_secrets(&mut statements, Vec::new(), self.values)?;
-        self.audit.statement(&mut statements, chain, AUDIT);
-        self.usage.statement(&mut statements, chain, USAGE);
+        self.chains.statement(&mut statements);
+        self.audit.statement(&mut statements, AUDIT);
+        self.usage.statement(&mut statements, USAGE);
         Ok(statements)
     }
 }
 
-// The positions of copied rows are the numbers of their commits.
 const AUDIT: &str = "INSERT INTO audit (day, chain, seq, position, body) \
-    SELECT day, $1, seq, seq, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
+    SELECT day, chain, seq, position, body FROM unnest($1, $2, $3, $4, $5, $6) \
+    AS u (day, chain, seq, position, part, body)";
 const USAGE: &str = "INSERT INTO usage (day, chain, seq, part, position, body) \
-    SELECT day, $1, seq, part, seq, body FROM unnest($2, $3, $4, $5) AS u (day, seq, part, body)";
+    SELECT day, chain, seq, part, position, body FROM unnest($1, $2, $3, $4, $5, $6) \
+    AS u (day, chain, seq, position, part, body)";
 
 impl LogRows {
-    fn statement(self, statements: &mut Vec<Statement>, chain: ChainId, sql: &'static str) {
+    fn statement(self, statements: &mut Vec<Statement>, sql: &'static str) {
         if self.bodies.is_empty() {
             return;
         }
         statements.push(
             Statement::new(sql)
-                .with(chain.0.to_vec(), Type::BYTEA)
                 .with(self.days, Type::INT4_ARRAY)
+                .with(self.chains, Type::BYTEA_ARRAY)
                 .with(self.seqs, Type::INT8_ARRAY)
+                .with(self.positions, Type::INT8_ARRAY)
                 .with(self.parts, Type::INT4_ARRAY)
                 .with(self.bodies, Type::BYTEA_ARRAY),
+        );
+    }
+}
+
+impl Chains {
+    fn add(&mut self, chain: ChainKey, end: ChainEnd) {
+        self.ids.push(chain.to_vec());
+        self.hosts.push(end.host);
+        self.seqs.push(write::number(end.seq));
+        self.heads.push(end.head.to_vec());
+    }
+
+    fn statement(self, statements: &mut Vec<Statement>) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let sql = "INSERT INTO chain (id, host, seq, head, changed, checked, sealed_ms, retired) \
+                   SELECT id, host, seq, head, 0, 0, (extract(epoch FROM now()) * 1000)::bigint, true \
+                   FROM unnest($1, $2, $3, $4) AS u (id, host, seq, head)";
+        statements.push(
+            Statement::new(sql)
+                .with(self.ids, Type::BYTEA_ARRAY)
+                .with(self.hosts, Type::TEXT_ARRAY)
+                .with(self.seqs, Type::INT8_ARRAY)
+                .with(self.heads, Type::BYTEA_ARRAY),
         );
     }
 }

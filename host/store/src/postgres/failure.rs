@@ -23,6 +23,12 @@ pub(crate) enum Failure {
     /// A commit in doubt turned out not to be there.
     #[error("the commit was lost with its connection")]
     NotCommitted,
+    /// The answer to the COMMIT of a whole store was lost, and the database does not say what became of it.
+    #[error(
+        "the answer to the commit was lost, and the database does not say whether the copy is there; run the \
+         command again"
+    )]
+    CopyInDoubt,
     /// The database did not answer in time. The connection is not used any more.
     #[error("the database did not answer within {0:?}")]
     Silent(Duration),

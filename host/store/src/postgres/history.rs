@@ -1,5 +1,6 @@
 //! Reading the audit log and the usage rows, those of all chains in one order.
 
+use std::iter::Peekable;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,15 +12,18 @@ use super::statement::Statement;
 use super::write::COPIED;
 use crate::audit::AuditRecord;
 use crate::error::Error;
-use crate::log::LogRow;
-use crate::rows;
-use crate::state::{AuditChains, Blocks, ChainEnd};
+use crate::log::{self, ChainEnd, ChainKey, ImportedPlace};
+use crate::rows::{self, LOG};
+use crate::seal::StoreKeys;
+use crate::state::{KeyedRow, Rows};
 use crate::usage::{UsageRow, block};
 
 /// The most bytes of the log that are read at once.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Rows of the log that are fetched at once from a longer answer.
-const ROWS_AT_ONCE: usize = 256;
+/// Rows of the log that are read at once from all of them, at most.
+const PAGE_ROWS: i64 = if cfg!(test) { 3 } else { 512 };
+/// A page has no more rows from this many bytes on.
+const PAGE_BYTES: i64 = 4 * 1024 * 1024;
 
 const UNEXPECTED: Failure = Failure::Unexpected("the question for the log");
 
@@ -58,89 +62,148 @@ pub(super) fn usage_rows(readers: &Arc<Readers>, limit: usize) -> Result<Vec<Usa
     Ok(found)
 }
 
-/// All chains, with the ends that they have in this moment.
-pub(super) fn audit_chains(moment: &Rc<Moment>) -> Result<AuditChains, Failure> {
-    let asks = Statement::new("SELECT id, host, seq, head FROM chain ORDER BY id");
-    let found = moment.rows(asks, usize::MAX, |_| Ok(0))?;
-    let (mut ids, mut ends) = (Vec::new(), Vec::new());
-    for row in &found {
-        let id: Vec<u8> = row.try_get(0).map_err(|_| UNEXPECTED)?;
-        let host: &str = row.try_get(1).map_err(|_| UNEXPECTED)?;
-        let seq: i64 = row.try_get(2).map_err(|_| UNEXPECTED)?;
-        let head: &[u8] = row.try_get(3).map_err(|_| UNEXPECTED)?;
-        let (seq, head) = (u64::try_from(seq), head.try_into());
-        let name = format!("{} of {host}", crate::hex::encode(&id));
-        ends.push(ChainEnd { name, seq: seq.map_err(|_| UNEXPECTED)?, head: head.map_err(|_| UNEXPECTED)? });
-        ids.push(id);
-    }
-    let sql = "SELECT chain, seq, at, body FROM (SELECT chain, seq, 0 AS at, body FROM audit UNION ALL \
-               SELECT chain, seq, part + 1, body FROM usage) AS log ORDER BY chain, seq, at";
-    let rows = Cursor::open(moment, "chains", sql)?.map(move |row| place(&ids, &row?));
-    Ok(AuditChains { ends, rows: Box::new(rows) })
+const CHAINS: &str = "SELECT id, host, seq, head FROM chain WHERE seq > 0 AND id > $1 ORDER BY id LIMIT $2";
+const AUDIT: &str = "SELECT position, chain, seq, 0, body FROM (\
+      SELECT *, sum(octet_length(body)) OVER (ORDER BY position, chain) - octet_length(body) AS before FROM (\
+        SELECT position, chain, seq, body FROM audit \
+        WHERE (position, chain) > ($1, $2) ORDER BY position, chain LIMIT $3\
+      ) AS page\
+    ) AS page WHERE before < $4 ORDER BY position, chain";
+const USAGE: &str = "SELECT position, chain, seq, part + 1, body FROM (\
+      SELECT *, sum(octet_length(body)) OVER (ORDER BY position, chain, part) - octet_length(body) AS before FROM (\
+        SELECT position, chain, seq, part, body FROM usage \
+        WHERE (position, chain, part) > ($1, $2, $5) ORDER BY position, chain, part LIMIT $3\
+      ) AS page\
+    ) AS page WHERE before < $4 ORDER BY position, chain, part";
+
+/// All rows of the log, in the form of [`crate::log`]: the ends of the chains in this moment, then the rows of
+/// all of them in the order of their positions.
+pub(super) fn log_rows(moment: &Rc<Moment>) -> Rows {
+    let chains = Pages::new(moment, chains_after, chain);
+    let audit = Pages::new(moment, audit_after, logged).peekable();
+    let usage = Pages::new(moment, usage_after, logged).peekable();
+    Box::new(chains.map(|row| Ok(row?.1)).chain(Merged { audit, usage }))
 }
 
-/// A row of the log with the place of its chain.
-fn place(ids: &[Vec<u8>], row: &tokio_postgres::Row) -> Result<(usize, LogRow), Error> {
-    let unexpected = |_| unread(UNEXPECTED);
-    let chain: Vec<u8> = row.try_get(0).map_err(unexpected)?;
-    let (seq, index): (i64, i32) = (row.try_get(1).map_err(unexpected)?, row.try_get(2).map_err(unexpected)?);
-    // Rows of a chain that is not listed belong to no end.
-    let chain = ids.binary_search(&chain).unwrap_or(usize::MAX);
-    let number = (u64::try_from(seq), u32::try_from(index));
-    let (Ok(seq), Ok(index)) = number else { return Err(unread(UNEXPECTED)) };
-    Ok((chain, ((seq, index), row.try_get(3).map_err(unexpected)?)))
-}
+/// Takes a row of an answer with its place.
+type ReadRow<K> = fn(&StoreKeys, &tokio_postgres::Row) -> Result<(K, KeyedRow), Failure>;
 
-/// The blocks of usage rows in the order of their transactions.
-pub(super) fn usage_blocks(moment: &Rc<Moment>) -> Result<Blocks, Failure> {
-    let blocks = Cursor::open(moment, "blocks", "SELECT body FROM usage ORDER BY position, part")?;
-    let block = |row: Result<tokio_postgres::Row, Error>| {
-        let body: Vec<u8> = row?.try_get(0).map_err(|_| unread(UNEXPECTED))?;
-        Ok(body.into())
-    };
-    Ok(Box::new(blocks.map(block)))
-}
-
-/// The rows of a long answer, some at a time.
-struct Cursor {
+/// The rows of a long answer, read page by page: each page begins after the last row of the one before.
+struct Pages<K> {
     moment: Rc<Moment>,
-    name: &'static str,
-    rows: std::vec::IntoIter<tokio_postgres::Row>,
+    asks: fn(Option<K>) -> Statement,
+    read: ReadRow<K>,
+    page: std::vec::IntoIter<tokio_postgres::Row>,
+    last: Option<K>,
     is_over: bool,
 }
 
-impl Cursor {
-    fn open(moment: &Rc<Moment>, name: &'static str, sql: &str) -> Result<Cursor, Failure> {
-        moment.script(format!("DECLARE {name} NO SCROLL CURSOR FOR {sql}"))?;
-        Ok(Cursor { moment: Rc::clone(moment), name, rows: Vec::new().into_iter(), is_over: false })
+impl<K: Copy> Pages<K> {
+    fn new(moment: &Rc<Moment>, asks: fn(Option<K>) -> Statement, read: ReadRow<K>) -> Pages<K> {
+        let page = Vec::new().into_iter();
+        Pages { moment: Rc::clone(moment), asks, read, page, last: None, is_over: false }
     }
 
-    fn fetch(&mut self) -> Result<(), Error> {
-        let fetch = Statement::new(format!("FETCH {ROWS_AT_ONCE} FROM {}", self.name));
-        let rows = self.moment.rows(fetch, usize::MAX, |_| Ok(0)).map_err(unread)?;
-        self.is_over = rows.len() < ROWS_AT_ONCE;
-        self.rows = rows.into_iter();
-        Ok(())
+    fn row(&mut self) -> Result<Option<(K, KeyedRow)>, Failure> {
+        if self.page.len() == 0 {
+            self.page = self.moment.rows((self.asks)(self.last), usize::MAX, |_| Ok(0))?.into_iter();
+        }
+        let Some(row) = self.page.next() else { return Ok(None) };
+        let (place, row) = (self.read)(self.moment.keys(), &row)?;
+        self.last = Some(place);
+        Ok(Some((place, row)))
     }
 }
 
-impl Iterator for Cursor {
-    type Item = Result<tokio_postgres::Row, Error>;
+impl<K: Copy> Iterator for Pages<K> {
+    type Item = Result<(K, KeyedRow), Error>;
 
-    fn next(&mut self) -> Option<Result<tokio_postgres::Row, Error>> {
-        loop {
-            if let Some(row) = self.rows.next() {
-                return Some(Ok(row));
-            }
-            if self.is_over {
-                return None;
-            }
-            if let Err(error) = self.fetch() {
-                self.is_over = true;
-                return Some(Err(error));
-            }
+    fn next(&mut self) -> Option<Result<(K, KeyedRow), Error>> {
+        if self.is_over {
+            return None;
         }
+        let row = self.row().map_err(unread).transpose();
+        self.is_over = !matches!(row, Some(Ok(_)));
+        row
     }
+}
+
+/// Audit records and usage rows in the order of their keys.
+struct Merged {
+    audit: Peekable<Pages<ImportedPlace>>,
+    usage: Peekable<Pages<ImportedPlace>>,
+}
+
+impl Iterator for Merged {
+    type Item = Result<KeyedRow, Error>;
+
+    fn next(&mut self) -> Option<Result<KeyedRow, Error>> {
+        let is_usage = match (self.audit.peek(), self.usage.peek()) {
+            (Some(Ok((audit, _))), Some(Ok((usage, _)))) => usage < audit,
+            // An error ends the rows.
+            (None | Some(Ok(_)), Some(Err(_))) | (None, Some(Ok(_))) => true,
+            (Some(_), _) | (None, None) => false,
+        };
+        let next = if is_usage { self.usage.next() } else { self.audit.next() };
+        next.map(|row| Ok(row?.1))
+    }
+}
+
+fn chains_after(last: Option<ChainKey>) -> Statement {
+    let last = last.map(|chain| chain.to_vec()).unwrap_or_default();
+    Statement::new(CHAINS).with(last, Type::BYTEA).with(PAGE_ROWS, Type::INT8)
+}
+
+fn audit_after(last: Option<ImportedPlace>) -> Statement {
+    log_after(AUDIT, last)
+}
+
+fn usage_after(last: Option<ImportedPlace>) -> Statement {
+    let part = last.and_then(|last| i32::try_from(last.index).ok()).map_or(-1, |index| index - 1);
+    log_after(USAGE, last).with(part, Type::INT4)
+}
+
+fn log_after(sql: &'static str, last: Option<ImportedPlace>) -> Statement {
+    let (position, chain) = last.map_or((-1, Vec::new()), |it| (number(it.position), it.chain.to_vec()));
+    Statement::new(sql)
+        .with(position, Type::INT8)
+        .with(chain, Type::BYTEA)
+        .with(PAGE_ROWS, Type::INT8)
+        .with(PAGE_BYTES, Type::INT8)
+}
+
+/// Where a chain ends.
+fn chain(keys: &StoreKeys, row: &tokio_postgres::Row) -> Result<(ChainKey, KeyedRow), Failure> {
+    let chain = chain_in(row, 0)?;
+    let host = row.try_get(1).map_err(|_| UNEXPECTED)?;
+    let head: &[u8] = row.try_get(3).map_err(|_| UNEXPECTED)?;
+    let end = ChainEnd { host, seq: unsigned(row, 2)?, head: head.try_into().map_err(|_| UNEXPECTED)? };
+    let key = log::chain_key(&chain);
+    let row = rows::encode(keys, LOG, &key, &end);
+    Ok((chain, (key.into(), row.into())))
+}
+
+/// An audit record or a value of usage rows.
+fn logged(_: &StoreKeys, row: &tokio_postgres::Row) -> Result<(ImportedPlace, KeyedRow), Failure> {
+    let index: i32 = row.try_get(3).map_err(|_| UNEXPECTED)?;
+    let place = ImportedPlace {
+        position: unsigned(row, 0)?,
+        chain: chain_in(row, 1)?,
+        seq: unsigned(row, 2)?,
+        index: u32::try_from(index).map_err(|_| UNEXPECTED)?,
+    };
+    let body: &[u8] = row.try_get(4).map_err(|_| UNEXPECTED)?;
+    Ok((place, (place.key().into(), body.into())))
+}
+
+fn chain_in(row: &tokio_postgres::Row, at: usize) -> Result<ChainKey, Failure> {
+    let chain: &[u8] = row.try_get(at).map_err(|_| UNEXPECTED)?;
+    chain.try_into().map_err(|_| UNEXPECTED)
+}
+
+fn unsigned(row: &tokio_postgres::Row, at: usize) -> Result<u64, Failure> {
+    let number: i64 = row.try_get(at).map_err(|_| UNEXPECTED)?;
+    u64::try_from(number).map_err(|_| UNEXPECTED)
 }
 
 /// Rows whose first column is a body.

@@ -25,7 +25,7 @@ use crate::lookup::RecordKind;
 use crate::pending;
 use crate::rows::Keyspace;
 use crate::seal::StoreKeys;
-use crate::state::{AuditChains, Blocks, Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
+use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 
 /// The most connections that read at the same time. Further readers wait.
 const READERS_MAX: usize = 4;
@@ -185,9 +185,9 @@ impl Moment {
         Ok(answer)
     }
 
-    /// Runs a text of several statements within the transaction of this moment.
-    pub(super) fn script(&self, sql: String) -> Result<(), Failure> {
-        self.with(move |session| Box::pin(async move { session.script(&sql).await.map(drop) }))
+    /// The keys of the store.
+    pub(super) fn keys(&self) -> &Arc<StoreKeys> {
+        &self.readers.keys
     }
 }
 
@@ -237,6 +237,9 @@ impl State for CommittedState {
 
     fn range(&self, range: &RowRange) -> Result<Rows, Gap> {
         let moment = Rc::clone(&self.moment);
+        if range.keyspace == Keyspace::Log {
+            return Ok(history::log_rows(&moment));
+        }
         let mut pages = Pages { moment, rest: Some(range.clone()), page: Vec::new().into_iter() };
         pages.load()?;
         Ok(Box::new(pages))
@@ -250,12 +253,8 @@ impl State for CommittedState {
         Ok(self.directory.owned_by(kind, owner))
     }
 
-    fn audit_chains(&self) -> Result<AuditChains, Gap> {
-        history::audit_chains(&self.moment).map_err(|failure| unread(failure).into())
-    }
-
-    fn usage_blocks(&self) -> Result<Blocks, Gap> {
-        history::usage_blocks(&self.moment).map_err(|failure| unread(failure).into())
+    fn has_markers(&self) -> bool {
+        false
     }
 
     fn directory(&self) -> Option<&Directory> {

@@ -1,5 +1,6 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
+mod backups;
 mod connections;
 mod contact;
 mod copies;
@@ -10,6 +11,7 @@ mod groups;
 mod host_rows;
 mod hosts;
 mod limits;
+mod moves_back;
 mod places;
 mod same_rows;
 mod schemas;

@@ -1,6 +1,6 @@
 //! Verify, backup and restore, as the rest of the program uses them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
@@ -46,10 +46,17 @@ impl Store {
         // One backup at a time: each one reads the whole store.
         let _alone = only_one(&self.0.backup)?;
         let made = backup::write(&self.view()?, self.0.clock.now_ms(), path, progress)?;
-        if let Some(dir) = self.0.engine.folder() {
+        if let Some(dir) = self.0.engine.folder().or_else(|| self.0.notes.get().map(PathBuf::as_path)) {
             LastBackup::note(dir, path, &made);
         }
         Ok(made)
+    }
+
+    /// Notes backups of a store in a database in this data directory of the host. That of a store in a data
+    /// directory is there already.
+    pub fn note_backups_in(&self, dir: &Path) {
+        // A second directory is not taken.
+        drop(self.0.notes.set(dir.to_owned()));
     }
 
     /// Restores a backup into a directory that holds the root key and nothing else. Either the

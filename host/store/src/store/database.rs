@@ -1,6 +1,6 @@
 //! A store in a database, for several hosts.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
@@ -188,6 +188,7 @@ fn connect(
         implied_key: None,
         operation: Mutex::default(),
         backup: Mutex::default(),
+        notes: OnceLock::new(),
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
     }));

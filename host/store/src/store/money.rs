@@ -183,9 +183,9 @@ impl Store {
             what was reserved for them"
         );
         for intent in intents {
-            self.ledger()
-                .record(intent.interrupted(), RowIntent::Possible)
-                .map_err(|_| Error::NotWritable)?;
+            // Those of several hosts come from a database.
+            let kind = if intent.host().is_some() { RowIntent::Shared } else { RowIntent::Possible };
+            self.ledger().record(intent.interrupted(), kind).map_err(|_| Error::NotWritable)?;
         }
         self.flush()
     }

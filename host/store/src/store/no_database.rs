@@ -7,6 +7,7 @@ use super::{MoveSummary, OpenOptions, Store};
 use crate::backup::RestoreSummary;
 use crate::database::Database;
 use crate::error::OpenError;
+use crate::fjall::DirectoryLock;
 use crate::operation::{Progress, VaultError};
 
 impl Store {
@@ -44,6 +45,19 @@ impl Store {
         _: &OpenOptions,
         _: &mut Progress<'_>,
     ) -> Result<MoveSummary, VaultError> {
+        match database.connector {}
+    }
+
+    /// See the other build.
+    ///
+    /// # Errors
+    /// None: nothing can be given to it.
+    pub fn move_back(
+        _: &DirectoryLock,
+        database: &Database,
+        _: &OpenOptions,
+        _: &mut Progress<'_>,
+    ) -> Result<Option<MoveSummary>, VaultError> {
         match database.connector {}
     }
 

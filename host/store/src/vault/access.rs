@@ -13,13 +13,14 @@ use crate::audit::VaultPart;
 use crate::directory::{NameKey, Record, RecordId};
 use crate::error::Error;
 use crate::ids::{InternId, VaultId};
+use crate::log::LogKey;
 use crate::lookup::{LookupError, RecordKind};
 use crate::quota::{Quotas, VaultSize};
 use crate::records::Intern;
 use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
-use crate::state::{AuditChains, Blocks, Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
+use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
 
 /// Everything that reading and checking needs besides the rows.
 #[derive(Clone)]
@@ -92,14 +93,18 @@ impl VaultSnapshot {
         self.state.range(&RowRange::all(keyspace))
     }
 
-    /// See [`State::audit_chains`].
-    pub(crate) fn audit_chains(&self) -> Result<AuditChains, Gap> {
-        self.state.audit_chains()
+    /// See [`State::has_markers`].
+    pub(crate) fn has_markers(&self) -> bool {
+        self.state.has_markers()
     }
 
-    /// See [`State::usage_blocks`].
-    pub(crate) fn usage_blocks(&self) -> Result<Blocks, Gap> {
-        self.state.usage_blocks()
+    /// The blocks of usage rows, in the order in which they were added to the stored sums.
+    pub(crate) fn usage_blocks(&self) -> Result<impl Iterator<Item = Result<RowBytes, Error>>, Gap> {
+        let is_block = |key: &[u8]| LogKey::parse(key).is_some_and(|key| key.is_usage());
+        Ok(self.all_rows(Keyspace::Log)?.filter_map(move |row| match row {
+            Ok((key, value)) => is_block(&key).then_some(Ok(value)),
+            Err(error) => Some(Err(error)),
+        }))
     }
 
     fn row_keys<C: FromIterator<Vec<u8>>>(&self, range: &RowRange) -> Result<C, Gap> {

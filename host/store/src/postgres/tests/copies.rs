@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cofferdam_test_postgres as kit;
+
 use super::super::copy::Copy;
 use super::super::engine::ReadingRuntime;
 use super::OPERATOR;
 use super::stores::Place;
 use crate::audit::AuditAction;
+use crate::database::Database;
 use crate::error::{Error, OpenError};
 use crate::ids::VaultId;
 use crate::operation::VaultError;
@@ -116,6 +119,94 @@ fn a_copy_that_lacks_a_row_is_not_committed() {
     }
     // The database takes a whole one after that.
     store.move_to(&place.database, &options(&scratch), &mut go_on).unwrap();
+}
+
+#[test]
+fn a_move_whose_commit_is_not_answered_finds_the_copy() {
+    let Some(place) = Place::new("copies_unanswered") else { return };
+    let proxy = kit::Proxy::start(place.address.port).unwrap();
+    let scratch = ScratchDirectory::new();
+    let (store, token, _) = filled(&scratch);
+    let seq = store.status().seq;
+    let through = Database::of_test(&place.address.at(proxy.port()));
+    let commit = || kit::Rule::new(kit::Place::Commit, kit::Fault::SwallowReply).within("LOCK TABLE store");
+    proxy.add(commit());
+    // The first question after that is lost too.
+    proxy.add(commit().nth(2));
+    let moved = store.move_to(&through, &options(&scratch), &mut go_on).unwrap();
+    assert_eq!((proxy.struck(), moved.seq), (2, seq));
+    store.close();
+    assert!(matches!(scratch.try_open(), Err(OpenError::Moved(_))));
+    let there = Store::open_in(&place.database, &options(&scratch)).unwrap();
+    assert!(there.authenticate(&token).now().is_ok());
+    assert_eq!(there.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_move_whose_commit_did_not_reach_the_database_makes_nothing_and_can_be_made_again() {
+    let Some(place) = Place::new("copies_uncommitted") else { return };
+    let proxy = kit::Proxy::start(place.address.port).unwrap();
+    let scratch = ScratchDirectory::new();
+    let (store, _, _) = filled(&scratch);
+    let through = Database::of_test(&place.address.at(proxy.port()));
+    proxy.add(kit::Rule::new(kit::Place::Commit, kit::Fault::CutBefore).within("LOCK TABLE store"));
+    let failed = store.move_to(&through, &options(&scratch), &mut go_on);
+    assert!(matches!(failed, Err(VaultError::Open(OpenError::Database { .. }))), "{failed:?}");
+    assert!(!scratch.path("store.moved").exists());
+    store.move_to(&through, &options(&scratch), &mut go_on).unwrap();
+}
+
+#[test]
+fn a_move_that_was_cut_short_after_its_commit_is_ended_by_the_next_one() {
+    let Some(place) = Place::new("copies_cut") else { return };
+    let scratch = ScratchDirectory::new();
+    let (store, _, vault) = filled(&scratch);
+    let ((keys, tip), state) = (store.keys_and_tip(), store.whole_state());
+    let runtime = ReadingRuntime::new().unwrap();
+    let mut copy = Copy::begin(&place.database.connector, runtime.handle(), &keys).unwrap();
+    for keyspace in Keyspace::ALL {
+        for row in state.range(&RowRange::all(keyspace)).unwrap() {
+            let (key, row) = row.unwrap();
+            copy.row(keyspace, &key, &row).unwrap();
+        }
+    }
+    let (_, rows) = copy.finish((tip.seq, tip.head), Arc::default(), &mut go_on).unwrap();
+    let moved = store.move_to(&place.database, &options(&scratch), &mut go_on).unwrap();
+    assert_eq!((moved.seq, moved.rows, moved.secrets), (tip.seq, rows, 29));
+    assert!(scratch.path("store.moved").exists());
+    // A copy of an older state is not taken for one of this.
+    put(&store, vault, "later", "value");
+    let refused = store.move_to(&place.database, &options(&scratch), &mut go_on);
+    assert!(matches!(refused, Err(VaultError::Open(OpenError::StoreExists))), "{refused:?}");
+}
+
+#[test]
+fn a_store_whose_rollback_was_accepted_is_moved_with_the_gap_in_its_numbers() {
+    let Some(place) = Place::new("copies_gap") else { return };
+    let scratch = ScratchDirectory::new();
+    let (store, token, vault) = filled(&scratch);
+    store.close();
+    drop(store);
+    let (folder, old) = (scratch.path("store"), scratch.path("old"));
+    let copied = std::process::Command::new("cp").arg("-a").args([&folder, &old]).status().unwrap();
+    assert!(copied.success());
+    let store = scratch.open();
+    put(&store, vault, "lost", "value");
+    put(&store, vault, "lost_too", "value");
+    store.close();
+    drop(store);
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::rename(old, folder).unwrap();
+    let found = match scratch.try_open() {
+        Err(OpenError::OutOfStep(found)) => found.markers[0].1.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let store = scratch.accept(found).unwrap();
+    assert!(store.status().seq > found + 1, "numbers are left out");
+    store.move_to(&place.database, &options(&scratch), &mut go_on).unwrap();
+    let there = Store::open_in(&place.database, &options(&scratch)).unwrap();
+    assert!(there.authenticate(&token).now().is_ok());
+    assert_eq!(there.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Stores in databases, as the rest of the program uses them.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use cofferdam_test_postgres::{self as kit, Server};
 use tempfile::TempDir;
@@ -36,7 +37,12 @@ impl Place {
         Place { database, address, folder }
     }
 
-    fn options(&self, key_file: &str) -> OpenOptions {
+    /// The folder with the root key.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn options(&self, key_file: &str) -> OpenOptions {
         let root_key = RootKeySource::File(self.folder.path().join(key_file));
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() }
     }
