@@ -77,6 +77,15 @@ impl AuditRecord {
         self.entries.iter().any(|entry| accepts(&entry.action))
     }
 
+    /// How far other chains were, by the record.
+    pub(crate) fn witnessed_chains(&self) -> impl Iterator<Item = ([u8; 16], u64)> {
+        let chains = self.entries.iter().filter_map(|entry| match &entry.action {
+            AuditAction::ChainsWitnessed { chains } => Some(chains),
+            _ => None,
+        });
+        chains.flatten().filter_map(|(chain, seq)| Some((hex::decode(chain)?.try_into().ok()?, *seq)))
+    }
+
     /// Number and set of the chains that came from a database before this record, if it names them.
     pub(crate) fn imported_chains(&self) -> Option<(u64, Digest)> {
         self.entries.iter().find_map(|entry| match entry.action {

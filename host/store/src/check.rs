@@ -197,6 +197,7 @@ impl Checker<'_, '_, '_> {
             }
             self.log_row(&key, &value, &mut chains, &mut sum);
         }
+        self.witnessed(&chains.others);
         let Chains { own, others, strangers } = chains;
         if strangers > 0 {
             self.problem(format!("{strangers} rows of the audit log belong to no chain"));
@@ -231,6 +232,24 @@ impl Checker<'_, '_, '_> {
         match chain {
             Some(chain) => chain.row(keys, place, row),
             None => chains.strangers += 1,
+        }
+    }
+
+    /// Checks that no chain ends before the place where a record of another one saw it.
+    fn witnessed(&mut self, chains: &BTreeMap<ChainKey, ChainCheck>) {
+        let mut known: BTreeMap<&ChainKey, u64> = BTreeMap::new();
+        for (chain, seq) in chains.values().flat_map(ChainCheck::witnessed) {
+            let known = known.entry(chain).or_default();
+            *known = (*known).max(*seq);
+        }
+        for (chain, seq) in known {
+            let end = chains.get(chain).map_or(0, ChainCheck::seq);
+            if end < seq {
+                let chain = crate::hex::encode(chain);
+                self.problem(format!(
+                    "the chain {chain} of the audit log ends at {end}, and another chain saw it at {seq}"
+                ));
+            }
         }
     }
 

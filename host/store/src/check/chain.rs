@@ -1,7 +1,10 @@
 //! Check of an audit chain: every record follows the one before it, and the last head is the expected one.
 
+use std::collections::BTreeMap;
+
 use crate::audit::AuditRecord;
 use crate::digest::Digest;
+use crate::log::ChainKey;
 #[cfg(all(test, feature = "postgres"))]
 use crate::log::LogRow;
 use crate::rows;
@@ -55,6 +58,11 @@ impl ChainCheck {
         }
     }
 
+    /// How far other chains were at least, as records of this chain say.
+    pub(crate) fn witnessed(&self) -> impl Iterator<Item = (&ChainKey, &u64)> {
+        self.chain.witnessed.iter()
+    }
+
     pub(crate) fn finish(mut self) -> AuditSummary {
         let holds = self.holds && self.chain.settle();
         let broken_at = match holds {
@@ -92,6 +100,8 @@ struct Chain {
     /// How many numbers records accept as missing.
     skipped: u64,
     imported: Option<(u64, Digest)>,
+    /// How far other chains were at least.
+    witnessed: BTreeMap<ChainKey, u64>,
     /// The last record, until all its usage rows were seen.
     open: Option<(AuditRecord, UsageDigest)>,
     broken_at: u64,
@@ -110,6 +120,10 @@ impl Chain {
         }
         self.skipped += seq - self.last - 1;
         self.imported = self.imported.or_else(|| record.imported_chains());
+        for (chain, seq) in record.witnessed_chains() {
+            let known = self.witnessed.entry(chain).or_default();
+            *known = seq.max(*known);
+        }
         self.head = keys.audit_head(&self.head, bytes);
         self.last = seq;
         self.open = Some((record, UsageDigest::default()));

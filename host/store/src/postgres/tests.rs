@@ -1,6 +1,7 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
 mod backups;
+mod chains;
 mod connections;
 mod contact;
 mod copies;
@@ -198,7 +199,9 @@ impl World {
             assert_eq!(whole.broken_at, None, "chain {id}");
             assert_eq!(whole.records.to_string(), *seq, "no number of chain {id} is left out");
             let audits = log.iter().filter(|((_, index), _)| *index == 0);
-            records.extend(audits.map(|(_, body)| rows::decode_body::<AuditRecord>(body).unwrap()));
+            let audits = audits.map(|(_, body)| rows::decode_body::<AuditRecord>(body).unwrap());
+            // Hosts write these from time to time.
+            records.extend(audits.filter(|record| record.witnessed_chains().next().is_none()));
         }
         records
     }
