@@ -41,7 +41,7 @@ pub(super) async fn hosts(site: &Site) -> [Host; 2] {
 
 /// The same records, each with the number that `--since` takes.
 pub(super) fn places(records: &[Value]) -> Vec<(Value, u64)> {
-    let place = |record: &Value| record["position"].as_u64().or(record["seq"].as_u64()).unwrap();
+    let place = |record: &Value| record["position"].as_u64().or_else(|| record["seq"].as_u64()).unwrap();
     records.iter().map(|record| (record["entries"].clone(), place(record))).collect()
 }
 

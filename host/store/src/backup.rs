@@ -37,7 +37,8 @@ use crate::vault::VaultSnapshot;
 pub(crate) use content::StoreContent;
 pub use last::LastBackup;
 
-/// Number of the keyspace `keys` in a backup: its place in [`Keyspace::ALL`].
+/// Number of the keyspace `keys` in a backup: its place in
+/// [`Keyspace::ALL`](rows::Keyspace::ALL).
 const IN_KEYS: usize = 0;
 /// Number of rows between two progress reports.
 const STEP: u64 = 1000;

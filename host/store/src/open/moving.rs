@@ -46,7 +46,7 @@ impl Arrival {
     /// Looks at the directory, which must have no store, or one of a move that was cut short.
     ///
     /// # Errors
-    /// [`VaultError::NotEmpty`], [`OpenError::Io`].
+    /// [`VaultError::HasStore`], [`OpenError::Io`].
     pub(crate) fn look(dir: &Path) -> Result<Arrival, VaultError> {
         let paths = Paths::new(dir);
         let found = match std::fs::read_to_string(&paths.moving) {
