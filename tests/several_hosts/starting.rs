@@ -98,14 +98,6 @@ fn mistakes_about_the_database_are_named_without_secrets() {
         }
         assert!(!text.contains("hunter2"), "{text}");
     }
-    let (code, text) = refused(
-        Setup::new()
-            .config("[store]\nurl = \"postgres://u@127.0.0.1/d\"")
-            .argument("--accept-rollback")
-            .argument("3"),
-    );
-    assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("--accept-rollback"), "{text}");
 }
 
 #[tokio::test]
