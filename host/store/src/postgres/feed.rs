@@ -1,4 +1,4 @@
-//! Keeps the directory of this host as the database has it.
+//! Keeps the directory of this host, and the header of the store, as the database has them.
 //!
 //! One task reads changed records and publishes them, so that a newer record is never replaced by an
 //! older one, whichever lane or host changed it. A lane whose commit has changed records waits for
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::types::Type;
@@ -22,10 +23,11 @@ use super::statement::Statement;
 use super::transaction::bounded;
 use crate::directory::{Directory, RecordChanges, RecordId};
 use crate::error::OpenError;
+use crate::header::{Header, follow};
 use crate::loaded::Loaded;
 use crate::published::PublishedState;
-use crate::rows::Keyspace;
-use crate::seal::StoreKeys;
+use crate::rows::{self, Keyspace};
+use crate::seal::{STORE_KEYS, StoreKeys};
 use crate::state::{Need, State};
 
 /// Where hosts notify each other of changes.
@@ -46,10 +48,24 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A commit of a lane of this host.
 struct OwnCommit {
     chain: ChainId,
-    /// The records that it changed.
-    records: BTreeSet<RecordId>,
+    /// What it changed.
+    changes: Topics,
     /// Told when the directory has them.
     done: oneshot::Sender<()>,
+}
+
+/// What commits changed of what a host keeps in memory.
+#[derive(Default)]
+pub(super) struct Topics {
+    pub(super) records: BTreeSet<RecordId>,
+    pub(super) header: bool,
+}
+
+impl Topics {
+    fn add(&mut self, other: &Topics) {
+        self.records.extend(other.records.iter().copied());
+        self.header |= other.header;
+    }
 }
 
 /// Where lanes announce what their commits changed.
@@ -57,17 +73,12 @@ struct OwnCommit {
 pub(super) struct Announcer(mpsc::Sender<OwnCommit>);
 
 impl Announcer {
-    /// Waits until the directory has these committed records, or until `is_over`: without the directory
+    /// Waits until this host has taken these committed changes over, or until `is_over`: without the directory
     /// a revoked key would still be accepted after its revocation was acknowledged.
-    pub(super) async fn announce(
-        &self,
-        chain: ChainId,
-        records: BTreeSet<RecordId>,
-        mut is_over: impl FnMut() -> bool,
-    ) {
+    pub(super) async fn announce(&self, chain: ChainId, changes: Topics, mut is_over: impl FnMut() -> bool) {
         let (done, mut is_done) = oneshot::channel();
         // Without the task that reads them, the store is closing.
-        if self.0.send(OwnCommit { chain, records, done }).await.is_err() {
+        if self.0.send(OwnCommit { chain, changes, done }).await.is_err() {
             return;
         }
         while timeout(LOOK_EVERY, &mut is_done).await.is_err() && !is_over() {}
@@ -134,11 +145,18 @@ impl FeedReader {
     }
 }
 
+/// What the task keeps up to date, and what it reads it with.
+pub(super) struct Kept {
+    pub(super) keys: Arc<StoreKeys>,
+    pub(super) shared: Arc<PublishedState>,
+    pub(super) header: Arc<ArcSwap<Header>>,
+    pub(super) reload: Reload,
+}
+
 /// The task that follows the changes.
 pub(super) struct Feed {
     database: Arc<Database>,
-    keys: Arc<StoreKeys>,
-    shared: Arc<PublishedState>,
+    kept: Kept,
     commits: mpsc::Receiver<OwnCommit>,
     session: Option<Session>,
     /// The chains of this host. Their lanes tell what they changed.
@@ -148,20 +166,13 @@ pub(super) struct Feed {
     looks: watch::Sender<Look>,
     /// Told when a look at the changes is wanted before the next one is due.
     wanted: Arc<Notify>,
-    reload: Reload,
     /// The directory has to be read anew.
     has_gap: Arc<AtomicBool>,
 }
 
 impl Feed {
     /// The task, where lanes hand over their commits, and where others learn what it has read.
-    pub(super) fn new(
-        database: Arc<Database>,
-        keys: Arc<StoreKeys>,
-        shared: Arc<PublishedState>,
-        seen: Seen,
-        reload: Reload,
-    ) -> (Feed, Announcer, FeedReader) {
+    pub(super) fn new(database: Arc<Database>, kept: Kept, seen: Seen) -> (Feed, Announcer, FeedReader) {
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
         let look = Look { began: due, is_whole: false, news: 0, seen: Arc::new(seen) };
@@ -169,8 +180,7 @@ impl Feed {
         let wanted = Arc::new(Notify::new());
         let has_gap = Arc::new(AtomicBool::new(false));
         let reader = FeedReader { looks: reader, wanted: Arc::clone(&wanted), has_gap: Arc::clone(&has_gap) };
-        let feed =
-            Feed { database, keys, shared, commits, session, own, due, looks, wanted, reload, has_gap };
+        let feed = Feed { database, kept, commits, session, own, due, looks, wanted, has_gap };
         (feed, Announcer(sender), reader)
     }
 
@@ -185,8 +195,9 @@ impl Feed {
                 waiting.push(commit);
             }
             self.own.extend(waiting.iter().map(|commit| commit.chain));
-            let records = waiting.iter().flat_map(|commit| commit.records.iter().copied()).collect();
-            match self.publish(records).await {
+            let mut changes = Topics::default();
+            waiting.iter().for_each(|commit| changes.add(&commit.changes));
+            match self.publish(changes).await {
                 // A lane that is closing may have given up the wait.
                 Ok(()) => waiting.drain(..).for_each(|commit| commit.done.send(()).unwrap_or_default()),
                 Err(failure) => {
@@ -227,18 +238,19 @@ impl Feed {
         if !self.has_gap.load(Ordering::Acquire) {
             return Ok(());
         }
-        let reload = Arc::clone(&self.reload);
+        let reload = Arc::clone(&self.kept.reload);
         let read = tokio::task::spawn_blocking(move || reload()).await;
         let read = read.map_err(|_| Failure::Unexpected("the whole directory"))?;
         let (directory, seen) = read.map_err(|error| Failure::Lost(error.to_string()))?;
-        self.shared.directory.store(directory);
+        self.kept.shared.directory.store(directory);
         self.looks.send_modify(|look| look.seen = Arc::new(seen));
         self.has_gap.store(false, Ordering::Release);
         Ok(())
     }
 
-    /// Reads these records, and those that other hosts have changed, and publishes them.
-    async fn publish(&mut self, mut records: BTreeSet<RecordId>) -> Result<(), Failure> {
+    /// Reads what was changed, also by other hosts, and publishes it. A header with a root key that this
+    /// host does not have is an error: without a look at the changes the host soon has no contact.
+    async fn publish(&mut self, mut changes: Topics) -> Result<(), Failure> {
         let session = match self.session.take() {
             Some(session) => session,
             None => {
@@ -253,23 +265,27 @@ impl Feed {
         self.close_gap().await?;
         let session = self.session.insert(session);
         let began = Instant::now();
-        let began_ms = self.shared.clock().boot_ms();
+        let Kept { keys, shared, header, .. } = &self.kept;
+        let began_ms = shared.clock().boot_ms();
         let look = if began >= self.due {
             let seen = Arc::clone(&self.looks.borrow().seen);
             let changed = bounded(changed(session, &self.own, &seen)).await?;
-            records.extend(changed.records.iter().copied());
+            changes.add(&changed.topics);
             Some(changed)
         } else {
             None
         };
-        if !records.is_empty() {
-            let changes = bounded(read(session, &self.keys, records)).await?;
-            self.shared.change(changes);
+        if changes.header {
+            header.store(Arc::new(bounded(read_header(session, keys)).await?));
+        }
+        if !changes.records.is_empty() {
+            let changes = bounded(read(session, keys, changes.records)).await?;
+            shared.change(changes);
         }
         if let Some(Changed { seen, is_whole, is_new, .. }) = look {
             self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
             if is_whole {
-                self.shared.note_poll(began_ms);
+                shared.note_poll(began_ms);
             }
             let news = self.looks.borrow().news + u64::from(is_new);
             self.looks.send_replace(Look { began, is_whole, news, seen: Arc::new(seen) });
@@ -280,7 +296,7 @@ impl Feed {
 
 /// What other hosts have changed since the last look.
 struct Changed {
-    records: BTreeSet<RecordId>,
+    topics: Topics,
     seen: Seen,
     /// Whether that is all.
     is_whole: bool,
@@ -313,7 +329,7 @@ async fn changed(session: &Session, own: &BTreeSet<ChainId>, before: &Seen) -> R
         after.push(known);
         upto.push(end);
     }
-    let mut records = BTreeSet::new();
+    let mut topics = Topics::default();
     if is_new {
         let sql = "SELECT c.topic FROM unnest($1, $2, $3) AS s (chain, after, upto) \
                    JOIN change c ON c.chain = s.chain AND c.seq > s.after AND c.seq <= s.upto";
@@ -323,10 +339,24 @@ async fn changed(session: &Session, own: &BTreeSet<ChainId>, before: &Seen) -> R
             .with(upto, Type::INT8_ARRAY);
         for row in &statement.rows(&session.client, usize::MAX, |_| Ok(0)).await? {
             let topic: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
-            records.extend(RecordId::of_row_key(topic));
+            topics.header |= topic == rows::HEADER;
+            topics.records.extend(RecordId::of_row_key(topic));
         }
     }
-    Ok(Changed { records, seen, is_whole, is_new })
+    Ok(Changed { topics, seen, is_whole, is_new })
+}
+
+/// The header as it is committed now.
+async fn read_header(session: &Session, keys: &StoreKeys) -> Result<Header, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
+    let needs = [rows::HEADER, STORE_KEYS].map(|key| Need::Row(Keyspace::Keys, key.to_vec()));
+    let mut loaded = Loaded::default();
+    load(&session.client, keys, &needs.into(), &mut loaded).await?;
+    let loaded = Arc::new(loaded);
+    let [header, record] =
+        [rows::HEADER, STORE_KEYS].map(|key| loaded.row(Keyspace::Keys, key).map_err(|_| UNEXPECTED));
+    let header = header?.ok_or(UNEXPECTED)?;
+    follow(keys, &header, record?.as_deref()).map_err(|error| Failure::Header(error.to_string()))
 }
 
 /// The records as they are committed now.
