@@ -3,6 +3,7 @@
 mod commands;
 mod moving;
 mod outages;
+mod rotation;
 mod sharing;
 mod starting;
 

@@ -40,7 +40,7 @@ use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
-use crate::start::{StoreUse, acquire, connect, open, runtime, write_out};
+use crate::start::{StoreUse, acquire, connect, open, runtime, tell_configuration, write_out};
 use crate::telemetry::PluginLines;
 use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
@@ -87,6 +87,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         Some(database) => (connect(&config, database, StoreUse::Serve)?, Some(lock)),
         None => (open(&config, lock, arguments.accept_rollback)?, None),
     };
+    tell_configuration(&config, &options.data, &store);
     let runtime = runtime(&config, &options.data)?;
     let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
     let mut control = tokio::runtime::Builder::new_current_thread();

@@ -15,8 +15,9 @@ pub struct HostFacts {
     pub process: Option<u64>,
     /// Whether it serves requests. The other hosts are commands that run.
     pub serves: bool,
-    /// When it gave its last sign of life, in Unix milliseconds by the clock of its machine.
-    pub beat_at_ms: Option<u64>,
+    /// How long ago it gave its last sign of life, in milliseconds: the difference of the clocks of its
+    /// machine and of this one.
+    pub beat_age_ms: Option<u64>,
     /// Ids of the root keys that its configuration names. Without a proof there are none.
     pub root_keys: Vec<RootKeyId>,
     /// Digest of those parts of its configuration that must be equal on all hosts.

@@ -274,9 +274,13 @@ impl FailureCause {
         match error {
             E::Lookup(LookupError::NotFound { .. }) | E::NoSuchSecret => Self::NotFound,
             E::Lookup(LookupError::Ambiguous { .. }) | E::NameTaken { .. } => Self::Conflict,
-            E::NoSpace | E::Busy | E::NoContact | E::NotWritable | E::Closed | E::NoRootKey => {
-                Self::Unavailable
-            }
+            E::NoSpace
+            | E::Busy
+            | E::NoContact
+            | E::NotWritable
+            | E::Closed
+            | E::NoRootKey
+            | E::OtherRootKey { .. } => Self::Unavailable,
             E::TimedOut | E::WriteFailed => Self::OutcomeUnknown,
             E::Damaged | E::Random(_) | E::Engine(_) => Self::Broken,
             E::OtherWorkspace { .. }

@@ -67,7 +67,7 @@ impl std::fmt::Debug for About {
 }
 
 /// Reads the text of a row. What has no proof is shown, and is not relied on.
-pub(super) fn read(keys: &StoreKeys, id: HostId, text: &str) -> HostFacts {
+pub(super) fn read(keys: &StoreKeys, id: HostId, text: &str, now_ms: u64) -> HostFacts {
     let mut facts: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
     let proof = facts.shift_remove(PROOF);
     let expected = keys.host_mac(&id.0, Value::Object(facts.clone()).to_string().as_bytes());
@@ -83,7 +83,7 @@ pub(super) fn read(keys: &StoreKeys, id: HostId, text: &str) -> HostFacts {
         process: number("process"),
         // Earlier versions do not tell it.
         serves: facts.get("serves").and_then(Value::as_bool).unwrap_or(true),
-        beat_at_ms: number("beat_at_ms"),
+        beat_age_ms: number("beat_at_ms").map(|at_ms| now_ms.saturating_sub(at_ms)),
         root_keys: root_keys.into_iter().flatten().filter_map(|id| id.as_str()?.parse().ok()).collect(),
         configuration: text("configuration"),
         is_proven,
@@ -105,7 +105,7 @@ mod tests {
         about.set_configuration("a digest".to_owned());
         let (id, other) = (HostId([1; 16]), HostId([2; 16]));
         let text = about.text(id);
-        let found = read(&keys, id, &text);
+        let found = read(&keys, id, &text, 5);
         assert!(found.is_proven && found.serves);
         assert_eq!((found.root_keys, found.configuration.as_deref()), (vec![root.id()], Some("a digest")));
         assert_eq!(found.version, env!("CARGO_PKG_VERSION"));
@@ -117,7 +117,7 @@ mod tests {
             (&*keys, id, &edited),
             (&*keys, id, "{}"),
         ] {
-            let found = read(keys, id, text);
+            let found = read(keys, id, text, 5);
             assert!(!found.is_proven && found.root_keys.is_empty(), "{text}");
         }
     }

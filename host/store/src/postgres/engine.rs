@@ -181,9 +181,10 @@ impl Engine {
     /// [`Error::Closed`], and those of a read.
     pub(crate) fn hosts(&self, keys: &Arc<StoreKeys>) -> Result<Vec<HostFacts>, Error> {
         let (database, keys) = (Arc::clone(&self.database), Arc::clone(keys));
+        let now_ms = self.shared.clock().now_ms();
         let facts = self.readers()?.wait(async move {
             let session = database.connect().await?;
-            bounded(host::facts(&session, &keys)).await
+            bounded(host::facts(&session, &keys, now_ms)).await
         });
         facts.map_err(unread)
     }

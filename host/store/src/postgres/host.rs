@@ -100,13 +100,17 @@ pub(super) async fn enter(session: &Session, about: &About) -> Result<HostId, Fa
 }
 
 /// What all hosts tell about themselves.
-pub(super) async fn facts(session: &Session, keys: &StoreKeys) -> Result<Vec<HostFacts>, Failure> {
+pub(super) async fn facts(
+    session: &Session,
+    keys: &StoreKeys,
+    now_ms: u64,
+) -> Result<Vec<HostFacts>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question what hosts tell");
     let rows = session.script("SELECT encode(id, 'hex'), about FROM host ORDER BY id").await?;
     let facts = |row: &Vec<Option<String>>| {
         let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
         let id = crate::hex::decode(columns.next()?)?.try_into().ok().map(HostId)?;
-        Some(about::read(keys, id, columns.next()?))
+        Some(about::read(keys, id, columns.next()?, now_ms))
     };
     rows.iter().map(|row| facts(row).ok_or(UNEXPECTED)).collect()
 }
