@@ -14,13 +14,14 @@ use super::barrier::{Barrier, Drained, Waiting};
 use super::begin;
 use super::connect::Database;
 use super::contact::{CONTACT_MS, Contact};
-use super::feed::{Announcer, Feed, Kept, Reload, Seen};
+use super::feed::{Announcer, Feed, FeedLinks, Reload, Seen};
 use super::history;
 use super::host::{self, HostId, ThisHost};
 use super::lane::{HostLinks, Lane};
 use super::readers::{CommittedState, Readers, unread};
 use super::sweep::{Reading, Sweep};
 use super::transaction::bounded;
+use super::witness::Witness;
 use crate::audit::AuditRecord;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -45,6 +46,7 @@ pub(crate) struct Engine {
     host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
+    witness: Arc<Witness>,
     pub(super) queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
@@ -66,6 +68,8 @@ pub(crate) struct Start {
     pub(crate) clock: Clock,
     /// This host, whose row is there.
     pub(crate) host: Arc<ThisHost>,
+    /// What is known to be durable.
+    pub(crate) witness: Arc<Witness>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
     /// Reads the header and the whole directory.
@@ -109,12 +113,21 @@ impl Engine {
     /// # Errors
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
-        let Start { database, access, queues, shared, clock, host, seen, reload, header, runtime } = start;
+        let Start { database, access, queues, shared, clock, host, witness, seen, reload, header, runtime } =
+            start;
         let keys = &access.keys;
         // The directory was read after this host got its row.
         shared.extend_contact(host.entered_ms(), CONTACT_MS);
-        let kept = Kept { keys: Arc::clone(keys), shared: Arc::clone(&shared), header, reload };
-        let (feed, announcer, reader) = Feed::new(Arc::clone(&database), kept, seen);
+        let links = FeedLinks {
+            database: Arc::clone(&database),
+            keys: Arc::clone(keys),
+            shared: Arc::clone(&shared),
+            host: Arc::clone(&host),
+            witness: Arc::clone(&witness),
+            header,
+            reload,
+        };
+        let (feed, announcer, reader) = Feed::new(links, seen);
         runtime.handle().spawn(feed.run());
         let waiting = Arc::new(Waiting::default());
         let (contact, hosts) = Contact::new(
@@ -122,6 +135,7 @@ impl Engine {
             Arc::clone(&host),
             Arc::clone(&shared),
             reader,
+            Arc::clone(&witness),
             Arc::clone(&waiting),
         );
         let contact = runtime.handle().spawn(contact.run());
@@ -140,6 +154,7 @@ impl Engine {
             host,
             shared,
             readers,
+            witness,
             queues,
             threads,
             runtime,
@@ -147,7 +162,8 @@ impl Engine {
             contact: Mutex::new(Some(contact)),
             _announcer: announcer.clone(),
         };
-        let links = HostLinks { host: Arc::clone(&engine.host), feed: announcer, barrier };
+        let (host, witness) = (Arc::clone(&engine.host), Arc::clone(&engine.witness));
+        let links = HostLinks { host, feed: announcer, barrier, witness };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -189,6 +205,11 @@ impl Engine {
         facts.map_err(unread)
     }
 
+    /// What this host knows to be durable.
+    pub(crate) fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
     /// What is committed now.
     ///
     /// # Errors
@@ -227,6 +248,7 @@ impl Engine {
         {
             tracing::error!("answers that wait for other hosts are given up");
         }
+        self.witness.keep();
         if let Some(mut contact) = self.contact.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // It would take the end of this host for a mistake of other hosts.
             contact.abort();

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::engine::Engine;
 use super::{COMMIT_PATIENCE, Inner, OpenOptions, QUEUE_PATIENCE, Store, secrets};
+use crate::audit::AuditAction;
 use crate::changes::{WriteBatch, guarded};
 use crate::commit::CommitHead;
 use crate::database::Database;
@@ -17,7 +18,8 @@ use crate::header::Header;
 use crate::ids::StoreId;
 use crate::ledger::Ledger;
 use crate::open::{
-    Given, LoadedDirectory, OpenedDatabase, Sources, first_changes, open_database, read_directory,
+    AcceptedLoss, Given, LoadedDirectory, OpenedDatabase, Sources, WitnessFile, first_changes, open_database,
+    read_directory,
 };
 use crate::pending::{self, Pending};
 use crate::postgres;
@@ -54,7 +56,7 @@ impl Store {
         let queues = Arc::new(LaneQueues::new(1));
         let about = postgres::About::new(Arc::clone(&keys), options.clock.clone(), false);
         let host = postgres::enter(database, runtime.handle(), &options.clock, about)?;
-        let access = VaultReader::new(keys);
+        let access = VaultReader::new(Arc::clone(&keys));
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
             reload: reload(database, runtime.handle(), &access, &known),
@@ -64,6 +66,7 @@ impl Store {
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
             host,
+            witness: Arc::new(postgres::Witness::new(Arc::clone(&keys), None, 0)),
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -86,7 +89,7 @@ impl Store {
         match made {
             Ok(true) => {
                 tracing::info!(store.id = %id, root_key.id = %root_key, "made a new store");
-                connect(target, Given::only(material), options, false)
+                Ok(connect(target, Given::only(material), options, FOR_A_COMMAND, false)?.0)
             }
             Ok(false) => Err(OpenError::StoreExists),
             Err(error) => Err(OpenError::Database { what: error.to_string() }),
@@ -98,10 +101,14 @@ impl Store {
     /// serve with the one in force until [`Store::rotate_root`].
     ///
     /// # Errors
-    /// [`OpenError::NoStore`], [`OpenError::Database`], [`OpenError::NoNextRootKey`], and those of a wrong
-    /// root key and of damage.
+    /// [`OpenError::NoStore`], [`OpenError::Database`], [`OpenError::SetBack`],
+    /// [`OpenError::NothingToAccept`], [`OpenError::NoNextRootKey`], and those of a wrong root key and of damage.
     pub fn open_in(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
-        let store = connect(database, given(options), options, true)?;
+        let witness = WitnessFile { path: database.witness.as_deref(), accepted: options.accept_rollback };
+        let (store, loss) = connect(database, given(options), options, witness, true)?;
+        if let Some(loss) = loss {
+            store.accept_loss(loss).map_err(|error| OpenError::Database { what: error.to_string() })?;
+        }
         // Requests of hosts that have ended are charged by the host that finds these dead.
         store.begin(Vec::new(), None);
         Ok(store)
@@ -114,9 +121,27 @@ impl Store {
     /// # Errors
     /// Those of [`Store::open_in`].
     pub fn open_for_command(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
-        connect(database, given(options), options, false)
+        Ok(connect(database, given(options), options, FOR_A_COMMAND, false)?.0)
+    }
+
+    /// Notes in the header that the database lost commits. Other hosts that know of them go on with what is
+    /// there.
+    fn accept_loss(&self, AcceptedLoss { newest, chains, commits }: AcceptedLoss) -> Result<(), Error> {
+        let action = AuditAction::LossAccepted { newest, chains, commits };
+        let header = self.submit(guarded([Guard::Store], move |draft: &mut WriteBatch| {
+            draft.change_header(action.clone(), |header| header.accepted_losses += 1)
+        }))?;
+        if let Engine::Postgres(engine) = &self.0.engine {
+            engine.witness().begin_anew(header.accepted_losses);
+            engine.witness().write().map_err(|_| Error::WriteFailed)?;
+        }
+        self.set_header(header);
+        Ok(())
     }
 }
+
+/// A command knows nothing from before.
+const FOR_A_COMMAND: WitnessFile<'static> = WitnessFile { path: None, accepted: None };
 
 /// The root keys of the configured sources.
 pub(super) fn given(options: &OpenOptions) -> Given {
@@ -128,12 +153,13 @@ fn connect(
     database: &Database,
     given: Given,
     options: &OpenOptions,
+    witness: WitnessFile<'_>,
     serves: bool,
-) -> Result<Store, OpenError> {
-    let Database { connector, hosts } = database;
+) -> Result<(Store, Option<AcceptedLoss>), OpenError> {
+    let Database { connector, hosts, .. } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
-    let opened = open_database(connector, runtime.handle(), given, &options.clock, serves)?;
-    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
+    let opened = open_database(connector, runtime.handle(), given, &options.clock, serves, witness)?;
+    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss } = opened;
     if let Some(next) = rotate_to.as_ref().and_then(RootKeyMaterial::id)
         && serves
     {
@@ -157,6 +183,7 @@ fn connect(
         shared: Arc::clone(&shared),
         clock: clock.clone(),
         host,
+        witness,
         seen,
         runtime,
     });
@@ -175,7 +202,7 @@ fn connect(
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
     }));
-    Ok(store)
+    Ok((store, loss))
 }
 
 /// Reads the header and the whole directory, when changes of them may have been missed.
