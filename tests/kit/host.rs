@@ -387,19 +387,13 @@ impl Host {
     }
 
     pub fn command_output(&self, arguments: &[&str]) -> Output {
-        self.command_process(arguments).output().unwrap()
-    }
-
-    /// Another command on the same data directory, for a caller that goes on while it runs.
-    pub fn command_process(&self, arguments: &[&str]) -> Command {
         let mut command = program_in(self.namespaces);
         command.arg("--json").arg("--data").arg(self.data());
         let config = self.directory.path().join("cofferdam.toml");
         if config.exists() {
             command.arg("--config").arg(config);
         }
-        command.args(arguments);
-        command
+        command.args(arguments).output().unwrap()
     }
 
     /// Sends a signal by name, such as `TERM`.

@@ -6,6 +6,8 @@
 //! looked at four times a second, and when the database notifies this host of a change. Each look also
 //! compares how far the chains are with what is known to be durable.
 
+mod read;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +21,16 @@ use tokio_postgres::types::Type;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
-use super::load::load;
 use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::bounded;
 use super::witness::{self, ChainNumbers, Verdict, Witness};
-use crate::directory::{Directory, RecordChanges, RecordId};
+use crate::directory::{Directory, RecordId};
 use crate::error::OpenError;
-use crate::header::{Header, follow};
-use crate::loaded::Loaded;
+use crate::header::Header;
 use crate::published::PublishedState;
-use crate::rows::{self, KEYS, Keyspace};
-use crate::seal::{STORE_KEYS, StoreKeys};
-use crate::state::{Need, State};
+use crate::rows::{self, KEYS};
+use crate::seal::StoreKeys;
 
 /// Where hosts notify each other of changes.
 pub(super) const CHANNEL: &str = "cofferdam";
@@ -338,10 +337,10 @@ impl Feed {
         };
         let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
         if changes.header {
-            self.header.store(Arc::new(bounded(read_header(session, &self.keys)).await?));
+            self.header.store(Arc::new(bounded(read::header(session, &self.keys)).await?));
         }
         if !changes.records.is_empty() {
-            let changes = bounded(read(session, &self.keys, changes.records)).await?;
+            let changes = bounded(read::records(session, &self.keys, changes.records)).await?;
             self.shared.change(changes);
         }
         if let Some(Changed { seen, is_whole, is_new, numbers, beat, .. }) = look {
@@ -477,42 +476,4 @@ async fn changed(
         }
     }
     Ok(Changed { topics, seen, is_whole, is_new, numbers, beat, header })
-}
-
-/// The header as it is committed now.
-async fn read_header(session: &Session, keys: &StoreKeys) -> Result<Header, Failure> {
-    const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
-    let needs = [rows::HEADER, STORE_KEYS].map(|key| Need::Row(Keyspace::Keys, key.to_vec()));
-    let mut loaded = Loaded::default();
-    load(&session.client, keys, &needs.into(), &mut loaded).await?;
-    let loaded = Arc::new(loaded);
-    let [header, record] =
-        [rows::HEADER, STORE_KEYS].map(|key| loaded.row(Keyspace::Keys, key).map_err(|_| UNEXPECTED));
-    let header = header?.ok_or(UNEXPECTED)?;
-    follow(keys, &header, record?.as_deref()).map_err(|error| Failure::Header(error.to_string()))
-}
-
-/// The records as they are committed now.
-async fn read(
-    session: &Session,
-    keys: &StoreKeys,
-    records: BTreeSet<RecordId>,
-) -> Result<RecordChanges, Failure> {
-    let needs = records.iter().map(|id| Need::Row(Keyspace::Keys, id.row_key())).collect();
-    let mut loaded = Loaded::default();
-    load(&session.client, keys, &needs, &mut loaded).await?;
-    let loaded = Arc::new(loaded);
-    let mut changes = RecordChanges::new();
-    for id in records {
-        let row = loaded.row(Keyspace::Keys, &id.row_key()).map_err(|_| Failure::Unexpected("a record"))?;
-        let record = row.and_then(|row| {
-            let record = id.decode(keys, &row);
-            if record.is_none() {
-                tracing::error!(record = ?id, "a record of the directory is damaged; it is taken for deleted");
-            }
-            record
-        });
-        changes.insert(id, record);
-    }
-    Ok(changes)
 }

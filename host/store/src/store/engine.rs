@@ -71,6 +71,7 @@ impl Engine {
     }
 
     /// What all hosts that share the store tell about themselves; none where one process has it alone.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
     pub(super) fn hosts(&self, keys: &Arc<StoreKeys>) -> Result<Vec<HostFacts>, Error> {
         match self {
             Engine::Fjall(_) => Ok(Vec::new()),
@@ -80,6 +81,7 @@ impl Engine {
     }
 
     /// Sets the digest of the configuration, for other hosts.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
     pub(super) fn set_configuration(&self, digest: String) {
         match self {
             Engine::Fjall(_) => {}
