@@ -113,9 +113,7 @@ impl StoreKeys {
             _ => return None,
         };
         let is_by_recovery = recovery.as_ref().is_some_and(|recovery| recovery.id == by.id);
-        let mut ring = KeyRing::default();
-        ring.is_by_recovery = is_by_recovery;
-        ring.add(by.clone());
+        let mut ring = KeyRing::opened(by.clone(), is_by_recovery);
         recovery.into_iter().for_each(|recovery| ring.add(recovery));
         Some(StoreKeys {
             store,

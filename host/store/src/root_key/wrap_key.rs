@@ -55,6 +55,11 @@ pub(crate) struct KeyRing {
 }
 
 impl KeyRing {
+    /// The key that opened the store.
+    pub(crate) fn opened(by: WrapKey, is_by_recovery: bool) -> KeyRing {
+        KeyRing { keys: vec![by], is_by_recovery, ..KeyRing::default() }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WrapKey> {
         self.keys.iter()
     }

@@ -71,6 +71,16 @@ fn assert_wrapped(store: &Store, vaults: &[VaultId], by: &[RootKeyId]) {
     }
 }
 
+/// Makes vaults until it is over, and one after that.
+fn vaults_until(host: &Store, at: usize, is_over: &AtomicBool) -> Vec<VaultId> {
+    let mut made = Vec::new();
+    while !is_over.load(Ordering::Acquire) {
+        made.push(vault_of(host, &format!("h{at}-{}", made.len())));
+    }
+    made.push(vault_of(host, &format!("h{at}-last")));
+    made
+}
+
 #[test]
 fn a_root_key_is_replaced_while_every_host_makes_vaults() {
     let Some((place, mut vaults)) = filled("rotation_under_load") else { return };
@@ -81,14 +91,7 @@ fn a_root_key_is_replaced_while_every_host_makes_vaults() {
     std::thread::scope(|scope| {
         let makes = |at: usize| {
             let (host, is_over) = (&hosts[at], &is_over);
-            scope.spawn(move || {
-                let mut made = Vec::new();
-                while !is_over.load(Ordering::Acquire) {
-                    made.push(vault_of(host, &format!("h{at}-{}", made.len())));
-                }
-                made.push(vault_of(host, &format!("h{at}-last")));
-                made
-            })
+            scope.spawn(move || vaults_until(host, at, is_over))
         };
         let threads = [makes(0), makes(1)];
         let done = hosts[0].rotate_root(new_key(&place), &mut go_on).unwrap();
