@@ -81,8 +81,9 @@ pub(crate) fn tell_configuration(config: &Config, data: &Path, store: &Store) {
         let InstalledVersion { manifest_sha256, component_sha256, .. } = &plugin.current;
         digest.update(format!("{name:?} {manifest_sha256} {component_sha256}\n"));
     }
-    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = digest.finalize().into();
-    store.set_configuration(cofferdam_store::hex(&[a, b, c, d, e, f, g, h]));
+    let digest: [u8; 32] = digest.finalize().into();
+    let (short, _) = digest.split_at(8);
+    store.set_configuration(cofferdam_store::hex(short));
 }
 
 pub(crate) fn open_options(config: &Config, accept_rollback: Option<u64>) -> OpenOptions {
