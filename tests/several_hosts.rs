@@ -4,6 +4,7 @@ mod backups;
 mod commands;
 mod moving;
 mod outages;
+mod rotation;
 mod set_back;
 mod sharing;
 mod starting;

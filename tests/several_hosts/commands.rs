@@ -1,6 +1,6 @@
 //! Commands on a store in a database.
 
-use super::{Site, failed};
+use super::Site;
 use serde_json::Value;
 
 /// Runs a command beside hosts, in a directory that none of them serves.
@@ -70,20 +70,4 @@ fn the_audit_log_is_read_page_by_page_from_any_position() {
     assert!(positions.len() >= 5 && positions.is_sorted(), "{positions:?}");
     let rest = alone(&site, &format!("vault audit --since {}", positions[1]));
     assert_eq!(rest.as_array().unwrap()[..], records.as_array().unwrap()[2..]);
-}
-
-#[test]
-fn what_a_database_does_not_have_is_refused_before_anything_is_made() {
-    let Some(site) = Site::new() else { return };
-    let host = site.host("").start();
-    let new_key = site.folder.path().join("new.key");
-    let source = format!("file:{}", new_key.display());
-    for line in [&["vault", "rotate-root", "--new", &source][..], &["vault", "recovery", "new"]] {
-        for output in [site.host("").command_output(line), host.command_output(line)] {
-            let (code, text) = failed(&output);
-            assert_eq!(code, Some(1), "{line:?}: {text}");
-            assert!(text.contains("database"), "{line:?}: {text}");
-        }
-    }
-    assert!(!new_key.exists());
 }

@@ -27,9 +27,6 @@ pub enum Failure {
     Wiring(#[from] WiringError),
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A command that a store in a database does not have.
-    #[error("{0}")]
-    NotOnDatabase(&'static str),
     /// A command that only reads found no store.
     #[error("no store in {}; serve makes one", .0.display())]
     NoStore(std::path::PathBuf),

@@ -40,7 +40,7 @@ use crate::installed::PluginPlaces;
 use crate::metrics::Metrics;
 use crate::operators::Operators;
 use crate::options::{Options, Serve};
-use crate::start::{StoreUse, acquire, connect, open, runtime, write_out};
+use crate::start::{StoreUse, acquire, connect, open, runtime, tell_configuration, write_out};
 use crate::telemetry::PluginLines;
 use crate::tls::Tls;
 use crate::wiring::{self, SharedServices};
@@ -86,6 +86,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         None => (open(&config, lock, arguments.accept_rollback)?, None),
     };
     store.note_backups_in(&options.data);
+    tell_configuration(&config, &options.data, &store);
     let runtime = runtime(&config, &options.data)?;
     let (workers, threads) = Workers::start(processors()).map_err(Failure::system("worker threads"))?;
     let mut control = tokio::runtime::Builder::new_current_thread();

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use cofferdam_runtime::{Runtime, RuntimeConfig};
 use cofferdam_store::{Clock, DirectoryLock, LockError, OpenError, OpenOptions, Store};
+use sha2::{Digest, Sha256};
 
 use crate::config::{Config, DatabaseConfig};
 use crate::failure::Failure;
+use crate::installed::{InstalledFolder, InstalledVersion};
 
 pub(crate) use cache::directory as cache_directory;
 
@@ -67,6 +69,21 @@ pub(crate) fn connect(
 pub(crate) fn set_limits(config: &Config, store: &Store) {
     store.set_vault_quota(config.vault.quota);
     store.set_free_bytes_min(config.store.free_bytes_min);
+}
+
+/// Tells other hosts of the store a digest of what must be equal on all of them: the configuration, apart
+/// from what belongs to one machine, and the installed plugins.
+pub(crate) fn tell_configuration(config: &Config, data: &Path, store: &Store) {
+    // A lock that cannot be read is an error elsewhere.
+    let installed = InstalledFolder::new(data).read_lock().unwrap_or_default();
+    let mut digest = Sha256::new_with_prefix(config.shared);
+    for (name, plugin) in &installed.plugins {
+        let InstalledVersion { manifest_sha256, component_sha256, .. } = &plugin.current;
+        digest.update(format!("{name:?} {manifest_sha256} {component_sha256}\n"));
+    }
+    let digest: [u8; 32] = digest.finalize().into();
+    let (short, _) = digest.split_at(8);
+    store.set_configuration(cofferdam_store::hex(short));
 }
 
 pub(crate) fn open_options(config: &Config, accept_rollback: Option<u64>) -> OpenOptions {

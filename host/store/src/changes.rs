@@ -37,7 +37,6 @@ use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
 use crate::quota::{NearQuota, VaultSize};
 use crate::records::{Credit, Intern, Member, MemberRole, Workspace};
-use crate::root_key::WrapKeys;
 use crate::rows::{self, KEYS};
 use crate::state::{Gap, Guard, all};
 use crate::usage::UsageRow;
@@ -95,14 +94,11 @@ pub(crate) struct WriteBatch {
     held: Option<BTreeSet<Guard>>,
     /// Changed workspaces, members, interns and keys. Their rows are in `rows` too.
     records: RecordChanges,
-    /// How often a record was changed.
+    /// How often a record or the header was changed.
     record_changes: usize,
     rows: RowChanges,
     vaults: Vaults,
-    /// The keys that key records of this batch are wrapped under.
-    under: Arc<WrapKeys>,
-    /// The keys that later key records are wrapped under, if they change.
-    wrap_keys: Option<WrapKeys>,
+    changes_header: bool,
     entries: Vec<AuditEntry>,
     usage: Vec<UsageRow>,
     now_ms: u64,
@@ -116,19 +112,18 @@ pub(crate) struct WriteBatch {
 pub(crate) struct Effects {
     /// The records that the commit changed.
     pub(crate) records: RecordChanges,
+    /// Whether the commit changed the header.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
+    pub(crate) changes_header: bool,
     sums: Vec<(WorkspaceId, Option<VaultSize>)>,
     near: Vec<NearQuota>,
-    wrap_keys: Option<WrapKeys>,
 }
 
 impl Effects {
-    /// Makes the effects on vaults and keys visible, and logs vaults that came near their quota.
-    /// Returns the changed records.
+    /// Makes the effects on vaults visible, and logs vaults that came near their quota. Returns the
+    /// changed records.
     pub(crate) fn publish(self, access: &VaultReader) -> RecordChanges {
         access.quotas.keep(self.sums);
-        if let Some(keys) = self.wrap_keys {
-            access.keys.set_wrap_keys(keys);
-        }
         self.near.iter().for_each(NearQuota::log);
         self.records
     }
@@ -138,14 +133,13 @@ impl WriteBatch {
     /// A write batch over a state, for the lane that holds every guard.
     pub(crate) fn new(view: VaultSnapshot, now_ms: u64) -> WriteBatch {
         WriteBatch {
-            under: view.keys().wrap_keys(),
             view,
             held: None,
             records: RecordChanges::new(),
             record_changes: 0,
             rows: RowChanges::new(),
             vaults: Vaults::default(),
-            wrap_keys: None,
+            changes_header: false,
             entries: Vec::new(),
             usage: Vec::new(),
             now_ms,
@@ -190,7 +184,7 @@ impl WriteBatch {
         self.vaults.bytes
     }
 
-    /// How often a record was changed in this batch.
+    /// How often a record or the header was changed in this batch.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
     pub(crate) fn record_changes(&self) -> usize {
         self.record_changes
@@ -220,15 +214,14 @@ impl WriteBatch {
         let (vaults, sums, near) = self.vaults.finish(&self.view);
         let commit =
             Commit { at_ms: self.now_ms, rows: self.rows, vaults, entries: self.entries, usage: self.usage };
-        (commit, Effects { records: self.records, sums, near, wrap_keys: self.wrap_keys })
+        (commit, Effects { records: self.records, changes_header: self.changes_header, sums, near })
     }
 
     /// Checks that the transaction holds a guard. Every write to rows is preceded by this.
     fn hold(&self, guard: Guard) -> Result<(), Gap> {
-        match &self.held {
-            Some(held) if !held.contains(&guard) => Err(Gap::unguarded(guard)),
-            Some(_) | None => Ok(()),
-        }
+        let Some(held) = &self.held else { return Ok(()) };
+        let is_held = held.contains(&guard) || guard == Guard::Header && held.contains(&Guard::Store);
+        if is_held { Ok(()) } else { Err(Gap::unguarded(guard)) }
     }
 
     /// Checks that the transaction holds these guards, before the first write with one of them: what is

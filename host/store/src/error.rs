@@ -77,6 +77,12 @@ pub enum Error {
     /// key.
     #[error("the store was opened with its recovery key; give it a root key first with `vault rotate-root`")]
     NoRootKey,
+    /// Another host has put a root key in force that this process does not have.
+    #[error("the store needs the root key {needs} since a rotation, and this process does not have it")]
+    OtherRootKey {
+        /// Id of the root key in force.
+        needs: RootKeyId,
+    },
     /// A row could not be read, or its MAC does not match.
     #[error("a row of the store is damaged")]
     Damaged,
@@ -118,6 +124,18 @@ pub enum OpenError {
         needs: RootKeyId,
         /// Whether the configured key is the store's previous root key.
         replaced: bool,
+    },
+    /// A rotation to another root key is under way, and a host of the store's database was not given that
+    /// key.
+    #[error(
+        "the root key of the store is being replaced: it needs {needs} beside {given}, and only {given} is given; \
+         point `root_key` in `[vault]` at the new one and `root_key_previous` at the other"
+    )]
+    NoNextRootKey {
+        /// Id of the root key in force, which was given.
+        given: RootKeyId,
+        /// Id of the next root key.
+        needs: RootKeyId,
     },
     /// The anchor and the markers of the four keyspaces are not from the same commit.
     #[error("{0}")]
@@ -230,6 +248,7 @@ impl OpenError {
             OpenError::RootKey { .. }
                 | OpenError::NewRootKey(_)
                 | OpenError::WrongRootKey { .. }
+                | OpenError::NoNextRootKey { .. }
                 | OpenError::NoStore
                 | OpenError::Moved(_)
                 | OpenError::MovedAway

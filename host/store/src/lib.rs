@@ -54,6 +54,7 @@ mod changes;
 mod authentication;
 mod vault;
 
+mod hosts;
 mod operation;
 mod state;
 
@@ -114,6 +115,7 @@ pub use directory::OwnedKey;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
+pub use hosts::HostFacts;
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
 pub use ledger::{Balance, KeySpend};
 pub use lookup::{LookupError, RecordKind};

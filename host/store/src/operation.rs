@@ -33,6 +33,28 @@ pub enum VaultError {
         /// `root` or `recovery`.
         what: &'static str,
     },
+    /// A store in a database was to be given a passphrase as its next root key.
+    #[error(
+        "the root key of a store in a database is replaced by a key, not by a passphrase: its hosts could not show that they have it"
+    )]
+    Passphrase,
+    /// The configuration of the process that was to replace the root key of a store in a database does not
+    /// name the new one.
+    #[error(
+        "the root key {id} is not in the configuration here: point `root_key` in `[vault]` at it and `root_key_previous` at the one in use, on every host, and start each anew; then run this again"
+    )]
+    NotConfigured {
+        /// Id of the new key.
+        id: RootKeyId,
+    },
+    /// Hosts of a store in a database do not have the next root key.
+    #[error("these hosts do not have the root key {id}: {}; on each, point `root_key` in `[vault]` at it and `root_key_previous` at the one in use, and start it anew; one that was killed counts for 30 s", .hosts.join("; "))]
+    HostsLackKey {
+        /// Id of the new key.
+        id: RootKeyId,
+        /// The hosts: machine, process and version of each.
+        hosts: Vec<String>,
+    },
     /// Another operation on keys, or another backup, is in progress.
     #[error("another operation of this kind on the vault is under way")]
     Busy,

@@ -8,6 +8,7 @@
 //! Which commits are durable is decided by the row of the chain: its number is the number of the
 //! commit, so a lane whose connection broke during COMMIT finds out what became of it.
 
+mod about;
 mod barrier;
 mod begin;
 mod conclusion;
@@ -33,6 +34,7 @@ mod url;
 mod witness;
 mod write;
 
+pub(crate) use about::About;
 pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, lost, prepare};
 pub(crate) use connect::Database;
 pub(crate) use copy::{Copy, has_copy};

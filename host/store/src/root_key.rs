@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 pub use material::RootKeyMaterial;
 pub(crate) use source::write_file;
 pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError, Variable};
-pub(crate) use wrap_key::{WrapKey, WrapKeys};
+pub(crate) use wrap_key::{KeyRing, WrapKey, WrapKeys};
 
 use crate::hex;
 use crate::secret::Secret;

@@ -20,7 +20,7 @@ use crate::digest::{DIGEST_BYTES, Digest};
 use crate::error::Error;
 use crate::hex;
 use crate::ids::{StoreId, WorkspaceId};
-use crate::root_key::{RootKeyId, WrapKey, WrapKeys};
+use crate::root_key::{KeyRing, RootKeyId, WrapKey, WrapKeys};
 
 /// Row key of the record of the store's own keys, which its wrappings are bound to.
 pub(crate) const STORE_KEYS: &[u8] = b"kstore";
@@ -59,7 +59,7 @@ pub(crate) struct StoreKeys {
     pepper: Zeroizing<Digest>,
     audit: Zeroizing<Digest>,
     rows: Zeroizing<Digest>,
-    wrap_keys: ArcSwap<WrapKeys>,
+    ring: ArcSwap<KeyRing>,
 }
 
 impl StoreKeys {
@@ -70,7 +70,7 @@ impl StoreKeys {
             pepper: Zeroizing::default(),
             audit: Zeroizing::default(),
             rows: Zeroizing::default(),
-            wrap_keys: ArcSwap::default(),
+            ring: ArcSwap::default(),
         };
         getrandom::fill(keys.pepper.as_mut())?;
         getrandom::fill(keys.audit.as_mut())?;
@@ -112,14 +112,15 @@ impl StoreKeys {
             ([key], Some(id)) => Some(WrapKey::new(id, Zeroizing::new(*key))),
             _ => return None,
         };
-        let root = recovery.as_ref().is_none_or(|recovery| recovery.id != by.id).then(|| by.clone());
-        let wrap_keys = WrapKeys { root, recovery, ..WrapKeys::default() };
+        let is_by_recovery = recovery.as_ref().is_some_and(|recovery| recovery.id == by.id);
+        let mut ring = KeyRing::opened(by.clone(), is_by_recovery);
+        recovery.into_iter().for_each(|recovery| ring.add(recovery));
         Some(StoreKeys {
             store,
             pepper: Zeroizing::new(*pepper),
             audit: Zeroizing::new(*audit),
             rows: Zeroizing::new(*rows),
-            wrap_keys: ArcSwap::from_pointee(wrap_keys),
+            ring: ArcSwap::from_pointee(ring),
         })
     }
 
@@ -142,9 +143,9 @@ impl StoreKeys {
         Ok(self.wrap_record(row, version, plain, under)?)
     }
 
-    /// The plaintext of a row's key record; `None` when no loaded wrapping key opens it.
+    /// The plaintext of a row's key record; `None` when no wrapping key of this process opens it.
     pub(crate) fn open_record(&self, row: &[u8], record: &KeyRecord) -> Option<Zeroizing<Vec<u8>>> {
-        self.wrap_keys().iter().find_map(|by| unwrap(self.store, row, record, by))
+        self.ring.load().iter().find_map(|by| unwrap(self.store, row, record, by))
     }
 
     /// Whether the record of the row `row` has a wrapping that this key opens.
@@ -152,31 +153,54 @@ impl StoreKeys {
         unwrap(self.store, row, record, by).is_some()
     }
 
-    /// The record with one wrapping for each of the keys given and no others. Wrappings that exist
-    /// are kept unchanged. `None` when no loaded wrapping key opens the record.
+    /// The record with one wrapping for each of the keys given, with the wrapping by the key `kept` if it
+    /// has one, and with no others. Wrappings that exist are kept unchanged. `None` when no wrapping key of this process opens the record.
     pub(crate) fn rewrap(
         &self,
         row: &[u8],
         record: &KeyRecord,
         under: &WrapKeys,
+        kept: Option<RootKeyId>,
     ) -> Option<Result<KeyRecord, getrandom::Error>> {
         let plain = self.open_record(row, record)?;
         let wrapped = under.iter().map(|by| {
             let kept = record.wrappings.iter().find(|wrapping| wrapping.by == by.id);
             kept.cloned().map_or_else(|| wrap(self.store, row, record.version, &plain, by), Ok)
         });
-        let wrappings = wrapped.collect::<Result<_, _>>();
+        let others = record
+            .wrappings
+            .iter()
+            .filter(|wrapping| Some(wrapping.by) == kept && !under.iter().any(|by| by.id == wrapping.by));
+        let wrappings = wrapped.chain(others.cloned().map(Ok)).collect::<Result<_, _>>();
         Some(wrappings.map(|wrappings| KeyRecord { version: record.version, wrappings }))
     }
 
-    /// The keys that records are wrapped under at present.
-    pub(crate) fn wrap_keys(&self) -> Arc<WrapKeys> {
-        self.wrap_keys.load_full()
+    /// The wrapping keys of this process.
+    pub(crate) fn ring(&self) -> Arc<KeyRing> {
+        self.ring.load_full()
     }
 
-    /// Sets the keys that later records are wrapped under.
-    pub(crate) fn set_wrap_keys(&self, keys: WrapKeys) {
-        self.wrap_keys.store(Arc::new(keys));
+    /// Changes the wrapping keys of this process.
+    pub(crate) fn change_ring(&self, change: impl Fn(&mut KeyRing)) {
+        self.ring.rcu(|ring| {
+            let mut ring = KeyRing::clone(ring);
+            change(&mut ring);
+            ring
+        });
+    }
+
+    /// The recovery key of this id, which is in the record of the store's own keys.
+    pub(crate) fn recovery_key(&self, id: RootKeyId, record: &KeyRecord) -> Option<WrapKey> {
+        let plain = self.open_record(STORE_KEYS, record)?;
+        let (keys, rest) = plain.as_chunks::<DIGEST_BYTES>();
+        let ([_, _, _, key], []) = (keys, rest) else { return None };
+        Some(WrapKey::new(id, Zeroizing::new(*key)))
+    }
+
+    /// MAC over what a host tells about itself under its id.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn host_mac(&self, host: &[u8], about: &[u8]) -> Digest {
+        mac(&self.rows, "host/v1", &[self.store.as_bytes(), host, about])
     }
 
     fn wrap_record(
@@ -379,32 +403,36 @@ mod tests {
         let store_record = keys.seal(&both).unwrap();
         let (store, id) = (keys.store_id(), Some(recovery.id()));
         let by_root = StoreKeys::open(store, &store_record, &root, id).unwrap();
-        let later = by_root.seal_record(b"v1", 1, b"plain", &by_root.wrap_keys()).unwrap();
+        assert_eq!(*by_root.recovery_key(recovery.id(), &store_record).unwrap().key, *recovery.key);
+        let later = by_root.seal_record(b"v1", 1, b"plain", &both).unwrap();
         assert_eq!(later.wrapped_by().collect::<Vec<_>>(), [root.id(), recovery.id()]);
 
         let by_recovery = StoreKeys::open(store, &store_record, &recovery, id).unwrap();
         assert_eq!(*by_recovery.open_record(b"v1", &later).unwrap(), b"plain");
         assert!(by_recovery.open_record(b"v2", &later).is_none(), "a wrapping opened in another row");
-        assert!(matches!(
-            by_recovery.seal_record(b"v1", 1, b"plain", &by_recovery.wrap_keys()),
-            Err(Error::NoRootKey)
-        ));
+        assert!(by_recovery.ring().is_by_recovery && !by_root.ring().is_by_recovery);
+        let without_root = WrapKeys { recovery: Some(recovery), ..WrapKeys::default() };
+        assert!(matches!(by_recovery.seal_record(b"v1", 1, b"plain", &without_root), Err(Error::NoRootKey)));
     }
 
     #[test]
     fn rewrapping_keeps_existing_wrappings_and_drops_others() {
         let (old, new) = (key(), key());
         let keys = keys();
-        keys.set_wrap_keys(under(&old));
-        let record = keys.seal_record(b"v1", 1, b"plain", &keys.wrap_keys()).unwrap();
+        keys.change_ring(|ring| ring.add(old.clone()));
+        let record = keys.seal_record(b"v1", 1, b"plain", &under(&old)).unwrap();
         let both = WrapKeys { next: Some(new.clone()), ..under(&old) };
-        let wrapped = keys.rewrap(b"v1", &record, &both).unwrap().unwrap();
+        let wrapped = keys.rewrap(b"v1", &record, &both, None).unwrap().unwrap();
         assert_eq!(wrapped.wrappings[0], record.wrappings[0]);
         assert!(keys.opens_with(b"v1", &wrapped, &new));
-        assert_eq!(keys.rewrap(b"v1", &wrapped, &both).unwrap().unwrap(), wrapped);
-        let dropped = keys.rewrap(b"v1", &wrapped, &under(&new)).unwrap().unwrap();
+        assert_eq!(keys.rewrap(b"v1", &wrapped, &both, None).unwrap().unwrap(), wrapped);
+        assert_eq!(keys.rewrap(b"v1", &wrapped, &under(&old), Some(new.id())).unwrap().unwrap(), wrapped);
+        let dropped = keys.rewrap(b"v1", &wrapped, &under(&new), None).unwrap().unwrap();
         assert_eq!(dropped.wrapped_by().collect::<Vec<_>>(), [new.id()]);
-        assert!(keys.rewrap(b"v1", &dropped, &both).is_none(), "the old key opened what it does not wrap");
+        assert!(
+            keys.rewrap(b"v1", &dropped, &both, None).is_none(),
+            "the old key opened what it does not wrap"
+        );
     }
 
     #[test]

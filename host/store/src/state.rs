@@ -140,6 +140,9 @@ pub(crate) enum Need {
 pub(crate) enum Guard {
     /// The header, the store's own keys, names of workspaces, unscoped keys, totals.
     Store,
+    /// That the header stays as it is. Any number of transactions hold it at the same time, and none of
+    /// them together with one that holds [`Guard::Store`], which includes it.
+    Header,
     /// The records of a workspace.
     Workspace(WorkspaceId),
     /// The secrets, the head and the keys of a vault.

@@ -7,6 +7,7 @@ mod conversations;
 mod database;
 mod engine;
 mod guests;
+mod hosts;
 mod key_records;
 mod keys;
 mod log;
@@ -111,7 +112,7 @@ struct Inner {
     shared: Arc<PublishedState>,
     ledger: Ledger,
     clock: Clock,
-    header: ArcSwap<Header>,
+    header: Arc<ArcSwap<Header>>,
     /// The hosts of the database that has the store; `None` for the embedded engine.
     database_hosts: Option<Vec<String>>,
     /// Path of `root.key` in the data directory, if the root key comes from there.
@@ -170,7 +171,7 @@ impl Store {
             shared,
             ledger,
             clock,
-            header: ArcSwap::from_pointee(header),
+            header: Arc::new(ArcSwap::from_pointee(header)),
             database_hosts: None,
             implied_key,
             operation: Mutex::default(),
@@ -351,7 +352,7 @@ impl Store {
             return None;
         }
         change.guards().into_iter().find_map(|guard| match guard {
-            Guard::Store => None,
+            Guard::Store | Guard::Header => None,
             Guard::Workspace(id) | Guard::Account(id) | Guard::Quota(id) => Some(id),
             Guard::Vault(vault) => self.workspace_of_vault(vault),
         })

@@ -131,7 +131,8 @@ fn failed(error: Error) -> Fault {
         Error::Unbound => return Fault::UnboundSecret,
         Error::Quota(exceeded) => return Fault::VaultFull(exceeded),
         Error::Busy => return Fault::VaultTooLate,
-        Error::NoContact => return Fault::Busy,
+        // A host that does not have the root key in force loses contact within seconds.
+        Error::NoContact | Error::OtherRootKey { .. } => return Fault::Busy,
         Error::TimedOut => return Fault::VaultTimedOut,
         Error::Damaged => Fault::VaultDamaged,
         _ => Fault::VaultFailed,

@@ -43,7 +43,6 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
         Some(Action::Completions { shell }) => completions(&options, shell),
         Some(Action::Man { directory }) => manual(&options, &directory),
         Some(Action::Command(mut command)) => {
-            refuse_on_database(&options, &command)?;
             prepare(&mut command)?;
             match &command {
                 Command::Store(StoreCommand::Create) => create(&options),
@@ -57,16 +56,6 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
                 command => print(&options, &execute(&options, command)?),
             }
         }
-    }
-}
-
-/// Refuses what a store in a database does not have, before anything is read or made for it.
-fn refuse_on_database(options: &Options, command: &Command) -> Result<(), Failure> {
-    let Some(reason) = command.not_on_database() else { return Ok(()) };
-    // A configuration with a mistake is reported where it is used.
-    match Config::load(options.config.as_deref(), &options.data) {
-        Ok(config) if config.store.database.is_some() => Err(Failure::NotOnDatabase(reason)),
-        _ => Ok(()),
     }
 }
 

@@ -124,14 +124,6 @@ impl Command {
         if writes { StoreAccess::Writes } else { StoreAccess::Reads }
     }
 
-    /// Why a store in a database does not have this command.
-    pub(crate) fn not_on_database(&self) -> Option<&'static str> {
-        match self {
-            Self::Vault(command) => command.not_on_database(),
-            _ => None,
-        }
-    }
-
     /// Whether the command changes which plugins are installed.
     pub(crate) fn changes_plugins(&self) -> bool {
         matches!(
@@ -280,9 +272,13 @@ impl FailureCause {
         match error {
             E::Lookup(LookupError::NotFound { .. }) | E::NoSuchSecret => Self::NotFound,
             E::Lookup(LookupError::Ambiguous { .. }) | E::NameTaken { .. } => Self::Conflict,
-            E::NoSpace | E::Busy | E::NoContact | E::NotWritable | E::Closed | E::NoRootKey => {
-                Self::Unavailable
-            }
+            E::NoSpace
+            | E::Busy
+            | E::NoContact
+            | E::NotWritable
+            | E::Closed
+            | E::NoRootKey
+            | E::OtherRootKey { .. } => Self::Unavailable,
             E::TimedOut | E::WriteFailed => Self::OutcomeUnknown,
             E::Damaged | E::Random(_) | E::Engine(_) => Self::Broken,
             E::OtherWorkspace { .. }
@@ -335,11 +331,6 @@ pub async fn carry_out(
     facts: &Facts,
     progress: &mut Progress<'_>,
 ) -> Result<CommandOutcome, CommandError> {
-    if let (Some(reason), true) =
-        (command.not_on_database(), store.is_some_and(|store| store.database_hosts().is_some()))
-    {
-        return Err(CommandError::new(reason));
-    }
     match (command, store) {
         (Command::Store(_), _) => {
             Err(CommandError::new("a store is made and moved where its configuration is"))

@@ -1,6 +1,6 @@
 //! `status` and `models`: the current state of the store and of the running host.
 
-use cofferdam_store::{Store, StoreStatus};
+use cofferdam_store::{HostFacts, Store, StoreStatus};
 use serde_json::{Value, json};
 
 use super::table::{listing, or_dash, pairs};
@@ -50,7 +50,7 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     }
     rows.extend([
         ("root key", state.root_key_id.to_string()),
-        ("recovery key", recovery(&state, hosts.is_some()).to_owned()),
+        ("recovery key", recovery(&state).to_owned()),
         ("writable", yes_no(state.writable)),
     ]);
     if let Some(next) = state.next_root_key_id {
@@ -59,6 +59,10 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     if state.key_rotation_unfinished {
         rows.push(("key rotation", "is not over: run `vault rotate-keys` again".to_owned()));
     }
+    let shared = match hosts {
+        Some(_) => Some(sharing(store, rows).await),
+        None => None,
+    };
     rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
     let counts: serde_json::Map<String, Value> =
         counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
@@ -66,6 +70,8 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         "id": state.store_id.to_string(),
         "engine": if hosts.is_some() { "postgres" } else { "embedded" },
         "database_hosts": hosts,
+        "hosts": shared.as_ref().and_then(|shared| shared.get("hosts")),
+        "hosts_differ_in": shared.as_ref().and_then(|shared| shared.get("differ_in")),
         // In a database each chain has numbers of its own.
         "seq": hosts.is_none().then_some(state.seq),
         "root_key_id": state.root_key_id.to_string(),
@@ -81,9 +87,62 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
     }))
 }
 
-fn recovery(state: &StoreStatus, is_in_database: bool) -> &'static str {
+/// The hosts that share a store in a database, and in what they differ.
+async fn sharing(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
+    let hosts = match store.hosts().await {
+        Ok(hosts) => hosts,
+        Err(error) => {
+            rows.push(("hosts", format!("cannot be read now: {error}")));
+            return Value::Null;
+        }
+    };
+    let hosts: Vec<HostFacts> = hosts.into_iter().filter(|host| host.serves).collect();
+    for host in &hosts {
+        let beat = host.beat_age_ms.map_or_else(String::new, |age_ms| {
+            format!(", sign of life {}.{} s ago", age_ms / 1000, age_ms % 1000 / 100)
+        });
+        let keys: Vec<String> = host.root_keys.iter().map(ToString::to_string).collect();
+        let keys = match keys.as_slice() {
+            [] => "no proof of a root key".to_owned(),
+            [key] => format!("root key {key}"),
+            keys => format!("root keys {}", keys.join(", ")),
+        };
+        rows.push(("host", format!("{}{beat}, {keys}", host.place())));
+    }
+    let mut differ_in = Vec::new();
+    if are_different(hosts.iter().map(|host| Some(&host.version))) {
+        differ_in.push("version");
+    }
+    if are_different(hosts.iter().map(|host| host.configuration.as_ref())) {
+        differ_in.push("configuration");
+    }
+    if !differ_in.is_empty() {
+        rows.push(("hosts differ", format!("in their {}", differ_in.join(" and "))));
+    }
+    json!({"hosts": hosts.iter().map(described).collect::<Vec<_>>(), "differ_in": differ_in})
+}
+
+fn described(host: &HostFacts) -> Value {
+    json!({
+        "id": host.id,
+        "version": host.version,
+        "machine": host.machine,
+        "process": host.process,
+        "beat_age_ms": host.beat_age_ms,
+        "root_key_ids": host.root_keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "configuration": host.configuration,
+        "is_proven": host.is_proven,
+    })
+}
+
+/// Whether two of these that are known are not the same.
+fn are_different<'h>(mut all: impl Iterator<Item = Option<&'h String>>) -> bool {
+    let first = all.by_ref().flatten().next();
+    all.flatten().any(|other| Some(other) != first)
+}
+
+fn recovery(state: &StoreStatus) -> &'static str {
     match (state.opened_with_recovery_key, state.has_recovery_key) {
-        (false, false) if is_in_database => "no",
         (true, _) => "yes, it opened the store: give it a root key with `vault rotate-root`",
         (false, true) => "yes",
         (false, false) => "no, `vault recovery new` makes one",

@@ -77,27 +77,6 @@ impl VaultCommand {
     }
 }
 
-impl VaultCommand {
-    /// Why a store in a database does not have this command.
-    pub(super) fn not_on_database(&self) -> Option<&'static str> {
-        match self {
-            Self::RotateRoot { .. } => Some(
-                "the root key of a store in a database cannot be replaced: another host may serve with the one in use",
-            ),
-            Self::Recovery(RecoveryCommand::New) => Some(
-                "a store in a database cannot be given a recovery key: another host may serve without knowing it",
-            ),
-            Self::Verify
-            | Self::Backup { .. }
-            | Self::Restore { .. }
-            | Self::RemoveOrphans
-            | Self::RotateKeys
-            | Self::ImportLegacy { .. }
-            | Self::Audit(_) => None,
-        }
-    }
-}
-
 /// What can be done about the recovery key.
 #[derive(Debug, Clone, Copy, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -235,7 +214,8 @@ fn rotate_root(
         "Root key {} has replaced {}: {} key records were wrapped again.\n",
         done.root_key, done.previous, done.records
     );
-    let configure = done.replaced_file.is_none();
+    let is_in_database = store.database_hosts().is_some();
+    let configure = done.replaced_file.is_none() && !is_in_database;
     match (&done.replaced_file, &done.kept_file) {
         (Some(file), Some(kept)) => text.push_str(&format!(
             "{} holds the new key now, nothing is left to configure. The old one is kept in {}: backups made \
@@ -243,6 +223,10 @@ fn rotate_root(
             file.display(),
             kept.display()
         )),
+        _ if is_in_database => text.push_str(
+            "Every host has it. `root_key_previous` can be taken out of the configuration of each now. Keep the old \
+             key for as long as you keep copies of the database made before.\n",
+        ),
         _ => {
             let VaultCommand::RotateRoot { source, .. } = command else { return Err(CommandError::new("")) };
             text.push_str(&format!(

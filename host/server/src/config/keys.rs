@@ -140,7 +140,7 @@ pub const KEYS: &[ConfigKey] = &[
     optional(
         "vault.root_key_previous",
         "source",
-        "The root key before: with both, a start begins or finishes the rotation to `root_key`",
+        "The root key before: with both, a start begins or finishes the rotation to `root_key`; of a store in a database, `vault rotate-root` does",
     ),
     key("vault.writes", "true", "flag", "False: clients cannot store, copy or delete secrets"),
     key("vault.rate_limit.reads_per_minute", "600", "requests per minute", "Per key; 0 is no limit"),

@@ -16,6 +16,7 @@ mod prompts;
 mod providers;
 mod routing;
 mod server;
+mod shared;
 mod store;
 mod timeouts;
 mod vault;
@@ -70,6 +71,8 @@ pub struct Config {
     pub plugin_places: BTreeMap<String, ConfigSpan>,
     /// Plugin defaults of workspaces, in the order of the file.
     pub workspaces: Vec<WorkspaceConfig>,
+    /// Digest of what must be equal on all hosts that share a store.
+    pub shared: [u8; 32],
 }
 
 #[derive(Debug)]
@@ -145,6 +148,7 @@ impl Config {
             plugins,
             plugin_places,
             workspaces: workspaces::read(&root.tables("workspaces")),
+            shared: shared::digest(text),
             timeouts,
             egress,
             providers,

@@ -85,10 +85,6 @@ fn recovery_key(store: &Store) -> CheckFinding {
     if status.has_recovery_key {
         return CheckFinding::ok(ID, "recovery key", "the store has one");
     }
-    if store.database_hosts().is_some() {
-        let found = "a store in a database has none: keep a copy of the root key";
-        return CheckFinding::ok(ID, "recovery key", found);
-    }
     let found = "the store has none: with a lost root key all secrets are lost";
     CheckFinding::warn(
         ID,

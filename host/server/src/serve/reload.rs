@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError, DatabaseConfig, LimitsConfig, ServerCon
 use crate::failure::Failure;
 use crate::installed::PluginPlaces;
 use crate::options::{Options, Serve};
-use crate::start::set_limits;
+use crate::start::{set_limits, tell_configuration};
 use crate::tls::CertificatePair;
 use crate::wiring::{self, LiveConfig, SharedServices};
 
@@ -139,6 +139,7 @@ impl Reload {
                     app.replace_certificate(pair);
                     self.settled.warn_of_restart(&live.config);
                     set_limits(&live.config, &app.store);
+                    tell_configuration(&live.config, &self.options.data, &app.store);
                     app.replace(live);
                     self.read_operator_token(app);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -81,7 +81,7 @@ where
 fn needs_of(guard: &Guard) -> Vec<Need> {
     let record = |id: RecordId| Need::Row(Keyspace::Keys, id.row_key());
     match *guard {
-        Guard::Store => vec![Need::Row(Keyspace::Keys, rows::HEADER.to_vec())],
+        Guard::Store | Guard::Header => vec![Need::Row(Keyspace::Keys, rows::HEADER.to_vec())],
         Guard::Workspace(id) => vec![record(RecordId::Workspace(id))],
         Guard::Vault(vault) => {
             let owner = match vault {

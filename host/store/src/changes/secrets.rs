@@ -372,11 +372,13 @@ impl WriteBatch {
 
     /// Puts new or changed keys of a vault into the same commit as the secrets written with them.
     fn record_keys(&mut self, vault: VaultId) -> Result<(), Gap> {
-        let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) else { return Ok(()) };
+        let Some(Some(opened)) = self.vaults.opened.get(&vault) else { return Ok(()) };
         if !opened.unrecorded {
             return Ok(());
         }
-        let record = opened.keys.seal(self.view.keys(), vault, &self.under)?;
+        let under = self.in_force()?;
+        let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) else { return Ok(()) };
+        let record = opened.keys.seal(self.view.keys(), vault, &under)?;
         opened.unrecorded = false;
         self.put_row(Guard::Vault(vault), rows::vault_keys_key(vault), &record)
     }

@@ -89,9 +89,13 @@ fn changes_declare_the_guards_of_what_they_name() {
     }
     store.add_credit(OPERATOR, second, 5).unwrap();
     store.set_unlimited(OPERATOR, second).unwrap();
-    for vault in [VaultId::Operator, VaultId::Workspace(workspace), VaultId::Intern(intern)] {
+    assert_eq!(guards(&lacking), []);
+    let vaults = [VaultId::Operator, VaultId::Workspace(workspace), VaultId::Intern(intern)];
+    for vault in vaults {
         put(&store, vault, "a", "value");
     }
+    // The first secret of a vault makes its keys, which others do not.
+    assert_eq!(guards(&lacking), vaults.map(|_| Guard::Header));
     let patience = std::time::Duration::from_secs(60);
     let place = || store.place_within(patience).unwrap();
     let names = vec!["a".parse().unwrap()];

@@ -9,10 +9,11 @@ use super::{Given, Money, Unlocked, load_row, unlock};
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
-use crate::header::Header;
-use crate::postgres::{self, Database, Seen, ThisHost, Verdict, Witness};
+use crate::header::{Header, follow};
+use crate::postgres::{self, About, Database, Seen, ThisHost, Verdict, Witness};
 use crate::root_key::RootKeyMaterial;
-use crate::rows::{self, KEYS, Keyspace, RowKind};
+use crate::rows::{self, Keyspace, RowKind};
+use crate::seal::STORE_KEYS;
 use crate::state::{Gap, RowRange, State};
 use crate::vault::VaultReader;
 
@@ -52,6 +53,7 @@ pub(crate) fn open_database(
     runtime: &Handle,
     given: Given,
     clock: &Clock,
+    serves: bool,
     witness: WitnessFile<'_>,
 ) -> Result<OpenedDatabase, OpenError> {
     let [header, record] = postgres::head_rows(database, runtime)?;
@@ -64,10 +66,16 @@ pub(crate) fn open_database(
     }
     let access = VaultReader::new(Arc::new(keys));
     let (witness, loss) = compare(database, runtime, &access, &header, witness)?;
-    // Before the directory is read: who changes it after that waits for this host.
-    let host = postgres::enter(database, runtime, clock)?;
-    let loaded = read_directory(database, runtime, &access);
-    let (directory, money, seen) = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
+    // Before header and directory are read: who changes them after that waits for this host.
+    let about = About::new(Arc::clone(&access.keys), clock.clone(), serves);
+    let host = postgres::enter(database, runtime, clock, about)?;
+    let loaded = read_directory(database, runtime, &access).and_then(|loaded| match &loaded.header {
+        Some(header) if serves => check_next(&access, header).map(|()| loaded),
+        _ => Ok(loaded),
+    });
+    let loaded = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
+    let LoadedDirectory { header, directory, money, seen } = loaded;
+    let header = header.ok_or(OpenError::NoStore)?;
     Ok(OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss })
 }
 
@@ -112,18 +120,47 @@ fn compare(
     }
 }
 
-/// What is committed now, and how far the changes of each chain are in it.
+/// Refuses to serve without the next root key, which may be in force at any time.
+fn check_next(access: &VaultReader, header: &Header) -> Result<(), OpenError> {
+    match &header.next_root {
+        Some(next) if access.keys.ring().find(next.id).is_none() => {
+            Err(OpenError::NoNextRootKey { given: header.root.id, needs: next.id })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a host keeps in memory of a store.
+pub(crate) struct LoadedDirectory {
+    /// The header; `None` in a database whose store is being made.
+    pub(crate) header: Option<Header>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) money: Money,
+    /// How far the changes of each chain are in it.
+    pub(crate) seen: Seen,
+}
+
+/// What is committed now.
 ///
 /// # Errors
-/// [`OpenError::Database`].
+/// [`OpenError::Database`], [`OpenError::MovedAway`], and those of [`follow`].
 pub(crate) fn read_directory(
     database: &Arc<Database>,
     runtime: &Handle,
     access: &VaultReader,
-) -> Result<(Arc<Directory>, Money, Seen), OpenError> {
+) -> Result<LoadedDirectory, OpenError> {
     let (state, seen) = postgres::first_look(database, &access.keys, runtime)?;
+    let row = |key: &[u8]| state.row(Keyspace::Keys, key).map_err(unread);
+    let header = match row(rows::HEADER)? {
+        Some(header) => Some(follow(&access.keys, &header, row(STORE_KEYS)?.as_deref())?),
+        None => None,
+    };
+    // The store may have been moved away since this host first read the header.
+    if header.as_ref().is_some_and(|header| header.moved.is_some()) {
+        return Err(OpenError::MovedAway);
+    }
     let (directory, money) = load(&*state, access)?;
-    Ok((Arc::new(directory), money, seen))
+    Ok(LoadedDirectory { header, directory: Arc::new(directory), money, seen })
 }
 
 /// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are
@@ -133,13 +170,6 @@ fn load(state: &dyn State, access: &VaultReader) -> Result<(Directory, Money), O
     let mut damaged = 0_u64;
     for found in state.range(&RowRange::all(Keyspace::Keys)).map_err(unread)? {
         let (key, row) = found.map_err(|error| unread(error.into()))?;
-        // The store may have been moved away since the header was read.
-        if *key == *rows::HEADER
-            && rows::decode(&access.keys, KEYS, &key, &row)
-                .is_some_and(|header: Header| header.moved.is_some())
-        {
-            return Err(OpenError::MovedAway);
-        }
         let is_marker = RowKind::of(&key) == Some(RowKind::Marker);
         if !is_marker && load_row(&access.keys, &mut directory, &mut money, &key, &row).is_none() {
             damaged += 1;

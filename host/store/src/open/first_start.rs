@@ -42,8 +42,8 @@ pub(super) fn first_start(
     let keys = Arc::new(StoreKeys::random(store)?);
     let header = Header::new(store, root.record(stretching), clock.now_ms());
     let database = Database::create(&paths.store_new)?;
-    keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
-    let record = keys.seal(&keys.wrap_keys())?;
+    keys.change_ring(|ring| ring.add_configured(root.wrap_key()));
+    let record = keys.seal(&WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() })?;
     let view = VaultReader::new(Arc::clone(&keys)).view(database.state(Arc::default()));
     let commit = first_commit(view, &header, &record).map_err(|gap| match Error::from(gap) {
         Error::Random(error) => OpenError::Random(error),

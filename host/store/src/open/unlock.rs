@@ -33,12 +33,19 @@ pub(crate) fn unlock(
 ) -> Result<Unlocked, OpenError> {
     let header_row = header_row.ok_or_else(|| OpenError::damaged("it has no header"))?;
     let header = read_header(header_row)?;
+    let configured = given.plain_keys();
     let (by, rotate_to) = given.choose(&header)?;
     let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
     let keys = record
         .and_then(rows::decode_unchecked::<KeyRecord>)
         .and_then(|record| StoreKeys::open(header.store, &record, &by, recovery))
         .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
+    keys.change_ring(|ring| {
+        if !ring.is_by_recovery {
+            ring.add_configured(by.clone());
+        }
+        configured.iter().for_each(|key| ring.add_configured(key.clone()));
+    });
     // Only now can the header be verified: its MAC needs the keys that it helped to open.
     if rows::checked(&keys, KEYS, rows::HEADER, header_row).is_none() {
         return Err(OpenError::damaged("its header was changed"));
@@ -73,6 +80,12 @@ impl Given {
     /// A single key that was read already.
     pub(crate) fn only(material: RootKeyMaterial) -> Given {
         Given { configured: Ok(material), previous: None, next: None }
+    }
+
+    /// The wrapping keys of the root keys among them that are no passphrases.
+    fn plain_keys(&self) -> Vec<WrapKey> {
+        let all = self.configured.iter().chain(&self.previous).chain(&self.next);
+        all.filter_map(RootKeyMaterial::plain_key).map(RootKey::wrap_key).collect()
     }
 
     /// Returns the key that opens the store, and the root key to rotate to, if any.

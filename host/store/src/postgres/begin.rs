@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_postgres::types::Type;
 
+use super::about::About;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::Seen;
@@ -68,13 +69,15 @@ pub(crate) fn enter(
     database: &Arc<Database>,
     runtime: &Handle,
     clock: &Clock,
+    about: About,
 ) -> Result<Arc<ThisHost>, OpenError> {
+    let about = Arc::new(about);
     let entered_ms = clock.boot_ms();
     let id = wait(runtime, async || {
         let session = database.connect().await?;
-        host::enter(&session).await
+        host::enter(&session, &about).await
     });
-    id.map(|id| Arc::new(ThisHost::new(id, entered_ms)))
+    id.map(|id| Arc::new(ThisHost::new(id, entered_ms, Arc::clone(&about))))
 }
 
 /// Ends this host. If the database cannot be reached now, others find its row without signs of life and

@@ -172,7 +172,7 @@ impl Contact {
         let (session, id) = (connected(&self.database, &mut self.session).await?, self.host.id());
         let asked = Instant::now();
         session.take_warning();
-        let rows = match host::beat(session, id, &seen).await {
+        let rows = match host::beat(session, id, &seen, self.host.about()).await {
             Err(Failure::NoHost) => return self.enter_again().await,
             rows => rows?,
         };
@@ -203,7 +203,7 @@ impl Contact {
         self.shared.end_contact();
         self.note_contact();
         let session = connected(&self.database, &mut self.session).await?;
-        let id = host::enter(session).await?;
+        let id = host::enter(session, self.host.about()).await?;
         tracing::error!(was = %self.host.id(), %id, "other hosts took this one for dead; it goes on as a new host");
         self.feed.read_anew();
         self.host.set(id);

@@ -6,25 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Runtime};
 
+use super::about::About;
 use super::barrier::{Barrier, Drained, Waiting};
 use super::begin;
 use super::connect::Database;
 use super::contact::{CONTACT_MS, Contact};
 use super::feed::{Announcer, Feed, FeedLinks, Reload, Seen};
 use super::history;
-use super::host::{HostId, ThisHost};
+use super::host::{self, HostId, ThisHost};
 use super::lane::{HostLinks, Lane};
-use super::readers::{CommittedState, Readers};
+use super::readers::{CommittedState, Readers, unread};
 use super::sweep::{Reading, Sweep};
+use super::transaction::bounded;
 use super::witness::Witness;
 use crate::audit::AuditRecord;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::header::Header;
+use crate::hosts::HostFacts;
 use crate::pending;
 use crate::published::PublishedState;
 use crate::queue::LaneQueues;
+use crate::seal::StoreKeys;
 use crate::state::State;
 use crate::usage::UsageRow;
 use crate::vault::VaultReader;
@@ -66,8 +72,10 @@ pub(crate) struct Start {
     pub(crate) witness: Arc<Witness>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
-    /// Reads the whole directory.
+    /// Reads the header and the whole directory.
     pub(crate) reload: Reload,
+    /// The header, as this host knows it.
+    pub(crate) header: Arc<ArcSwap<Header>>,
     /// Drives connections other than those of the lanes.
     pub(crate) runtime: ReadingRuntime,
 }
@@ -105,7 +113,8 @@ impl Engine {
     /// # Errors
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
-        let Start { database, access, queues, shared, clock, host, witness, seen, reload, runtime } = start;
+        let Start { database, access, queues, shared, clock, host, witness, seen, reload, header, runtime } =
+            start;
         let keys = &access.keys;
         // The directory was read after this host got its row.
         shared.extend_contact(host.entered_ms(), CONTACT_MS);
@@ -115,6 +124,7 @@ impl Engine {
             shared: Arc::clone(&shared),
             host: Arc::clone(&host),
             witness: Arc::clone(&witness),
+            header,
             reload,
         };
         let (feed, announcer, reader) = Feed::new(links, seen);
@@ -174,6 +184,25 @@ impl Engine {
     /// The id that this host has now.
     pub(crate) fn host_id(&self) -> HostId {
         self.host.id()
+    }
+
+    /// What this process tells about itself.
+    pub(crate) fn about(&self) -> &About {
+        self.host.about()
+    }
+
+    /// What all hosts that share the store tell about themselves. Blocks its thread.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and those of a read.
+    pub(crate) fn hosts(&self, keys: &Arc<StoreKeys>) -> Result<Vec<HostFacts>, Error> {
+        let (database, keys) = (Arc::clone(&self.database), Arc::clone(keys));
+        let now_ms = self.shared.clock().now_ms();
+        let facts = self.readers()?.wait(async move {
+            let session = database.connect().await?;
+            bounded(host::facts(&session, &keys, now_ms)).await
+        });
+        facts.map_err(unread)
     }
 
     /// What this host knows to be durable.

@@ -86,6 +86,9 @@ pub(crate) enum Failure {
         /// Number of the last migration that this program knows.
         known: u32,
     },
+    /// The header of the store, which another host has changed, cannot be taken over.
+    #[error("the header was changed: {0}")]
+    Header(String),
     /// The server returned what no statement of this program can return.
     #[error("the database returned an unexpected answer to {0}")]
     Unexpected(&'static str),

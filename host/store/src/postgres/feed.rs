@@ -1,4 +1,4 @@
-//! Keeps the directory of this host as the database has it.
+//! Keeps the directory of this host, and the header of the store, as the database has them.
 //!
 //! One task reads changed records and publishes them, so that a newer record is never replaced by an
 //! older one, whichever lane or host changed it. A lane whose commit has changed records waits for
@@ -6,11 +6,14 @@
 //! looked at four times a second, and when the database notifies this host of a change. Each look also
 //! compares how far the chains are with what is known to be durable.
 
+mod read;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::types::Type;
@@ -18,19 +21,16 @@ use tokio_postgres::types::Type;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
-use super::load::load;
 use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::bounded;
 use super::witness::{self, ChainNumbers, Verdict, Witness};
-use crate::directory::{Directory, RecordChanges, RecordId};
+use crate::directory::{Directory, RecordId};
 use crate::error::OpenError;
 use crate::header::Header;
-use crate::loaded::Loaded;
 use crate::published::PublishedState;
-use crate::rows::{self, KEYS, Keyspace};
+use crate::rows::{self, KEYS};
 use crate::seal::StoreKeys;
-use crate::state::{Need, State};
 
 /// Where hosts notify each other of changes.
 pub(super) const CHANNEL: &str = "cofferdam";
@@ -52,10 +52,24 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A commit of a lane of this host.
 struct OwnCommit {
     chain: ChainId,
-    /// The records that it changed.
-    records: BTreeSet<RecordId>,
+    /// What it changed.
+    changes: Topics,
     /// Told when the directory has them.
     done: oneshot::Sender<()>,
+}
+
+/// What commits changed of what a host keeps in memory.
+#[derive(Default)]
+pub(super) struct Topics {
+    pub(super) records: BTreeSet<RecordId>,
+    pub(super) header: bool,
+}
+
+impl Topics {
+    fn add(&mut self, other: &Topics) {
+        self.records.extend(other.records.iter().copied());
+        self.header |= other.header;
+    }
 }
 
 /// Where lanes announce what their commits changed.
@@ -63,17 +77,12 @@ struct OwnCommit {
 pub(super) struct Announcer(mpsc::Sender<OwnCommit>);
 
 impl Announcer {
-    /// Waits until the directory has these committed records, or until `is_over`: without the directory
+    /// Waits until this host has taken these committed changes over, or until `is_over`: without the directory
     /// a revoked key would still be accepted after its revocation was acknowledged.
-    pub(super) async fn announce(
-        &self,
-        chain: ChainId,
-        records: BTreeSet<RecordId>,
-        mut is_over: impl FnMut() -> bool,
-    ) {
+    pub(super) async fn announce(&self, chain: ChainId, changes: Topics, mut is_over: impl FnMut() -> bool) {
         let (done, mut is_done) = oneshot::channel();
         // Without the task that reads them, the store is closing.
-        if self.0.send(OwnCommit { chain, records, done }).await.is_err() {
+        if self.0.send(OwnCommit { chain, changes, done }).await.is_err() {
             return;
         }
         while timeout(LOOK_EVERY, &mut is_done).await.is_err() && !is_over() {}
@@ -164,7 +173,10 @@ pub(super) struct Feed {
     has_gap: Arc<AtomicBool>,
     host: Arc<ThisHost>,
     witness: Arc<Witness>,
-    /// When a failure was warned of last, and whether it was a database that was set back.
+    /// The header, for the rest of the store.
+    header: Arc<ArcSwap<Header>>,
+    /// When a failure was warned of last, and whether it was one that an operator has to end: a database that
+    /// was set back, or a root key that is not here.
     warned: Option<(Instant, bool)>,
 }
 
@@ -175,13 +187,14 @@ pub(super) struct FeedLinks {
     pub(super) shared: Arc<PublishedState>,
     pub(super) host: Arc<ThisHost>,
     pub(super) witness: Arc<Witness>,
+    pub(super) header: Arc<ArcSwap<Header>>,
     pub(super) reload: Reload,
 }
 
 impl Feed {
     /// The task, where lanes hand over their commits, and where others learn what it has read.
     pub(super) fn new(links: FeedLinks, seen: Seen) -> (Feed, Announcer, FeedReader) {
-        let FeedLinks { database, keys, shared, host, witness, reload } = links;
+        let FeedLinks { database, keys, shared, host, witness, header, reload } = links;
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
         let look =
@@ -205,6 +218,7 @@ impl Feed {
             has_gap,
             host,
             witness,
+            header,
             warned,
         };
         (feed, Announcer(sender), reader)
@@ -221,8 +235,9 @@ impl Feed {
                 waiting.push(commit);
             }
             self.own.extend(waiting.iter().map(|commit| commit.chain));
-            let records = waiting.iter().flat_map(|commit| commit.records.iter().copied()).collect();
-            match self.publish(records).await {
+            let mut changes = Topics::default();
+            waiting.iter().for_each(|commit| changes.add(&commit.changes));
+            match self.publish(changes).await {
                 // A lane that is closing may have given up the wait.
                 Ok(()) => {
                     self.warned = None;
@@ -240,7 +255,7 @@ impl Feed {
 
     /// Logs a failure, and the same state not again for a while.
     fn warn(&mut self, failure: &Failure) {
-        let is_set_back = matches!(failure, Failure::SetBack(_));
+        let is_set_back = matches!(failure, Failure::SetBack(_) | Failure::Header(_));
         if self.warned.is_some_and(|(at, was)| was == is_set_back && at.elapsed() < WARNED_EVERY) {
             return;
         }
@@ -251,6 +266,7 @@ impl Feed {
                 "this host serves no requests: connect it to a database that has these commits, or accept the \
                  loss with `serve --accept-rollback`, which names the position to give"
             ),
+            Failure::Header(_) => tracing::error!(%failure, "this host serves no requests"),
             _ => tracing::warn!(%failure, "changes of the directory could not be read"),
         }
     }
@@ -293,8 +309,9 @@ impl Feed {
         Ok(())
     }
 
-    /// Reads these records, and those that other hosts have changed, and publishes them.
-    async fn publish(&mut self, mut records: BTreeSet<RecordId>) -> Result<(), Failure> {
+    /// Reads what was changed, also by other hosts, and publishes it. A header with a root key that this
+    /// host does not have is an error: without a look at the changes the host soon has no contact.
+    async fn publish(&mut self, mut changes: Topics) -> Result<(), Failure> {
         let is_new_session = self.session.is_none();
         let session = match self.session.take() {
             Some(session) => session,
@@ -312,15 +329,19 @@ impl Feed {
         let began = Instant::now();
         let began_ms = self.shared.clock().boot_ms();
         let look = if is_new_session || began >= self.due {
-            let Some(changed) = self.look(is_new_session).await? else { return Ok(()) };
-            records.extend(changed.records.iter().copied());
+            // The directory that is read anew has the commits of this host too.
+            let Some(changed) = self.look(is_new_session).await? else { return self.close_gap().await };
+            changes.add(&changed.topics);
             Some(changed)
         } else {
             None
         };
         let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
-        if !records.is_empty() {
-            let changes = bounded(read(session, &self.keys, records)).await?;
+        if changes.header {
+            self.header.store(Arc::new(bounded(read::header(session, &self.keys)).await?));
+        }
+        if !changes.records.is_empty() {
+            let changes = bounded(read::records(session, &self.keys, changes.records)).await?;
             self.shared.change(changes);
         }
         if let Some(Changed { seen, is_whole, is_new, numbers, beat, .. }) = look {
@@ -373,7 +394,7 @@ impl Feed {
 
 /// What other hosts have changed since the last look.
 struct Changed {
-    records: BTreeSet<RecordId>,
+    topics: Topics,
     seen: Seen,
     /// Whether that is all.
     is_whole: bool,
@@ -441,7 +462,7 @@ async fn changed(
         after.push(known);
         upto.push(end);
     }
-    let mut records = BTreeSet::new();
+    let mut topics = Topics::default();
     if is_new {
         let sql = "SELECT c.topic FROM unnest($1, $2, $3) AS s (chain, after, upto) \
                    JOIN change c ON c.chain = s.chain AND c.seq > s.after AND c.seq <= s.upto";
@@ -451,33 +472,9 @@ async fn changed(
             .with(upto, Type::INT8_ARRAY);
         for row in &statement.rows(&session.client, usize::MAX, |_| Ok(0)).await? {
             let topic: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
-            records.extend(RecordId::of_row_key(topic));
+            topics.header |= topic == rows::HEADER;
+            topics.records.extend(RecordId::of_row_key(topic));
         }
     }
-    Ok(Changed { records, seen, is_whole, is_new, numbers, beat, header })
-}
-
-/// The records as they are committed now.
-async fn read(
-    session: &Session,
-    keys: &StoreKeys,
-    records: BTreeSet<RecordId>,
-) -> Result<RecordChanges, Failure> {
-    let needs = records.iter().map(|id| Need::Row(Keyspace::Keys, id.row_key())).collect();
-    let mut loaded = Loaded::default();
-    load(&session.client, keys, &needs, &mut loaded).await?;
-    let loaded = Arc::new(loaded);
-    let mut changes = RecordChanges::new();
-    for id in records {
-        let row = loaded.row(Keyspace::Keys, &id.row_key()).map_err(|_| Failure::Unexpected("a record"))?;
-        let record = row.and_then(|row| {
-            let record = id.decode(keys, &row);
-            if record.is_none() {
-                tracing::error!(record = ?id, "a record of the directory is damaged; it is taken for deleted");
-            }
-            record
-        });
-        changes.insert(id, record);
-    }
-    Ok(changes)
+    Ok(Changed { topics, seen, is_whole, is_new, numbers, beat, header })
 }

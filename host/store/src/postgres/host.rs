@@ -5,17 +5,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
+use super::about::{self, About};
 use super::connect::Session;
 use super::failure::Failure;
 use super::feed::Seen;
 use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::{BEGIN, bounded};
+use crate::hosts::HostFacts;
+use crate::seal::StoreKeys;
 
 /// One life of a process.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -52,11 +55,17 @@ pub(crate) struct ThisHost {
     gone: Notify,
     /// When its first row was sent, as a time of [`crate::clock::Clock::boot_ms`].
     entered_ms: u64,
+    about: Arc<About>,
 }
 
 impl ThisHost {
-    pub(super) fn new(id: HostId, entered_ms: u64) -> ThisHost {
-        ThisHost { id: Mutex::new(id), beat: AtomicI64::new(1), gone: Notify::new(), entered_ms }
+    pub(super) fn new(id: HostId, entered_ms: u64, about: Arc<About>) -> ThisHost {
+        ThisHost { id: Mutex::new(id), beat: AtomicI64::new(1), gone: Notify::new(), entered_ms, about }
+    }
+
+    /// What this process tells about itself.
+    pub(super) fn about(&self) -> &About {
+        &self.about
     }
 
     pub(super) fn entered_ms(&self) -> u64 {
@@ -97,24 +106,29 @@ impl ThisHost {
 }
 
 /// Makes this process a host: gives it an id and a row.
-pub(super) async fn enter(session: &Session) -> Result<HostId, Failure> {
+pub(super) async fn enter(session: &Session, about: &About) -> Result<HostId, Failure> {
     let id = HostId::random()?;
     let row = Statement::new("INSERT INTO host (id, beat, seen, about) VALUES ($1, 1, '', $2)")
         .with(id.0.to_vec(), Type::BYTEA)
-        .with(about(), Type::TEXT);
+        .with(about.text(id), Type::TEXT);
     bounded(row.execute(&session.client)).await?;
     Ok(id)
 }
 
-/// What people read of a host: its version, machine and process.
-fn about() -> String {
-    let machine = rustix::system::uname();
-    let about = serde_json::json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "machine": machine.nodename().to_string_lossy(),
-        "process": std::process::id(),
-    });
-    about.to_string()
+/// What all hosts tell about themselves.
+pub(super) async fn facts(
+    session: &Session,
+    keys: &StoreKeys,
+    now_ms: u64,
+) -> Result<Vec<HostFacts>, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question what hosts tell");
+    let rows = session.script("SELECT encode(id, 'hex'), about FROM host ORDER BY id").await?;
+    let facts = |row: &Vec<Option<String>>| {
+        let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
+        let id = crate::hex::decode(columns.next()?)?.try_into().ok().map(HostId)?;
+        Some(about::read(keys, id, columns.next()?, now_ms))
+    };
+    rows.iter().map(|row| facts(row).ok_or(UNEXPECTED)).collect()
 }
 
 /// Ends this host.
@@ -162,18 +176,25 @@ pub(super) struct HostRow {
 /// The columns of a row as text.
 const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex')";
 
-/// Commits a sign of life, and returns the rows of all hosts.
+/// Commits a sign of life with what the host tells about itself, and returns the rows of all hosts.
 ///
 /// It is one transaction without a word COMMIT: the server answers once it is durable. The wait for another
 /// transaction is bounded by the server, so that attempts which were given up do not pile up there.
 ///
 /// # Errors
 /// [`Failure::NoHost`] where this host has no row any more.
-pub(super) async fn beat(session: &Session, id: HostId, seen: &Seen) -> Result<Vec<HostRow>, Failure> {
+pub(super) async fn beat(
+    session: &Session,
+    id: HostId,
+    seen: &Seen,
+    about: &About,
+) -> Result<Vec<HostRow>, Failure> {
     let seen = crate::hex::encode(&to_bytes(seen));
+    let about = crate::hex::encode(about.text(id).as_bytes());
     let script = format!(
         "SET LOCAL statement_timeout = 2000; SET LOCAL synchronous_commit = on; \
-         UPDATE host SET beat = beat + 1, seen = decode('{seen}', 'hex') WHERE id = decode('{id}', 'hex'); \
+         UPDATE host SET beat = beat + 1, seen = decode('{seen}', 'hex'), \
+         about = convert_from(decode('{about}', 'hex'), 'UTF8') WHERE id = decode('{id}', 'hex'); \
          SELECT {COLUMNS} FROM host"
     );
     let rows = parse(&session.script(&script).await?)?;

@@ -22,7 +22,7 @@ use apply::Applied;
 use super::barrier::Barrier;
 use super::connect::{Database, Session};
 use super::failure::Failure;
-use super::feed::Announcer;
+use super::feed::{Announcer, Topics};
 use super::host::ThisHost;
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
@@ -392,15 +392,17 @@ impl Lane {
                 }
             },
         }
+        let header = effects.changes_header;
         let records = effects.publish(&self.access.with_own_quotas());
         self.rows = Rows::default();
         self.queue.rows_committed();
         self.damage.clear();
         self.leave_out(group, changes_records.len());
         self.changes_records = changes_records;
-        if !records.is_empty() {
-            let feed = self.feed.clone();
-            feed.announce(chain, records.into_keys().collect(), || self.has_closed_in_vain()).await;
+        if header || !records.is_empty() {
+            let (feed, changes) =
+                (self.feed.clone(), Topics { records: records.into_keys().collect(), header });
+            feed.announce(chain, changes, || self.has_closed_in_vain()).await;
         }
         Ok(None)
     }

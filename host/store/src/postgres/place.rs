@@ -212,7 +212,8 @@ pub(super) fn slot(workspace: Option<WorkspaceId>) -> i16 {
 pub(super) fn guard_key(guard: Guard) -> Vec<u8> {
     let of = |kind: u8, id: WorkspaceId| [[kind].as_slice(), id.as_bytes()].concat();
     match guard {
-        Guard::Store => vec![0],
+        // One row, locked in two ways.
+        Guard::Store | Guard::Header => vec![0],
         Guard::Workspace(id) => of(1, id),
         Guard::Account(id) => of(2, id),
         Guard::Quota(id) => of(3, id),
@@ -223,7 +224,7 @@ pub(super) fn guard_key(guard: Guard) -> Vec<u8> {
 /// Row key of the record that a guard belongs to; it is empty for what belongs to the store.
 pub(super) fn guarded_record(guard: Guard) -> Vec<u8> {
     match guard {
-        Guard::Store => Vec::new(),
+        Guard::Store | Guard::Header => Vec::new(),
         Guard::Workspace(id) | Guard::Account(id) | Guard::Quota(id) => rows::workspace_key(id),
         Guard::Vault(vault) => vault.to_bytes().to_vec(),
     }

@@ -14,6 +14,7 @@ mod hosts;
 mod limits;
 mod moves_back;
 mod places;
+mod rotation;
 mod same_rows;
 mod schemas;
 mod secrecy;
@@ -22,10 +23,12 @@ mod stores;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use cofferdam_test_postgres::{self as kit, Server};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use super::about::About;
 use super::begin;
 use super::connect::{Database, Session};
 use super::engine::{Engine, LANES, ReadingRuntime, Start};
@@ -43,7 +46,7 @@ use crate::error::Error;
 use crate::header::Header;
 use crate::ids::{StoreId, VaultId, WorkspaceId};
 use crate::loaded::Loaded;
-use crate::open::read_directory;
+use crate::open::{LoadedDirectory, read_directory};
 use crate::pending::{self, Pending};
 use crate::published::PublishedState;
 use crate::queue::{LaneQueues, job};
@@ -75,6 +78,7 @@ fn runtime() -> Runtime {
 struct World {
     address: kit::Database,
     keys: Arc<StoreKeys>,
+    header: Arc<ArcSwap<Header>>,
     runtime: Runtime,
     session: Session,
 }
@@ -101,13 +105,18 @@ impl World {
         });
         let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
         let root = RootKey::random().unwrap();
-        keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
-        let world = World { address, keys: Arc::new(keys), runtime, session };
-        let keys = Arc::clone(&world.keys);
+        keys.change_ring(|ring| ring.add_configured(root.wrap_key()));
         let header = Header::new(keys.store_id(), root.record(None), 1);
+        let known = Arc::new(ArcSwap::from_pointee(header.clone()));
+        let world = World { address, keys: Arc::new(keys), header: known, runtime, session };
+        let keys = Arc::clone(&world.keys);
         let first = guarded([Guard::Store], move |draft: &mut WriteBatch| {
             draft.put_row(Guard::Store, rows::HEADER.to_vec(), &header)?;
-            draft.put_row(Guard::Store, STORE_KEYS.to_vec(), &keys.seal(&keys.wrap_keys())?)?;
+            draft.put_row(
+                Guard::Store,
+                STORE_KEYS.to_vec(),
+                &keys.seal(&WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() })?,
+            )?;
             draft.audit(
                 Actor::System,
                 AuditAction::StoreCreated { store: header.store, root_key: header.root.id },
@@ -116,6 +125,10 @@ impl World {
         });
         world.host().make(None, first).unwrap();
         world
+    }
+
+    fn about(&self) -> About {
+        About::new(Arc::clone(&self.keys), Clock::system(), true)
     }
 
     /// A host that connects to the server itself.
@@ -130,18 +143,19 @@ impl World {
         let shared = Arc::new(PublishedState::new(Arc::default(), nothing, clock.clone()));
         let queues = Arc::new(LaneQueues::new(LANES));
         let (database, runtime) = (Arc::new(database(url)), ReadingRuntime::new().unwrap());
-        let host = begin::enter(&database, runtime.handle(), &clock).unwrap();
+        let host = begin::enter(&database, runtime.handle(), &clock, self.about()).unwrap();
         let access = VaultReader::new(Arc::clone(&self.keys));
         let reading = (Arc::clone(&database), runtime.handle().clone(), access.clone());
         let reload = move || {
             let (database, runtime, access) = &reading;
-            let (directory, _, seen) = read_directory(database, runtime, access)?;
+            let LoadedDirectory { directory, seen, .. } = read_directory(database, runtime, access)?;
             Ok((directory, seen))
         };
         let start = Start {
             database,
             access,
             reload: Arc::new(reload),
+            header: Arc::clone(&self.header),
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
             clock,

@@ -78,17 +78,33 @@ pub(super) async fn begin(
     let client = &session.client;
     let guard_keys: Vec<Vec<u8>> = guards.iter().map(|guard| place::guard_key(*guard)).collect();
     let owners: Vec<Vec<u8>> = guards.iter().map(|guard| place::guarded_record(*guard)).collect();
+    let locked_alone = guards.iter().filter(|guard| **guard != Guard::Header);
+    let locked_alone: Vec<Vec<u8>> = locked_alone.map(|guard| place::guard_key(*guard)).collect();
+    let alone = locked_alone.len();
     let lock = Statement::new("SELECT k FROM head WHERE k = ANY($1) ORDER BY k FOR UPDATE")
-        .with(guard_keys.clone(), Type::BYTEA_ARRAY);
+        .with(locked_alone, Type::BYTEA_ARRAY);
+    // The first of all guards in their order, so no two transactions wait for each other. Two that have
+    // shared it could not both lock it alone afterwards.
+    let shares = guards.contains(&Guard::Header) && !guards.contains(&Guard::Store);
+    let share = Statement::new("SELECT k FROM head WHERE k = $1 FOR SHARE")
+        .with(place::guard_key(Guard::Header), Type::BYTEA);
     let ensure = "INSERT INTO head (k, slot) SELECT u.k, coalesce(d.slot, 0) FROM unnest($1, $2) AS u (k, owner) \
                   LEFT JOIN directory d ON d.k = u.owner ORDER BY u.k ON CONFLICT (k) DO NOTHING";
     let ensure = Statement::new(ensure).with(guard_keys, Type::BYTEA_ARRAY).with(owners, Type::BYTEA_ARRAY);
     let lock_chain = Statement::new("SELECT seq, head, sealed_ms FROM chain WHERE id = $1 FOR UPDATE")
         .with(chain.0.to_vec(), Type::BYTEA);
-    let statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
+    let mut statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
         Box::pin(async { session.script(BEGIN).await.map(|_| Step::Done) }),
         Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
         Box::pin(async { ensure.execute(client).await.map(|_| Step::Done) }),
+    ];
+    if shares {
+        statements.push(Box::pin(async {
+            let rows = share.rows(client, usize::MAX, |_| Ok(0)).await?;
+            if rows.is_empty() { Err(Failure::GuardGone) } else { Ok(Step::Done) }
+        }));
+    }
+    statements.extend::<[InFlight<'_, Result<Step, Failure>>; 2]>([
         Box::pin(async {
             let rows = lock.rows(client, usize::MAX, |_| Ok(0)).await?;
             Ok(Step::Guards(rows.len()))
@@ -98,7 +114,7 @@ pub(super) async fn begin(
             load(client, keys, needs, &mut loaded).await?;
             Ok(Step::Loaded(loaded))
         }),
-    ];
+    ]);
     let answers = bounded(async { Ok(flight(statements).await) }).await?;
     let mut begun = Begun { end: left, loaded: Loaded::default() };
     for answer in answers {
@@ -111,7 +127,7 @@ pub(super) async fn begin(
                 let found = found.map(|(end, _)| end.seq);
                 return Err(Failure::ChainChanged { found, left: left.seq });
             }
-            Step::Guards(locked) if locked == guards.len() => {}
+            Step::Guards(locked) if locked == alone => {}
             Step::Guards(_) => return Err(Failure::GuardGone),
             Step::Loaded(loaded) => begun.loaded = loaded,
         }

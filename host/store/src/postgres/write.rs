@@ -9,7 +9,7 @@ use super::statement::Statement;
 use crate::commit::{Commit, LogRows, RowChange, VaultRows};
 use crate::directory::RecordId;
 use crate::error::Error;
-use crate::rows::Keyspace;
+use crate::rows::{self, Keyspace};
 use crate::seal::StoreKeys;
 
 const DAY_MS: u64 = 86_400_000;
@@ -48,9 +48,9 @@ pub(super) fn statements(
     let seq = before.seq + 1;
     let log = LogRows::of(&mut commit, keys, seq, before.head);
     let Commit { at_ms, rows, vaults: VaultRows { meta, heads, values }, .. } = commit;
-    // Other hosts keep records in memory, and read everything else each time.
-    let topics: Vec<Vec<u8>> =
-        rows.keys().filter(|key| RecordId::of_row_key(key).is_some()).cloned().collect();
+    // Other hosts keep the header and records in memory, and read everything else each time.
+    let is_kept = |key: &&Vec<u8>| *key == rows::HEADER || RecordId::of_row_key(key).is_some();
+    let topics: Vec<Vec<u8>> = rows.keys().filter(is_kept).cloned().collect();
     let changes_records = !topics.is_empty();
     let mut tables: BTreeMap<Table, TableChanges> = BTreeMap::new();
     let rows = rows.into_iter().map(|change| (Keyspace::Keys, change));

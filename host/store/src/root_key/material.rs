@@ -87,6 +87,14 @@ impl RootKeyMaterial {
         Ok((self.to_key(stretching.as_ref())?, stretching))
     }
 
+    /// The key, if this is one and no passphrase.
+    pub(crate) fn plain_key(&self) -> Option<&RootKey> {
+        match &self.0 {
+            Material::Key(key) => Some(key),
+            Material::Passphrase(_) => None,
+        }
+    }
+
     /// Id of the key. `None` for a passphrase, whose key depends on the store's salt.
     pub fn id(&self) -> Option<RootKeyId> {
         match &self.0 {

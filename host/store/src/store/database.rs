@@ -18,13 +18,14 @@ use crate::header::Header;
 use crate::ids::StoreId;
 use crate::ledger::Ledger;
 use crate::open::{
-    AcceptedLoss, Given, OpenedDatabase, Sources, WitnessFile, first_changes, open_database, read_directory,
+    AcceptedLoss, Given, LoadedDirectory, OpenedDatabase, Sources, WitnessFile, first_changes, open_database,
+    read_directory,
 };
 use crate::pending::{self, Pending};
 use crate::postgres;
 use crate::published::PublishedState;
 use crate::queue::{LaneQueues, job};
-use crate::root_key::WrapKeys;
+use crate::root_key::{RootKeyMaterial, WrapKeys};
 use crate::rows::SetHash;
 use crate::seal::StoreKeys;
 use crate::state::Guard;
@@ -47,16 +48,19 @@ impl Store {
         let (root, stretching) = material.to_new_key().map_err(OpenError::NewRootKey)?;
         let keys = Arc::new(StoreKeys::random(StoreId::random()?)?);
         let header = Header::new(keys.store_id(), root.record(stretching), options.clock.now_ms());
-        keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
-        let record = keys.seal(&keys.wrap_keys())?;
+        keys.change_ring(|ring| ring.add_configured(root.wrap_key()));
+        let record = keys.seal(&WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() })?;
         let (id, root_key) = (header.store, header.root.id);
+        let known = Arc::new(ArcSwap::from_pointee(header.clone()));
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
-        let host = postgres::enter(database, runtime.handle(), &options.clock)?;
+        let about = postgres::About::new(Arc::clone(&keys), options.clock.clone(), false);
+        let host = postgres::enter(database, runtime.handle(), &options.clock, about)?;
         let access = VaultReader::new(Arc::clone(&keys));
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
-            reload: reload(database, runtime.handle(), &access),
+            reload: reload(database, runtime.handle(), &access, &known),
+            header: known,
             access,
             queues: Arc::clone(&queues),
             shared: Arc::clone(&shared),
@@ -85,7 +89,7 @@ impl Store {
         match made {
             Ok(true) => {
                 tracing::info!(store.id = %id, root_key.id = %root_key, "made a new store");
-                Ok(connect(target, Given::only(material), options, FOR_A_COMMAND)?.0)
+                Ok(connect(target, Given::only(material), options, FOR_A_COMMAND, false)?.0)
             }
             Ok(false) => Err(OpenError::StoreExists),
             Err(error) => Err(OpenError::Database { what: error.to_string() }),
@@ -93,15 +97,15 @@ impl Store {
     }
 
     /// Opens the store that is in a database, to serve it. Requests that an earlier process of a host
-    /// has left unfinished are charged. The root key is not rotated, whatever sources are given: other
-    /// hosts may serve with the one in use.
+    /// has left unfinished are charged. The root key is not rotated, whatever sources are given: the hosts
+    /// serve with the one in force until [`Store::rotate_root`].
     ///
     /// # Errors
     /// [`OpenError::NoStore`], [`OpenError::Database`], [`OpenError::SetBack`],
-    /// [`OpenError::NothingToAccept`], and those of a wrong root key and of damage.
+    /// [`OpenError::NothingToAccept`], [`OpenError::NoNextRootKey`], and those of a wrong root key and of damage.
     pub fn open_in(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
         let witness = WitnessFile { path: database.witness.as_deref(), accepted: options.accept_rollback };
-        let (store, loss) = connect(database, given(options), options, witness)?;
+        let (store, loss) = connect(database, given(options), options, witness, true)?;
         if let Some(loss) = loss {
             store.accept_loss(loss).map_err(|error| OpenError::Database { what: error.to_string() })?;
         }
@@ -111,12 +115,13 @@ impl Store {
     }
 
     /// Opens the store that is in a database for one command, beside hosts that serve it. Nothing that
-    /// is unfinished is ended: it may be under way in another process.
+    /// is unfinished is ended: it may be under way in another process. The next root key of a rotation is
+    /// not needed.
     ///
     /// # Errors
     /// Those of [`Store::open_in`].
     pub fn open_for_command(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
-        Ok(connect(database, given(options), options, FOR_A_COMMAND)?.0)
+        Ok(connect(database, given(options), options, FOR_A_COMMAND, false)?.0)
     }
 
     /// Notes in the header that the database lost commits. Other hosts that know of them go on with what is
@@ -149,24 +154,30 @@ fn connect(
     given: Given,
     options: &OpenOptions,
     witness: WitnessFile<'_>,
+    serves: bool,
 ) -> Result<(Store, Option<AcceptedLoss>), OpenError> {
     let Database { connector, hosts, .. } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
-    let opened = open_database(connector, runtime.handle(), given, &options.clock, witness)?;
+    let opened = open_database(connector, runtime.handle(), given, &options.clock, serves, witness)?;
     let OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss } = opened;
-    if rotate_to.is_some() {
-        tracing::warn!(
-            root_key.id = %header.root.id,
-            "the previous root key opened the store; a store in a database keeps its root key"
+    if let Some(next) = rotate_to.as_ref().and_then(RootKeyMaterial::id)
+        && serves
+    {
+        tracing::info!(
+            root_key.id = %header.root.id, next.id = %next,
+            "the store has the root key of `root_key_previous`; `vault rotate-root` puts that of `root_key` in its \
+             place once every host has both"
         );
     }
+    let header = Arc::new(ArcSwap::from_pointee(header));
     let queues = Arc::new(LaneQueues::new(postgres::LANES));
     let shared = published(directory, options);
     let clock = options.clock.clone();
     let ledger = Ledger::new(money.accounts, Arc::clone(&queues), Arc::clone(&shared), clock.clone());
     let engine = postgres::Engine::start(postgres::Start {
         database: Arc::clone(connector),
-        reload: reload(connector, runtime.handle(), &access),
+        reload: reload(connector, runtime.handle(), &access, &header),
+        header: Arc::clone(&header),
         access: access.clone(),
         queues: Arc::clone(&queues),
         shared: Arc::clone(&shared),
@@ -183,7 +194,7 @@ fn connect(
         shared,
         ledger,
         clock,
-        header: ArcSwap::from_pointee(header),
+        header,
         database_hosts: Some(hosts.clone()),
         implied_key: None,
         operation: Mutex::default(),
@@ -195,11 +206,18 @@ fn connect(
     Ok((store, loss))
 }
 
-/// Reads the whole directory, when changes of it may have been missed.
-fn reload(database: &Arc<postgres::Database>, runtime: &Handle, access: &VaultReader) -> postgres::Reload {
-    let (database, runtime, access) = (Arc::clone(database), runtime.clone(), access.clone());
+/// Reads the header and the whole directory, when changes of them may have been missed.
+fn reload(
+    database: &Arc<postgres::Database>,
+    runtime: &Handle,
+    access: &VaultReader,
+    header: &Arc<ArcSwap<Header>>,
+) -> postgres::Reload {
+    let (database, runtime) = (Arc::clone(database), runtime.clone());
+    let (access, known) = (access.clone(), Arc::clone(header));
     Arc::new(move || {
-        let (directory, _, seen) = read_directory(&database, &runtime, &access)?;
+        let LoadedDirectory { header, directory, seen, .. } = read_directory(&database, &runtime, &access)?;
+        header.into_iter().for_each(|header| known.store(Arc::new(header)));
         Ok((directory, seen))
     })
 }

@@ -1,11 +1,13 @@
 //! The engine that keeps the rows of a store.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::audit::AuditRecord;
 use crate::commit::CommitHead;
 use crate::error::Error;
 use crate::fjall;
+use crate::hosts::HostFacts;
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, HostId};
 use crate::seal::StoreKeys;
@@ -65,6 +67,26 @@ impl Engine {
         match self {
             Engine::Fjall(_) => None,
             Engine::Postgres(engine) => Some(engine.host_id()),
+        }
+    }
+
+    /// What all hosts that share the store tell about themselves; none where one process has it alone.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
+    pub(super) fn hosts(&self, keys: &Arc<StoreKeys>) -> Result<Vec<HostFacts>, Error> {
+        match self {
+            Engine::Fjall(_) => Ok(Vec::new()),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.hosts(keys),
+        }
+    }
+
+    /// Sets the digest of the configuration, for other hosts.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
+    pub(super) fn set_configuration(&self, digest: String) {
+        match self {
+            Engine::Fjall(_) => {}
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.about().set_configuration(digest),
         }
     }
 

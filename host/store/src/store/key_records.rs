@@ -5,12 +5,15 @@
 //! remove the wrappings of the key it replaced. If the process is killed in between, the old key
 //! opens the store, or the new one if it was in force already. The next start that has both keys
 //! continues where the operation stopped.
+//!
+//! The hosts of a store in a database take each header over before a change of it is answered. A new
+//! root key is announced and put in force only while every one of them has it, and a start does not
+//! continue its rotation: the command is run again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::{IMPLIED_KEY_NEXT, Store};
-use crate::audit::AuditAction;
 use crate::changes::guarded;
 use crate::error::Error;
 use crate::header::Header;
@@ -18,10 +21,10 @@ use crate::operation::{Progress, VaultError, tell};
 use crate::root_key::{
     RootKey, RootKeyError, RootKeyId, RootKeyMaterial, RootKeyRecord, RootKeySource, WrapKey, write_file,
 };
-use crate::rows;
+use crate::rows::{self, Keyspace};
 use crate::seal::KeyRecord;
 use crate::secret::Secret;
-use crate::state::Guard;
+use crate::state::{Guard, RowRange};
 
 /// Number of key records in one commit. Small in tests, so that a few vaults take several commits.
 const BATCH: usize = if cfg!(test) { 2 } else { 256 };
@@ -59,21 +62,23 @@ impl Store {
     /// replaces that file and the old key is kept beside it, in a file with its id in the name.
     /// Otherwise the configuration has to be changed before the next start.
     ///
+    /// Of a store in a database, every host must have the new key in its configuration.
+    ///
     /// # Errors
-    /// [`VaultError::SameKey`], [`VaultError::Busy`], [`VaultError::Stopped`], [`VaultError::RootKey`],
+    /// [`VaultError::Passphrase`], [`VaultError::NotConfigured`] and [`VaultError::HostsLackKey`] of a
+    /// store in a database; [`VaultError::SameKey`], [`VaultError::Busy`], [`VaultError::Stopped`], [`VaultError::RootKey`],
     /// [`VaultError::File`], and those of every mutation.
     pub fn rotate_root(
         &self,
         to: RootKeyMaterial,
         progress: &mut Progress<'_>,
     ) -> Result<RootRotation, VaultError> {
-        let _alone = self.alone()?;
-        let header = self.header();
+        let (_alone, header) = self.alone()?;
         if to.key_of(&header.root)?.is_some() {
             // The rotation was finished before, perhaps by a process that was killed: only finish
             // its last steps.
             let (replaced_file, kept_file) = self.install_successor(&header)?.unzip();
-            self.drop_old_wrappings(progress)?;
+            self.drop_old_wrappings(header.clone(), progress)?;
             let root_key = header.root.id;
             let previous = header.previous_root.ok_or(VaultError::SameKey { id: root_key, what: "root" })?;
             let kept_file = kept_file.flatten();
@@ -93,9 +98,9 @@ impl Store {
             place_successor(file, &key)?;
         }
         let previous = header.root.id;
-        let records = self.introduce_root(&key, record, progress)?;
+        let (records, header) = self.introduce_root(&key, record, progress)?;
         let kept_file = implied.map(|file| install(file, previous)).transpose()?.flatten();
-        self.drop_old_wrappings(progress)?;
+        self.drop_old_wrappings(header, progress)?;
         let replaced_file = implied.cloned();
         Ok(RootRotation { root_key: key.id(), previous, records, replaced_file, kept_file })
     }
@@ -112,25 +117,30 @@ impl Store {
         }
     }
 
+    /// Returns the number of key records, and the header after it.
     fn introduce_root(
         &self,
         key: &RootKey,
         record: RootKeyRecord,
         progress: &mut Progress<'_>,
-    ) -> Result<u64, VaultError> {
-        let wrap_key = key.wrap_key();
-        let begin = wrap_key.clone();
-        let header =
-            self.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record, &begin)))?;
+    ) -> Result<(u64, Header), VaultError> {
+        let (id, wrap_key) = (key.id(), key.wrap_key());
+        self.check_hosts(&record)?;
+        self.0.keys.change_ring(|ring| ring.add(wrap_key.clone()));
+        let begin = record.clone();
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&begin)))?;
         self.set_header(header);
         tell(progress, "key records", 0, 0)?;
         let records = self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
-        let header = self.submit(guarded([Guard::Store], |draft| draft.end_root_rotation()))?;
+        // A host that started before the first check could not read that a key is announced.
+        self.check_hosts(&record)?;
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_root_rotation(id)))?;
+        let header = header.ok_or(VaultError::Busy)?;
         tracing::info!(root_key.id = %header.root.id, "the root key was replaced");
-        self.set_header(header);
+        self.set_header(header.clone());
         tell(progress, "key records", records, records)?;
-        Ok(records)
+        Ok((records, header))
     }
 
     /// Makes a recovery key, which opens the store when the root key is lost. It replaces an
@@ -142,35 +152,30 @@ impl Store {
         let _alone = self.alone()?;
         let key = RootKey::random()?;
         let made = self.introduce_recovery(&key, progress);
-        if made.is_err() {
-            self.forget_next_recovery();
-        }
-        made?;
+        self.0.keys.change_ring(|ring| ring.introducing = None);
         // The new key is in force. It must be returned even if old wrappings could not be removed.
-        if let Err(error) = self.drop_old_wrappings(progress) {
+        if let Err(error) = self.drop_old_wrappings(made?, progress) {
             tracing::warn!(%error, "wrappings by an earlier recovery key are dropped at the next start");
         }
         Ok(RecoveryKey { id: key.id(), key: Secret::new(key.to_hex().as_bytes().to_vec()) })
     }
 
-    fn introduce_recovery(&self, key: &RootKey, progress: &mut Progress<'_>) -> Result<(), VaultError> {
-        let wrap_key = key.wrap_key();
-        let begin = wrap_key.clone();
-        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(&begin)))?;
+    fn introduce_recovery(&self, key: &RootKey, progress: &mut Progress<'_>) -> Result<Header, VaultError> {
+        let (id, wrap_key) = (key.id(), key.wrap_key());
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(id)))?;
         self.set_header(header);
+        self.0.keys.change_ring(|ring| {
+            ring.add(wrap_key.clone());
+            ring.introducing = Some(id);
+        });
         tell(progress, "key records", 0, 0)?;
         self.rewrap_all(progress)?;
         self.check_all(&wrap_key, progress)?;
         let record = key.record(None);
         let header = self.submit(guarded([Guard::Store], move |draft| draft.end_recovery_key(&record)))?;
-        self.set_header(header);
-        Ok(())
-    }
-
-    fn forget_next_recovery(&self) {
-        let mut keys = (*self.0.keys.wrap_keys()).clone();
-        keys.next_recovery = None;
-        self.0.keys.set_wrap_keys(keys);
+        let header = header.ok_or(VaultError::Busy)?;
+        self.set_header(header.clone());
+        Ok(header)
     }
 
     /// Rewraps every vault's key record under exactly the keys in force at present. Returns the
@@ -184,40 +189,48 @@ impl Store {
             let Some(end) = records.last().cloned() else { return Ok(done) };
             done += records.len() as u64;
             let vaults = records.iter().filter_map(|row| rows::vault_of_keys(row)).map(Guard::Vault);
-            let guards: Vec<Guard> = vaults.collect();
+            let guards: Vec<Guard> = vaults.chain([Guard::Header]).collect();
             self.submit(guarded(guards, move |draft| draft.rewrap(&records)))?;
             tell(progress, "key records", done, 0)?;
             last = Some(end);
         }
     }
 
-    /// Checks that this key alone opens every vault's key record.
+    /// Checks that this key alone opens every vault's key record that is wrapped under it. Those that
+    /// another process has written meanwhile without it are wrapped when it is put in force.
     fn check_all(&self, by: &WrapKey, progress: &mut Progress<'_>) -> Result<(), VaultError> {
         let view = self.view()?;
-        let records = view.vault_records(None, usize::MAX)?;
-        let of = records.len() as u64;
-        for (done, row) in (1..).zip(records) {
-            let Some(value) = view.key_row(&row)? else { continue };
+        let (first, last) = rows::vault_keys_range();
+        let range = RowRange::all(Keyspace::Keys).from(first).through(last);
+        for (done, found) in (1..).zip(view.range(&range)?) {
+            let (row, value) = found?;
             let record: Option<KeyRecord> = rows::decode(view.keys(), rows::KEYS, &row, &value);
-            if !record.is_some_and(|record| view.keys().opens_with(&row, &record, by)) {
+            let record = record.ok_or(Error::Damaged)?;
+            let is_wrapped = record.wrapped_by().any(|id| id == by.id());
+            if is_wrapped && !view.keys().opens_with(&row, &record, by) {
                 return Err(Error::Damaged.into());
             }
             if done % BATCH as u64 == 0 {
-                tell(progress, "key records checked", done, of)?;
+                tell(progress, "key records checked", done, 0)?;
             }
         }
         Ok(())
     }
 
-    /// Removes from every key record the wrappings by keys that are no longer in force.
-    fn drop_old_wrappings(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
-        if !self.header().untidy {
+    /// Removes from every key record the wrappings by keys that are no longer in force. `header` says
+    /// which are, unless another process changes that meanwhile. A recovery key that was announced before
+    /// and is not in force is given up.
+    fn drop_old_wrappings(&self, header: Header, progress: &mut Progress<'_>) -> Result<(), VaultError> {
+        if !header.untidy {
             return Ok(());
         }
+        let header = match header.next_recovery {
+            Some(_) => self.submit(guarded([Guard::Store], |draft| draft.forget_next_recovery()))?,
+            None => header,
+        };
+        self.set_header(header.clone());
         self.rewrap_all(progress)?;
-        let header = self.submit(guarded([Guard::Store], |draft| {
-            draft.change_header(AuditAction::OldWrappingsDropped, |header| header.untidy = false)
-        }))?;
+        let header = self.submit(guarded([Guard::Store], move |draft| draft.end_tidying(&header)))?;
         self.set_header(header);
         Ok(())
     }
@@ -233,11 +246,13 @@ impl Store {
                 "replaced the root key as configured; `root_key_previous` can be taken out of the configuration"
             );
         }
-        let _alone = self.alone()?;
-        // Wrappings must stay in two cases: those by the next root key while its rotation is
-        // unfinished, and those by the root key when the recovery key opened the store.
-        if self.header().next_root.is_none() && self.0.keys.wrap_keys().root.is_some() {
-            self.drop_old_wrappings(unseen)?;
+        let (_alone, header) = self.alone()?;
+        // Wrappings must stay in three cases: those by the next root key while its rotation is
+        // unfinished, those by the root key when the recovery key opened the store, and, in a store that
+        // other hosts serve too, those by the next recovery key while one of them may be making it.
+        let may_be_made = header.next_recovery.is_some() && self.0.database_hosts.is_some();
+        if header.next_root.is_none() && self.has_root_key() && !may_be_made {
+            self.drop_old_wrappings(header, unseen)?;
         }
         self.delete_due(unseen)
     }
@@ -246,16 +261,28 @@ impl Store {
         self.0.header.load_full()
     }
 
-    pub(super) fn set_header(&self, header: Header) {
-        self.0.header.store(Arc::new(header));
+    /// Whether the root key in force is among the keys of this process, as it is unless the recovery key
+    /// opened the store.
+    pub(super) fn has_root_key(&self) -> bool {
+        self.0.keys.ring().find(self.header().root.id).is_some()
     }
 
-    /// Permits one operation on keys at a time. An earlier operation may have stopped waiting for a
-    /// change that was committed later, so the header is read again on the writer's thread.
-    pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>, VaultError> {
+    /// Publishes a header that this process has committed. Of a store in a database, the task that follows
+    /// the changes of all hosts does it, before the commit is answered.
+    pub(super) fn set_header(&self, header: Header) {
+        if self.0.database_hosts.is_none() {
+            self.0.header.store(Arc::new(header));
+        }
+    }
+
+    /// Permits one operation on keys at a time in this process, and returns the header. An earlier
+    /// operation may have stopped waiting for a change that was committed later, so the header is read
+    /// again on the writer's thread.
+    pub(super) fn alone(&self) -> Result<(MutexGuard<'_, ()>, Header), VaultError> {
         let guard = only_one(&self.0.operation)?;
-        self.set_header(self.submit(guarded([Guard::Store], |draft| draft.header()))?);
-        Ok(guard)
+        let header = self.submit(guarded([Guard::Store], |draft| draft.header()))?;
+        self.set_header(header.clone());
+        Ok((guard, header))
     }
 }
 

@@ -52,7 +52,7 @@ impl Store {
             root_key_id: header.root.id,
             next_root_key_id: header.next_root.as_ref().map(|next| next.id),
             has_recovery_key: header.recovery.is_some(),
-            opened_with_recovery_key: self.0.keys.wrap_keys().root.is_none(),
+            opened_with_recovery_key: !self.has_root_key(),
             key_rotation_unfinished: header.key_rotation_since_ms.is_some(),
             writable: self.is_writable(),
             has_contact: self.has_contact(),

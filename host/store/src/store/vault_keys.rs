@@ -38,8 +38,8 @@ impl Store {
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
     pub fn rotate_vault_keys(&self, progress: &mut Progress<'_>) -> Result<KeyRotation, VaultError> {
-        let _alone = self.alone()?;
-        let since_ms = match self.header().key_rotation_since_ms {
+        let (_alone, header) = self.alone()?;
+        let since_ms = match header.key_rotation_since_ms {
             Some(since_ms) => since_ms,
             None => {
                 let now_ms = self.0.clock.now_ms();
@@ -74,7 +74,7 @@ impl Store {
         progress: &mut Progress<'_>,
     ) -> Result<(), VaultError> {
         let guard = Guard::Vault(vault);
-        let add = guarded([guard], move |draft| draft.add_vault_key(vault, since_ms));
+        let add = guarded([guard, Guard::Header], move |draft| draft.add_vault_key(vault, since_ms));
         let Some(kid) = self.submit(add)? else { return Ok(()) };
         done.vaults += 1;
         tell(progress, "secrets", done.secrets, 0)?;
@@ -110,8 +110,9 @@ impl Store {
         let mut deleted = 0;
         let mut due_ms: Option<u64> = None;
         for (done, vault) in (1..).zip(vaults.iter().copied()) {
-            let checked =
-                self.submit(guarded([Guard::Vault(vault)], move |draft| draft.retire_vault_keys(vault)))?;
+            let checked = self.submit(guarded([Guard::Vault(vault), Guard::Header], move |draft| {
+                draft.retire_vault_keys(vault)
+            }))?;
             deleted += checked.deleted as u64;
             due_ms = due_ms.into_iter().chain(checked.due_ms).min();
             tell(progress, "vaults checked for old keys", done, vaults.len() as u64)?;
@@ -125,8 +126,8 @@ impl Store {
     /// memory only.
     pub fn has_due_vault_keys(&self) -> bool {
         // Without the root key no key record can be written.
-        let can = self.0.keys.wrap_keys().root.is_some();
-        can && self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms())
+        self.has_root_key()
+            && self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms())
     }
 
     /// Deletes vaults' keys that were retired 30 days ago, if there are any, while the store stays

@@ -18,7 +18,7 @@ fn of_several_hosts_one_ends_a_dead_one() {
     let Some(world) = World::new("dead_once") else { return };
     let runtime = ReadingRuntime::new().unwrap();
     let database = Arc::new(database(&world.address.url()));
-    let dead = begin::enter(&database, runtime.handle(), &Clock::system()).unwrap().id();
+    let dead = begin::enter(&database, runtime.handle(), &Clock::system(), world.about()).unwrap().id();
     let is_ended_at = |beat: i64| {
         let session = runtime.handle().block_on(database.connect()).unwrap();
         runtime.handle().block_on(bury(&session, dead, beat)).unwrap()

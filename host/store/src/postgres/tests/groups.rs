@@ -77,9 +77,10 @@ fn the_number_of_round_trips_does_not_depend_on_the_number_of_interns() {
         });
         (put, delete)
     });
-    // Put: begin, the row of the secret, the interns, their heads, commit. Delete: begin, what the workspace
+    // Put: begin, the row of the secret, the interns, their heads, rollback for the guard of the first keys,
+    // begin, commit. Delete: begin, what the workspace
     // owns, rollback for the guards of the interns' vaults, begin, commit.
-    assert_eq!(counts, [(5, 5), (5, 5)]);
+    assert_eq!(counts, [(7, 5), (7, 5)]);
     assert_eq!(world.verify(), 0);
     world.audit();
 }

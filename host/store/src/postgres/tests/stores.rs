@@ -42,8 +42,30 @@ impl Place {
         self.folder.path()
     }
 
+    /// The source of a key file.
+    pub(super) fn key(&self, file: &str) -> RootKeySource {
+        RootKeySource::File(self.folder.path().join(file))
+    }
+
+    pub(super) fn path(&self, file: &str) -> std::path::PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// Writes a file that only its owner may read.
+    pub(super) fn write(&self, file: &str, content: &[u8]) {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(self.path(file), content).unwrap();
+        std::fs::set_permissions(self.path(file), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Options with these key files, and the machine's clock.
+    pub(super) fn options_with(&self, root_key: &str, previous: Option<&str>) -> OpenOptions {
+        let previous_root_key = previous.map(|file| self.key(file));
+        OpenOptions { previous_root_key, clock: Clock::system(), ..self.options(root_key) }
+    }
+
     pub(super) fn options(&self, key_file: &str) -> OpenOptions {
-        let root_key = RootKeySource::File(self.folder.path().join(key_file));
+        let root_key = self.key(key_file);
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::audit::Actor;
+use crate::audit::{Actor, AuditAction};
 use crate::error::OpenError;
 use crate::ids::VaultId;
 use crate::root_key::{PassphraseSource, RootKeySource};
@@ -313,8 +313,8 @@ fn changes_of_keys_are_audited() {
 fn an_unfinished_recovery_key_is_dropped_by_a_rotation() {
     let (scratch, store, vaults) = filled();
     // As if the caller had stopped waiting before the writer applied the change.
-    let begun = RootKey::random().unwrap().wrap_key();
-    store.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(&begun))).unwrap();
+    let begun = RootKey::random().unwrap().id();
+    store.submit(guarded([Guard::Store], move |draft| draft.begin_recovery_key(begun))).unwrap();
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
     store.close();
     let store = scratch.open();
@@ -327,11 +327,11 @@ fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
     let previous = store.status().root_key_id;
     let (key, record) = next_root(to, None).unwrap();
     place_successor(store.0.implied_key.as_ref().unwrap(), &key).unwrap();
-    let wrap_key = key.wrap_key();
-    let begin = guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record, &wrap_key));
-    store.submit(begin).unwrap();
+    store.0.keys.change_ring(|ring| ring.add(key.wrap_key()));
+    store.submit(guarded([Guard::Store], move |draft| draft.begin_root_rotation(&record))).unwrap();
     store.rewrap_all(&mut go_on).unwrap();
-    store.submit(guarded([Guard::Store], |draft| draft.end_root_rotation())).unwrap();
+    let id = key.id();
+    store.submit(guarded([Guard::Store], move |draft| draft.end_root_rotation(id))).unwrap().unwrap();
     previous
 }
 

@@ -150,9 +150,13 @@ fn an_operation_on_keys_refused_without_the_root_key_changes_nothing() {
     assert!(!store.has_due_vault_keys(), "nothing can be done about it");
     let new = new_secret(vault, &name(0), "value 0");
     let written = store.submit(guarded([Guard::Vault(vault)], move |draft| {
-        let refused = |gap| matches!(gap, Gap::Failed(Error::NoRootKey));
-        assert!(draft.add_vault_key(vault, u64::MAX).is_err_and(refused));
-        assert!(draft.retire_vault_keys(vault).is_err_and(refused));
+        let refused = |ended: Result<(), Gap>| match ended {
+            Err(Gap::Failed(Error::NoRootKey)) => Ok(()),
+            Err(Gap::Missing(missing)) => Err(Gap::Missing(missing)),
+            ended => panic!("{ended:?}"),
+        };
+        refused(draft.add_vault_key(vault, u64::MAX).map(drop))?;
+        refused(draft.retire_vault_keys(vault).map(drop))?;
         draft.put_secret(Actor::Operator, &new)
     }));
     written.unwrap();
