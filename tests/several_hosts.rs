@@ -1,6 +1,7 @@
 //! Hosts that share a store in a PostgreSQL database.
 
 mod commands;
+mod faults;
 mod moving;
 mod outages;
 mod sharing;
