@@ -43,7 +43,8 @@ impl Cluster {
     pub async fn check(&mut self) {
         for host in self.doors.open() {
             // A lane answers this after everything that it had in doubt.
-            self.put_surely(host, &format!("fence_{host}")).await;
+            let path = format!("{}/fence_{host}", path_of(&self.keys, Vault::Workspace));
+            self.put_surely(host, &self.keys.workspace, &path, &put_body("fence", host)).await;
         }
         self.check_names().await;
         self.check_copies().await;
@@ -58,20 +59,15 @@ impl Cluster {
         assert_eq!(locks[0][0].as_deref(), Some("0"), "locks are held for more than 5 s");
     }
 
-    /// Puts a secret until that is acknowledged. Its fingerprint.
-    async fn put_surely(&self, host: usize, name: &str) -> String {
-        self.put_body_surely(host, name, &put_body(name, 0)).await
+    /// Puts a secret until that is acknowledged by some host. Its fingerprint.
+    pub async fn fingerprint_of_put(&self, key: &str, path: &str, body: &Value) -> String {
+        self.put_surely(self.doors.next(), key, path, body).await
     }
 
-    async fn put_body_surely(&self, host: usize, name: &str, body: &Value) -> String {
-        let path = format!("{}/{name}", path_of(&self.keys, Vault::Workspace));
-        self.fingerprint_of_put(host, &path, body).await
-    }
-
-    async fn fingerprint_of_put(&self, host: usize, path: &str, body: &Value) -> String {
+    async fn put_surely(&self, host: usize, key: &str, path: &str, body: &Value) -> String {
         let end = Instant::now() + super::super::PATIENCE;
         loop {
-            let sent = self.doors.send(host, &self.keys.workspace, Method::PUT, path, body).await;
+            let sent = self.doors.send(host, key, Method::PUT, path, body).await;
             if sent.verdict() == Verdict::Done {
                 return sent.body["data"]["fingerprint"].as_str().unwrap().to_owned();
             }
@@ -156,7 +152,7 @@ impl Cluster {
             return *doubt == Has::Nothing && found.is_none();
         };
         let path = format!("{}/probe", path_of(&self.keys, vault));
-        self.fingerprint_of_put(self.doors.next(), &path, &put_body(name, *version)).await == *found
+        self.fingerprint_of_put(&self.keys.workspace, &path, &put_body(name, *version)).await == *found
     }
 
     /// Names that were copied together are there together.
@@ -250,14 +246,17 @@ impl Cluster {
         let ids: BTreeMap<&str, ()> = rows.iter().map(|row| (row.request_id.as_str(), ())).collect();
         let killed = self.told.killed.lock().unwrap();
         let may_be_lost = |answered: &Answered| {
-            let is_last = |at: Instant| answered.at + LOST_MAX > at && answered.at <= at;
-            killed.iter().any(|(host, at)| *host == answered.host && is_last(*at))
+            killed.iter().any(|(host, killed_at, started_at)| {
+                let last_moment = answered.at + LOST_MAX > *killed_at && answered.at < *started_at;
+                *host == answered.host && last_moment
+            })
         };
+        let has_row = |answered: &&Answered| ids.contains_key(answered.id.as_str());
         let paid = self.told.paid.lock().unwrap();
         let open = self.told.open.lock().unwrap();
-        let open = open.iter().filter(|answered| !may_be_lost(answered));
-        let all = paid.iter().chain(open);
-        all.filter(|it| !ids.contains_key(it.id.as_str())).map(|it| format!("{it:?} has no row")).collect()
+        let paid = paid.iter().filter(|it| !has_row(it)).map(|it| format!("{it:?}, prepaid, has no row"));
+        let open = open.iter().filter(|it| !has_row(it) && !may_be_lost(it));
+        paid.chain(open.map(|it| format!("{it:?} has no row; killed: {killed:?}"))).collect()
     }
 
     /// No value is in a file or a log, of hosts or of servers.

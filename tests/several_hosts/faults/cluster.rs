@@ -41,7 +41,6 @@ pub struct Cluster {
     database: Database,
     folder: TempDir,
     rounds: usize,
-    /// Where a round has several.
     faults: usize,
 }
 
@@ -109,9 +108,11 @@ impl Cluster {
         command(&first, "credits add paid 10000000");
         let paid = text(&command(&first, "key create --workspace paid"), "key");
         let provisioning = text(&command(&first, "key create --provisioning --workspace default"), "key");
-        let intern =
-            |name: &str| text(&command(&first, &format!("intern create {name} --workspace default")), "id");
-        let (copies, read) = (intern("copies"), intern("read"));
+        let intern = |name: &str, workspace: &str| {
+            text(&command(&first, &format!("intern create {name} --workspace {workspace}")), "id")
+        };
+        let (copies, read) = (intern("copies", "default"), intern("read", "default"));
+        let linear = intern("linear", "paid");
         let doors = Arc::new(Doors::new());
         let mut hosts = Vec::new();
         for (number, ways) in ways.iter().enumerate() {
@@ -127,7 +128,7 @@ impl Cluster {
             upstream,
             doors,
             told: Arc::default(),
-            keys: Arc::new(Keys { workspace, paid, provisioning, copies, read }),
+            keys: Arc::new(Keys { workspace, paid, provisioning, copies, read, linear }),
             sums: Sums::default(),
             unavailable: Vec::new(),
             past_logs: Vec::new(),
@@ -210,20 +211,22 @@ impl Cluster {
     /// Kills a host.
     pub fn kill_host(&mut self, host: usize) {
         self.doors.set(host, None);
-        self.told.killed.lock().unwrap().push((host, Instant::now()));
         blocking(|| self.hosts[host].kill());
     }
 
-    /// Starts a host that was killed.
-    pub fn restart_host(&mut self, host: usize) {
+    /// Starts a host that was killed at this moment or a little later.
+    pub fn restart_host(&mut self, host: usize, killed_at: Instant) {
+        self.told.killed.lock().unwrap().push((host, killed_at, Instant::now()));
         let killed = self.hosts.remove(host);
         self.past_logs.push(killed.log());
         self.hosts.insert(host, blocking(|| killed.restart()));
         self.doors.set(host, Some(&self.hosts[host].base));
     }
 
-    pub fn count_fault(&mut self) {
+    /// Counts a fault, which begins now.
+    pub fn begin_fault(&mut self) -> Instant {
         self.faults += 1;
+        Instant::now()
     }
 
     /// Leaves one host with the old primary only, and all others with the new one only; or mends all ways.
@@ -255,9 +258,8 @@ impl Cluster {
         }
     }
 
-    /// How many faults there were, if counted, else how many rounds.
     pub fn faults(&self) -> usize {
-        if self.faults > 0 { self.faults } else { self.rounds }
+        self.faults
     }
 
     pub fn data_dirs(&self) -> Vec<PathBuf> {

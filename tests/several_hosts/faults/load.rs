@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 /// Tokens of output that a request may have.
 const OUTPUT: u32 = 10;
+/// How long a host may go on after its last contact with the database.
+const CONTACT: Duration = Duration::from_millis(4500);
 const HOST: &str = "api.example.com";
 
 /// What the clients need.
@@ -33,6 +35,8 @@ pub struct Keys {
     /// Ids of the interns.
     pub copies: String,
     pub read: String,
+    /// Of the workspace with credit.
+    pub linear: String,
 }
 
 /// A load that runs.
@@ -153,14 +157,26 @@ impl Client {
             else {
                 continue;
             };
+            self.until_listed(&path, &name, &put, Instant::now()).await;
+        }
+    }
+
+    /// Reads a list until it has what was put. A host that is left with a primary that was replaced reads there as long
+    /// as it is in contact.
+    async fn until_listed(&self, path: &str, name: &str, put: &str, answered: Instant) {
+        loop {
             let host = self.doors.next();
             let listed = self.doors.get(host, &self.keys.workspace, &format!("{path}?limit=100")).await;
-            if listed.status == Some(200) {
-                let found =
-                    listed.body["data"].as_array().unwrap().iter().find(|it| it["name"] == name.as_str());
-                let found = found.map(|it| it["fingerprint"].as_str().unwrap());
-                assert_eq!(found, Some(put.as_str()), "{name} by host {host}");
+            let Some(data) = listed.body["data"].as_array().filter(|_| listed.status == Some(200)) else {
+                return;
+            };
+            let found = data.iter().find(|it| it["name"] == name);
+            if found.is_some_and(|it| it["fingerprint"] == put) {
+                return;
             }
+            let stale = listed.at - answered;
+            self.told.note_stale(stale);
+            assert!(stale < CONTACT, "{name} by host {host} is still not what was put: {}", listed.body);
         }
     }
 

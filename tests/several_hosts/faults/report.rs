@@ -35,7 +35,7 @@ impl Cluster {
         println!(
             "{fault}: {} times; {} lost, {} doubled; {begun} commits in doubt: {done} done, {undone} not done, {} ended \
              with their host; answers without an outcome: {} made, {} not made; unavailable {}; {} revocations answered \
-             after {}, last success elsewhere {} ms after the answer; {} rows of the last moment before a kill lost",
+             after {}, last success elsewhere {} ms after the answer; {} rows of the last moment before a kill lost; lists stale for {} ms at most",
             self.faults(),
             self.sums.lost.len(),
             self.sums.doubled.len(),
@@ -47,6 +47,7 @@ impl Cluster {
             middle_and_most(revoked.iter().map(|it| it.took).collect()),
             last_success.map_or_else(|| "-".to_owned(), |ms| ms.to_string()),
             self.sums.last_moment,
+            self.told.stale.lock().unwrap().as_millis(),
         );
         assert!(self.sums.lost.is_empty(), "{:#?}", self.sums.lost);
         assert!(self.sums.doubled.is_empty(), "{:#?}", self.sums.doubled);

@@ -83,8 +83,10 @@ pub struct Told {
     pub paid: Mutex<Vec<Answered>>,
     pub open: Mutex<Vec<Answered>>,
     pub revoked: Mutex<Vec<Revoked>>,
-    /// Whose rows of the last moment may be lost.
-    pub killed: Mutex<Vec<(usize, Instant)>>,
+    /// Whose rows of the last moment may be lost: hosts, when they were killed, and when they were started again.
+    pub killed: Mutex<Vec<(usize, Instant, Instant)>>,
+    /// The longest time after the answer to a put in which a list without it was asked for.
+    pub stale: Mutex<Duration>,
     grown: Notify,
 }
 
@@ -155,6 +157,11 @@ impl Told {
 
     pub fn note_revoked(&self, revoked: Revoked) {
         self.revoked.lock().unwrap().push(revoked);
+    }
+
+    pub fn note_stale(&self, stale: Duration) {
+        let mut longest = self.stale.lock().unwrap();
+        *longest = stale.max(*longest);
     }
 
     /// How many answers arrived of each kind: changes of vaults, paid and unpaid answers of models.
