@@ -4,6 +4,7 @@ mod commands;
 mod faults;
 mod moving;
 mod outages;
+mod set_back;
 mod sharing;
 mod starting;
 

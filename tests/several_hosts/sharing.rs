@@ -2,7 +2,8 @@
 
 use super::{Site, audit, demo, names, put, until};
 use crate::kit::client::{Client, read};
-use crate::kit::config::{MODEL, model};
+use crate::kit::config::{MODEL, model, priced};
+use crate::kit::host::Host;
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use cofferdam_test_postgres::Server;
@@ -14,7 +15,7 @@ const CANARY: &str = "canary-5f2e91c07b-value";
 const PROVIDER: &str = "provider.test";
 
 /// A provider that takes the caller's own key.
-fn provider(upstream: &Upstream) -> String {
+pub(super) fn provider(upstream: &Upstream) -> String {
     let base = upstream.base.replace("127.0.0.1", PROVIDER);
     format!(
         "[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{PROVIDER}\" = [\"127.0.0.1\"] }}\n\
@@ -137,4 +138,33 @@ async fn a_host_that_was_killed_starts_again_beside_the_other() {
     assert_eq!(put(&Client::new(&a), "three", "c.example", "3").await.status, 200);
     assert_eq!(names(&Client::new(&b)).await.len(), 3);
     assert_eq!(a.command(&["vault", "verify"])["ok"], true);
+}
+
+/// By chance, all of them go to the same endpoint on both hosts with probability 2^-12.
+const SESSIONS: usize = 12;
+
+#[tokio::test]
+async fn a_named_session_goes_to_the_same_endpoint_on_every_host() {
+    let Some(site) = Site::new() else { return };
+    let upstreams = [Upstream::start().await, Upstream::start().await];
+    let config = priced(&[(&upstreams[0].base, 1.0), (&upstreams[1].base, 1.0)]);
+    let hosts = [site.host(&config).start(), site.host(&config).start()];
+    let answering = async |host: &Host, session: &str| {
+        for upstream in &upstreams {
+            upstream.clear();
+            upstream.reply(script::chat("fine"));
+        }
+        let request = json!({"model": MODEL, "input": "x", "session_id": session});
+        assert_eq!(Client::new(host).post("/responses", &request).await.status, 200);
+        upstreams[0].asked().is_empty()
+    };
+    let mut drawn = Vec::new();
+    for session in 0..SESSIONS {
+        let session = format!("session {session}");
+        let first = answering(&hosts[0], &session).await;
+        assert_eq!(answering(&hosts[1], &session).await, first, "{session}");
+        drawn.push(first);
+    }
+    drawn.dedup();
+    assert!(drawn.len() > 1, "sessions are distributed");
 }

@@ -53,7 +53,12 @@ impl Credentials<'_> {
         };
         let failed = |error| failed(provider, error);
         // A problem with one workspace's vault does not count against the endpoint.
-        let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
+        let callers = |error| match failed(error) {
+            failure if failure.cause == Cause::NoCredential => {
+                AttemptFailure { cause: Cause::Plugin, ..failure }
+            }
+            failure => failure,
+        };
         if let Some(secret) = byok {
             let request = self.request(provider, self.caller.release_scope(), secret);
             let step = self.timeline.begin(StepType::Release, &release_name(secret), &[]);
@@ -123,6 +128,10 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
     match error {
         ReleaseError::Busy => {
             AttemptFailure::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED)
+        }
+        ReleaseError::Store(error) => {
+            tracing::error!(provider = %provider.name, %error, "the store could not be asked for a credential");
+            AttemptFailure::plain(Cause::Store, ErrorKind::ProviderOverloaded, SATURATED)
         }
         error => {
             let own = provider.authentication.as_ref().and_then(|it| it.own.as_ref());

@@ -56,6 +56,8 @@ pub(crate) enum Cause {
     Late { total: bool, begun: bool },
     /// This host has no capacity left.
     Saturated,
+    /// The store could not be asked for the credential, for example because its database is away.
+    Store,
     /// The plugin failed.
     Plugin,
 }
@@ -94,6 +96,7 @@ impl Cause {
             Self::Late { total: true, .. } => "late_request",
             Self::Late { total: false, .. } => "late_step",
             Self::Saturated => "saturated",
+            Self::Store => "store",
             Self::Plugin => "plugin",
         }
     }

@@ -5,7 +5,6 @@ pub(crate) mod model_choice;
 
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
 use crate::engine::EngineParts;
-use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, StepType, call_outcome};
@@ -115,11 +114,13 @@ impl RoutingPlan {
     }
 
     /// Lets the router guest order the candidates, and records the order in the routing trace.
-    /// `remembered` is the endpoint that answered this conversation last, by the id of its health.
+    /// `remembered` is the endpoint that answered this conversation last, by the id of its health; `seed` is
+    /// what the router draws with.
     pub(crate) async fn order(
         mut self,
         scope: &RequestScope,
         remembered: Option<u64>,
+        seed: u64,
         trace: &mut RoutingTrace,
     ) -> Result<Order, Refusal> {
         trace.total = self.candidates.len();
@@ -128,7 +129,7 @@ impl RoutingPlan {
         let router = &scope.engine.router;
         let name = [router.name(), "route"];
         let step = scope.timeline.begin(StepType::Route, &name, &[FactName::Plugin.name(router.name())]);
-        let answer = router.route(&scope.context, &self.summary, &described, random_seed()).await;
+        let answer = router.route(&scope.context, &self.summary, &described, seed).await;
         let count = FactName::Count.number(described.len() as u64);
         scope.timeline.end(step, call_outcome(&answer), &[count]);
         let decision = match answer {

@@ -16,6 +16,7 @@ use crate::memory::session::Session;
 use crate::money::cost_account::CostAccount;
 use crate::money::credit::{TurnEstimate, TurnTokens};
 use crate::money::ledger::LedgerEntry;
+use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::routing::{Order, RoutingPlan};
 use crate::scope::RequestScope;
@@ -104,7 +105,8 @@ impl Run {
     pub(crate) async fn route(&mut self, plan: RoutingPlan) -> Result<(), Refusal> {
         self.may_retry = self.scope.parts().retry && plan.allow_fallbacks;
         let remembered = self.memory().remembered(self.session);
-        self.order = plan.order(&self.scope, remembered, &mut self.trace).await?;
+        let seed = self.session.and_then(|session| session.seed).unwrap_or_else(random_seed);
+        self.order = plan.order(&self.scope, remembered, seed, &mut self.trace).await?;
         Ok(())
     }
 

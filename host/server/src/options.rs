@@ -39,7 +39,8 @@ pub struct Serve {
     /// Check configuration and plugins, then exit
     #[arg(long)]
     pub check: bool,
-    /// Open a store that is older than its anchor says, at this sequence number
+    /// Open a store that is older than its anchor says, at this sequence number; or accept that its database
+    /// lost commits, at this position of the audit log
     #[arg(long, value_name = "SEQ")]
     pub accept_rollback: Option<u64>,
 }

@@ -79,12 +79,10 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     let lock = acquire(&options.data)?;
     // Held beside a store in a database too: the directory has the socket and the plugins of one host.
     let (store, _lock) = match &config.store.database {
-        Some(_) if arguments.accept_rollback.is_some() => {
-            return Err(Failure::NotOnDatabase(
-                "--accept-rollback is about the store in a data directory; this one is in a database",
-            ));
+        Some(database) => {
+            let accepted = arguments.accept_rollback;
+            (connect(&config, database, StoreUse::Serve { data: &options.data, accepted })?, Some(lock))
         }
-        Some(database) => (connect(&config, database, StoreUse::Serve)?, Some(lock)),
         None => (open(&config, lock, arguments.accept_rollback)?, None),
     };
     let runtime = runtime(&config, &options.data)?;

@@ -33,19 +33,31 @@ pub(crate) fn open(
 
 /// Who opens a store in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoreUse {
+pub(crate) enum StoreUse<'a> {
     /// A host, which serves until it ends.
-    Serve,
+    Serve {
+        /// Its data directory.
+        data: &'a Path,
+        /// Accepts that the database lost commits, if its newest audit record has at most this position.
+        accepted: Option<u64>,
+    },
     /// A single command, beside hosts that may serve.
     Command,
 }
 
 /// Opens the store that is in a database.
-pub(crate) fn connect(config: &Config, database: &DatabaseConfig, to: StoreUse) -> Result<Store, Failure> {
-    let (database, options) = (database.prepare()?, open_options(config, None));
+pub(crate) fn connect(
+    config: &Config,
+    database: &DatabaseConfig,
+    to: StoreUse<'_>,
+) -> Result<Store, Failure> {
+    let database = database.prepare()?;
     let store = match to {
-        StoreUse::Serve => Store::open_in(&database, &options)?,
-        StoreUse::Command => Store::open_for_command(&database, &options)?,
+        StoreUse::Serve { data, accepted } => {
+            let database = database.with_witness(data.join("witness"));
+            Store::open_in(&database, &open_options(config, accepted))?
+        }
+        StoreUse::Command => Store::open_for_command(&database, &open_options(config, None))?,
     };
     set_limits(config, &store);
     Ok(store)

@@ -4,6 +4,7 @@
 #[cfg(not(feature = "postgres"))]
 use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
@@ -77,6 +78,9 @@ pub struct Database {
     #[cfg(not(feature = "postgres"))]
     pub(crate) connector: Infallible,
     pub(crate) hosts: Vec<String>,
+    /// See [`Database::with_witness`].
+    #[cfg(feature = "postgres")]
+    pub(crate) witness: Option<PathBuf>,
 }
 
 impl Database {
@@ -102,7 +106,7 @@ impl Database {
         }
         let connector = postgres::Database::new(&parsed, roots);
         let connector = connector.map_err(|error| DatabaseError::Tls(error.to_string()))?;
-        Ok(Database { connector: Arc::new(connector), hosts: url.hosts() })
+        Ok(Database { connector: Arc::new(connector), hosts: url.hosts(), witness: None })
     }
 
     /// See the other build.
@@ -112,6 +116,23 @@ impl Database {
     #[cfg(not(feature = "postgres"))]
     pub fn new(url: &DatabaseUrl, _: Option<&Secret>, _: &[Vec<u8>]) -> Result<Database, DatabaseError> {
         match url.0 {}
+    }
+}
+
+impl Database {
+    /// Keeps what this host knows to be durable in a file of its data directory, so that a start notices a
+    /// database that was set back. For a host that serves; made where it is missing.
+    #[must_use]
+    #[cfg(feature = "postgres")]
+    pub fn with_witness(self, file: PathBuf) -> Database {
+        Database { witness: Some(file), ..self }
+    }
+
+    /// See the other build.
+    #[must_use]
+    #[cfg(not(feature = "postgres"))]
+    pub fn with_witness(self, _: PathBuf) -> Database {
+        self
     }
 }
 

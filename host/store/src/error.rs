@@ -186,6 +186,17 @@ pub enum OpenError {
         /// What failed, without passwords and rows.
         what: String,
     },
+    /// The database lacks commits that it had acknowledged to this host.
+    #[error(
+        "the database has lost commits that it had acknowledged to this host: {lost}; connect to a database that has \
+         them, or accept the loss with `serve --accept-rollback {newest}`, the position of its newest audit record"
+    )]
+    SetBack {
+        /// Which chains lack commits.
+        lost: String,
+        /// Position of the newest audit record that is there.
+        newest: u64,
+    },
     /// The database is there and has no store in it.
     #[error("the database has no store; make it once with `cofferdam store create`")]
     NoStore,

@@ -40,6 +40,14 @@ pub(crate) struct Header {
     /// When the first retired vault key may be deleted, Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired_keys_due_ms: Option<u64>,
+    /// How often an operator has accepted that the database lost acknowledged commits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) accepted_losses: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Header {
@@ -58,6 +66,7 @@ impl Header {
             untidy: false,
             key_rotation_since_ms: None,
             retired_keys_due_ms: None,
+            accepted_losses: 0,
         }
     }
 

@@ -18,7 +18,7 @@ use first_start::first_start;
 pub(crate) use unlock::{Given, Unlocked, unlock};
 
 #[cfg(feature = "postgres")]
-pub(crate) use database::{OpenedDatabase, open_database, read_directory};
+pub(crate) use database::{AcceptedLoss, OpenedDatabase, WitnessFile, open_database, read_directory};
 #[cfg(feature = "postgres")]
 pub(crate) use first_start::first_changes;
 pub(crate) use restore::restore;

@@ -28,15 +28,17 @@ mod statement;
 mod sweep;
 mod transaction;
 mod url;
+mod witness;
 mod write;
 
-pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, prepare};
+pub(crate) use begin::{enter, first_look, has_store, head_rows, leave, lost, prepare};
 pub(crate) use connect::Database;
 pub(crate) use copy::Copy;
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
 pub(crate) use feed::{Reload, Seen};
 pub(crate) use host::{HostId, ThisHost};
 pub(crate) use url::{DatabaseUrl, Password};
+pub(crate) use witness::{Verdict, Witness};
 
 // The client library writes statements with their parameters, which are rows, to the crate `log` at the
 // level debug. These levels are compiled out, so no logger can ever print them.

@@ -206,6 +206,12 @@ impl StoreKeys {
         mac(&self.pepper, "approval/v1", &[&[store], asked].concat())
     }
 
+    /// MAC over what identifies a session of the router.
+    pub(crate) fn session_mac(&self, session: &[&[u8]]) -> Digest {
+        let store: &[u8] = self.store.as_bytes();
+        mac(&self.pepper, "session/v1", &[&[store], session].concat())
+    }
+
     /// Binds a row to its keyspace and key, so that it can be neither edited nor moved.
     pub(crate) fn row_mac(&self, keyspace: &str, key: &[u8], body: &[u8]) -> Digest {
         mac(&self.rows, "row/v1", &[self.store.as_bytes(), keyspace.as_bytes(), key, body])

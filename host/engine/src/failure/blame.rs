@@ -36,6 +36,7 @@ impl AttemptFailure {
             | Cause::Withdrawn
             | Cause::Late { total: true, .. }
             | Cause::Saturated
+            | Cause::Store
             | Cause::Plugin => Blame::Other,
         }
     }

@@ -46,6 +46,9 @@ pub(crate) struct Session {
     /// Otherwise it stays only after an answer that was served from a cache, because before that
     /// there is nothing to gain.
     is_named: bool,
+    /// The seed of the router, for a session that the client names: every host of a store draws the same
+    /// endpoint for it.
+    pub(crate) seed: Option<u64>,
 }
 
 /// Length of the part of an opening that identifies a conversation, in bytes. Prompts of documents are
@@ -73,13 +76,15 @@ impl Sessions {
     /// The conversation that a request belongs to; `None` if the client orders providers itself, or
     /// nothing identifies the conversation.
     ///
-    /// `requested` is the model as the client wrote it, `header` the value of `x-session-id`.
+    /// `requested` is the model as the client wrote it, `header` the value of `x-session-id`. `seed` makes a
+    /// seed of what identifies a session with a name.
     pub(crate) fn find(
         &self,
         caller: &Caller,
         requested: &str,
         header: Option<&str>,
         request: &ResponsesRequest,
+        seed: impl FnOnce(&[&[u8]]) -> u64,
     ) -> Option<Session> {
         if request.provider.has_order {
             return None;
@@ -89,14 +94,20 @@ impl Sessions {
         let key = caller.intern.is_none().then_some(caller.key);
         let account = (caller.workspace.id, caller.intern, key, requested);
         if let Some(named) = request.session_id.as_deref().or(header) {
-            return Some(Session { hash: self.hasher.hash_one((account, 0, named)), is_named: true });
+            let (workspace, intern) = (caller.workspace.id, caller.intern);
+            let intern = intern.as_ref().map_or(&[][..], |intern| intern.as_bytes());
+            let key = key.map(|key| key.to_string()).unwrap_or_default();
+            let parts =
+                [workspace.as_bytes(), intern, key.as_bytes(), requested.as_bytes(), named.as_bytes()];
+            let hash = self.hasher.hash_one((account, 0, named));
+            return Some(Session { hash, is_named: true, seed: Some(seed(&parts)) });
         }
         let hash = match &request.prompt_cache_key {
             Some(key) => self.hasher.hash_one((account, 1, key)),
             None if request.opening.is_empty() => return None,
             None => self.hasher.hash_one((account, 2, Opening(&request.opening))),
         };
-        Some(Session { hash, is_named: false })
+        Some(Session { hash, is_named: false, seed: None })
     }
 
     /// The endpoint that the conversation should stay with, by the id of its health.
@@ -166,7 +177,7 @@ mod tests {
     }
 
     fn session(sessions: &Sessions, header: Option<&str>, fields: &Value) -> Option<Session> {
-        sessions.find(&caller('a'), "m", header, &request(fields))
+        sessions.find(&caller('a'), "m", header, &request(fields), |_| 7)
     }
 
     #[test]
@@ -218,7 +229,7 @@ mod tests {
     fn sessions_differ_by_account_and_model_and_an_order_disables_them() {
         let sessions = Sessions::default();
         let named = request(&json!({"session_id": "s"}));
-        let of = |letter, model: &str| sessions.find(&caller(letter), model, None, &named).unwrap();
+        let of = |letter, model: &str| sessions.find(&caller(letter), model, None, &named, |_| 7).unwrap();
         assert_eq!(of('a', "m"), of('a', "m"));
         assert_ne!(of('a', "m"), of('b', "m"));
         assert_ne!(of('a', "m"), of('a', "n"));
@@ -275,7 +286,7 @@ mod tests {
         fn the_table_is_bounded(hashes in proptest::collection::vec(0u64..60, 1..300)) {
             let sessions = Sessions { half_max: 8, ..Sessions::default() };
             for (now_ms, hash) in hashes.into_iter().enumerate() {
-                let session = Session { hash, is_named: true };
+                let session = Session { hash, is_named: true, seed: None };
                 sessions.answered(session, hash, false, now_ms as u64);
                 prop_assert_eq!(sessions.endpoint(session, now_ms as u64), Some(hash));
                 let halves = sessions.lock();

@@ -97,7 +97,8 @@ impl Job {
         };
         let RequestScope { engine, context, timeline, .. } = &**scope;
         let step = timeline.begin(StepType::ModelChoice, &["model choice"], &[]);
-        let chosen = engine.choose_models(request, context, summary, serves, remembered, random_seed()).await;
+        let seed = session.and_then(|session| session.seed).unwrap_or_else(random_seed);
+        let chosen = engine.choose_models(request, context, summary, serves, remembered, seed).await;
         timeline.end(step, outcome_of(&chosen), &[]);
         self.chosen_models = chosen?;
         Ok(())
@@ -123,7 +124,8 @@ impl Job {
     fn find_session(&self, requested: &str) -> Option<Session> {
         let RequestScope { engine, caller, options, .. } = &*self.scope;
         let sessions = &engine.parts.memory.sessions;
-        sessions.find(caller, requested, options.session_header.as_deref(), &self.request)
+        let seed = |parts: &[&[u8]]| engine.parts.store.session_seed(parts);
+        sessions.find(caller, requested, options.session_header.as_deref(), &self.request, seed)
     }
 
     /// Checks that the models exist that the request names, unless a model router is to choose.

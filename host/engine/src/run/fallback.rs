@@ -124,6 +124,7 @@ fn refused_by(cause: Cause) -> RefusedBy {
         Cause::Dialect
         | Cause::Plugin
         | Cause::Saturated
+        | Cause::Store
         | Cause::Withdrawn
         | Cause::NoCredential
         | Cause::Late { total: true, .. } => RefusedBy::Host,
@@ -141,7 +142,7 @@ fn refused_by(cause: Cause) -> RefusedBy {
 fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
     let failure = &failed.failure;
     let mut refusal = match failed.cause {
-        Cause::Saturated => return Refusal::saturated(),
+        Cause::Saturated | Cause::Store => return Refusal::saturated(),
         Cause::Late { total: true, begun: true } => Refusal::late_answer(),
         Cause::Late { .. } => Refusal::new(504, ErrorKind::Timeout, STEP_TIMED_OUT),
         Cause::Credential => {

@@ -35,6 +35,15 @@ pub enum AuditAction {
         /// Number of rows that were dropped because their MAC did not match.
         rows_dropped: usize,
     },
+    /// The operator accepted that the database lacks commits that it had acknowledged.
+    LossAccepted {
+        /// Position of the newest audit record that was there.
+        newest: u64,
+        /// Number of chains that lack commits.
+        chains: usize,
+        /// Number of these commits.
+        commits: u64,
+    },
     /// A workspace was created.
     WorkspaceCreated {
         /// Id of the workspace.

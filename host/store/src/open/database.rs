@@ -1,5 +1,6 @@
 //! Opening a store that is in a database.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -9,7 +10,7 @@ use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
-use crate::postgres::{self, Database, Seen, ThisHost};
+use crate::postgres::{self, Database, Seen, ThisHost, Verdict, Witness};
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{Keyspace, RowKind};
 use crate::state::{Gap, RowRange, State};
@@ -27,6 +28,19 @@ pub(crate) struct OpenedDatabase {
     pub(crate) seen: Seen,
     /// This host, whose row is there.
     pub(crate) host: Arc<ThisHost>,
+    /// What this host knows to be durable.
+    pub(crate) witness: Arc<Witness>,
+    /// What the database has lost, which is to be accepted.
+    pub(crate) loss: Option<AcceptedLoss>,
+}
+
+/// A loss of the database that an operator accepts with this start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AcceptedLoss {
+    /// Position of the newest audit record that is there.
+    pub(crate) newest: u64,
+    pub(crate) chains: usize,
+    pub(crate) commits: u64,
 }
 
 /// Opens the store that is in the database.
@@ -38,6 +52,7 @@ pub(crate) fn open_database(
     runtime: &Handle,
     given: Given,
     clock: &Clock,
+    witness: WitnessFile<'_>,
 ) -> Result<OpenedDatabase, OpenError> {
     let [header, record] = postgres::head_rows(database, runtime)?;
     if header.is_none() && record.is_none() {
@@ -45,11 +60,53 @@ pub(crate) fn open_database(
     }
     let Unlocked { header, keys, rotate_to } = unlock(header.as_deref(), record.as_deref(), given)?;
     let access = VaultReader::new(Arc::new(keys));
+    let (witness, loss) = compare(database, runtime, &access, &header, witness)?;
     // Before the directory is read: who changes it after that waits for this host.
     let host = postgres::enter(database, runtime, clock)?;
     let loaded = read_directory(database, runtime, &access);
     let (directory, money, seen) = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
-    Ok(OpenedDatabase { access, header, rotate_to, directory, money, seen, host })
+    Ok(OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss })
+}
+
+/// Where a host keeps what it knows to be durable, and the loss that its operator accepts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WitnessFile<'f> {
+    /// `None` for a command, which compares nothing.
+    pub(crate) path: Option<&'f Path>,
+    /// Position of the newest audit record, from the error of the start before.
+    pub(crate) accepted: Option<u64>,
+}
+
+/// Compares the database with what this host knows to be durable.
+fn compare(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    access: &VaultReader,
+    header: &Header,
+    WitnessFile { path, accepted }: WitnessFile<'_>,
+) -> Result<(Arc<Witness>, Option<AcceptedLoss>), OpenError> {
+    let (keys, losses) = (Arc::clone(&access.keys), header.accepted_losses);
+    let Some(path) = path else { return Ok((Arc::new(Witness::new(keys, None, losses)), None)) };
+    let witness = Arc::new(Witness::open(keys, path, losses)?);
+    let (loss, newest) = postgres::lost(database, runtime, &witness)?;
+    match (witness.judge(loss, losses), accepted) {
+        (Verdict::Whole | Verdict::Accepted, None) => Ok((witness, None)),
+        (Verdict::Whole | Verdict::Accepted, Some(given)) => Err(OpenError::NothingToAccept {
+            given,
+            found: "the database has all commits that this host knows of".to_owned(),
+        }),
+        (Verdict::Lacks(loss), Some(given)) if newest <= given => {
+            tracing::warn!(
+                newest,
+                "the database has lost commits that it had acknowledged, which is accepted: {loss}"
+            );
+            // Until the acceptance is committed.
+            witness.begin_anew(losses);
+            let accepted = AcceptedLoss { newest, chains: loss.chains(), commits: loss.commits() };
+            Ok((witness, Some(accepted)))
+        }
+        (Verdict::Lacks(loss), _) => Err(OpenError::SetBack { lost: loss.to_string(), newest }),
+    }
 }
 
 /// What is committed now, and how far the changes of each chain are in it.

@@ -14,6 +14,7 @@ use super::readers::{CommittedState, Readers};
 use super::schema;
 use super::statement::Statement;
 use super::transaction::bounded;
+use super::witness::{self, ChainNumbers, Loss, Witness};
 use crate::clock::Clock;
 use crate::error::OpenError;
 use crate::rows;
@@ -86,6 +87,36 @@ pub(crate) fn leave(database: &Arc<Database>, runtime: &Handle, id: HostId) {
     if let Err(error) = left {
         tracing::warn!(%error, host = %id, "this host could not take its row out of the database");
     }
+}
+
+/// What the database lacks of what is known to be durable, and the position of its newest audit record.
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(crate) fn lost(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    witness: &Witness,
+) -> Result<(Loss, u64), OpenError> {
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for the ends of chains");
+    let known = witness.numbers();
+    let ids: Vec<Vec<u8>> = known.keys().map(|chain| chain.0.to_vec()).collect();
+    wait(runtime, async || {
+        let session = database.connect().await?;
+        let asks =
+            Statement::new("SELECT id, seq FROM chain WHERE id = ANY($1)").with(ids, Type::BYTEA_ARRAY);
+        let rows = bounded(asks.rows(&session.client, usize::MAX, |_| Ok(0))).await?;
+        let chain = |row: &tokio_postgres::Row| {
+            let id: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
+            let id = ChainId(id.try_into().map_err(|_| UNEXPECTED)?);
+            Ok((id, row.try_get(1).map_err(|_| UNEXPECTED)?))
+        };
+        let found = rows.iter().map(chain).collect::<Result<ChainNumbers, Failure>>()?;
+        let newest = bounded(session.script("SELECT coalesce(max(position), 0) FROM audit")).await?;
+        let [row] = newest.as_slice() else { return Err(UNEXPECTED) };
+        let newest = row.first().and_then(|newest| newest.as_deref()?.parse().ok()).ok_or(UNEXPECTED)?;
+        Ok((witness::compare(&known, &found, true), newest))
+    })
 }
 
 /// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
@@ -50,6 +50,8 @@ pub(crate) struct Database {
     uses_tls: Vec<bool>,
     /// The host that was connected to last.
     last: AtomicUsize,
+    /// How often [`Database::connect_anew`] was asked for.
+    generation: AtomicU64,
 }
 
 impl Database {
@@ -59,12 +61,30 @@ impl Database {
         let uses_tls: Vec<bool> = url.hosts.iter().map(|host| host.uses_tls(url.tls)).collect();
         let tls = if uses_tls.contains(&true) { Some(tls(roots)?) } else { None };
         let hosts = url.hosts.iter().map(|host| (host.clone(), config(url, host)));
-        Ok(Database { hosts: hosts.collect(), tls, uses_tls, last: AtomicUsize::new(0) })
+        Ok(Database {
+            hosts: hosts.collect(),
+            tls,
+            uses_tls,
+            last: AtomicUsize::new(0),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// Connects in place of a connection that ended. The server may have been replaced, so connections from
+    /// before are not [`Database::is_current`] any more.
+    pub(super) async fn connect_anew(&self) -> Result<Session, Failure> {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.connect().await
+    }
+
+    /// Whether a connection is not from before the last [`Database::connect_anew`].
+    pub(super) fn is_current(&self, session: &Session) -> bool {
+        session.generation == self.generation.load(Ordering::Acquire)
     }
 
     /// Connects to the first host that takes writes, beginning with the one of the last time.
     pub(crate) async fn connect(&self) -> Result<Session, Failure> {
-        let count = self.hosts.len();
+        let (count, generation) = (self.hosts.len(), self.generation.load(Ordering::Acquire));
         let mut reasons = Vec::new();
         for at in (0..count).map(|step| (self.last.load(Ordering::Relaxed) + step) % count) {
             let Some((host, config)) = self.hosts.get(at) else { continue };
@@ -78,8 +98,9 @@ impl Database {
                 }
             };
             match open_any(config, &addresses, tls, deadline).await {
-                Ok(session) => {
+                Ok(mut session) => {
                     self.last.store(at, Ordering::Relaxed);
+                    session.generation = generation;
                     return Ok(session);
                 }
                 Err(failed) => {
@@ -204,6 +225,8 @@ pub(crate) struct Session {
     warned: Arc<AtomicBool>,
     /// The server sent a notification of what this connection listens to.
     notified: Arc<Notify>,
+    /// See [`Database::is_current`].
+    generation: u64,
     driver: JoinHandle<()>,
 }
 
@@ -216,7 +239,7 @@ impl Session {
         let warned = Arc::new(AtomicBool::new(false));
         let notified = Arc::new(Notify::new());
         let driver = tokio::spawn(drive(connection, Arc::clone(&warned), Arc::clone(&notified)));
-        Session { client, warned, notified, driver }
+        Session { client, warned, notified, generation: 0, driver }
     }
 
     /// Waits for a notification since the last call.

@@ -17,6 +17,7 @@ use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::FeedReader;
 use super::host::{self, HostId, HostRow, ThisHost};
+use super::witness::Witness;
 use crate::published::PublishedState;
 
 /// Time between two beats of a host that learns of nothing.
@@ -29,6 +30,8 @@ const BEAT_PATIENCE: Duration = Duration::from_secs(2);
 const BEAT_PAUSE: Duration = Duration::from_millis(10);
 /// Pause after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_millis(250);
+/// Time between two writes of what is known to be durable.
+const KEPT_EVERY: Duration = Duration::from_secs(60);
 /// Time between two looks at what other hosts have seen, while an answer waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -54,6 +57,9 @@ pub(super) struct Contact {
     host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     feed: FeedReader,
+    witness: Arc<Witness>,
+    /// When what is known to be durable was written last.
+    kept: Option<Instant>,
     hosts: watch::Sender<Hosts>,
     waiting: Arc<Waiting>,
     session: Option<Session>,
@@ -76,6 +82,7 @@ impl Contact {
         host: Arc<ThisHost>,
         shared: Arc<PublishedState>,
         feed: FeedReader,
+        witness: Arc<Witness>,
         waiting: Arc<Waiting>,
     ) -> (Contact, watch::Receiver<Hosts>) {
         let (hosts, reader) = watch::channel(Hosts::default());
@@ -85,6 +92,8 @@ impl Contact {
             host,
             shared,
             feed,
+            witness,
+            kept: None,
             hosts,
             waiting,
             session: None,
@@ -159,7 +168,7 @@ impl Contact {
     /// before it.
     async fn beat(&mut self) -> Result<(), Failure> {
         let sent_ms = self.shared.clock().boot_ms();
-        let (news, seen) = self.feed.seen();
+        let (news, seen, numbers) = self.feed.seen();
         let (session, id) = (connected(&self.database, &mut self.session).await?, self.host.id());
         let asked = Instant::now();
         session.take_warning();
@@ -170,11 +179,21 @@ impl Contact {
         if session.take_warning() {
             return Err(Failure::Unexpected("a beat"));
         }
+        let own = rows.iter().find(|row| row.id == id).ok_or(Failure::NoHost)?;
+        let beat = own.beat;
+        self.host.acknowledge(beat);
+        // What could be seen before a commit is as durable as the commit.
+        self.witness.learn(numbers.iter().map(|(chain, number)| (*chain, *number)));
         self.learn(asked, rows);
         self.reported = news;
         self.due = asked + BEAT_EVERY;
-        self.feed.until_whole(Instant::now()).await;
+        self.feed.until_whole(id, beat).await;
         self.shared.extend_contact(sent_ms, CONTACT_MS);
+        if self.kept.is_none_or(|kept| kept.elapsed() >= KEPT_EVERY) {
+            self.kept = Some(Instant::now());
+            let witness = Arc::clone(&self.witness);
+            drop(tokio::task::spawn_blocking(move || witness.keep()));
+        }
         Ok(())
     }
 

@@ -12,12 +12,13 @@ use super::barrier::{Barrier, Drained, Waiting};
 use super::begin;
 use super::connect::Database;
 use super::contact::{CONTACT_MS, Contact};
-use super::feed::{Announcer, Feed, Reload, Seen};
+use super::feed::{Announcer, Feed, FeedLinks, Reload, Seen};
 use super::history;
 use super::host::{HostId, ThisHost};
 use super::lane::{HostLinks, Lane};
 use super::readers::{CommittedState, Readers};
 use super::sweep::{Reading, Sweep};
+use super::witness::Witness;
 use crate::audit::AuditRecord;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
+    witness: Arc<Witness>,
     pub(super) queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
@@ -60,6 +62,8 @@ pub(crate) struct Start {
     pub(crate) clock: Clock,
     /// This host, whose row is there.
     pub(crate) host: Arc<ThisHost>,
+    /// What is known to be durable.
+    pub(crate) witness: Arc<Witness>,
     /// How far the changes of each chain are in the published directory.
     pub(crate) seen: Seen,
     /// Reads the whole directory.
@@ -101,12 +105,19 @@ impl Engine {
     /// # Errors
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
-        let Start { database, access, queues, shared, clock, host, seen, reload, runtime } = start;
+        let Start { database, access, queues, shared, clock, host, witness, seen, reload, runtime } = start;
         let keys = &access.keys;
         // The directory was read after this host got its row.
         shared.extend_contact(host.entered_ms(), CONTACT_MS);
-        let (feed, announcer, reader) =
-            Feed::new(Arc::clone(&database), Arc::clone(keys), Arc::clone(&shared), seen, reload);
+        let links = FeedLinks {
+            database: Arc::clone(&database),
+            keys: Arc::clone(keys),
+            shared: Arc::clone(&shared),
+            host: Arc::clone(&host),
+            witness: Arc::clone(&witness),
+            reload,
+        };
+        let (feed, announcer, reader) = Feed::new(links, seen);
         runtime.handle().spawn(feed.run());
         let waiting = Arc::new(Waiting::default());
         let (contact, hosts) = Contact::new(
@@ -114,6 +125,7 @@ impl Engine {
             Arc::clone(&host),
             Arc::clone(&shared),
             reader,
+            Arc::clone(&witness),
             Arc::clone(&waiting),
         );
         let contact = runtime.handle().spawn(contact.run());
@@ -132,6 +144,7 @@ impl Engine {
             host,
             shared,
             readers,
+            witness,
             queues,
             threads,
             runtime,
@@ -139,7 +152,8 @@ impl Engine {
             contact: Mutex::new(Some(contact)),
             _announcer: announcer.clone(),
         };
-        let links = HostLinks { host: Arc::clone(&engine.host), feed: announcer, barrier };
+        let (host, witness) = (Arc::clone(&engine.host), Arc::clone(&engine.witness));
+        let links = HostLinks { host, feed: announcer, barrier, witness };
         for (number, queue) in engine.queues.all().enumerate() {
             let lane = Lane::new(
                 Arc::clone(&database),
@@ -160,6 +174,11 @@ impl Engine {
     /// The id that this host has now.
     pub(crate) fn host_id(&self) -> HostId {
         self.host.id()
+    }
+
+    /// What this host knows to be durable.
+    pub(crate) fn witness(&self) -> &Witness {
+        &self.witness
     }
 
     /// What is committed now.
@@ -200,6 +219,7 @@ impl Engine {
         {
             tracing::error!("answers that wait for other hosts are given up");
         }
+        self.witness.keep();
         if let Some(mut contact) = self.contact.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // It would take the end of this host for a mistake of other hosts.
             contact.abort();

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 
+use super::witness::Loss;
+
 /// The most characters of a message of the server.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -64,6 +66,12 @@ pub(crate) enum Failure {
         /// Its number as the lane knows it.
         left: u64,
     },
+    /// The database does not have commits that it had acknowledged.
+    #[error("the database has lost commits that it had acknowledged: {0}")]
+    SetBack(Loss),
+    /// The server does not have a commit that the database has acknowledged to this host.
+    #[error("the server is not the primary any more: it lacks a sign of life that was committed")]
+    FormerPrimary,
     /// The schema is not one that this program works with.
     #[error("the database has schema {found}, this program works with {known}")]
     OtherSchema {

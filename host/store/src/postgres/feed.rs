@@ -3,7 +3,8 @@
 //! One task reads changed records and publishes them, so that a newer record is never replaced by an
 //! older one, whichever lane or host changed it. A lane whose commit has changed records waits for
 //! this task before it answers. What other hosts changed is found in the table `change`, which is
-//! looked at four times a second, and when the database notifies this host of a change.
+//! looked at four times a second, and when the database notifies this host of a change. Each look also
+//! compares how far the chains are with what is known to be durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,15 +17,18 @@ use tokio_postgres::types::Type;
 
 use super::connect::{Database, Session};
 use super::failure::Failure;
+use super::host::{HostId, ThisHost};
 use super::load::load;
 use super::place::ChainId;
 use super::statement::Statement;
 use super::transaction::bounded;
+use super::witness::{self, ChainNumbers, Verdict, Witness};
 use crate::directory::{Directory, RecordChanges, RecordId};
 use crate::error::OpenError;
+use crate::header::Header;
 use crate::loaded::Loaded;
 use crate::published::PublishedState;
-use crate::rows::Keyspace;
+use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::StoreKeys;
 use crate::state::{Need, State};
 
@@ -34,6 +38,8 @@ pub(super) const CHANNEL: &str = "cofferdam";
 const POLL_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Time between two warnings of failures that go on.
+const WARNED_EVERY: Duration = Duration::from_secs(30);
 /// The most commits of lanes that wait to be read. Lanes wait for their own, so there are no more than lanes.
 const WAITING_MAX: usize = 16;
 /// The most commits of one chain that are read at once. Small in tests, so that a few take several
@@ -80,13 +86,15 @@ pub(crate) type Seen = BTreeMap<ChainId, i64>;
 /// The last look at the changes of other hosts.
 #[derive(Clone)]
 struct Look {
-    /// A time before the look.
-    began: Instant,
     /// Whether it came to the end of the changes.
     is_whole: bool,
     /// Grows with each look that found something.
     news: u64,
     seen: Arc<Seen>,
+    /// The last commit of each chain.
+    numbers: Arc<ChainNumbers>,
+    /// This host, and the last sign of life of it that the look could see.
+    beat: Option<(HostId, i64)>,
 }
 
 /// Reads the whole directory, and how far the changes of each chain are in it. Blocks its thread.
@@ -106,10 +114,11 @@ impl FeedReader {
         self.looks.borrow().news
     }
 
-    /// How far the commits of each chain are in the directory, and how often something new was found.
-    pub(super) fn seen(&self) -> (u64, Arc<Seen>) {
+    /// How often something new was found, how far the commits of each chain are in the directory, and the
+    /// last commit of each chain.
+    pub(super) fn seen(&self) -> (u64, Arc<Seen>, Arc<ChainNumbers>) {
         let look = self.looks.borrow();
-        (look.news, Arc::clone(&look.seen))
+        (look.news, Arc::clone(&look.seen), Arc::clone(&look.numbers))
     }
 
     /// Waits until there may be news.
@@ -124,10 +133,12 @@ impl FeedReader {
         self.has_gap.store(true, Ordering::Release);
     }
 
-    /// Waits until all changes that were committed before this time are in the directory.
-    pub(super) async fn until_whole(&mut self, after: Instant) {
+    /// Waits until all changes that were committed before this sign of life of this host are in the
+    /// directory. A server that does not have the sign of life is not the primary, whatever it answers.
+    pub(super) async fn until_whole(&mut self, host: HostId, beat: i64) {
         self.wanted.notify_one();
-        let is_whole = |look: &Look| look.is_whole && look.began >= after;
+        let is_whole =
+            |look: &Look| look.is_whole && look.beat.is_some_and(|(of, seen)| of == host && seen >= beat);
         if self.looks.wait_for(is_whole).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -151,26 +162,51 @@ pub(super) struct Feed {
     reload: Reload,
     /// The directory has to be read anew.
     has_gap: Arc<AtomicBool>,
+    host: Arc<ThisHost>,
+    witness: Arc<Witness>,
+    /// When a failure was warned of last, and whether it was a database that was set back.
+    warned: Option<(Instant, bool)>,
+}
+
+/// What the feed works with.
+pub(super) struct FeedLinks {
+    pub(super) database: Arc<Database>,
+    pub(super) keys: Arc<StoreKeys>,
+    pub(super) shared: Arc<PublishedState>,
+    pub(super) host: Arc<ThisHost>,
+    pub(super) witness: Arc<Witness>,
+    pub(super) reload: Reload,
 }
 
 impl Feed {
     /// The task, where lanes hand over their commits, and where others learn what it has read.
-    pub(super) fn new(
-        database: Arc<Database>,
-        keys: Arc<StoreKeys>,
-        shared: Arc<PublishedState>,
-        seen: Seen,
-        reload: Reload,
-    ) -> (Feed, Announcer, FeedReader) {
+    pub(super) fn new(links: FeedLinks, seen: Seen) -> (Feed, Announcer, FeedReader) {
+        let FeedLinks { database, keys, shared, host, witness, reload } = links;
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
-        let look = Look { began: due, is_whole: false, news: 0, seen: Arc::new(seen) };
+        let look =
+            Look { is_whole: false, news: 0, seen: Arc::new(seen), numbers: Arc::default(), beat: None };
         let (looks, reader) = watch::channel(look);
         let wanted = Arc::new(Notify::new());
         let has_gap = Arc::new(AtomicBool::new(false));
         let reader = FeedReader { looks: reader, wanted: Arc::clone(&wanted), has_gap: Arc::clone(&has_gap) };
-        let feed =
-            Feed { database, keys, shared, commits, session, own, due, looks, wanted, reload, has_gap };
+        let warned = None;
+        let feed = Feed {
+            database,
+            keys,
+            shared,
+            commits,
+            session,
+            own,
+            due,
+            looks,
+            wanted,
+            reload,
+            has_gap,
+            host,
+            witness,
+            warned,
+        };
         (feed, Announcer(sender), reader)
     }
 
@@ -188,14 +224,34 @@ impl Feed {
             let records = waiting.iter().flat_map(|commit| commit.records.iter().copied()).collect();
             match self.publish(records).await {
                 // A lane that is closing may have given up the wait.
-                Ok(()) => waiting.drain(..).for_each(|commit| commit.done.send(()).unwrap_or_default()),
+                Ok(()) => {
+                    self.warned = None;
+                    waiting.drain(..).for_each(|commit| commit.done.send(()).unwrap_or_default());
+                }
                 Err(failure) => {
-                    tracing::warn!(%failure, "changes of the directory could not be read");
+                    self.warn(&failure);
                     self.session = None;
                     self.due = Instant::now() + PAUSE;
                     sleep(PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Logs a failure, and the same state not again for a while.
+    fn warn(&mut self, failure: &Failure) {
+        let is_set_back = matches!(failure, Failure::SetBack(_));
+        if self.warned.is_some_and(|(at, was)| was == is_set_back && at.elapsed() < WARNED_EVERY) {
+            return;
+        }
+        self.warned = Some((Instant::now(), is_set_back));
+        match failure {
+            Failure::SetBack(_) => tracing::error!(
+                %failure,
+                "this host serves no requests: connect it to a database that has these commits, or accept the \
+                 loss with `serve --accept-rollback`, which names the position to give"
+            ),
+            _ => tracing::warn!(%failure, "changes of the directory could not be read"),
         }
     }
 
@@ -239,10 +295,11 @@ impl Feed {
 
     /// Reads these records, and those that other hosts have changed, and publishes them.
     async fn publish(&mut self, mut records: BTreeSet<RecordId>) -> Result<(), Failure> {
+        let is_new_session = self.session.is_none();
         let session = match self.session.take() {
             Some(session) => session,
             None => {
-                let session = self.database.connect().await?;
+                let session = self.database.connect_anew().await?;
                 // Without notifications, as behind some poolers, changes are found at the next look.
                 if let Err(failure) = bounded(session.script(&format!("LISTEN {CHANNEL}"))).await {
                     tracing::info!(%failure, "the database does not notify this host of changes");
@@ -251,30 +308,66 @@ impl Feed {
             }
         };
         self.close_gap().await?;
-        let session = self.session.insert(session);
+        self.session = Some(session);
         let began = Instant::now();
         let began_ms = self.shared.clock().boot_ms();
-        let look = if began >= self.due {
-            let seen = Arc::clone(&self.looks.borrow().seen);
-            let changed = bounded(changed(session, &self.own, &seen)).await?;
+        let look = if is_new_session || began >= self.due {
+            let Some(changed) = self.look(is_new_session).await? else { return Ok(()) };
             records.extend(changed.records.iter().copied());
             Some(changed)
         } else {
             None
         };
+        let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
         if !records.is_empty() {
             let changes = bounded(read(session, &self.keys, records)).await?;
             self.shared.change(changes);
         }
-        if let Some(Changed { seen, is_whole, is_new, .. }) = look {
+        if let Some(Changed { seen, is_whole, is_new, numbers, beat, .. }) = look {
             self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
             if is_whole {
                 self.shared.note_poll(began_ms);
             }
             let news = self.looks.borrow().news + u64::from(is_new);
-            self.looks.send_replace(Look { began, is_whole, news, seen: Arc::new(seen) });
+            let (seen, numbers) = (Arc::new(seen), Arc::new(numbers));
+            self.looks.send_replace(Look { is_whole, news, seen, numbers, beat: Some(beat) });
         }
         Ok(())
+    }
+
+    /// Looks for changes of other hosts, and whether the database has what is known to be durable. `None`
+    /// where an operator has accepted a loss: the directory is read anew before the next look.
+    async fn look(&mut self, is_new_session: bool) -> Result<Option<Changed>, Failure> {
+        let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
+        let seen = Arc::clone(&self.looks.borrow().seen);
+        // What was durable before the question.
+        let (id, acknowledged) = self.host.acknowledged();
+        let known = self.witness.numbers();
+        let asked_for = if is_new_session { Some(&known) } else { None };
+        let changed = bounded(changed(session, id, &self.own, &seen, asked_for)).await?;
+        // There is no header while the store is made.
+        let accepted_losses = changed.header.as_deref().map_or(Some(0), |row| {
+            let header: Header = rows::decode(&self.keys, KEYS, rows::HEADER, row)?;
+            Some(header.accepted_losses)
+        });
+        let accepted_losses = accepted_losses.ok_or(Failure::Unexpected("the question for the header"))?;
+        let loss = witness::compare(&known, &changed.numbers, is_new_session);
+        match self.witness.judge(loss, accepted_losses) {
+            Verdict::Whole if changed.beat.1 < acknowledged => Err(Failure::FormerPrimary),
+            Verdict::Whole => Ok(Some(changed)),
+            Verdict::Accepted => {
+                self.has_gap.store(true, Ordering::Release);
+                self.due = Instant::now();
+                Ok(None)
+            }
+            Verdict::Lacks(loss) => {
+                self.shared.end_contact();
+                let witness = Arc::clone(&self.witness);
+                // For a start of this host before the database is mended.
+                drop(tokio::task::spawn_blocking(move || witness.keep()).await);
+                Err(Failure::SetBack(loss))
+            }
+        }
     }
 }
 
@@ -285,21 +378,56 @@ struct Changed {
     /// Whether that is all.
     is_whole: bool,
     is_new: bool,
+    numbers: ChainNumbers,
+    beat: (HostId, i64),
+    /// The row of the header.
+    header: Option<Vec<u8>>,
 }
 
-/// Looks for changes of other hosts after what was seen.
-async fn changed(session: &Session, own: &BTreeSet<ChainId>, before: &Seen) -> Result<Changed, Failure> {
+/// Looks for changes of other hosts after what was seen. Of chains that do not change any more only those
+/// that are asked for are looked at.
+async fn changed(
+    session: &Session,
+    host: HostId,
+    own: &BTreeSet<ChainId>,
+    before: &Seen,
+    asked_for: Option<&ChainNumbers>,
+) -> Result<Changed, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question what changed");
     let mut seen = Seen::new();
     let (mut is_whole, mut is_new) = (true, false);
     let (mut chains, mut after, mut upto) = (Vec::new(), Vec::new(), Vec::new());
-    // Only chains that still change, or whose changes a host may still have to see.
-    let rows = session.script("SELECT encode(id, 'hex'), changed FROM chain WHERE NOT retired").await?;
-    for row in rows {
+    let asked_for: Vec<String> = asked_for.into_iter().flatten().map(|(chain, _)| chain.literal()).collect();
+    let asked_for = match asked_for.is_empty() {
+        true => String::new(),
+        false => format!("OR id IN ({})", asked_for.join(", ")),
+    };
+    // The chains come after the sign of life, so they have all that was committed before it. Chains that
+    // are retired change no more, and every host has seen their changes.
+    let script = format!(
+        "SELECT coalesce((SELECT beat FROM host WHERE id = decode('{host}', 'hex')), 0), \
+         (SELECT encode(body, 'hex') FROM store WHERE k = decode('{header}', 'hex')); \
+         SELECT encode(id, 'hex'), changed, seq, retired FROM chain WHERE NOT retired {asked_for}",
+        header = crate::hex::encode(rows::HEADER),
+    );
+    let answer = session.script(&script).await?;
+    let Some(([Some(beat), header], chains_found)) =
+        answer.split_first().map(|(first, rest)| (first.as_slice(), rest))
+    else {
+        return Err(UNEXPECTED);
+    };
+    let beat = (host, beat.parse().map_err(|_| UNEXPECTED)?);
+    let header = header.as_deref().and_then(crate::hex::decode);
+    let mut numbers = ChainNumbers::new();
+    for row in chains_found {
         let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
         let id = columns.next().and_then(crate::hex::decode).and_then(|id| id.try_into().ok());
         let chain = ChainId(id.ok_or(UNEXPECTED)?);
         let last: i64 = columns.next().and_then(|seq| seq.parse().ok()).ok_or(UNEXPECTED)?;
+        numbers.insert(chain, columns.next().and_then(|seq| seq.parse().ok()).ok_or(UNEXPECTED)?);
+        if columns.next() == Some("t") {
+            continue;
+        }
         let known = before.get(&chain).copied().unwrap_or_default();
         if own.contains(&chain) || last <= known {
             seen.insert(chain, known.max(last));
@@ -326,7 +454,7 @@ async fn changed(session: &Session, own: &BTreeSet<ChainId>, before: &Seen) -> R
             records.extend(RecordId::of_row_key(topic));
         }
     }
-    Ok(Changed { records, seen, is_whole, is_new })
+    Ok(Changed { records, seen, is_whole, is_new, numbers, beat, header })
 }
 
 /// The records as they are committed now.

@@ -4,6 +4,7 @@
 //! on others wait for this host, and deleted in the transaction that seals the chains of the host.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -45,6 +46,8 @@ impl fmt::Debug for HostId {
 #[derive(Debug)]
 pub(crate) struct ThisHost {
     id: Mutex<HostId>,
+    /// The number of the last sign of life under this id that was committed.
+    beat: AtomicI64,
     /// Told when a lane finds that this host has no row any more.
     gone: Notify,
     /// When its first row was sent, as a time of [`crate::clock::Clock::boot_ms`].
@@ -53,7 +56,7 @@ pub(crate) struct ThisHost {
 
 impl ThisHost {
     pub(super) fn new(id: HostId, entered_ms: u64) -> ThisHost {
-        ThisHost { id: Mutex::new(id), gone: Notify::new(), entered_ms }
+        ThisHost { id: Mutex::new(id), beat: AtomicI64::new(1), gone: Notify::new(), entered_ms }
     }
 
     pub(super) fn entered_ms(&self) -> u64 {
@@ -62,7 +65,20 @@ impl ThisHost {
 
     /// Sets the id of the row that this process has now.
     pub(super) fn set(&self, id: HostId) {
-        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = id;
+        let mut own = self.id.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = id;
+        self.beat.store(1, Ordering::Release);
+    }
+
+    /// Notes a committed sign of life.
+    pub(super) fn acknowledge(&self, beat: i64) {
+        self.beat.store(beat, Ordering::Release);
+    }
+
+    /// The id of the row, and its last sign of life that was committed.
+    pub(super) fn acknowledged(&self) -> (HostId, i64) {
+        let own = self.id.lock().unwrap_or_else(PoisonError::into_inner);
+        (*own, self.beat.load(Ordering::Acquire))
     }
 
     /// Tells that other hosts took this one for dead.

@@ -26,6 +26,8 @@ use super::feed::Announcer;
 use super::host::ThisHost;
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
+use super::witness::Witness;
+use super::write::number;
 use crate::audit::AuditEntry;
 use crate::changes::{Reach, SettledUsage};
 use crate::clock::Clock;
@@ -63,6 +65,9 @@ pub(super) struct Lane {
     pub(super) host: Arc<ThisHost>,
     session: Option<Session>,
     chain: Option<(ChainId, ChainEnd)>,
+    witness: Arc<Witness>,
+    /// How many losses were accepted when the chain was begun.
+    accepted_losses: u32,
     /// Changes that were left out of the group before, older than those in the queue.
     left_out: VecDeque<Box<dyn Job>>,
     /// The first change that lacked something when its group was applied last.
@@ -91,6 +96,7 @@ pub(super) struct HostLinks {
     pub(super) host: Arc<ThisHost>,
     pub(super) feed: Announcer,
     pub(super) barrier: Barrier,
+    pub(super) witness: Arc<Witness>,
 }
 
 impl Lane {
@@ -102,7 +108,7 @@ impl Lane {
         clock: Clock,
         links: HostLinks,
     ) -> Lane {
-        let HostLinks { host, feed, barrier } = links;
+        let HostLinks { host, feed, barrier, witness } = links;
         Lane {
             database,
             access,
@@ -112,6 +118,8 @@ impl Lane {
             host,
             session: None,
             chain: None,
+            accepted_losses: witness.accepted_losses(),
+            witness,
             left_out: VecDeque::new(),
             suspect: None,
             dividing: None,
@@ -260,11 +268,22 @@ impl Lane {
                 }
                 Failure::NoHost => self.host.report_gone(),
                 Failure::NoChain => self.chain = None,
-                Failure::ChainChanged { .. } => return Err(self.stop(&failure)),
+                Failure::ChainChanged { found, left } if !is_behind(*found, *left) => {
+                    return Err(self.stop(&failure));
+                }
                 _ => {}
             }
             self.give_up_transaction(&failure).await;
-            let passes = failure.is_transient() || matches!(failure, Failure::Sealed);
+            if matches!(failure, Failure::ChainChanged { .. }) && !self.begin_anew() {
+                tracing::warn!(
+                    error = code,
+                    changes = group.len(),
+                    "the database was set back; nothing is committed"
+                );
+                return Ok(Ended::Undone);
+            }
+            let passes =
+                failure.is_transient() || matches!(failure, Failure::Sealed | Failure::ChainChanged { .. });
             if !passes && self.divide(group, &failure) {
                 tracing::debug!(error = code, changes = group.len(), "a group of changes is divided");
                 (guards, needs) = self.asked(group);
@@ -297,6 +316,17 @@ impl Lane {
             }
             sleep(jittered(*pause)).await;
         }
+    }
+
+    /// Begins a new chain on a database that was set back, if an operator has accepted that since the chain
+    /// was begun. `false` if that is not so: the database may be replaced by the right one.
+    fn begin_anew(&mut self) -> bool {
+        let is_accepted = self.witness.accepted_losses() > self.accepted_losses;
+        if is_accepted {
+            tracing::warn!("the lane begins a new chain on the database that was set back");
+            self.chain = None;
+        }
+        is_accepted
     }
 
     /// Leaves out changes of a group that failed for a reason that does not pass, so that only the change
@@ -349,6 +379,7 @@ impl Lane {
             Some(written) => match commit(session, chain, before, &written).await {
                 Committed::Yes { has_others } => {
                     self.chain = Some((chain, written.end));
+                    self.witness.learn([(chain, number(written.end.seq))]);
                     self.unseen = has_others.then_some((chain, written.end.seq));
                 }
                 Committed::No(failure) => return Ok(Some(failure)),
@@ -356,6 +387,7 @@ impl Lane {
                     if !self.resolve(chain, before, written.end, &failure).await? {
                         return Ok(Some(Failure::NotCommitted));
                     }
+                    self.witness.learn([(chain, number(written.end.seq))]);
                     self.unseen = Some((chain, written.end.seq));
                 }
             },
@@ -389,6 +421,11 @@ impl Lane {
         self.lose_rows("their lane takes no more writes");
         Stopped
     }
+}
+
+/// Whether a chain ends before the place where its lane left it: then the database was set back.
+fn is_behind(found: Option<u64>, left: u64) -> bool {
+    found.unwrap_or_default() < left
 }
 
 /// Between half of this time and all of it, so that lanes that were in each other's way are not again.

@@ -86,6 +86,8 @@ impl Readers {
         let mut has_tried = false;
         loop {
             let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            // One from before a failover may still lead to the former primary.
+            let kept = kept.filter(|session| database.is_current(session));
             let is_kept = kept.is_some();
             let session = match kept {
                 Some(session) => session,

@@ -143,6 +143,7 @@ impl World {
             shared: Arc::clone(&shared),
             clock,
             host,
+            witness: Arc::new(super::Witness::new(Arc::clone(&self.keys), None, 0)),
             seen: Seen::new(),
             runtime,
         };

@@ -1,5 +1,5 @@
-//! Proofs that this host has asked for an approval. The client keeps the request and its proof; the
-//! store keeps only the key they are checked with.
+//! Proofs that this host has asked for an approval, and seeds of sessions. The client keeps the request and
+//! its proof; the store keeps only the key they are checked with.
 
 use subtle::ConstantTimeEq;
 
@@ -19,6 +19,14 @@ impl Store {
         let mut proof = hex::encode(&self.0.keys.approval_mac(asked));
         proof.truncate(APPROVAL_PROOF_DIGITS);
         proof
+    }
+
+    /// A number for what identifies a session of a client, the same on every host of the store. Nothing of
+    /// the session can be recovered from it.
+    #[must_use]
+    pub fn session_seed(&self, session: &[&[u8]]) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.0.keys.session_mac(session);
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
     /// Whether this is the proof for the request, compared in constant time.

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::engine::Engine;
 use super::{COMMIT_PATIENCE, Inner, OpenOptions, QUEUE_PATIENCE, Store, secrets};
+use crate::audit::AuditAction;
 use crate::changes::{WriteBatch, guarded};
 use crate::commit::CommitHead;
 use crate::database::Database;
@@ -16,7 +17,9 @@ use crate::error::{Error, OpenError};
 use crate::header::Header;
 use crate::ids::StoreId;
 use crate::ledger::Ledger;
-use crate::open::{Given, OpenedDatabase, Sources, first_changes, open_database, read_directory};
+use crate::open::{
+    AcceptedLoss, Given, OpenedDatabase, Sources, WitnessFile, first_changes, open_database, read_directory,
+};
 use crate::pending::{self, Pending};
 use crate::postgres;
 use crate::published::PublishedState;
@@ -50,7 +53,7 @@ impl Store {
         let shared = published(Arc::default(), options);
         let queues = Arc::new(LaneQueues::new(1));
         let host = postgres::enter(database, runtime.handle(), &options.clock)?;
-        let access = VaultReader::new(keys);
+        let access = VaultReader::new(Arc::clone(&keys));
         let engine = postgres::Engine::start(postgres::Start {
             database: Arc::clone(database),
             reload: reload(database, runtime.handle(), &access),
@@ -59,6 +62,7 @@ impl Store {
             shared: Arc::clone(&shared),
             clock: options.clock.clone(),
             host,
+            witness: Arc::new(postgres::Witness::new(Arc::clone(&keys), None, 0)),
             seen: postgres::Seen::new(),
             runtime,
         });
@@ -81,7 +85,7 @@ impl Store {
         match made {
             Ok(true) => {
                 tracing::info!(store.id = %id, root_key.id = %root_key, "made a new store");
-                connect(target, Given::only(material), options)
+                Ok(connect(target, Given::only(material), options, FOR_A_COMMAND)?.0)
             }
             Ok(false) => Err(OpenError::StoreExists),
             Err(error) => Err(OpenError::Database { what: error.to_string() }),
@@ -93,9 +97,14 @@ impl Store {
     /// hosts may serve with the one in use.
     ///
     /// # Errors
-    /// [`OpenError::NoStore`], [`OpenError::Database`], and those of a wrong root key and of damage.
+    /// [`OpenError::NoStore`], [`OpenError::Database`], [`OpenError::SetBack`],
+    /// [`OpenError::NothingToAccept`], and those of a wrong root key and of damage.
     pub fn open_in(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
-        let store = connect(database, given(options), options)?;
+        let witness = WitnessFile { path: database.witness.as_deref(), accepted: options.accept_rollback };
+        let (store, loss) = connect(database, given(options), options, witness)?;
+        if let Some(loss) = loss {
+            store.accept_loss(loss).map_err(|error| OpenError::Database { what: error.to_string() })?;
+        }
         // Requests of hosts that have ended are charged by the host that finds these dead.
         store.begin(Vec::new(), None);
         Ok(store)
@@ -107,9 +116,27 @@ impl Store {
     /// # Errors
     /// Those of [`Store::open_in`].
     pub fn open_for_command(database: &Database, options: &OpenOptions) -> Result<Store, OpenError> {
-        connect(database, given(options), options)
+        Ok(connect(database, given(options), options, FOR_A_COMMAND)?.0)
+    }
+
+    /// Notes in the header that the database lost commits. Other hosts that know of them go on with what is
+    /// there.
+    fn accept_loss(&self, AcceptedLoss { newest, chains, commits }: AcceptedLoss) -> Result<(), Error> {
+        let action = AuditAction::LossAccepted { newest, chains, commits };
+        let header = self.submit(guarded([Guard::Store], move |draft: &mut WriteBatch| {
+            draft.change_header(action.clone(), |header| header.accepted_losses += 1)
+        }))?;
+        if let Engine::Postgres(engine) = &self.0.engine {
+            engine.witness().begin_anew(header.accepted_losses);
+            engine.witness().write().map_err(|_| Error::WriteFailed)?;
+        }
+        self.set_header(header);
+        Ok(())
     }
 }
+
+/// A command knows nothing from before.
+const FOR_A_COMMAND: WitnessFile<'static> = WitnessFile { path: None, accepted: None };
 
 /// The root keys of the configured sources.
 pub(super) fn given(options: &OpenOptions) -> Given {
@@ -117,11 +144,16 @@ pub(super) fn given(options: &OpenOptions) -> Given {
     Given::read(&Sources { configured: root_key, previous: previous_root_key.as_ref(), next: None })
 }
 
-fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<Store, OpenError> {
-    let Database { connector, hosts } = database;
+fn connect(
+    database: &Database,
+    given: Given,
+    options: &OpenOptions,
+    witness: WitnessFile<'_>,
+) -> Result<(Store, Option<AcceptedLoss>), OpenError> {
+    let Database { connector, hosts, .. } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
-    let opened = open_database(connector, runtime.handle(), given, &options.clock)?;
-    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host } = opened;
+    let opened = open_database(connector, runtime.handle(), given, &options.clock, witness)?;
+    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss } = opened;
     if rotate_to.is_some() {
         tracing::warn!(
             root_key.id = %header.root.id,
@@ -140,6 +172,7 @@ fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<S
         shared: Arc::clone(&shared),
         clock: clock.clone(),
         host,
+        witness,
         seen,
         runtime,
     });
@@ -158,7 +191,7 @@ fn connect(database: &Database, given: Given, options: &OpenOptions) -> Result<S
         access,
         page_reads: Arc::new(Semaphore::new(secrets::PAGE_READS_MAX)),
     }));
-    Ok(store)
+    Ok((store, loss))
 }
 
 /// Reads the whole directory, when changes of it may have been missed.

@@ -87,6 +87,7 @@ impl Lane {
             Some(chain) => chain,
             None => {
                 let id = ChainId::random()?;
+                self.accepted_losses = self.witness.accepted_losses();
                 make_chain(session, id, self.host.id()).await?;
                 *self.chain.insert((id, ChainEnd::FIRST))
             }

@@ -8,7 +8,7 @@ use super::super::connect::Session;
 use super::super::failure::Failure;
 use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::resolve;
-use super::{Lane, PAUSE_MAX, Stopped, jittered};
+use super::{Lane, PAUSE_MAX, Stopped, is_behind, jittered};
 
 /// Time between two warnings that a commit is still in doubt.
 const DOUBT_WARNED_EVERY: Duration = Duration::from_secs(30);
@@ -29,9 +29,16 @@ impl Lane {
         let (mut pause_ms, mut warned) = (5, Instant::now());
         loop {
             let failure = match resolve(&self.database, chain).await {
+                Ok((_, end)) if is_behind(end.map(|end| end.seq), before.seq) => {
+                    Failure::ChainChanged { found: end.map(|end| end.seq), left: before.seq }
+                }
                 Ok((session, end)) => return self.resolved(session, chain, end, [before, after]),
                 Err(failure) => failure,
             };
+            // Otherwise a database that was set back may be replaced by one that has the commits before it.
+            if matches!(failure, Failure::ChainChanged { .. }) && self.begin_anew() {
+                return Ok(false);
+            }
             if warned.elapsed() >= DOUBT_WARNED_EVERY {
                 tracing::warn!(%failure, "a commit is still in doubt: the database does not say what became of it");
                 warned = Instant::now();

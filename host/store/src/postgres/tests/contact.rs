@@ -124,3 +124,32 @@ fn a_primary_that_answers_and_cannot_commit_keeps_no_host_in_contact() {
     pair.standby.continue_signal().unwrap();
     until(|| store.has_contact());
 }
+
+#[test]
+fn a_former_primary_that_answers_again_keeps_no_host_in_contact() {
+    if !kit::installed() {
+        return;
+    }
+    let pair = Options::new().without_sync().start_pair().unwrap();
+    let address = pair.primary.database("former").unwrap();
+    let proxies = [(); 2].map(|()| Proxy::start(address.port).unwrap());
+    let place = Place::on(address);
+    place.create().unwrap();
+    let [one, other] = proxies.each_ref().map(|proxy| place.open_at(&place.address.at(proxy.port())));
+    let key = issue_key(&one);
+    until(|| other.authenticate(&token(&key)).now().is_ok());
+    pair.until_replayed().unwrap();
+    pair.primary.stop_signal().unwrap();
+    pair.promote().unwrap();
+    for proxy in &proxies {
+        proxy.lead_to(pair.standby.port());
+    }
+    // The connections of the other host still lead to the former primary, which answers again once the
+    // host has lost its contact.
+    proxies[0].cut();
+    until(|| one.has_contact() && one.revoke_key(OPERATOR, key.key.id).is_ok());
+    pair.primary.continue_signal().unwrap();
+    until(|| other.has_contact());
+    let refused = other.authenticate(&token(&key)).now().unwrap_err();
+    assert_eq!(refused, AuthenticationError::Revoked(key.key.id));
+}

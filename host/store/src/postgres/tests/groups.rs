@@ -234,7 +234,7 @@ fn when_one_lane_fails_no_other_takes_a_change_and_their_rows_are_committed() {
     let chain = chains().difference(&before).next().unwrap().clone();
     let queue = host.queues.of(Some(whole));
     let place = pending::wait(queue.place(), PATIENCE).unwrap().unwrap();
-    world.sql(&format!("UPDATE chain SET seq = 0 WHERE id = decode('{chain}', 'hex')"));
+    world.sql(&format!("UPDATE chain SET seq = seq + 1 WHERE id = decode('{chain}', 'hex')"));
     let refused = host.put(broken, "b", "value");
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     assert!(host.shared.has_failed());

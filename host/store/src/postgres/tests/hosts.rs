@@ -9,6 +9,7 @@ use super::super::failure::Failure;
 use super::super::load::load;
 use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::{begin, make_chain, rollback};
+use super::stores::until;
 use super::{Host, OPERATOR, World, database};
 use crate::audit::{AuditAction, AuditEntry};
 use crate::changes::{Intent, NewIntern, RowIntent, SettledUsage, WorkspaceChange, guarded};
@@ -230,13 +231,22 @@ fn a_lane_whose_chain_was_sealed_begins_another() {
 }
 
 #[test]
-fn a_lane_whose_chain_was_set_back_takes_no_more_writes() {
+fn a_lane_writes_nothing_on_a_chain_that_was_set_back_and_fails_on_one_that_went_on_without_it() {
     let Some(world) = World::new("set_back") else { return };
     let host = world.host();
     let workspace = host.create_workspace("w").unwrap().id;
     host.put(workspace, "a", "value").unwrap();
+    let before = world.sql("SELECT id, seq, head FROM chain ORDER BY id");
     world.sql("UPDATE chain SET seq = seq - 1");
+    until(|| !host.shared.has_contact());
     let refused = host.put(workspace, "b", "value");
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    world.sql("UPDATE chain SET seq = seq + 1");
+    assert_eq!(world.sql("SELECT id, seq, head FROM chain ORDER BY id"), before);
+    until(|| host.shared.has_contact());
+    host.put(workspace, "b", "value").unwrap();
+    world.sql("UPDATE chain SET seq = seq + 1");
+    let refused = host.put(workspace, "c", "value");
     assert!(matches!(refused, Err(Error::NotWritable)), "{refused:?}");
     assert!(host.shared.has_failed());
 }
