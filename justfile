@@ -41,6 +41,12 @@ canaries *filter="egress:: credentials:: tools:: vault:: recordings::":
 without-postgres:
     cargo clippy --package cofferdam --no-default-features --locked -- -D warnings
 
+# Faults of three hosts on a primary with a synchronous standby: each `rounds` times, or `all`. Prints the rows of
+# docs/reliability.md.
+faults-cluster rounds="all":
+    COFFERDAM_FAULTS={{rounds}} COFFERDAM_POSTGRES=required cargo test --workspace --test all --locked several_hosts::faults \
+      -- --nocapture --test-threads=1
+
 # Three hosts on a replicated database, with a balancer, all on this machine and in temporary folders. Ctrl-C ends it.
 cluster:
     cargo build --workspace --bins --locked

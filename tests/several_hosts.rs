@@ -2,6 +2,7 @@
 
 mod backups;
 mod commands;
+mod faults;
 mod moving;
 mod outages;
 mod rotation;
