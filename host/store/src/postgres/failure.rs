@@ -76,7 +76,9 @@ pub(crate) enum Failure {
     #[error("the database has lost commits that it had acknowledged: {0}")]
     SetBack(Loss),
     /// The server does not have a commit that the database has acknowledged to this host.
-    #[error("the server is not the primary any more: it lacks a sign of life that was committed")]
+    #[error(
+        "the server lacks a sign of life that was committed: it is not the primary any more, or other hosts took this one for dead"
+    )]
     FormerPrimary,
     /// The schema is not one that this program works with.
     #[error("the database has schema {found}, this program works with {known}")]
