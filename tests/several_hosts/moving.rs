@@ -165,7 +165,7 @@ async fn a_shared_store_goes_back_into_a_data_directory() {
     let setup = Setup::after(&one);
     let (code, text) = failed(&setup.command_output(&back));
     assert_eq!(code, Some(1), "{text}");
-    let process = format!("process {} on ", other.pid());
+    let process = format!("process {} (version ", other.pid());
     assert!(text.contains("end them first") && text.contains(&process), "{text}");
     other.end();
     let moved = setup.command_output(&back);

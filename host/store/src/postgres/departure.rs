@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -20,6 +19,7 @@ use super::readers::{CommittedState, Moment, Readers};
 use super::transaction::bounded;
 use crate::error::OpenError;
 use crate::header::Header;
+use crate::hosts::HostFacts;
 use crate::rows::{self, KEYS};
 use crate::seal::StoreKeys;
 use crate::vault::{VaultReader, VaultSnapshot};
@@ -32,13 +32,6 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ;
     SET LOCAL synchronous_commit = on;
     LOCK TABLE host IN SHARE ROW EXCLUSIVE MODE";
 
-/// What a host says about itself.
-#[derive(Deserialize)]
-struct About {
-    machine: String,
-    process: u32,
-}
-
 /// A host in its table: its id, its beat, and what people read of it.
 pub(crate) type ListedHost = (HostId, i64, String);
 
@@ -49,28 +42,24 @@ pub(crate) type ListedHost = (HostId, i64, String);
 pub(crate) fn hosts(
     database: &Arc<Database>,
     runtime: &Handle,
+    keys: &StoreKeys,
     pause: Duration,
 ) -> Result<Vec<ListedHost>, OpenError> {
     wait(runtime, async || {
         sleep(pause).await;
         let session = database.connect().await?;
-        listed(&session).await
+        listed(&session, keys).await
     })
 }
 
-async fn listed(session: &Session) -> Result<Vec<ListedHost>, Failure> {
+async fn listed(session: &Session, keys: &StoreKeys) -> Result<Vec<ListedHost>, Failure> {
     let rows = bounded(host::all(session)).await?;
-    let about = bounded(session.script("SELECT encode(id, 'hex'), about FROM host")).await?;
-    let about_of = |id: HostId| {
-        let id = id.to_string();
-        let found = about.iter().find(|row| row.first().is_some_and(|it| it.as_deref() == Some(id.as_str())));
-        let text = found.and_then(|row| row.get(1)?.as_deref()).unwrap_or_default();
-        match serde_json::from_str(text) {
-            Ok(About { machine, process }) => format!("process {process} on {machine}"),
-            Err(_) => format!("host {id}"),
-        }
+    let facts = bounded(host::facts(session, keys, 0)).await?;
+    let place = |id: String| {
+        let found = facts.iter().find(|facts| facts.id == id);
+        found.map_or_else(|| format!("host {id}"), HostFacts::place)
     };
-    Ok(rows.into_iter().map(|row| (row.id, row.beat, about_of(row.id))).collect())
+    Ok(rows.into_iter().map(|row| (row.id, row.beat, place(row.id.to_string()))).collect())
 }
 
 /// The transaction in which a store leaves.
@@ -94,7 +83,7 @@ impl Departure {
         let begun = wait(runtime, async || {
             let session = database.connect().await?;
             bounded(session.script(BEGIN)).await?;
-            let hosts = listed(&session).await?;
+            let hosts = listed(&session, keys).await?;
             Ok((session, hosts))
         });
         let (session, hosts) = begun?;

@@ -186,7 +186,7 @@ impl Store {
         let mut beats: BTreeMap<HostId, i64> = BTreeMap::new();
         let (began, mut pause) = (Instant::now(), Duration::ZERO);
         loop {
-            let mut others = postgres::hosts(database, runtime.handle(), pause)?;
+            let mut others = postgres::hosts(database, runtime.handle(), &self.0.keys, pause)?;
             pause = LOOK_EVERY;
             others.retain(|(id, ..)| Some(*id) != own);
             let live = |(id, beat, _): &&ListedHost| beats.get(id).is_some_and(|before| before < beat);
