@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 use toml::Value;
 
+use super::keys;
+
 /// What belongs to one machine or to its network: a table or a key of a table.
 const OF_ONE_HOST: &[&[&str]] = &[
     &["server"],
@@ -19,12 +21,28 @@ const OF_ONE_HOST: &[&[&str]] = &[
     &["limits", "streams"],
 ];
 
-/// The digest of a configuration's text. The order of keys, comments and layout make no difference.
+/// The digest of a configuration's text. The order of keys, comments, layout and defaults that are written
+/// out make no difference.
 pub(super) fn digest(text: &str) -> [u8; 32] {
     // The reader reports a text that cannot be parsed.
     let mut whole = Value::Table(toml::from_str(text).unwrap_or_default());
     OF_ONE_HOST.iter().for_each(|path| remove(&mut whole, path));
+    remove_defaults(&mut whole);
     Sha256::digest(written(&whole)).into()
+}
+
+/// Removes keys that have their default values.
+fn remove_defaults(whole: &mut Value) {
+    for key in keys::KEYS {
+        let keys::Default::Is(default) = key.default else { continue };
+        let path: Vec<&str> = key.path.split('.').collect();
+        let default = toml::from_str(&format!("it = {default}")).ok();
+        let default: Option<Value> = default.and_then(|mut parsed: toml::Table| parsed.remove("it"));
+        let found = path.iter().try_fold(&*whole, |value, name| value.get(*name));
+        if found.is_some() && found == default.as_ref() {
+            remove(whole, &path);
+        }
+    }
 }
 
 fn remove(from: &mut Value, path: &[&str]) {
@@ -71,6 +89,12 @@ mod tests {
         let second =
             "# A comment.\n[limits]\nrequests_per_minute = 60\n[store]\nurl = \"postgres://u@b/d\"\n";
         assert_eq!(digest(FIRST), digest(second));
+    }
+
+    #[test]
+    fn a_default_that_is_written_out_makes_no_difference() {
+        assert_eq!(digest("[routing]\neject = true\nretry = true\n"), digest(""));
+        assert_ne!(digest("[routing]\neject = false\n"), digest(""));
     }
 
     #[test]
