@@ -12,7 +12,7 @@ use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
+pub const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
 /// A request that tries the cheapest endpoint first, whatever happened in the last half minute.
 fn request() -> Value {
