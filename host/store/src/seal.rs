@@ -154,7 +154,8 @@ impl StoreKeys {
     }
 
     /// The record with one wrapping for each of the keys given, with the wrapping by the key `kept` if it
-    /// has one, and with no others. Wrappings that exist are kept unchanged. `None` when no wrapping key of this process opens the record.
+    /// has one, and with no others. Wrappings that exist are kept unchanged. `None` when no wrapping key of
+    /// this process opens the record.
     pub(crate) fn rewrap(
         &self,
         row: &[u8],

@@ -139,7 +139,8 @@ impl WriteBatch {
         Ok(Some(header))
     }
 
-    /// Gives up a recovery key that was announced and is not in force. Whoever makes it finds that out.
+    /// Gives up a recovery key that was announced and is not in force. The process that makes this key finds
+    /// another one or none in the header when it would put the key in force, and fails.
     pub(crate) fn forget_next_recovery(&mut self) -> Result<Header, Gap> {
         let mut header = self.header()?;
         if header.next_recovery.take().is_some() {

@@ -200,11 +200,6 @@ impl Witness {
         *self.lock() = Known { accepted_losses, ..Known::default() };
     }
 
-    /// Takes the number of accepted losses of a database that has lost nothing.
-    pub(super) fn set_accepted_losses(&self, accepted_losses: u32) {
-        self.lock().accepted_losses = accepted_losses;
-    }
-
     /// What a database lacks whose header has this number of accepted losses. Knowledge from before a
     /// loss that was accepted meanwhile is dropped.
     pub(crate) fn judge(&self, loss: Loss, accepted_losses: u32) -> Verdict {
@@ -216,7 +211,7 @@ impl Witness {
             return Verdict::Lacks(Loss { lacks_acceptance: true, ..loss });
         }
         if loss.is_empty() {
-            self.set_accepted_losses(accepted_losses);
+            self.lock().accepted_losses = accepted_losses;
             return Verdict::Whole;
         }
         if accepted_losses == own {

@@ -66,8 +66,8 @@ impl Store {
     ///
     /// # Errors
     /// [`VaultError::Passphrase`], [`VaultError::NotConfigured`] and [`VaultError::HostsLackKey`] of a
-    /// store in a database; [`VaultError::SameKey`], [`VaultError::Busy`], [`VaultError::Stopped`], [`VaultError::RootKey`],
-    /// [`VaultError::File`], and those of every mutation.
+    /// store in a database; [`VaultError::SameKey`], [`VaultError::Busy`], [`VaultError::Stopped`],
+    /// [`VaultError::RootKey`], [`VaultError::File`], and those of every mutation.
     pub fn rotate_root(
         &self,
         to: RootKeyMaterial,
