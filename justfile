@@ -42,7 +42,7 @@ without-postgres:
     cargo clippy --package cofferdam --no-default-features --locked -- -D warnings
 
 # Faults of three hosts on a primary with a synchronous standby: each `rounds` times, or `all`. Prints the rows of
-# docs/reliability.md.
+# docs/reliability.md. The row with two versions needs `COFFERDAM_PREVIOUS=PROGRAM`, the program of the version before.
 faults-cluster rounds="all":
     COFFERDAM_FAULTS={{rounds}} COFFERDAM_POSTGRES=required cargo test --workspace --test all --locked several_hosts::faults \
       -- --nocapture --test-threads=1
@@ -108,6 +108,10 @@ bench-density *arguments:
 # How the cost of a request grows with prompts, endpoints, tools, hooks, streams, secrets and keys.
 bench-growth *arguments:
     cargo run --release --locked --package cofferdam-bench -- growth {{arguments}}
+
+# What a store in PostgreSQL costs beside the embedded one, with one to three hosts. Needs the programs of PostgreSQL.
+bench-shared-store *arguments:
+    cargo run --release --locked --package cofferdam-bench -- shared-store {{arguments}}
 
 # An hour of mixed load; fails if memory grows or something is not given back.
 soak *arguments:

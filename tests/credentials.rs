@@ -34,7 +34,7 @@ fn host(upstreams: &[&Upstream]) -> Host {
     Setup::new().config(&config).start()
 }
 
-fn put(host: &Host, name: &str, value: &str, bound_to: &str, scope: &[&str]) {
+pub(crate) fn put(host: &Host, name: &str, value: &str, bound_to: &str, scope: &[&str]) {
     let mut command = program();
     command.arg("--data").arg(host.data()).args(["secret", "put", name, "--host", bound_to]).args(scope);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

@@ -3,11 +3,14 @@
 mod backups;
 mod commands;
 mod faults;
+mod leased;
+mod limits;
 mod moving;
 mod outages;
 mod rotation;
 mod set_back;
 mod sharing;
+mod stale;
 mod starting;
 
 use crate::kit::client::{Answer, Client, read};

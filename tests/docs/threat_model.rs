@@ -128,7 +128,8 @@ fn constant(place: &str) -> Option<u64> {
 fn configured(key: &str) -> Option<u64> {
     let page = Page::read(root().join("docs/configuration.md")).text;
     let row = page.lines().find(|line| line.starts_with(&format!("| `{key}` |")))?.to_owned();
-    code(&row).nth(1)?.parse().ok()
+    let default: u64 = code(&row).nth(1)?.parse().ok()?;
+    Some(if key.ends_with("_mib") { default << 20 } else { default })
 }
 
 #[test]

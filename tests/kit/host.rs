@@ -2,6 +2,8 @@
 
 use super::database;
 use super::memory_group::MemoryGroup;
+use super::program::Place;
+pub use super::program::{program, program_at};
 use super::site::Issued;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -19,45 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a debug build may take to compile all plugins on a busy machine.
 const COMPILE_PATIENCE: Duration = Duration::from_secs(300);
 
-/// The cache of compiled guests, shared by all tests so that each guest is compiled once.
-fn cache_dir() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled")
-}
-
-/// The program with the environment that every test needs.
-pub fn program() -> Command {
-    equipped(Command::new(env!("CARGO_BIN_EXE_cofferdam")))
-}
-
-/// The program for a data directory, without a test's own configuration.
-pub fn program_at(data: &Path) -> Command {
-    let mut command = program();
-    command.arg("--data").arg(data);
-    if let Some(config) = database::config_of(data) {
-        command.arg("--config").arg(config);
-    }
-    command
-}
-
-/// The program in the namespaces of this process, if there is one.
-fn program_in(namespaces: Option<u32>) -> Command {
-    let Some(holder) = namespaces else { return program() };
-    let mut command = Command::new("nsenter");
-    command.args(["--user", "--mount", "--preserve-credentials", "--target", &holder.to_string()]);
-    command.arg(env!("CARGO_BIN_EXE_cofferdam"));
-    equipped(command)
-}
-
-fn equipped(mut command: Command) -> Command {
-    command
-        .env("COFFERDAM_CACHE", cache_dir())
-        .env_remove("COFFERDAM_DATA")
-        .env_remove("COFFERDAM_LOG")
-        .env_remove("COFFERDAM_LOG_FORMAT")
-        .stdin(Stdio::null());
-    command
-}
-
 /// The options for starting a host.
 pub struct Setup {
     directory: Arc<TempDir>,
@@ -67,9 +30,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     listen: String,
-    namespaces: Option<u32>,
-    /// The file that takes a process into the host's control group.
-    group: Option<PathBuf>,
+    place: Place,
     /// The key printed by an earlier start, if there was one.
     key: String,
     root: Option<String>,
@@ -83,7 +44,7 @@ pub struct Host {
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
     data: String,
-    namespaces: Option<u32>,
+    place: Place,
     expects_canary: bool,
     pub spawned: Instant,
     pub key: String,
@@ -108,8 +69,7 @@ impl Setup {
             environment: Vec::new(),
             arguments: Vec::new(),
             listen: "127.0.0.1:0".to_owned(),
-            namespaces: None,
-            group: None,
+            place: Place::default(),
             key: String::new(),
             root: None,
         }
@@ -119,8 +79,8 @@ impl Setup {
     pub fn after(host: &Host) -> Self {
         let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
         let (directory, data, key) = (Arc::clone(&host.directory), host.data.clone(), host.key.clone());
-        let root = host.root.clone();
-        Self { directory, data, config, key, root, namespaces: host.namespaces, ..Self::new() }
+        let (root, place) = (host.root.clone(), host.place.clone());
+        Self { directory, data, config, key, root, place, ..Self::new() }
     }
 
     pub fn config(mut self, toml: &str) -> Self {
@@ -195,13 +155,19 @@ impl Setup {
 
     /// Runs the program and its commands in the user and mount namespaces of a process.
     pub fn in_namespaces(mut self, holder: u32) -> Self {
-        self.namespaces = Some(holder);
+        self.place.namespaces = Some(holder);
+        self
+    }
+
+    /// Runs another program, such as that of an earlier version.
+    pub fn executable(mut self, executable: &Path) -> Self {
+        executable.clone_into(&mut self.place.executable);
         self
     }
 
     /// Runs the program in a control group.
     pub fn in_group(mut self, group: &MemoryGroup) -> Self {
-        self.group = Some(group.processes());
+        self.place.group = Some(group.processes());
         self
     }
 
@@ -223,10 +189,7 @@ impl Setup {
         if has_config {
             self.write_config();
         }
-        let mut command = match &self.group {
-            Some(group) => equipped(super::memory_group::command(group, env!("CARGO_BIN_EXE_cofferdam"))),
-            None => program_in(self.namespaces),
-        };
+        let mut command = self.place.program();
         command.arg("--json").arg("--data").arg(self.data());
         if has_config {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
@@ -293,7 +256,7 @@ impl Setup {
             stdout: Some(stdout),
             spawned,
             data: self.data,
-            namespaces: self.namespaces,
+            place: Place { group: None, ..self.place },
             expects_canary: false,
             directory: self.directory,
         }
@@ -387,13 +350,19 @@ impl Host {
     }
 
     pub fn command_output(&self, arguments: &[&str]) -> Output {
-        let mut command = program_in(self.namespaces);
+        self.command_to_run(arguments).output().unwrap()
+    }
+
+    /// Another command on the same data directory.
+    pub fn command_to_run(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.program();
         command.arg("--json").arg("--data").arg(self.data());
         let config = self.directory.path().join("cofferdam.toml");
         if config.exists() {
             command.arg("--config").arg(config);
         }
-        command.args(arguments).output().unwrap()
+        command.args(arguments);
+        command
     }
 
     /// Sends a signal by name, such as `TERM`.

@@ -13,6 +13,7 @@ pub mod host;
 pub mod memory_group;
 pub mod names;
 pub mod processes;
+pub mod program;
 pub mod random;
 pub mod raw;
 pub mod record;

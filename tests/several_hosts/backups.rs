@@ -156,3 +156,21 @@ async fn a_backup_of_a_shared_store_that_was_changed_or_cut_is_refused() {
     let (code, text) = failed(&embedded.command_output(&["status"]));
     assert!(code == Some(1) && text.contains("no store"), "nothing was made: {text}");
 }
+
+#[tokio::test]
+async fn a_backup_is_read_from_the_server_that_the_configuration_names_for_it() {
+    let Some(site) = Site::new() else { return };
+    let cofferdam_test_postgres::Database { user, port, name, .. } = &site.database;
+    let from = |port: u16| format!("backup_url = \"postgres://{user}@127.0.0.1:{port}/{name}\"\n");
+    let backup = site.folder.path().join("backup");
+    let line = ["vault", "backup", backup.to_str().unwrap()];
+    // A port of loopback that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (code, text) = failed(&site.host("").config(&from(free)).command_output(&line));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&format!("127.0.0.1:{free}")), "{text}");
+    let host = site.host("").config(&from(*port)).start();
+    let client = Client::new(&host);
+    assert_eq!(put(&client, "first_key", "api.example.com", "a value").await.status, 200);
+    assert_eq!(host.command(&line)["file"], backup.to_str().unwrap());
+}

@@ -1,6 +1,8 @@
 //! Commands on a store in a database.
 
 use super::Site;
+use crate::kit::database;
+use crate::kit::host::Setup;
 use serde_json::Value;
 
 /// Runs a command beside hosts, in a directory that none of them serves.
@@ -56,6 +58,76 @@ fn status_names_the_engine_and_the_hosts_of_the_database() {
     let findings: Value = serde_json::from_slice(&findings.stdout).unwrap();
     let store = findings["findings"].as_array().unwrap().iter().find(|it| it["id"] == "store").unwrap();
     assert!(store["text"].as_str().unwrap().contains(&at), "{store}");
+}
+
+#[test]
+fn an_upgrade_says_that_there_is_nothing_to_upgrade() {
+    let Some(site) = Site::new() else { return };
+    let host = site.host("").start();
+    let newest = host.command(&["status"])["store"]["newest_schema"].clone();
+    assert!(newest.is_u64(), "{newest}");
+    for ended in [alone(&site, "store upgrade"), host.command(&["store", "upgrade"])] {
+        assert_eq!(ended, serde_json::json!({"schema_before": newest, "schema": newest}));
+    }
+    assert_eq!(host.command(&["status"])["store"]["schema"], newest);
+}
+
+#[test]
+fn an_upgrade_of_a_data_directory_does_nothing_and_makes_no_store() {
+    if database::is_wanted() {
+        return;
+    }
+    let setup = Setup::new();
+    let (code, text) = super::failed(&setup.command_output(&["store", "upgrade"]));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("no store in"), "{text}");
+    let host = setup.start();
+    assert_eq!(host.command(&["store", "upgrade"])["schema"], Value::Null);
+    assert_eq!(host.command(&["status"])["store"]["schema"], Value::Null);
+}
+
+#[test]
+fn usage_rows_are_dropped_only_when_that_was_confirmed_and_only_from_a_database() {
+    let Some(site) = Site::new() else { return };
+    let host = site.host("").start();
+    let drop = ["usage", "drop", "--before", "2026-01-31"];
+    let (code, text) = super::failed(&host.command_output(&drop));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Delete the usage rows of all requests of days before 2026-01-31?"), "{text}");
+    let nothing = serde_json::json!({"before": "2026-01-31", "rows": 0});
+    assert_eq!(host.command(&[&drop[..], &["--yes"]].concat()), nothing);
+    assert_eq!(alone(&site, "usage drop --before 2026-01-31 --yes"), nothing);
+    for (day, part) in [("2999-01-01", "only the usage of days that are over"), ("soon", "written like")] {
+        let refused = host.command_output(&["usage", "drop", "--before", day, "--yes"]);
+        let (code, text) = super::failed(&refused);
+        assert!(code == Some(1) && text.contains(part), "{day}: {text}");
+    }
+    if !database::is_wanted() {
+        let embedded = Setup::new().start();
+        let (code, text) = super::failed(&embedded.command_output(&[&drop[..], &["--yes"]].concat()));
+        assert!(code == Some(1) && text.contains("this one is in a data directory"), "{text}");
+    }
+}
+
+#[test]
+fn a_schema_of_a_later_version_is_refused_with_both_numbers_unless_it_only_adds() {
+    let Some(site) = Site::new() else { return };
+    let newest = alone(&site, "status")["store"]["newest_schema"].as_u64().unwrap();
+    let server = cofferdam_test_postgres::Server::shared().unwrap();
+    let set = |row: &str| {
+        let sql = format!("UPDATE store SET body = '{row}' WHERE k = 'schema'");
+        server.query_in(&site.database.name, &sql).unwrap();
+    };
+    set("900");
+    for line in [&["serve"][..], &["status"], &["store", "upgrade"]] {
+        let (code, text) = super::failed(&site.host("").command_output(line));
+        assert_eq!(code, Some(69), "{line:?}: {text}");
+        let numbers = format!("the database has schema 900, this program works with {newest}");
+        assert!(text.contains(&numbers), "{line:?}: {text}");
+    }
+    set(&format!("900 {newest}"));
+    assert_eq!(alone(&site, "status")["store"]["schema"], 900);
+    site.host("").start();
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! of its own and prints its line of the table.
 
 mod check;
+mod clocks;
 mod cluster;
 mod connections;
 mod doors;
@@ -16,6 +17,8 @@ mod linear;
 mod load;
 mod primary;
 mod report;
+mod rolling;
+mod rotation;
 mod told;
 
 use crate::kit::random::{Random, count, seed};
@@ -37,11 +40,19 @@ async fn one_fault_after_another_loses_and_doubles_nothing() {
     cluster.report("one fault after another");
 }
 
-/// Repeats a fault so many times with `COFFERDAM_FAULTS=all`, and not at all by default.
-async fn table(fault: &str, all: usize, suffer: impl AsyncFn(&mut Cluster, &mut Random, usize)) {
+/// How often a fault is repeated: so many times with `COFFERDAM_FAULTS=all`, and not at all by default.
+fn rounds(all: usize) -> usize {
     let rounds = count(0, all);
     if rounds == 0 {
         eprintln!("SKIPPED: COFFERDAM_FAULTS=N makes N rounds");
+    }
+    rounds
+}
+
+/// Repeats a fault on one cluster.
+async fn table(fault: &str, all: usize, suffer: impl AsyncFn(&mut Cluster, &mut Random, usize)) {
+    let rounds = rounds(all);
+    if rounds == 0 {
         return;
     }
     let Some(mut cluster) = Cluster::start().await else { return };

@@ -5,38 +5,48 @@ use crate::kit::client::Client;
 use crate::kit::host::{Host, Setup};
 use cofferdam_test_postgres::Server;
 use serde_json::Value;
+use std::path::Path;
 use std::process::Output;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Lets a test put secrets as fast as it can.
 const UNLIMITED: &str = "[vault.rate_limit]\nwrites_per_minute = 0\n";
+/// How often a rotation changes the header: the key is announced, it is in force, and old wrappings are gone.
+pub(super) const HEADER_CHANGES: usize = 3;
 /// The most secrets that a client puts; then it replaces them.
 const SECRETS_MAX: usize = 20;
 
+/// The source of another root key, in this folder.
+pub(super) fn new_key(folder: &Path, number: u8) -> String {
+    let file = folder.join(format!("new-{number}.key"));
+    let byte = |at: u8| at.wrapping_mul(37) ^ number;
+    let digits: String = (0..32_u8).map(|at| format!("{:02x}", byte(at))).collect();
+    std::fs::write(&file, digits).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    format!("file:{}", file.display())
+}
+
+/// The setup with these sources of root keys in place of those that it has.
+pub(super) fn with_keys(setup: Setup, root_key: &str, previous: Option<&str>) -> Setup {
+    setup.write_config();
+    let file = setup.directory().join("cofferdam.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("[vault]\nroot_key = "), "{text}");
+    let others: Vec<&str> = text.lines().filter(|line| !line.starts_with("root_key")).collect();
+    let previous = previous.map(|source| format!("\nroot_key_previous = \"{source}\"")).unwrap_or_default();
+    let keys = format!("[vault]\nroot_key = \"{root_key}\"{previous}");
+    std::fs::write(&file, others.join("\n").replace("[vault]", &keys)).unwrap();
+    setup.reread_config()
+}
+
 impl Site {
-    /// The source of another root key.
     fn new_key(&self, number: u8) -> String {
-        let file = self.folder.path().join(format!("new-{number}.key"));
-        let byte = |at: u8| at.wrapping_mul(37) ^ number;
-        let digits: String = (0..32_u8).map(|at| format!("{:02x}", byte(at))).collect();
-        std::fs::write(&file, digits).unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        format!("file:{}", file.display())
+        new_key(self.folder.path(), number)
     }
 
     /// A host with these keys in the place of the one in `root.key` alone.
     fn host_with(&self, root_key: &str, previous: Option<&str>) -> Setup {
-        let old = format!("root_key = \"file:{}\"", self.root_key().display());
-        let previous =
-            previous.map(|source| format!("\nroot_key_previous = \"{source}\"")).unwrap_or_default();
-        let setup = self.host(UNLIMITED);
-        setup.write_config();
-        let file = setup.directory().join("cofferdam.toml");
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.contains(&old), "{text}");
-        std::fs::write(&file, text.replace(&old, &format!("root_key = \"{root_key}\"{previous}"))).unwrap();
-        setup.reread_config()
+        with_keys(self.host(UNLIMITED), root_key, previous)
     }
 
     fn old_key(&self) -> String {
@@ -50,7 +60,7 @@ impl Site {
 }
 
 /// The ids of the root key in force and of the next one.
-fn keys(host: &Host) -> (Value, Value) {
+pub(super) fn keys(host: &Host) -> (Value, Value) {
     let store = &host.command(&["status"])["store"];
     (store["root_key_id"].clone(), store["next_root_key_id"].clone())
 }
@@ -68,23 +78,17 @@ async fn write(host: &Host, prefix: &str, is_over: &AtomicBool) -> usize {
     puts.min(SECRETS_MAX)
 }
 
-/// Ends a host in order.
-fn ended(host: Arc<Host>) {
-    Arc::into_inner(host).unwrap().end();
-}
-
 /// Runs the command beside the rest of the test.
-async fn rotate(host: &Arc<Host>, new: &str) -> Output {
-    let (host, new) = (Arc::clone(host), new.to_owned());
-    let rotate = move || host.command_output(&["vault", "rotate-root", "--new", &new]);
-    tokio::task::spawn_blocking(rotate).await.unwrap()
+pub(super) async fn rotate(host: &Host, new: &str) -> Output {
+    let mut command = host.command_to_run(&["vault", "rotate-root", "--new", new]);
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
 #[tokio::test]
 async fn the_root_key_is_replaced_while_secrets_are_put_through_both_hosts() {
     let Some(site) = Site::new() else { return };
     let new = site.new_key(7);
-    let [a, b] = [0, 1].map(|_| Arc::new(site.host_with_both(&new).start()));
+    let [a, b] = [0, 1].map(|_| site.host_with_both(&new).start());
     let (before, next) = keys(&a);
     assert_eq!(next, Value::Null, "a start with both keys begins nothing");
     let is_over = AtomicBool::new(false);
@@ -106,7 +110,7 @@ async fn the_root_key_is_replaced_while_secrets_are_put_through_both_hosts() {
         assert_eq!(names(&Client::new(host)).await.len(), of_a + of_b);
     }
     // Hosts that end in order leave no row.
-    [a, b].into_iter().for_each(ended);
+    [a, b].iter_mut().for_each(|host| drop(host.end()));
     // The new key suffices now, and the old one does not.
     let c = site.host_with(&new, None).start();
     assert_eq!(c.command(&["vault", "verify"])["ok"], true);
@@ -121,7 +125,7 @@ async fn the_root_key_is_replaced_while_secrets_are_put_through_both_hosts() {
 async fn a_host_without_the_next_key_is_named_and_nothing_begins() {
     let Some(site) = Site::new() else { return };
     let new = site.new_key(7);
-    let (a, b) = (Arc::new(site.host_with_both(&new).start()), Arc::new(site.host(UNLIMITED).start()));
+    let (a, mut b) = (site.host_with_both(&new).start(), site.host(UNLIMITED).start());
     let (before, _) = keys(&a);
     let status = a.command(&["status"]);
     let hosts = status["store"]["hosts"].as_array().unwrap();
@@ -142,7 +146,7 @@ async fn a_host_without_the_next_key_is_named_and_nothing_begins() {
         assert!(text.contains("is not in the configuration here"), "{text}");
     }
     assert_eq!(keys(&a), (before, Value::Null));
-    ended(b);
+    b.end();
     // A command that connects to the database itself does it too.
     let output = site.host_with_both(&new).command_output(&["vault", "rotate-root", "--new", &new]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -153,16 +157,16 @@ async fn a_host_without_the_next_key_is_named_and_nothing_begins() {
 #[tokio::test]
 async fn a_rotation_whose_host_is_killed_after_any_change_of_the_header_is_finished_on_another_one() {
     let mut kills = 0;
-    // Killed at once, once the key is announced, once it is in force, and once the old wrappings are gone.
-    for changes in 0..4 {
+    // Killed at once, and after each change.
+    for changes in 0..=HEADER_CHANGES {
         let Some(site) = Site::new() else { return };
         let new = site.new_key(7);
-        let [a, b] = [0, 1].map(|_| Arc::new(site.host_with_both(&new).start()));
+        let [a, b] = [0, 1].map(|_| site.host_with_both(&new).start());
         assert_eq!(put(&Client::new(&a), "before", "a.example", "x").await.status, 200);
         let running = rotate(&a, &new);
         let is_killed = tokio::select! {
             _ = running => false,
-            () = header_changed(&site, changes) => true,
+            () = header_changed(Server::shared().unwrap(), &site.database.name, changes) => true,
         };
         kills += u32::from(is_killed);
         a.signal("KILL");
@@ -176,11 +180,11 @@ async fn a_rotation_whose_host_is_killed_after_any_change_of_the_header_is_finis
     assert!(kills >= 2, "{kills}");
 }
 
-/// Waits until the header has changed so many times.
-async fn header_changed(site: &Site, times: u8) {
+/// Waits until the header in a database has changed so many times.
+pub(super) async fn header_changed(server: &Server, database: &str, times: usize) {
     let header = || {
         let sql = "SELECT encode(body, 'hex') FROM store WHERE k = 'header'::bytea";
-        Server::shared().unwrap().query_in(&site.database.name, sql).unwrap()
+        server.query_in(database, sql).unwrap()
     };
     let mut last = header();
     for _ in 0..times {
@@ -203,14 +207,14 @@ async fn a_recovery_key_that_one_host_makes_opens_what_the_other_one_writes() {
     assert_eq!(b.command(&["status"])["store"]["has_recovery_key"], true);
     let answer = put(&Client::new(&b), "later", "a.example", "value").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
-    [a, b].map(Arc::new).into_iter().for_each(ended);
+    [a, b].iter_mut().for_each(|host| drop(host.end()));
     let file = site.folder.path().join("recovery.key");
     std::fs::write(&file, made["recovery_key"].as_str().unwrap()).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::remove_file(site.root_key()).unwrap();
     let recovery = format!("file:{}", file.display());
     let new = site.new_key(7);
-    let host = Arc::new(site.host_with(&new, Some(&recovery)).start());
+    let host = site.host_with(&new, Some(&recovery)).start();
     assert_eq!(host.command(&["status"])["store"]["opened_with_recovery_key"], true);
     assert_eq!(host.command(&["vault", "verify"])["ok"], true);
     let done = rotate(&host, &new).await;

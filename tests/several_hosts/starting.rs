@@ -87,6 +87,8 @@ fn mistakes_about_the_database_are_named_without_secrets() {
         ("url = \"postgres://u@db/d?sslmode=disable\"", "store.url", "on another machine"),
         ("password = \"env:X\"", "store.password", "without `url`"),
         ("url = \"postgres://u@db/d\"\npassword = \"hunter2\"", "store.password", "expected file:PATH"),
+        ("backup_url = \"postgres://u@db/d\"", "store.backup_url", "without `url`"),
+        ("url = \"postgres://u@db/d\"\nbackup_url = \"db\"", "store.backup_url", "begins with `postgres://`"),
         ("url = \"postgres://u@db/d\"\nroots = [\"none.pem\"]", "store.roots[0]", "cannot read none.pem"),
         ("url = \"postgres://u@db/d\"\npassword = \"env:UNSET_1\"", "store.password", "UNSET_1 is not set"),
     ] {

@@ -110,7 +110,7 @@ fn unusual_keys(store: &Store) -> (String, String) {
             .unwrap()
     };
     // Expired before any request can use it.
-    let expired = issue(Some(Clock::system().now_ms() + 30));
+    let expired = issue(Some(Clock::system().now_ms() + 1000));
     let disabled = issue(None);
     let change = KeyChange { disabled: Some(true), ..KeyChange::default() };
     store.set_key(Actor::Operator, disabled.key.id, change).unwrap();

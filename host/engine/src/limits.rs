@@ -2,3 +2,4 @@
 
 pub(crate) mod allowance;
 pub mod rate;
+mod seats;

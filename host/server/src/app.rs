@@ -137,7 +137,7 @@ impl App {
             metrics,
             bodies: BodyMemory::new(&ground.clock, memory_limit.bytes()),
             memory_limit,
-            rates: rate::RateLimiters::new(&ground.clock),
+            rates: rate::RateLimiters::new(&ground.clock, ground.store.shared_limits().as_ref()),
             refusals: Refusals::new(&ground.clock),
             recorder: Arc::clone(ground.memory.recorder()),
             refused: RefusedRequests::default(),
@@ -204,7 +204,9 @@ impl App {
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
-            store_writable: self.store.is_writable() && !self.store.is_stalled() && self.store.has_contact(),
+            store_writable: self.store.is_writable()
+                && !self.store.is_stalled()
+                && self.store.serves_models(),
             draining: self.draining.load(Ordering::Acquire),
         }
     }

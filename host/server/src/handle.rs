@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_store::{AuthenticationError, MemberId, Principal};
+use cofferdam_store::{AuthenticationError, MemberId, Principal, RequestPurpose};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
@@ -262,7 +262,7 @@ async fn authenticate(
     let in_vault = route == Label::Vault;
     let shown = auth::token(&head.headers);
     let authenticated = match shown {
-        Ok(token) => app.store.authenticate(token).await,
+        Ok(token) => app.store.authenticate_for(token, purpose(route)).await,
         // A request without a token guesses nothing and is not counted.
         Err(auth::NoToken::Missing) => {
             return Err(if in_vault { Fault::InvalidKey } else { Fault::MissingKey });
@@ -284,6 +284,14 @@ async fn authenticate(
             _ => refusal(error),
         }
     })
+}
+
+/// What a request of these routes may go by on a host without contact to the database of the store.
+fn purpose(route: Label) -> RequestPurpose {
+    match route {
+        Label::Responses | Label::Embeddings | Label::Models => RequestPurpose::Model,
+        _ => RequestPurpose::Other,
+    }
 }
 
 /// The fault for a refused token. All refusals look the same to the client, except those that are

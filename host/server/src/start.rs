@@ -69,6 +69,7 @@ pub(crate) fn connect(
 pub(crate) fn set_limits(config: &Config, store: &Store) {
     store.set_vault_quota(config.vault.quota);
     store.set_free_bytes_min(config.store.free_bytes_min);
+    store.set_stale_ms(config.store.stale_ms);
 }
 
 /// Tells other hosts of the store a digest of what must be equal on all of them: the configuration, apart

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::hex;
+use crate::spend::UsageDay;
 use crate::token::KeyId;
 
 pub use action::{AuditAction, CopiedSecret};
@@ -84,6 +85,15 @@ impl AuditRecord {
             _ => None,
         });
         chains.flatten().filter_map(|(chain, seq)| Some((hex::decode(chain)?.try_into().ok()?, *seq)))
+    }
+
+    /// The first day whose usage rows were kept when earlier ones were dropped, by the record.
+    pub(crate) fn dropped_before(&self) -> Option<UsageDay> {
+        let days = self.entries.iter().filter_map(|entry| match entry.action {
+            AuditAction::UsageDropped { before, .. } => Some(before),
+            _ => None,
+        });
+        days.max()
     }
 
     /// Number and set of the chains that came from a database before this record, if it names them.

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use crate::clock::Clock;
 use crate::digest::{Digest, same};
 use crate::directory::{Directory, OwnedKey};
+use crate::knowledge::RequestPurpose;
 use crate::seal::StoreKeys;
 use crate::token::{KeyId, Token};
 
@@ -60,13 +61,23 @@ impl AuthenticationError {
 /// The identity of a request: evidence that a valid token was presented. Only a store creates one.
 /// It holds the state at the moment of authentication and is not kept beyond the request.
 #[derive(Clone, Debug)]
-pub struct Principal(OwnedKey);
+pub struct Principal {
+    key: OwnedKey,
+    /// What the request asks for.
+    purpose: RequestPurpose,
+}
+
+impl Principal {
+    pub(crate) fn purpose(&self) -> RequestPurpose {
+        self.purpose
+    }
+}
 
 impl Deref for Principal {
     type Target = OwnedKey;
 
     fn deref(&self) -> &OwnedKey {
-        &self.0
+        &self.key
     }
 }
 
@@ -75,6 +86,7 @@ pub(crate) fn authenticate(
     directory: &Directory,
     clock: &Clock,
     token: &str,
+    purpose: RequestPurpose,
 ) -> Result<Principal, AuthenticationError> {
     let token = Token::parse(token).ok_or(AuthenticationError::Malformed)?;
     let stored = directory.keys.get(&token.id);
@@ -97,5 +109,9 @@ pub(crate) fn authenticate(
     let is_complete = owned.workspace.is_some() == key.workspace.is_some()
         && owned.member.is_some() == key.member.is_some()
         && owned.intern.is_some() == key.intern.is_some();
-    if is_complete { Ok(Principal(owned)) } else { Err(AuthenticationError::Incomplete(key.id)) }
+    if is_complete {
+        Ok(Principal { key: owned, purpose })
+    } else {
+        Err(AuthenticationError::Incomplete(key.id))
+    }
 }

@@ -10,10 +10,13 @@ mod deletion;
 mod key_records;
 mod keys;
 mod money;
+mod new;
 mod old_keys;
 mod secrets;
 #[cfg(feature = "postgres")]
 mod shared_intents;
+#[cfg(feature = "postgres")]
+mod slices;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +27,19 @@ pub(crate) use change::{Change, Reach, guarded};
 pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
 pub(crate) use money::{Intent, RowIntent, SettledUsage};
+pub use new::{NewIntern, NewMember, NewWorkspace, WorkspaceChange};
 pub(crate) use old_keys::OldKeys;
 #[cfg(feature = "postgres")]
 pub(crate) use shared_intents::{Held, needs_of_reservation, shared_intents};
+#[cfg(feature = "postgres")]
+pub(crate) use slices::{DueSlices, SliceEffects, SliceHost, SliceId, SlicePart, SliceRequest, Slices};
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::commit::{Commit, RowChanges};
 use crate::directory::{NameKey, Record, RecordChanges, RecordId};
 use crate::error::Error;
+#[cfg(feature = "postgres")]
+use crate::ids::VaultId;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
 use crate::name::Name;
@@ -44,48 +52,6 @@ use crate::vault::{VaultReader, VaultSnapshot};
 
 /// Name of the member that is created with every workspace.
 const OWNER: &str = "owner";
-
-/// A workspace to create. It gets a member `owner` with the role admin.
-#[derive(Clone, Debug)]
-pub struct NewWorkspace {
-    /// Its name, unique in the store.
-    pub name: Name,
-    /// Whether it takes part in the interns programme.
-    pub programme: bool,
-    /// Whether its vault takes writes.
-    pub vault_writes: bool,
-}
-
-/// New settings of a workspace; `None` leaves a setting unchanged.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WorkspaceChange {
-    /// Whether it takes part in the interns programme.
-    pub programme: Option<bool>,
-    /// Whether its vault takes writes.
-    pub vault_writes: Option<bool>,
-}
-
-/// A member to create.
-#[derive(Clone, Debug)]
-pub struct NewMember {
-    /// The workspace it will belong to.
-    pub workspace: WorkspaceId,
-    /// Its name, unique in the workspace.
-    pub name: Name,
-    /// Its role.
-    pub role: MemberRole,
-}
-
-/// An intern to create.
-#[derive(Clone, Debug)]
-pub struct NewIntern {
-    /// The workspace it will belong to.
-    pub workspace: WorkspaceId,
-    /// Its name, unique in the workspace.
-    pub name: Name,
-    /// The member it is created for; the workspace's `owner` when absent.
-    pub created_by: Option<MemberId>,
-}
 
 /// The write batch of one commit: the changes so far, on top of the state that it builds on.
 pub(crate) struct WriteBatch {
@@ -105,6 +71,8 @@ pub(crate) struct WriteBatch {
     is_short: bool,
     /// The sequence number of the audit record that the commit will have.
     seq: u64,
+    #[cfg(feature = "postgres")]
+    slices: slices::SliceCommit,
 }
 
 /// What changes in memory once a commit is durable.
@@ -115,6 +83,9 @@ pub(crate) struct Effects {
     /// Whether the commit changed the header.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
     pub(crate) changes_header: bool,
+    /// The vaults that the commit changed.
+    #[cfg(feature = "postgres")]
+    pub(crate) vaults: BTreeSet<VaultId>,
     sums: Vec<(WorkspaceId, Option<VaultSize>)>,
     near: Vec<NearQuota>,
 }
@@ -145,6 +116,8 @@ impl WriteBatch {
             now_ms,
             is_short: false,
             seq: 0,
+            #[cfg(feature = "postgres")]
+            slices: slices::SliceCommit::default(),
         }
     }
 
@@ -184,10 +157,10 @@ impl WriteBatch {
         self.vaults.bytes
     }
 
-    /// How often a record or the header was changed in this batch.
+    /// How often something was changed in this batch that hosts keep in memory: a record, the header or a vault.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
-    pub(crate) fn record_changes(&self) -> usize {
-        self.record_changes
+    pub(crate) fn kept_changes(&self) -> usize {
+        self.record_changes + self.vaults.changes
     }
 
     /// Sets the guards that the transaction holds.
@@ -214,7 +187,15 @@ impl WriteBatch {
         let (vaults, sums, near) = self.vaults.finish(&self.view);
         let commit =
             Commit { at_ms: self.now_ms, rows: self.rows, vaults, entries: self.entries, usage: self.usage };
-        (commit, Effects { records: self.records, changes_header: self.changes_header, sums, near })
+        let effects = Effects {
+            records: self.records,
+            changes_header: self.changes_header,
+            #[cfg(feature = "postgres")]
+            vaults: crate::vault::vaults_of(&commit.vaults),
+            sums,
+            near,
+        };
+        (commit, effects)
     }
 
     /// Checks that the transaction holds a guard. Every write to rows is preceded by this.

@@ -12,6 +12,7 @@ use crate::ids::StoreId;
 use crate::log::{ChainEnd, ChainKey, LogKey};
 use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, KEYS, Keyspace, LOG, META, Marker, RowKind, SetHash};
+use crate::spend::UsageDay;
 use crate::vault::{VaultSnapshot, vault_of_head, verify::verify};
 
 use chain::ChainCheck;
@@ -39,8 +40,10 @@ pub struct Verification {
     pub keys: u64,
     /// Number of valid audit records.
     pub audit_records: u64,
-    /// Number of usage rows that these records cover.
+    /// Number of usage rows that these records cover, without those that were dropped.
     pub usage_rows: u64,
+    /// The first day whose usage rows were kept, where earlier ones were dropped.
+    pub usage_dropped_before: Option<UsageDay>,
     /// What is wrong, as sentences without a full stop; empty when the store is consistent.
     pub problems: Vec<String>,
     pub(crate) content: Content,
@@ -68,7 +71,7 @@ pub(crate) fn check(
     checker.keys()?;
     checker.vaults()?;
     let sum = checker.log(tip)?;
-    let FoundRow { vaults, orphans, secrets, keys, problems, content } = checker.found;
+    let FoundRow { vaults, orphans, secrets, keys, dropped_before, problems, content } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
         seq: if checker.is_marked { tip.0 } else { sum.ends },
@@ -78,6 +81,7 @@ pub(crate) fn check(
         keys,
         audit_records: sum.records,
         usage_rows: sum.usage_rows,
+        usage_dropped_before: dropped_before,
         problems,
         content,
     })
@@ -107,6 +111,7 @@ struct FoundRow {
     orphans: u64,
     secrets: u64,
     keys: u64,
+    dropped_before: Option<UsageDay>,
     problems: Vec<String>,
     content: Content,
 }
@@ -202,9 +207,11 @@ impl Checker<'_, '_, '_> {
         if strangers > 0 {
             self.problem(format!("{strangers} rows of the audit log belong to no chain"));
         }
-        others.into_values().for_each(|chain| self.chain(chain, &mut sum));
+        let dropped = others.values().chain(&own).filter_map(ChainCheck::dropped_before).max();
+        self.found.dropped_before = dropped;
+        others.into_values().for_each(|chain| self.chain(chain, dropped, &mut sum));
         if let Some(own) = own {
-            self.own_chain(own, head, &mut sum);
+            self.own_chain(own, head, dropped, &mut sum);
         }
         tell(self.progress, "audit records checked", sum.records, sum.records)?;
         Ok(sum)
@@ -267,9 +274,9 @@ impl Checker<'_, '_, '_> {
     }
 
     /// Ends the check of a chain that came from a database, or is in one.
-    fn chain(&mut self, chain: ChainCheck, sum: &mut LogSum) {
+    fn chain(&mut self, chain: ChainCheck, dropped: Option<UsageDay>, sum: &mut LogSum) {
         let name = chain.name.clone();
-        let (seq, summary) = (chain.seq(), chain.finish());
+        let (seq, summary) = (chain.seq(), chain.finish(dropped));
         (sum.records, sum.usage_rows) = (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
         if let Some(broken) = summary.broken_at {
             self.problem(format!("the audit log breaks at record {broken} of the chain {name}"));
@@ -280,8 +287,8 @@ impl Checker<'_, '_, '_> {
     }
 
     /// The same of the directory's own chain, which ends with this head. It names the others that are there.
-    fn own_chain(&mut self, chain: ChainCheck, head: Digest, sum: &mut LogSum) {
-        let summary = chain.finish();
+    fn own_chain(&mut self, chain: ChainCheck, head: Digest, dropped: Option<UsageDay>, sum: &mut LogSum) {
+        let summary = chain.finish(dropped);
         (sum.records, sum.usage_rows) = (sum.records + summary.records, sum.usage_rows + summary.usage_rows);
         if let Some(broken) = summary.broken_at {
             self.problem(format!("the audit log breaks at record {broken}"));

@@ -70,6 +70,18 @@ impl DatabaseUrl {
     }
 }
 
+/// How requests of prepaid workspaces and limited keys reserve what they may cost. Should be the same on all
+/// hosts that share a store: hosts that differ keep the limits, but one with [`LedgerMode::Exact`] does not
+/// ask others to give back what they have reserved ahead.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LedgerMode {
+    /// With a commit before each turn of a request is sent.
+    #[default]
+    Exact,
+    /// Out of what the host has reserved ahead.
+    Leased,
+}
+
 /// A database and what it takes to connect to it. Clones share their connections' settings.
 #[derive(Clone)]
 pub struct Database {
@@ -81,6 +93,12 @@ pub struct Database {
     /// See [`Database::with_witness`].
     #[cfg(feature = "postgres")]
     pub(crate) witness: Option<PathBuf>,
+    /// See [`Database::with_ledger`].
+    #[cfg(feature = "postgres")]
+    pub(crate) ledger: LedgerMode,
+    /// See [`Database::with_cache`].
+    #[cfg(feature = "postgres")]
+    pub(crate) kept_bytes_max: u64,
 }
 
 impl Database {
@@ -96,6 +114,39 @@ impl Database {
         password: Option<&Secret>,
         roots: &[Vec<u8>],
     ) -> Result<Database, DatabaseError> {
+        let connector = Arc::new(Database::connector(url, password, roots)?);
+        Ok(Database::of(connector, url))
+    }
+
+    /// Like [`Database::new`], and backups are read from a standby of the database, to which connections
+    /// need not be able to write. Password and roots are the same.
+    ///
+    /// # Errors
+    /// Those of [`Database::new`].
+    #[cfg(feature = "postgres")]
+    pub fn with_standby(
+        url: &DatabaseUrl,
+        standby: &DatabaseUrl,
+        password: Option<&Secret>,
+        roots: &[Vec<u8>],
+    ) -> Result<Database, DatabaseError> {
+        let reading = Database::connector(standby, password, roots)?.reading();
+        let connector = Arc::new(Database::connector(url, password, roots)?.with_standby(reading));
+        Ok(Database::of(connector, url))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn of(connector: Arc<postgres::Database>, url: &DatabaseUrl) -> Database {
+        let (hosts, ledger) = (url.hosts(), LedgerMode::Exact);
+        Database { connector, hosts, witness: None, ledger, kept_bytes_max: 0 }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn connector(
+        url: &DatabaseUrl,
+        password: Option<&Secret>,
+        roots: &[Vec<u8>],
+    ) -> Result<postgres::Database, DatabaseError> {
         let mut parsed = url.0.clone();
         if let Some(password) = password {
             let text = std::str::from_utf8(password.expose()).map_err(|_| DatabaseError::Password)?;
@@ -105,8 +156,7 @@ impl Database {
             parsed.password = Some(postgres::Password::new(text.to_owned()));
         }
         let connector = postgres::Database::new(&parsed, roots);
-        let connector = connector.map_err(|error| DatabaseError::Tls(error.to_string()))?;
-        Ok(Database { connector: Arc::new(connector), hosts: url.hosts(), witness: None })
+        connector.map_err(|error| DatabaseError::Tls(error.to_string()))
     }
 
     /// See the other build.
@@ -115,6 +165,20 @@ impl Database {
     /// [`DatabaseError::NotBuilt`].
     #[cfg(not(feature = "postgres"))]
     pub fn new(url: &DatabaseUrl, _: Option<&Secret>, _: &[Vec<u8>]) -> Result<Database, DatabaseError> {
+        match url.0 {}
+    }
+
+    /// See the other build.
+    ///
+    /// # Errors
+    /// [`DatabaseError::NotBuilt`].
+    #[cfg(not(feature = "postgres"))]
+    pub fn with_standby(
+        url: &DatabaseUrl,
+        _: &DatabaseUrl,
+        _: Option<&Secret>,
+        _: &[Vec<u8>],
+    ) -> Result<Database, DatabaseError> {
         match url.0 {}
     }
 }
@@ -136,15 +200,60 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Sets how requests reserve credit. [`LedgerMode::Exact`] without this.
+    #[must_use]
+    #[cfg(feature = "postgres")]
+    pub fn with_ledger(self, ledger: LedgerMode) -> Database {
+        Database { ledger, ..self }
+    }
+
+    /// See the other build.
+    #[must_use]
+    #[cfg(not(feature = "postgres"))]
+    pub fn with_ledger(self, _: LedgerMode) -> Database {
+        self
+    }
+
+    /// Keeps at most so many bytes of rows of secrets in memory, with their values encrypted, for a host that
+    /// serves. 0, as without this call, reads them from the database at each use.
+    #[must_use]
+    #[cfg(feature = "postgres")]
+    pub fn with_cache(self, bytes_max: u64) -> Database {
+        Database { kept_bytes_max: bytes_max, ..self }
+    }
+
+    /// See the other build.
+    #[must_use]
+    #[cfg(not(feature = "postgres"))]
+    pub fn with_cache(self, _: u64) -> Database {
+        self
+    }
+}
+
 #[cfg(all(test, feature = "postgres"))]
 impl Database {
     /// A database of a server that a test has started.
     #[expect(clippy::unwrap_used, reason = "for tests only")]
     pub(crate) fn of_test(database: &cofferdam_test_postgres::Database) -> Database {
         let password = Secret::from(database.password.clone());
-        let url = format!("postgres://{}@127.0.0.1:{}/{}", database.user, database.port, database.name);
-        Database::new(&url.parse().unwrap(), Some(&password), &[]).unwrap()
+        Database::new(&url_of(database), Some(&password), &[]).unwrap().with_cache(1 << 20)
     }
+
+    /// The same, and backups are read from a standby on another port of this machine.
+    #[expect(clippy::unwrap_used, reason = "for tests only")]
+    pub(crate) fn of_pair(database: &cofferdam_test_postgres::Database, standby: u16) -> Database {
+        let password = Secret::from(database.password.clone());
+        let standby = url_of(&database.at(standby));
+        Database::with_standby(&url_of(database), &standby, Some(&password), &[]).unwrap()
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+#[expect(clippy::unwrap_used, reason = "for tests only")]
+fn url_of(database: &cofferdam_test_postgres::Database) -> DatabaseUrl {
+    let url = format!("postgres://{}@127.0.0.1:{}/{}", database.user, database.port, database.name);
+    url.parse().unwrap()
 }
 
 impl fmt::Debug for Database {

@@ -9,6 +9,9 @@ pub struct HostFacts {
     pub id: String,
     /// Version of its program; empty where the row has none.
     pub version: String,
+    /// The newest schema of the database that its program knows. Without a proof it is the first one that
+    /// a host could have.
+    pub schema: u32,
     /// Name of its machine.
     pub machine: String,
     /// Id of its process there.
@@ -24,6 +27,15 @@ pub struct HostFacts {
     pub configuration: Option<String>,
     /// Whether it has proved that it has opened the store.
     pub is_proven: bool,
+}
+
+/// The schema of a store in a database.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StoreSchema {
+    /// Its number: that of the last migration made.
+    pub number: u32,
+    /// The number of the newest schema that this program knows.
+    pub newest: u32,
 }
 
 impl HostFacts {

@@ -156,17 +156,19 @@ impl Ledger {
         // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();
         accounts.release(&row, held);
-        self.charge(&mut accounts, row, intent)
+        self.charge(&mut accounts, SettledUsage { row, intent })
     }
 
     /// Charges a row with the date it has and hands it to the writer.
-    pub(crate) fn record(&self, row: UsageRow, intent: RowIntent) -> Result<(), QueueFull> {
-        self.charge(&mut self.accounts(), row, intent)
+    pub(crate) fn record(&self, settled: SettledUsage) -> Result<(), QueueFull> {
+        self.charge(&mut self.accounts(), settled)
     }
 
-    fn charge(&self, accounts: &mut Accounts, row: UsageRow, intent: RowIntent) -> Result<(), QueueFull> {
-        accounts.charge(&row);
-        self.queues.push_usage(SettledUsage { row, intent })
+    fn charge(&self, accounts: &mut Accounts, settled: SettledUsage) -> Result<(), QueueFull> {
+        if settled.intent != RowIntent::Freed {
+            accounts.charge(&settled.row);
+        }
+        self.queues.push_usage(settled)
     }
 
     /// Removes the accounts of deleted keys.

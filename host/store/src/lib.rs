@@ -49,12 +49,15 @@ mod pending;
 
 mod published;
 
+mod shared_limits;
+
 mod changes;
 
 mod authentication;
 mod vault;
 
 mod hosts;
+mod knowledge;
 mod operation;
 mod state;
 
@@ -110,13 +113,14 @@ pub use changes::{
 };
 pub use check::Verification;
 pub use clock::Clock;
-pub use database::{Database, DatabaseError, DatabaseUrl};
+pub use database::{Database, DatabaseError, DatabaseUrl, LedgerMode};
 pub use directory::OwnedKey;
 pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use hex::encode as hex;
-pub use hosts::HostFacts;
+pub use hosts::{HostFacts, StoreSchema};
 pub use ids::{IdError, InternId, MemberId, StoreId, VaultId, WorkspaceId};
+pub use knowledge::RequestPurpose;
 pub use ledger::{Balance, KeySpend};
 pub use lookup::{LookupError, RecordKind};
 pub use measure::{HistogramReading, HistogramScale, NamedMeters, OTHER, SECONDS, StripedHistogram};
@@ -134,6 +138,7 @@ pub use secret::{
     Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts, HostsError, Secret, SecretMetadata,
     SecretName, SecretNameError, SecretValue, SecretValueError,
 };
+pub use shared_limits::{BucketAnswer, BucketAsk, BucketRate, LimitsAway, SeatAsk, SharedLimits};
 pub use spend::{SpendLimits, SpendWindow, UsageDay, UsageDayError, WindowSpend};
 pub use store::{
     APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, MoveSummary, OpenOptions, OrphansRemoved, Pledge,

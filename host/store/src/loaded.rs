@@ -38,6 +38,22 @@ impl Loaded {
         self.0.insert(need, answer);
     }
 
+    /// Bytes of all answers and questions, roughly.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn bytes(&self) -> usize {
+        let of_need = |need: &Need| match need {
+            Need::Row(_, key) | Need::Length(_, key) => key.len(),
+            Need::Range(_) | Need::Named(_) | Need::Owned(..) => 0,
+        };
+        let of_answer = |answer: &Answer| match answer {
+            Answer::Row(row) => row.as_ref().map_or(0, |row| row.len()),
+            Answer::Rows(rows) => rows.iter().map(|(key, row)| key.len() + row.len()).sum(),
+            _ => 0,
+        };
+        let each = size_of::<(Need, Answer)>();
+        self.0.iter().map(|(need, answer)| each + of_need(need) + of_answer(answer)).sum()
+    }
+
     fn answer(&self, need: Need) -> Result<&Answer, Gap> {
         self.0.get(&need).ok_or_else(|| Gap::unanswered(need))
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, OpenError};
 use crate::root_key::{RootKeyError, RootKeyId};
+use crate::spend::UsageDay;
 use crate::state::Gap;
 
 /// Progress callback: what is counted, how many so far, and how many in total, or 0 if unknown.
@@ -55,9 +56,43 @@ pub enum VaultError {
         /// The hosts: machine, process and version of each.
         hosts: Vec<String>,
     },
+    /// Hosts of a store in a database could not serve it after an upgrade of its schema.
+    #[error("these hosts cannot serve a store with the schema {schema}: {}; replace the program of each by this version and start it anew; one that was killed counts for 30 s", .hosts.join("; "))]
+    HostsTooOld {
+        /// Number of the schema.
+        schema: u32,
+        /// The hosts: machine, process and version of each.
+        hosts: Vec<String>,
+    },
     /// Another operation on keys, or another backup, is in progress.
     #[error("another operation of this kind on the vault is under way")]
     Busy,
+    /// The standby that backups are read from does not have all commits of the primary.
+    #[error(
+        "the standby of `store.backup_url` lacks {commits} commits, and the last transaction that it applied is {behind_s} s old: nothing was backed up; run it again when the standby has caught up, or take `store.backup_url` out of the configuration and restart the host"
+    )]
+    StandbyLags {
+        /// Number of commits.
+        commits: u64,
+        /// Age of the last transaction that it has applied, in seconds.
+        behind_s: u64,
+    },
+    /// Something that reads usage rows, such as a backup, kept them from being deleted.
+    #[error(
+        "usage rows were being read, by a backup for instance, so not all were dropped; run it again for the rest"
+    )]
+    ReadersInTheWay,
+    /// Usage rows were to be dropped of a day that is not over.
+    #[error("only the usage of days that are over can be dropped: today is {today} in UTC")]
+    NotOver {
+        /// The day in UTC.
+        today: UsageDay,
+    },
+    /// Usage rows were to be dropped of a store in a data directory.
+    #[error(
+        "usage rows can be dropped from a store in a database only; this one is in a data directory, and its usage rows are kept"
+    )]
+    UsageKept,
     /// The progress callback stopped the operation.
     #[error("stopped before the end; run it again for the rest")]
     Stopped,

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::commit::CommitHead;
 use crate::directory::{Directory, RecordChanges};
 use crate::error::Error;
+use crate::knowledge::Knowledge;
 use crate::measure::{SECONDS, StripedHistogram};
 
 /// A commit that takes longer than this counts as stalled.
@@ -33,11 +34,35 @@ pub(crate) struct PublishedState {
     busy_since_ms: AtomicU64,
     /// Time of [`Clock::boot_ms`] at which the contact with the database ends; the maximum without one.
     contact_until_ms: AtomicU64,
+    /// How long after the end of the contact requests of models go by what was known, in milliseconds.
+    stale_ms: AtomicU64,
     /// When what gave the contact was sent.
     contact_since_ms: AtomicU64,
     /// When all changes of other hosts were last known.
     polled_ms: AtomicU64,
     clock: Clock,
+}
+
+/// The contact of a moment. All changes that it stands for were published before.
+pub(crate) struct HeldContact<'a> {
+    of: &'a PublishedState,
+    until_ms: u64,
+}
+
+impl HeldContact<'_> {
+    /// How new what was looked at since then is. A contact that was given later does not count, and one that
+    /// has ended does not either, so a process that was paused during the look does not rely on it.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        let HeldContact { of, until_ms } = *self;
+        let now_ms = of.clock.boot_ms();
+        if until_ms == u64::MAX || now_ms < until_ms {
+            Knowledge::Current
+        } else if until_ms > 0 && now_ms - until_ms < of.stale_ms.load(Ordering::Relaxed) {
+            Knowledge::Stale
+        } else {
+            Knowledge::Outdated
+        }
+    }
 }
 
 impl PublishedState {
@@ -50,6 +75,7 @@ impl PublishedState {
             disk_bytes: AtomicU64::new(0),
             busy_since_ms: AtomicU64::new(0),
             contact_until_ms: AtomicU64::new(u64::MAX),
+            stale_ms: AtomicU64::new(0),
             contact_since_ms: AtomicU64::new(0),
             polled_ms: AtomicU64::new(0),
             clock,
@@ -87,17 +113,29 @@ impl PublishedState {
         &self.clock
     }
 
-    /// Whether this process can vouch for what it knows. To be asked after the look at the directory: what
-    /// was seen before is then as new as the contact says.
+    /// The contact of this moment. To be taken before a look at what this process knows, and asked after it.
+    pub(crate) fn contact(&self) -> HeldContact<'_> {
+        HeldContact { of: self, until_ms: self.contact_until_ms.load(Ordering::Acquire) }
+    }
+
+    /// How new what this process knows is.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        self.contact().knowledge()
+    }
+
+    /// Whether this process can vouch for what it knows.
     pub(crate) fn has_contact(&self) -> bool {
-        let until_ms = self.contact_until_ms.load(Ordering::Acquire);
-        until_ms == u64::MAX || self.clock.boot_ms() < until_ms
+        self.knowledge() == Knowledge::Current
     }
 
     /// # Errors
     /// [`Error::NoContact`].
     pub(crate) fn check_contact(&self) -> Result<(), Error> {
         if self.has_contact() { Ok(()) } else { Err(Error::NoContact) }
+    }
+
+    pub(crate) fn set_stale_ms(&self, stale_ms: u64) {
+        self.stale_ms.store(stale_ms, Ordering::Relaxed);
     }
 
     /// Gives contact for so long from a time of [`Clock::boot_ms`] on.

@@ -53,6 +53,8 @@ const WORKSPACE_SPEND: u8 = b'W';
 const DAY_TOTALS: u8 = b'D';
 const INTENT: u8 = b'N';
 const SHARED_INTENT: u8 = b'H';
+#[cfg(feature = "postgres")]
+const RECALL: u8 = b'R';
 
 const ROW_VERSION: u8 = 1;
 
@@ -163,6 +165,18 @@ pub(crate) fn shared_intents_of(workspace: WorkspaceId) -> Vec<u8> {
 /// Prefix of the row keys of all such requests.
 #[cfg(feature = "postgres")]
 pub(crate) const SHARED_INTENTS: [u8; 1] = [SHARED_INTENT];
+
+/// What hosts see in the place of a row key when slices of a workspace are asked for. There is no such row.
+#[cfg(feature = "postgres")]
+pub(crate) fn recall_topic(workspace: WorkspaceId) -> Vec<u8> {
+    [[RECALL].as_slice(), workspace.as_bytes()].concat()
+}
+
+/// The reverse of [`recall_topic`].
+#[cfg(feature = "postgres")]
+pub(crate) fn workspace_of_recall(topic: &[u8]) -> Option<WorkspaceId> {
+    Some(WorkspaceId::from_bytes(topic.strip_prefix(&[RECALL])?.try_into().ok()?))
+}
 
 /// The smallest row key after all those with a prefix, whose bytes are not all 255.
 #[cfg(feature = "postgres")]

@@ -19,6 +19,7 @@ mod no_database;
 mod orphans;
 mod records;
 mod reservation;
+mod retention;
 mod secrets;
 mod status;
 mod vault_keys;
@@ -282,6 +283,12 @@ impl Store {
         self.0.engine.set_free_bytes_min(bytes);
     }
 
+    /// Sets for how many milliseconds after the end of its contact with the database this host serves requests
+    /// of models by what it knows. With 0 it refuses them.
+    pub fn set_stale_ms(&self, stale_ms: u64) {
+        self.0.shared.set_stale_ms(stale_ms);
+    }
+
     /// Sets the quota of vaults.
     pub fn set_vault_quota(&self, quota: VaultQuota) {
         self.0.access.quotas.set(quota);
@@ -385,6 +392,11 @@ impl Store {
         self.submit(change)
     }
 
+    #[cfg(all(test, feature = "postgres"))]
+    pub(crate) fn snapshot(&self) -> Result<VaultSnapshot, Error> {
+        self.view()
+    }
+
     #[cfg(test)]
     pub(crate) fn whole_state(&self) -> Box<dyn crate::state::State> {
         self.0.engine.state().unwrap()
@@ -423,6 +435,7 @@ fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce
 
 impl Inner {
     fn close(&self) {
+        self.engine.give_back();
         self.queues.close();
         self.engine.close();
     }

@@ -2,6 +2,8 @@
 
 pub(crate) mod block;
 mod digest;
+#[cfg(feature = "postgres")]
+mod slice;
 mod spent;
 mod standing;
 mod totals;
@@ -12,6 +14,8 @@ use crate::ids::WorkspaceId;
 use crate::token::KeyId;
 
 pub(crate) use digest::UsageDigest;
+#[cfg(feature = "postgres")]
+pub(crate) use slice::{Slice, SliceChange, Taken};
 pub(crate) use spent::{KeySpent, WorkspaceSpent};
 pub use standing::ReservationRefused;
 pub(crate) use standing::{HeldAmount, Standing, Terms};

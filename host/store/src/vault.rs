@@ -21,6 +21,8 @@ pub(crate) use damage::Damage;
 pub(crate) use head::VaultHead;
 pub(crate) use keys::{NONCE_BYTES, Nonce, SEALED_BYTES, VaultKeys};
 pub use release::{BoundSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope};
+#[cfg(feature = "postgres")]
+pub(crate) use stored::vaults_of;
 pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
 
 /// The vault that an effective secret comes from.

@@ -62,6 +62,11 @@ impl OpenConnections {
         Ok(Self(connections))
     }
 
+    /// All of these.
+    pub(crate) fn joined(all: Vec<Self>) -> Self {
+        Self(all.into_iter().flat_map(|connections| connections.0).collect())
+    }
+
     /// The same with HTTP/2.
     pub(crate) async fn open_http2(
         address: SocketAddr,

@@ -5,6 +5,7 @@
 mod compare;
 mod density;
 mod growth;
+mod shared_store;
 mod soak;
 mod train;
 
@@ -40,6 +41,8 @@ enum Action {
     Density(density::DensityOptions),
     /// Measure how the cost of a request grows with prompts, candidates, tools, hooks, streams, secrets and keys
     Growth(growth::GrowthOptions),
+    /// Measure what a store in PostgreSQL costs beside the embedded one, with one to three hosts
+    SharedStore(shared_store::SharedStoreOptions),
     /// Send mixed load for a long time, and fail if memory grows or something is not given back
     Soak(soak::SoakOptions),
     /// Drive an instrumented build through all its parts, then end it, so that it writes its profile
@@ -68,6 +71,7 @@ fn run(action: Action) -> anyhow::Result<()> {
             Action::Compare(options) => compare::run(&options).await,
             Action::Density(options) => density::run(&options).await,
             Action::Growth(options) => growth::run(&options).await,
+            Action::SharedStore(options) => shared_store::run(&options).await,
             Action::Soak(options) => soak::run(&options).await,
             Action::Train(options) => train::run(&options).await,
             Action::Upstream(options) => upstream::run(&options).await,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -36,12 +36,9 @@ impl Processes {
         Ok(ThreadTimes(times))
     }
 
-    /// Nanoseconds of processor time since then. The last part of a thread that ended meanwhile is missing.
+    /// Nanoseconds of processor time since then.
     pub(crate) fn spent_since(&self, before: &ThreadTimes) -> anyhow::Result<u64> {
-        let now = self.times()?;
-        let spent =
-            now.0.iter().map(|(id, time)| time.saturating_sub(before.0.get(id).copied().unwrap_or(0)));
-        Ok(spent.sum())
+        Ok(self.times()?.since(before))
     }
 
     /// KiB in memory now.
@@ -90,6 +87,28 @@ impl Processes {
             sum += figure.ok_or_else(|| anyhow!("no {name} of process {pid}"))?.parse::<u64>()?;
         }
         Ok(sum)
+    }
+}
+
+impl ThreadTimes {
+    /// Of the processes that a process has now, which may come and go, as those of PostgreSQL do.
+    pub(crate) fn of_children(pid: u32) -> anyhow::Result<Self> {
+        let mut times = BTreeMap::new();
+        for child in Processes::children_of(pid)?.0 {
+            if let Err(error) = add_threads(child, &mut times)
+                && Path::new(&format!("/proc/{child}")).exists()
+            {
+                return Err(error);
+            }
+        }
+        Ok(Self(times))
+    }
+
+    /// Nanoseconds of processor time since then. The last part of a thread that ended meanwhile is missing.
+    pub(crate) fn since(&self, before: &Self) -> u64 {
+        let spent =
+            self.0.iter().map(|(id, time)| time.saturating_sub(before.0.get(id).copied().unwrap_or(0)));
+        spent.sum()
     }
 }
 

@@ -296,20 +296,7 @@ impl Program {
 
     /// The same with this standard input.
     pub(crate) async fn command_with(&self, arguments: &[&str], input: &str) -> anyhow::Result<Value> {
-        let mut child = command(&self.path, &self.folder)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut pipe) = child.stdin.take() {
-            pipe.write_all(input.as_bytes()).await?;
-        }
-        let output = child.wait_with_output().await?;
-        if !output.status.success() {
-            bail!("{arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(serde_json::from_slice(&output.stdout)?)
+        run_command(&self.path, &self.folder, arguments, input).await
     }
 
     pub(crate) async fn until_compiled(&self) -> anyhow::Result<()> {
@@ -349,6 +336,29 @@ impl Program {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         Ok(ended.with_context(|| format!("{} does not end", self.name))??)
     }
+}
+
+/// Runs a command of the program at this path on a folder with a configuration.
+pub(crate) async fn run_command(
+    path: &Path,
+    folder: &Path,
+    arguments: &[&str],
+    input: &str,
+) -> anyhow::Result<Value> {
+    let mut child = command(path, folder)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut pipe) = child.stdin.take() {
+        pipe.write_all(input.as_bytes()).await?;
+    }
+    let output = child.wait_with_output().await?;
+    if !output.status.success() {
+        bail!("{arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn command(path: &Path, folder: &Path) -> Command {

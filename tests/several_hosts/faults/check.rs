@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, blocking};
 use super::doors::Verdict;
-use super::load::{path_of, put_body};
+use super::load::{PAGE, path_of, put_body};
 use super::told::{Answered, CANARY, Has, Name, Vault};
 use crate::kit::store::now;
 use cofferdam_store::{Clock, Database, OpenOptions, RootKeySource, Secret, Store, UsageRow};
@@ -20,7 +20,6 @@ const CHARGE_PATIENCE: Duration = Duration::from_secs(90);
 /// The cost of an answer, in pico-dollars: 7 tokens in, 3 out. An interrupted request costs what it reserved, which is
 /// more.
 const ANSWER_PICO: u64 = 10_000_000_000_000;
-const PAGE: usize = 100;
 
 /// What the checks found, all rounds together.
 #[derive(Debug, Default)]
@@ -188,7 +187,7 @@ impl Cluster {
         let cofferdam_test_postgres::Database { name, user, password, port } = self.place();
         let url = format!("postgres://{user}@127.0.0.1:{port}/{name}").parse().unwrap();
         let database = Database::new(&url, Some(&Secret::from(password)), &[]).unwrap();
-        let root_key = RootKeySource::File(self.root_key());
+        let root_key = RootKeySource::File(self.root_key.clone());
         let clock = Clock::system();
         let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
         blocking(|| {
@@ -279,6 +278,8 @@ impl Cluster {
     pub fn check_audit(&mut self) {
         let mut stored: BTreeMap<String, usize> = BTreeMap::new();
         let audit = self.command("vault audit");
+        let positions = audit.as_array().unwrap().iter().map(|record| record["position"].as_u64().unwrap());
+        assert!(positions.is_sorted_by(|one, next| one < next), "the audit log is not in its order");
         let entries = audit.as_array().unwrap().iter().flat_map(|it| it["entries"].as_array().unwrap());
         for entry in entries.filter(|entry| entry["action"] == "secret_stored") {
             *stored.entry(entry["name"].as_str().unwrap().to_owned()).or_default() += 1;

@@ -1,4 +1,6 @@
 //! Three hosts on a primary and its synchronous standby. Each host has two ways to the database, one to each server.
+//!
+//! Besides the models of the load there is one whose provider takes the secret `own_key` of the caller's workspace.
 
 use super::check::Sums;
 use super::doors::Doors;
@@ -7,17 +9,19 @@ use super::told::{CANARY, Told};
 use crate::kit::config::provider;
 use crate::kit::database;
 use crate::kit::host::{Host, Setup};
+use crate::kit::program::EXECUTABLE;
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use cofferdam_test_postgres::{Database, Options, Pair, Proxy, Server, installed};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const HOSTS: usize = 3;
 const DATABASE: &str = "cluster";
+const PROVIDER: &str = "provider.test";
 /// How many answers of each kind arrive at least before a fault, and after it.
 const LEAST: usize = 5;
 
@@ -38,6 +42,8 @@ pub struct Cluster {
     pub unavailable: Vec<Duration>,
     /// The logs of hosts that have ended.
     pub past_logs: Vec<String>,
+    /// The file with the root key in force.
+    pub root_key: PathBuf,
     database: Database,
     folder: TempDir,
     rounds: usize,
@@ -81,28 +87,40 @@ fn setup(upstream: &Upstream, database: &Database, ways: &[Proxy; 2], folder: &T
          rate_limit = {{ reads_per_minute = 0, writes_per_minute = 0 }}\n",
         folder.path().join("root.key").display()
     );
+    let egress = format!(
+        "[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{PROVIDER}\" = [\"127.0.0.1\"] }}\n"
+    );
+    let base = upstream.base.replace("127.0.0.1", PROVIDER);
+    let own = provider("own", "openai-chat", &base) + "byok = \"own_key\"\n";
+    let own_model = "[[models]]\nid = \"test/own\"\nendpoints = [{ provider = \"own\", model = \"own\" }]\n";
     let provider = provider("p", "openai-chat", &upstream.base);
-    Setup::new().config(&(provider + &model("paid") + &model("open") + &vault + &store))
+    let models = model("paid") + &model("open") + own_model;
+    Setup::new().config(&(egress + &provider + &own + &models + &vault + &store))
 }
 
 impl Cluster {
     /// `None` where PostgreSQL is not installed.
     pub async fn start() -> Option<Self> {
+        Self::start_with(Path::new(EXECUTABLE)).await
+    }
+
+    /// The same with hosts of this program, which also makes the store.
+    pub async fn start_with(executable: &Path) -> Option<Self> {
         if !installed() {
             return None;
         }
         let upstream = Upstream::start().await;
         upstream.always(|_| script::chat("fine"));
-        Some(blocking(|| Self::on(upstream)))
+        Some(blocking(|| Self::on(upstream, executable)))
     }
 
-    fn on(upstream: Upstream) -> Self {
+    fn on(upstream: Upstream, executable: &Path) -> Self {
         let pair = options().start_pair().unwrap();
         let database = pair.primary.database(DATABASE).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let way = |server: &Server| Proxy::start(server.port()).unwrap();
         let ways: Vec<[Proxy; 2]> = (0..HOSTS).map(|_| [way(&pair.primary), way(&pair.standby)]).collect();
-        let first = setup(&upstream, &database, &ways[0], &folder);
+        let first = setup(&upstream, &database, &ways[0], &folder).executable(executable);
         let workspace = text(&command(&first, "store create"), "key");
         command(&first, "workspace create paid");
         command(&first, "credits add paid 10000000");
@@ -116,7 +134,8 @@ impl Cluster {
         let doors = Arc::new(Doors::new());
         let mut hosts = Vec::new();
         for (number, ways) in ways.iter().enumerate() {
-            let host = setup(&upstream, &database, ways, &folder).key(&workspace).start();
+            let setup = setup(&upstream, &database, ways, &folder).executable(executable);
+            let host = setup.key(&workspace).start();
             doors.set(number, Some(&host.base));
             hosts.push(host);
         }
@@ -132,6 +151,7 @@ impl Cluster {
             sums: Sums::default(),
             unavailable: Vec::new(),
             past_logs: Vec::new(),
+            root_key: folder.path().join("root.key"),
             database,
             folder,
             rounds: 0,
@@ -144,8 +164,9 @@ impl Cluster {
         self.database.at(self.pair.primary.port())
     }
 
-    pub fn root_key(&self) -> PathBuf {
-        self.folder.path().join("root.key")
+    /// A folder that all hosts can read.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Starts the clients, and waits until some of each kind have their answers.
@@ -214,13 +235,28 @@ impl Cluster {
         blocking(|| self.hosts[host].kill());
     }
 
-    /// Starts a host that was killed at this moment or a little later.
-    pub fn restart_host(&mut self, host: usize, killed_at: Instant) {
+    /// Ends a host in order.
+    pub fn end_host(&mut self, host: usize) {
+        self.doors.set(host, None);
+        blocking(|| self.hosts[host].end());
+    }
+
+    /// Notes that a host was killed at this moment or a little later, and is started again.
+    pub fn note_kill(&self, host: usize, killed_at: Instant) {
         self.told.killed.lock().unwrap().push((host, killed_at, Instant::now()));
-        let killed = self.hosts.remove(host);
-        self.past_logs.push(killed.log());
-        self.hosts.insert(host, blocking(|| killed.restart()));
+    }
+
+    /// Starts a host that has ended, perhaps with another program or configuration.
+    pub fn start_host(&mut self, host: usize, change: impl FnOnce(Setup) -> Setup) {
+        let ended = self.hosts.remove(host);
+        self.past_logs.push(ended.log());
+        self.hosts.insert(host, blocking(|| change(Setup::after(&ended)).start()));
         self.doors.set(host, Some(&self.hosts[host].base));
+    }
+
+    /// One more host.
+    pub fn another(&self) -> Setup {
+        setup(&self.upstream, &self.database, &self.ways[0], &self.folder)
     }
 
     /// Counts a fault, which begins now.

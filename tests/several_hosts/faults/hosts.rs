@@ -29,7 +29,8 @@ pub async fn kill(cluster: &mut Cluster, random: &mut Random) {
     let (host, fault) = (random.below(HOSTS as u64) as usize, cluster.begin_fault());
     cluster.kill_host(host);
     cluster.until_served(fault).await;
-    cluster.restart_host(host, fault);
+    cluster.note_kill(host, fault);
+    cluster.start_host(host, |setup| setup);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,5 +72,6 @@ async fn sleep(cluster: &mut Cluster, sleeper: usize) {
     let answer = asked.await.unwrap();
     assert!(matches!(answer.status, Some(401 | 503)), "{:?} {}", answer.status, answer.body);
     cluster.until_served(woken).await;
-    assert!(cluster.hosts[sleeper].log().contains("other hosts took this one for dead"));
+    // Others may have taken over all that is asked for before it finds out.
+    cluster.hosts[sleeper].until_logged("other hosts took this one for dead");
 }

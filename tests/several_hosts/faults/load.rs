@@ -25,6 +25,8 @@ const KEY_PATIENCE: Duration = Duration::from_secs(2);
 const OUTPUT: u32 = 10;
 /// How long a host may go on after its last contact with the database.
 const CONTACT: Duration = Duration::from_millis(4500);
+/// Secrets in one page of a list.
+pub const PAGE: usize = 100;
 const HOST: &str = "api.example.com";
 
 /// What the clients need.
@@ -164,9 +166,11 @@ impl Client {
     /// Reads a list until it has what was put. A host that is left with a primary that was replaced reads there as long
     /// as it is in contact.
     async fn until_listed(&self, path: &str, name: &str, put: &str, answered: Instant) {
+        let mut host = self.doors.next();
+        let mut offset = 0;
         loop {
-            let host = self.doors.next();
-            let listed = self.doors.get(host, &self.keys.workspace, &format!("{path}?limit=100")).await;
+            let page = format!("{path}?limit={PAGE}&offset={offset}");
+            let listed = self.doors.get(host, &self.keys.workspace, &page).await;
             let Some(data) = listed.body["data"].as_array().filter(|_| listed.status == Some(200)) else {
                 return;
             };
@@ -174,9 +178,15 @@ impl Client {
             if found.is_some_and(|it| it["fingerprint"] == put) {
                 return;
             }
+            // Only this client changes the vault, so pages fit together.
+            if found.is_none() && listed.body["has_more"] == true {
+                offset += PAGE;
+                continue;
+            }
             let stale = listed.at - answered;
             self.told.note_stale(stale);
             assert!(stale < CONTACT, "{name} by host {host} is still not what was put: {}", listed.body);
+            (host, offset) = (self.doors.next(), 0);
         }
     }
 

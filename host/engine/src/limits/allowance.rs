@@ -3,8 +3,9 @@
 //! when it admits a request. Each ledger entry of the request, its questions included, charges it
 //! when it ends, whichever way the request ends. For a request without limits it is empty.
 
-use crate::limits::rate::{Quota, RateLimit};
-use cofferdam_store::{Clock, KeyId, UsageOutcome, WorkspaceId};
+use crate::limits::rate::{Quota, Rate};
+use crate::limits::seats::KeySeats;
+use cofferdam_store::{Clock, KeyId, SharedLimits, UsageOutcome, WorkspaceId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,16 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Tokens used so far, by the keys and workspaces that have a token limit.
 pub struct TokenLimits {
     /// Use by key.
-    pub by_key: RateLimit<KeyId>,
+    pub by_key: Rate<KeyId>,
     /// Use by workspace.
-    pub by_workspace: RateLimit<WorkspaceId>,
+    pub by_workspace: Rate<WorkspaceId>,
 }
 
 impl TokenLimits {
-    /// Limits of which nothing is used yet.
+    /// Limits of which this process has used nothing yet; `shared` where several hosts have them together.
     #[must_use]
-    pub fn new(clock: &Clock) -> Self {
-        Self { by_key: RateLimit::new(clock.clone()), by_workspace: RateLimit::new(clock.clone()) }
+    pub fn new(clock: &Clock, shared: Option<&SharedLimits>) -> Self {
+        Self {
+            by_key: Rate::new(clock, "tokens", shared.cloned()),
+            by_workspace: Rate::new(clock, "workspace-tokens", shared.cloned()),
+        }
     }
 }
 
@@ -103,7 +107,10 @@ impl fmt::Debug for Allowance {
 
 /// The number of requests that run at this moment, for each `K`. A `K` without running requests
 /// takes no memory.
-pub struct Running<K>(Arc<Mutex<RunningCounts<K>>>);
+pub struct Running<K> {
+    counts: Arc<Mutex<RunningCounts<K>>>,
+    shared: Option<SharedLimits>,
+}
 
 struct RunningCounts<K> {
     each: BTreeMap<K, u64>,
@@ -112,11 +119,20 @@ struct RunningCounts<K> {
 
 impl<K> Default for Running<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(RunningCounts { each: BTreeMap::new(), all: 0 })))
+        Self::new(None)
     }
 }
 
-impl<K: Ord + Copy> Running<K> {
+impl<K> Running<K> {
+    /// Nothing runs on this host yet; `shared` where several hosts have limits together.
+    #[must_use]
+    pub fn new(shared: Option<SharedLimits>) -> Self {
+        let counts = RunningCounts { each: BTreeMap::new(), all: 0 };
+        Self { counts: Arc::new(Mutex::new(counts)), shared }
+    }
+}
+
+impl<K: Ord + Copy + fmt::Display> Running<K> {
     /// Takes a permit for `who` if `may_enter` allows it. `may_enter` gets the number of requests
     /// that run already: those of `who`, and all together.
     ///
@@ -127,13 +143,55 @@ impl<K: Ord + Copy> Running<K> {
         who: K,
         may_enter: impl FnOnce(u64, u64) -> Result<(), E>,
     ) -> Result<RunPermit<K>, E> {
-        let mut running = lock(&self.0);
+        let mut running = lock(&self.counts);
         let RunningCounts { each, all } = &mut *running;
         let taken = each.get(&who).copied().unwrap_or_default();
         may_enter(taken, *all)?;
         each.insert(who, taken + 1);
         *all += 1;
-        Ok(RunPermit { running: Arc::clone(&self.0), who })
+        Ok(RunPermit { running: Arc::clone(&self.counts), who, seats: None })
+    }
+
+    /// Like [`Running::enter`]. Where hosts share limits, `who` runs at most half more than `most` requests on
+    /// all hosts together, and exactly `most` where there are fewer than two for each host. `may_enter` bounds
+    /// those on this host. This may wait for the database, for half a second at most. A `most` of 0 is no
+    /// limit.
+    ///
+    /// # Errors
+    /// The error of `may_enter`, or that of `full` when the limit does not allow one more.
+    pub async fn enter_within<E>(
+        &self,
+        who: K,
+        most: u64,
+        may_enter: impl Fn(u64, u64) -> Result<(), E>,
+        full: impl FnOnce() -> E,
+    ) -> Result<RunPermit<K>, E> {
+        let Some(limits) = self.shared.as_ref().filter(|_| most > 0) else {
+            return self.enter(who, may_enter);
+        };
+        let seats = KeySeats::new(limits, who.to_string(), most);
+        let has_room = |own, at_least: u64| own < seats.room().max(at_least);
+        let attempt = |at_least| {
+            self.enter(who, |own, all| {
+                may_enter(own, all).map_err(Some)?;
+                has_room(own, at_least).then_some(()).ok_or(None)
+            })
+        };
+        let mut entered = attempt(0);
+        if matches!(entered, Err(None)) {
+            entered = attempt(seats.ask().await);
+        }
+        match entered {
+            Ok(mut permit) => {
+                permit.seats = Some(seats);
+                Ok(permit)
+            }
+            Err(refused) => {
+                let running = lock(&self.counts);
+                seats.trim(running.each.get(&who).copied().unwrap_or_default());
+                Err(refused.unwrap_or_else(full))
+            }
+        }
     }
 }
 
@@ -141,6 +199,8 @@ impl<K: Ord + Copy> Running<K> {
 pub struct RunPermit<K: Ord> {
     running: Arc<Mutex<RunningCounts<K>>>,
     who: K,
+    /// Where hosts share the limit of `who`.
+    seats: Option<KeySeats>,
 }
 
 impl<K: Ord> Drop for RunPermit<K> {
@@ -150,6 +210,9 @@ impl<K: Ord> Drop for RunPermit<K> {
         *all = all.saturating_sub(1);
         if let Some(taken) = each.get_mut(&self.who) {
             *taken = taken.saturating_sub(1);
+            if let Some(seats) = &self.seats {
+                seats.trim(*taken);
+            }
             if *taken == 0 {
                 each.remove(&self.who);
             }
@@ -171,7 +234,7 @@ mod tests {
     }
 
     /// Takes a permit if fewer than `most` are held by `who`.
-    fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<RunPermit<K>> {
+    fn enter<K: Ord + Copy + fmt::Display>(running: &Running<K>, who: K, most: u64) -> Option<RunPermit<K>> {
         running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
     }
 
@@ -190,14 +253,14 @@ mod tests {
         assert!(enter(&running, 1, 1).is_none());
         drop(second);
         assert!(enter(&running, 1, 1).is_some());
-        let counts = lock(&running.0);
+        let counts = lock(&running.counts);
         assert!(counts.each.is_empty() && counts.all == 0, "who runs nothing is not remembered");
     }
 
     #[test]
     fn a_permit_is_released_once_explicitly_or_with_the_last_clone() {
         let running = Running::default();
-        let limits = Arc::new(TokenLimits::new(&Clock::manual()));
+        let limits = Arc::new(TokenLimits::new(&Clock::manual(), None));
         let allowance = Allowance::new(enter(&running, key(), 1).unwrap(), &limits, None, None);
         let clone = allowance.clone();
         drop(allowance);
@@ -216,7 +279,7 @@ mod tests {
         let clock = Clock::manual();
         let quota = Quota::of_minute(1_000).unwrap();
         let workspace = "00000000-0000-4000-8000-000000000000".parse().unwrap();
-        let limits = Arc::new(TokenLimits::new(&clock));
+        let limits = Arc::new(TokenLimits::new(&clock, None));
         let running = Running::default();
         let allowance = |key_quota, workspace_quota| {
             Allowance::new(enter(&running, key(), 9).unwrap(), &limits, key_quota, workspace_quota)

@@ -4,12 +4,17 @@
 //! change of the system clock has no effect. Memory is bounded, and a key that has nothing left to
 //! pay off takes none.
 
+mod share;
+mod shared;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cofferdam_store::Clock;
+
+pub use shared::{Rate, Taken};
 
 /// The most keys that are remembered by one limit.
 const REMEMBERED_MAX: usize = 65_536;
@@ -89,7 +94,7 @@ pub struct TooOften {
 }
 
 /// The use of one key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct RateUsage {
     /// When it is paid off.
     until_ns: u64,

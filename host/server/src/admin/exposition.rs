@@ -188,4 +188,11 @@ fn store(app: &App, text: &mut Text) {
             text.single(name, "gauge", help, Duration::from_millis(age_ms).as_secs_f64());
         }
     }
+    if let Some(limits) = store.shared_limits() {
+        let (hosts, away) = (limits.hosts(), u64::from(limits.is_away()));
+        text.single("cofferdam_store_hosts", "gauge", "Hosts that serve the store, as this one knows", hosts);
+        let help =
+            "1 while the limits that hosts share are out of reach and this host admits only its part of each";
+        text.single("cofferdam_store_limits_away", "gauge", help, away);
+    }
 }

@@ -53,7 +53,7 @@ pub(super) async fn run(
     let mut counted = CountedRun { metrics: Arc::clone(&app.metrics), began: Instant::now(), status: 500 };
     let permits = app.runtime.instance_permits(key.id.as_str());
     let pace = app.live().config.limits.pace;
-    let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits);
+    let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits).await;
     let Admitted { allowance, .. } = match admitted {
         Ok(admitted) => admitted,
         Err(limited) => return Ok(counted.refused(Fault::Limited(limited))),

@@ -52,7 +52,7 @@ async fn answer(
     ask: impl AsyncFnOnce(Arc<Engine>, Caller, Bytes, RespondOptions) -> Result<Answer, Refusal>,
 ) -> Result<Response<ResponseBody>, Fault> {
     let app = Arc::clone(call.app);
-    let caller = admit(call)?;
+    let caller = admit(call).await?;
     let mut share = app.bodies.share(call.principal.key().id);
     // A missing content type means JSON.
     if media::content_type(&call.head.headers) == ContentType::Other {
@@ -85,7 +85,7 @@ pub(crate) async fn plain_body(
 }
 
 /// Admits a request: applies the rate limits and returns the caller, with what it may use.
-fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
+async fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Keys without a workspace were already refused by the access check.
     let workspace = call.principal.workspace.clone().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key().id;
@@ -94,7 +94,7 @@ fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
         return Err(Fault::Busy);
     }
     let pace = call.app.live().config.limits.pace;
-    let admitted = call.app.rates.inference.admit(key, workspace.id, &pace, permits);
+    let admitted = call.app.rates.inference.admit(key, workspace.id, &pace, permits).await;
     let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();

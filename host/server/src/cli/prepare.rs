@@ -8,7 +8,9 @@ use cofferdam_store::{PassphraseSource, RootKeySource};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::command::{Command, SecretCommand, Sensitive, VaultCommand, WorkspaceCommand};
+use crate::command::{
+    Command, SecretCommand, Sensitive, UsageArguments, UsageCommand, VaultCommand, WorkspaceCommand,
+};
 use crate::failure::Failure;
 use crate::start::ask;
 
@@ -30,6 +32,13 @@ pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
             "Delete workspace `{workspace}` with its members, its interns, its keys and all secrets? It cannot be \
              undone. [y/N] "
         ))?,
+        Command::Usage(UsageArguments {
+            command: Some(UsageCommand::Drop { before, yes: false }), ..
+        }) => {
+            confirm(&format!(
+                "Delete the usage rows of all requests of days before {before}? It cannot be undone. [y/N] "
+            ))?;
+        }
         Command::Vault(VaultCommand::RotateRoot { source, material }) => {
             let absolute = absolute_source(source)?;
             *material = Some(Sensitive::from(absolute.read_or_make()?.expose()));

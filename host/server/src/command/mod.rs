@@ -12,6 +12,7 @@ pub mod remote;
 mod secret;
 mod sensitive;
 mod status;
+mod store;
 mod table;
 mod usage;
 mod vault;
@@ -49,7 +50,8 @@ pub use plugin::{
 pub use remote::Remote;
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
-pub use usage::{By, UsageArguments};
+pub(crate) use status::older_schema;
+pub use usage::{By, UsageArguments, UsageCommand};
 pub(crate) use vault::restored;
 pub use vault::{AuditFilter, RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
@@ -84,7 +86,7 @@ pub enum Command {
     /// Verify, back up and restore the vault, change its keys, read its audit log
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Make the store that several hosts share, or move one there
+    /// Make the store that several hosts share, move one there, or upgrade it
     #[command(subcommand)]
     Store(StoreCommand),
     /// Show the state of the store and of the host
@@ -119,7 +121,7 @@ impl Command {
             Self::Credits(command) => !matches!(command, CreditsCommand::Show { .. }),
             Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
             Self::Vault(command) => command.writes(),
-            Self::Store(_) => true,
+            Self::Store(command) => !matches!(command, StoreCommand::Upgrade),
         };
         if writes { StoreAccess::Writes } else { StoreAccess::Reads }
     }
@@ -153,6 +155,12 @@ impl Command {
 pub enum StoreCommand {
     /// Make the store in the database of `[store] url`, once for all hosts, and print its first key
     Create,
+    /// Upgrade the store in the database to the schema of this version, while hosts serve it
+    ///
+    /// Replace the program of all hosts first, one after the other: this version serves a store of the version
+    /// before. Refused while a host runs that could not serve the store afterwards. Harmless where there is
+    /// nothing to upgrade.
+    Upgrade,
     /// Move the store of the data directory into the database of `[store] url`
     ///
     /// No host may serve the store meanwhile. All of it is checked before and after; a database with a store
@@ -332,6 +340,7 @@ pub async fn carry_out(
     progress: &mut Progress<'_>,
 ) -> Result<CommandOutcome, CommandError> {
     match (command, store) {
+        (Command::Store(StoreCommand::Upgrade), Some(store)) => store::upgrade(store),
         (Command::Store(_), _) => {
             Err(CommandError::new("a store is made and moved where its configuration is"))
         }

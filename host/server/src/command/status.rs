@@ -1,6 +1,6 @@
 //! `status` and `models`: the current state of the store and of the running host.
 
-use cofferdam_store::{HostFacts, Store, StoreStatus};
+use cofferdam_store::{HostFacts, Store, StoreSchema, StoreStatus};
 use serde_json::{Value, json};
 
 use super::table::{listing, or_dash, pairs};
@@ -48,6 +48,8 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         Some(hosts) => rows.push(("engine", format!("PostgreSQL at {}", hosts.join(", ")))),
         None => rows.extend([("engine", "embedded".to_owned()), ("sequence", state.seq.to_string())]),
     }
+    let schema = store.schema().await.ok().flatten();
+    rows.extend(schema.and_then(older_schema).map(|older| ("schema", older)));
     rows.extend([
         ("root key", state.root_key_id.to_string()),
         ("recovery key", recovery(&state).to_owned()),
@@ -70,6 +72,8 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         "id": state.store_id.to_string(),
         "engine": if hosts.is_some() { "postgres" } else { "embedded" },
         "database_hosts": hosts,
+        "schema": schema.map(|schema| schema.number),
+        "newest_schema": schema.map(|schema| schema.newest),
         "hosts": shared.as_ref().and_then(|shared| shared.get("hosts")),
         "hosts_differ_in": shared.as_ref().and_then(|shared| shared.get("differ_in")),
         // In a database each chain has numbers of its own.
@@ -85,6 +89,14 @@ async fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Result
         "queued_usage_rows": state.queued_usage_rows,
         "counts": counts,
     }))
+}
+
+/// What there is to say about a schema that is older than this program.
+pub(crate) fn older_schema(StoreSchema { number, newest }: StoreSchema) -> Option<String> {
+    let what = format!(
+        "{number}, and this version has {newest}: once every host has it, run `cofferdam store upgrade`"
+    );
+    (number < newest).then_some(what)
 }
 
 /// The hosts that share a store in a database, and in what they differ.
@@ -162,4 +174,17 @@ pub(super) fn models(facts: &Facts) -> CommandOutcome {
         [model.id.clone(), model.kind.to_owned(), or_dash(model.context_length), model.providers.join(", ")]
     };
     listing(["ID", "KIND", "CONTEXT", "PROVIDERS"], &facts.models, row, |model| json!(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_that_is_older_than_the_program_is_told_with_both_numbers() {
+        assert_eq!(older_schema(StoreSchema { number: 3, newest: 3 }), None);
+        assert_eq!(older_schema(StoreSchema { number: 4, newest: 3 }), None);
+        let older = older_schema(StoreSchema { number: 2, newest: 3 }).unwrap();
+        assert!(older.starts_with("2, and this version has 3") && older.contains("store upgrade"), "{older}");
+    }
 }

@@ -2,7 +2,8 @@
 
 use clap::ValueEnum;
 use cofferdam_store::{
-    Clock, Store, UsageBy, UsageDay, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals,
+    Actor, Clock, Store, UsageBy, UsageDay, UsageDayError, UsageGroup, UsageLabel, UsageQuery, UsageReport,
+    UsageTotals,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,7 +17,10 @@ const GROUPS_MAX: u32 = 1_000;
 
 /// Which usage to show.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct UsageArguments {
+    #[command(subcommand)]
+    pub command: Option<UsageCommand>,
     /// What to sum it by
     #[arg(long, value_enum, default_value = "day")]
     pub by: By,
@@ -34,6 +38,23 @@ pub struct UsageArguments {
     pub limit: u32,
 }
 
+/// What can be done to what is stored about usage.
+#[derive(Debug, Clone, clap::Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UsageCommand {
+    /// Delete the rows of single requests of days long over from a store in a database; sums and reports stay
+    ///
+    /// The audit log keeps a record of it. Credit, limits and the totals of `usage` do not change.
+    Drop {
+        /// The first day of UTC whose rows are kept, such as 2026-01-31; today at the latest
+        #[arg(long, value_name = "DAY")]
+        before: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
 /// What usage is summed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,10 +69,24 @@ pub enum By {
     Workspace,
 }
 
+fn day(given: &str) -> Result<UsageDay, CommandError> {
+    given.parse().map_err(|error: UsageDayError| CommandError::new(format!("`{given}`: {error}")))
+}
+
+fn drop_rows(store: &Store, before: UsageDay) -> Result<CommandOutcome, CommandError> {
+    let rows = store.drop_usage(Actor::Operator, before)?;
+    let document = json!({"before": before.to_string(), "rows": rows});
+    Ok(CommandOutcome { document, text: format!("Dropped the {rows} usage rows of days before {before}.\n") })
+}
+
 pub(super) async fn carry_out(
     wanted: &UsageArguments,
     store: &Store,
 ) -> Result<CommandOutcome, CommandError> {
+    // The confirmation question was already asked by the operator's process.
+    if let Some(UsageCommand::Drop { before, yes: _ }) = &wanted.command {
+        return drop_rows(store, day(before)?);
+    }
     let workspace = match &wanted.workspace {
         Some(given) => Some(store.find_workspace(given).await?.id),
         None => None,
@@ -60,10 +95,7 @@ pub(super) async fn carry_out(
     let kept = store.first_usage_day();
     let asked = match &wanted.since {
         None => last.minus(wanted.days.unwrap_or(30) - 1),
-        Some(given) => {
-            let day = given.parse::<UsageDay>();
-            day.map_err(|error| CommandError::new(format!("`{given}`: {error}")))?
-        }
+        Some(given) => day(given)?,
     };
     let first = asked.max(kept);
     let by = match wanted.by {

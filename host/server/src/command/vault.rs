@@ -166,14 +166,17 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<CommandOutcome, 
         "ok": found.problems.is_empty(),
         "seq": found.seq, "vaults": found.vaults, "orphans": found.orphans, "secrets": found.secrets,
         "audit_records": found.audit_records, "usage_rows": found.usage_rows,
+        "usage_dropped_before": found.usage_dropped_before.map(|day| day.to_string()),
         "problems": found.problems,
     });
     let commits = match store.database_hosts() {
         None => format!(" up to commit {}", found.seq),
         Some(_) => String::new(),
     };
+    let dropped = found.usage_dropped_before;
+    let dropped = dropped.map_or_else(String::new, |day| format!("; those before {day} were dropped"));
     let text = format!(
-        "Checked{commits}: {} vaults with {} secrets, {} audit records with {} usage rows.\n",
+        "Checked{commits}: {} vaults with {} secrets, {} audit records with {} usage rows{dropped}.\n",
         found.vaults, found.secrets, found.audit_records, found.usage_rows
     );
     if found.problems.is_empty() {

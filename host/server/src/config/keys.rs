@@ -165,6 +165,33 @@ pub const KEYS: &[ConfigKey] = &[
     ),
     optional("store.password", "source", "Its user's password: `file:PATH`, `env:NAME` or `fd:N`"),
     key("store.roots", "[]", "PEM files", "Root certificates to accept for it beside the system's"),
+    optional(
+        "store.backup_url",
+        "URL",
+        "A standby of the database, from which `vault backup` reads, in the form of `store.url`; `store.password` and \
+         `store.roots` hold for it too",
+    ),
+    key(
+        "store.ledger",
+        "\"exact\"",
+        "`exact` or `leased`",
+        "How requests of prepaid workspaces and limited keys reserve credit: `exact` with a commit before each turn, \
+         `leased` out of what the host has reserved ahead; only with `url`, the same on all hosts",
+    ),
+    key(
+        "store.stale_ms",
+        "0",
+        "ms",
+        "How long a host that has lost contact with the database serves requests of models with the keys and the \
+         secrets of the operator that it knows, also revoked or deleted ones, at most 3600000; 0: requests are refused \
+         with 503",
+    ),
+    key(
+        "store.cache_mib",
+        "256",
+        "MiB",
+        "Rows of secrets in memory, with encrypted values; 0: read at each use",
+    ),
     key(
         "store.free_bytes_min",
         "268435456",

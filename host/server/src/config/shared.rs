@@ -10,7 +10,6 @@ use super::keys;
 /// What belongs to one machine or to its network: a table or a key of a table.
 const OF_ONE_HOST: &[&[&str]] = &[
     &["server"],
-    &["store"],
     &["vault", "root_key"],
     &["vault", "root_key_previous"],
     &["egress", "nameservers"],
@@ -21,14 +20,27 @@ const OF_ONE_HOST: &[&[&str]] = &[
     &["limits", "streams"],
 ];
 
+/// Of the table `store`, which is about one machine too, what must be equal.
+const OF_THE_STORE: &str = "ledger";
+
 /// The digest of a configuration's text. The order of keys, comments, layout and defaults that are written
 /// out make no difference.
 pub(super) fn digest(text: &str) -> [u8; 32] {
     // The reader reports a text that cannot be parsed.
     let mut whole = Value::Table(toml::from_str(text).unwrap_or_default());
     OF_ONE_HOST.iter().for_each(|path| remove(&mut whole, path));
+    keep_shared(&mut whole);
     remove_defaults(&mut whole);
     Sha256::digest(written(&whole)).into()
+}
+
+/// Removes what a table `store` has for one machine.
+fn keep_shared(whole: &mut Value) {
+    let Some(store) = whole.get_mut("store").and_then(Value::as_table_mut) else { return };
+    store.retain(|key, _| key == OF_THE_STORE);
+    if store.is_empty() {
+        remove(whole, &["store"]);
+    }
 }
 
 /// Removes keys that have their default values.
@@ -95,6 +107,13 @@ mod tests {
     fn a_default_that_is_written_out_makes_no_difference() {
         assert_eq!(digest("[routing]\neject = true\nretry = true\n"), digest(""));
         assert_ne!(digest("[routing]\neject = false\n"), digest(""));
+    }
+
+    #[test]
+    fn of_the_store_the_way_of_reserving_makes_a_difference() {
+        let exact = "[store]\nurl = \"postgres://u@b/d\"\nledger = \"exact\"\n";
+        assert_eq!(digest(exact), digest(""));
+        assert_ne!(digest(&exact.replace("exact", "leased")), digest(""));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use cofferdam_store::{OpenError, OwnedKey, Page, Store};
 
 use super::{CheckFinding, Installation};
+use crate::command::older_schema;
 use crate::failure::Failure;
 use crate::timestamp::timestamp;
 
@@ -17,6 +18,7 @@ const KEYS_NAMED_MAX: usize = 20;
 
 pub(super) async fn check(store: &Store, installation: &Installation<'_>) -> Vec<CheckFinding> {
     let mut findings = vec![state(store)];
+    findings.extend(schema(store).await);
     findings.push(recovery_key(store));
     findings.push(clock(store, installation.now_ms).await);
     findings.extend(keys(store, installation.now_ms).await);
@@ -68,6 +70,12 @@ fn state(store: &Store) -> CheckFinding {
         None => format!("commit {}", status.seq),
     };
     CheckFinding::ok(ID, "store", format!("{} is open, {place}", status.store_id))
+}
+
+/// A schema that is older than this program. One that cannot be read is a finding of other checks.
+async fn schema(store: &Store) -> Option<CheckFinding> {
+    let older = store.schema().await.ok().flatten().and_then(older_schema)?;
+    Some(CheckFinding::warn("schema", "schema", older, "cofferdam store upgrade"))
 }
 
 fn recovery_key(store: &Store) -> CheckFinding {

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use cofferdam_engine::limits::rate::{Quota, RateLimit, Standing, TooOften};
+use cofferdam_engine::limits::rate::{Quota, Rate, Standing, TooOften};
 use cofferdam_engine::{Allowance, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, InstancePermits};
-use cofferdam_store::{Clock, KeyId, WorkspaceId};
+use cofferdam_store::{Clock, KeyId, SharedLimits, WorkspaceId};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -21,8 +21,8 @@ const PLACE_WAIT_S: u64 = 1;
 /// The current usage of all keys and workspaces.
 pub(crate) struct Admission {
     clock: Clock,
-    requests: RateLimit<KeyId>,
-    workspace_requests: RateLimit<WorkspaceId>,
+    requests: Rate<KeyId>,
+    workspace_requests: Rate<WorkspaceId>,
     tokens: Arc<TokenLimits>,
     running: Running<KeyId>,
 }
@@ -97,24 +97,25 @@ impl LimitedResource {
 }
 
 impl Admission {
+    /// `shared` where several hosts have the limits together.
     #[must_use]
-    pub(crate) fn new(clock: &Clock) -> Self {
+    pub(crate) fn new(clock: &Clock, shared: Option<&SharedLimits>) -> Self {
         Self {
             clock: clock.clone(),
-            requests: RateLimit::new(clock.clone()),
-            workspace_requests: RateLimit::new(clock.clone()),
-            tokens: Arc::new(TokenLimits::new(clock)),
-            running: Running::default(),
+            requests: Rate::new(clock, "requests", shared.cloned()),
+            workspace_requests: Rate::new(clock, "workspace-requests", shared.cloned()),
+            tokens: Arc::new(TokenLimits::new(clock, shared)),
+            running: Running::new(shared.cloned()),
         }
     }
 
     /// Admits a request: takes one request from the limits of key and workspace, and a permit among
-    /// the running requests.
+    /// the running requests. Where hosts share the limits, this may wait for the database.
     ///
     /// # Errors
     ///
     /// [`Limited`]; then nothing was taken.
-    pub(crate) fn admit(
+    pub(crate) async fn admit(
         &self,
         key: KeyId,
         workspace: WorkspaceId,
@@ -122,11 +123,14 @@ impl Admission {
         places: InstancePermits,
     ) -> Result<Admitted, Box<Limited>> {
         let now_ms = self.clock.now_ms();
-        let place = self.running.enter(key, |own, all| match pace.concurrent_per_key {
-            most @ 1.. if own >= most => Err(Limited::full(LimitedResource::ConcurrentPerKey, most, now_ms)),
+        let most = pace.concurrent_per_key;
+        let full = || Limited::full(LimitedResource::ConcurrentPerKey, most, now_ms);
+        let may_enter = |own, all| match most {
+            1.. if own >= most => Err(full()),
             _ => is_fair(places, own, all)
                 .map_err(|share| Limited::full(LimitedResource::Streams, share, now_ms)),
-        })?;
+        };
+        let place = self.running.enter_within(key, most, may_enter, full).await?;
         if *pace == RateLimits::UNLIMITED {
             return Ok(Admitted { allowance: Allowance::new(place, &self.tokens, None, None), shown: None });
         }
@@ -134,37 +138,39 @@ impl Admission {
         let of_key = Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota));
         let of_workspace = Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota));
         if let Some((key, quota)) = of_key {
-            tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota))?;
+            tightest.meet(LimitedResource::TokensPerMinute, self.tokens.by_key.check(key, quota).await)?;
         }
         if let Some((workspace, quota)) = of_workspace {
-            let checked = self.tokens.by_workspace.check(workspace, quota);
+            let checked = self.tokens.by_workspace.check(workspace, quota).await;
             tightest.meet(LimitedResource::WorkspaceTokensPerMinute, checked)?;
         }
-        self.take_request(key, workspace, pace, &mut tightest)?;
+        self.take_request(key, workspace, pace, &mut tightest).await?;
         let allowance = Allowance::new(place, &self.tokens, of_key, of_workspace);
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 
-    fn take_request(
+    async fn take_request(
         &self,
         key: KeyId,
         workspace: WorkspaceId,
         pace: &RateLimits,
         tightest: &mut Tightest,
     ) -> Result<(), Box<Limited>> {
-        let of_key = Quota::of_minute(pace.requests_per_minute);
-        if let Some(quota) = of_key {
-            tightest.meet(LimitedResource::RequestsPerMinute, self.requests.take(key, quota))?;
+        let mut from_key = None;
+        if let Some(quota) = Quota::of_minute(pace.requests_per_minute) {
+            let taken = self.requests.take(key, quota).await;
+            from_key = taken.ok().map(|taken| (quota, taken));
+            tightest.meet(LimitedResource::RequestsPerMinute, taken.map(|taken| taken.standing))?;
         }
         let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) else { return Ok(()) };
         // If the workspace refuses, the request already taken from the key is given back.
-        let taken = self.workspace_requests.take(workspace, quota);
+        let taken = self.workspace_requests.take(workspace, quota).await;
         if taken.is_err()
-            && let Some(quota) = of_key
+            && let Some((quota, taken)) = from_key
         {
-            self.requests.give_back(key, quota);
+            self.requests.give_back(key, quota, taken);
         }
-        tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, taken)
+        tightest.meet(LimitedResource::WorkspaceRequestsPerMinute, taken.map(|taken| taken.standing))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use cofferdam_engine::limits::rate::{Quota, RateLimit};
-use cofferdam_store::{Clock, KeyId};
+use cofferdam_engine::limits::rate::{Quota, Rate, RateLimit};
+use cofferdam_store::{Clock, KeyId, SharedLimits};
 
 use super::admission::Admission;
 
@@ -17,9 +17,9 @@ pub(crate) const KEY_CHANGES_PER_MINUTE: u64 = 60;
 
 pub(crate) struct RateLimiters {
     /// Vault requests that read, by key.
-    pub(crate) vault_reads: RateLimit<KeyId>,
+    pub(crate) vault_reads: Rate<KeyId>,
     /// Vault requests that write, by key.
-    pub(crate) vault_writes: RateLimit<KeyId>,
+    pub(crate) vault_writes: Rate<KeyId>,
     /// Changes of keys, by the key that makes them.
     pub(crate) key_changes: RateLimit<KeyId>,
     /// Refused tokens, by address.
@@ -28,14 +28,15 @@ pub(crate) struct RateLimiters {
 }
 
 impl RateLimiters {
+    /// `shared` where several hosts have the limits together.
     #[must_use]
-    pub(crate) fn new(clock: &Clock) -> Self {
+    pub(crate) fn new(clock: &Clock, shared: Option<&SharedLimits>) -> Self {
         Self {
-            vault_reads: RateLimit::new(clock.clone()),
-            vault_writes: RateLimit::new(clock.clone()),
+            vault_reads: Rate::new(clock, "vault-reads", shared.cloned()),
+            vault_writes: Rate::new(clock, "vault-writes", shared.cloned()),
             key_changes: RateLimit::new(clock.clone()),
             failures: RateLimit::new(clock.clone()),
-            inference: Admission::new(clock),
+            inference: Admission::new(clock, shared),
         }
     }
 }

@@ -74,7 +74,7 @@ impl FixedSettings {
             ("timeouts.unready_ms", *unready != now.timeouts.unready),
             ("vault.root_key", *root_key != root_key_now),
             ("vault.root_key_previous", *previous != previous_now),
-            ("store.url, password or roots", *database != now.store.database),
+            ("store.url, password, roots, backup_url, ledger or cache_mib", *database != now.store.database),
         ] {
             if differs {
                 tracing::warn!(key, "this change takes effect at the next start");

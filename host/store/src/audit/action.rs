@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::records::{KeyKind, MemberRole};
 use crate::root_key::RootKeyId;
 use crate::secret::{FingerprintPrefix, HostName, SecretMetadata, SecretName};
-use crate::spend::SpendLimits;
+use crate::spend::{SpendLimits, UsageDay};
 use crate::text;
 use crate::token::KeyId;
 
@@ -46,6 +46,15 @@ pub enum AuditAction {
         chains: usize,
         /// Number of these commits.
         commits: u64,
+    },
+    /// The operator dropped the usage rows of commits before this day. Audit records before it may lack the
+    /// rows that they cover.
+    UsageDropped {
+        /// The first day, in UTC, whose rows were kept.
+        #[serde(with = "text")]
+        before: UsageDay,
+        /// Number of usage rows that were there from the days before.
+        rows: u64,
     },
     /// How far the audit chains of a database were. A chain that ends before that was shortened.
     ChainsWitnessed {

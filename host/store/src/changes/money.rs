@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::WriteBatch;
+#[cfg(feature = "postgres")]
+use super::{SliceHost, needs_of_reservation};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::ids::WorkspaceId;
@@ -38,6 +40,10 @@ pub(crate) struct Intent {
     model: String,
     provider: String,
     pub(super) amount_pico: u64,
+    /// For a slice, which is no request: what its requests had reserved or spent when it was written,
+    /// pico-dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) running_pico: Option<u64>,
 }
 
 impl Intent {
@@ -54,7 +60,21 @@ impl Intent {
             model: row.model.clone(),
             provider: row.provider.clone(),
             amount_pico,
+            running_pico: None,
         }
+    }
+
+    /// The intent that is a slice of this host, with the names of its last request.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of_slice(
+        last: &UsageRow,
+        id: &str,
+        at_ms: u64,
+        amount_pico: u64,
+        running_pico: u64,
+    ) -> Intent {
+        let intent = Intent::of(last, amount_pico);
+        Intent { request_id: id.to_owned(), at_ms, running_pico: Some(running_pico), ..intent }
     }
 
     /// The same intent, of a host that shares the store with others.
@@ -74,13 +94,20 @@ impl Intent {
         self.host.as_deref()
     }
 
+    /// What is handed over where the host has ended, and the request is charged what was reserved for it. Of a
+    /// slice, what its requests had reserved is charged. `intent` is the kind of this one.
+    pub(crate) fn settled(self, intent: RowIntent) -> SettledUsage {
+        let intent = if self.running_pico == Some(0) { RowIntent::Freed } else { intent };
+        SettledUsage { row: self.interrupted(), intent }
+    }
+
     /// The usage row of a request whose end is unknown because the process died.
-    pub(crate) fn interrupted(self) -> UsageRow {
+    fn interrupted(self) -> UsageRow {
         UsageRow {
             at_ms: self.at_ms,
             model: self.model,
             provider: self.provider,
-            cost_pico: self.amount_pico,
+            cost_pico: self.running_pico.unwrap_or(self.amount_pico),
             attempts: 1,
             outcome: UsageOutcome::Interrupted,
             ..UsageRow::begun(self.request_id, self.workspace, self.key, self.kind, self.streamed)
@@ -101,6 +128,12 @@ pub(crate) enum RowIntent {
     /// The request had a durable one where several hosts share the store. If it is gone, another host
     /// took this one for dead and charged the request, so the row does not count.
     Shared,
+    /// The request reserved out of a slice of this host, and may have got an intent of its own since. If both
+    /// are gone, another host took this one for dead and charged the slice, so the row does not count.
+    #[cfg(feature = "postgres")]
+    Slice(SliceHost),
+    /// Like `Shared`, of a slice that nothing ran in: it is deleted, and the row never counts.
+    Freed,
 }
 
 /// A usage row that was handed over.
@@ -115,10 +148,13 @@ impl SettledUsage {
     fn intent_key(&self) -> Option<Vec<u8>> {
         match self.intent {
             RowIntent::None => None,
+            // It is looked for where the row is counted.
+            #[cfg(feature = "postgres")]
+            RowIntent::Slice(_) => None,
             RowIntent::Possible => Some(rows::intent_key(&self.row.request_id)),
             #[cfg(feature = "postgres")]
             RowIntent::PossibleShared => Some(self.shared_intent_key()),
-            RowIntent::Shared => Some(self.shared_intent_key()),
+            RowIntent::Shared | RowIntent::Freed => Some(self.shared_intent_key()),
         }
     }
 
@@ -131,8 +167,8 @@ impl SettledUsage {
         match self.intent {
             RowIntent::None | RowIntent::Possible => false,
             #[cfg(feature = "postgres")]
-            RowIntent::PossibleShared => false,
-            RowIntent::Shared => true,
+            RowIntent::PossibleShared | RowIntent::Slice(_) => false,
+            RowIntent::Shared | RowIntent::Freed => true,
         }
     }
 
@@ -142,8 +178,14 @@ impl SettledUsage {
         let row = &self.row;
         let (key, workspace) = (rows::key_spend_key(row.key), rows::workspace_spend_key(row.workspace));
         let intent = self.intent_key().filter(|_| self.needs_intent());
+        let (intent, of_slice) = match self.intent {
+            RowIntent::Slice(_) => {
+                (Some(self.shared_intent_key()), needs_of_reservation(row.workspace, row.key))
+            }
+            _ => (intent, Vec::new()),
+        };
         let keys = [key, workspace, Cell::of(row).row_key()].into_iter().chain(intent);
-        keys.map(|key| Need::Row(Keyspace::Keys, key))
+        keys.map(|key| Need::Row(Keyspace::Keys, key)).chain(of_slice)
     }
 }
 
@@ -200,7 +242,10 @@ impl WriteBatch {
             if let Some(intent) = settled.intent_key() {
                 self.rows.insert(intent, None);
             }
-            let SettledUsage { row, .. } = settled;
+            let SettledUsage { row, intent } = settled;
+            if intent == RowIntent::Freed {
+                continue;
+            }
             sum_of(&mut keys, row.key, || self.kept(&rows::key_spend_key(row.key)))?.add(&row);
             sum_of(&mut workspaces, row.workspace, || self.workspace_spent(row.workspace))?.add(&row);
             let cell = Cell::of(&row);
@@ -221,7 +266,11 @@ impl WriteBatch {
     }
 
     /// Whether another host has charged the request from its intent.
-    fn was_charged(&self, settled: &SettledUsage) -> Result<bool, Gap> {
+    fn was_charged(&mut self, settled: &SettledUsage) -> Result<bool, Gap> {
+        #[cfg(feature = "postgres")]
+        if let RowIntent::Slice(host) = settled.intent {
+            return Ok(!self.counts_in_slice(host, &settled.row)?);
+        }
         match settled.intent_key().filter(|_| settled.needs_intent()) {
             Some(key) => Ok(!self.has_row(&key)?),
             None => Ok(false),

@@ -40,6 +40,8 @@ pub(super) struct Vaults {
     sums: BTreeMap<WorkspaceId, Option<VaultSize>>,
     /// Vaults and workspaces that came near their quota.
     near: Vec<NearQuota>,
+    /// How often a vault was changed.
+    pub(super) changes: usize,
     chance: RandomPool,
 }
 
@@ -253,6 +255,7 @@ impl Vaults {
     ) {
         let Some(Some(opened)) = self.opened.get_mut(&vault) else { return };
         opened.changed = true;
+        self.changes += 1;
         opened.head.advance();
         if let Some(before) = before {
             opened.head.remove(&before.stored.element(view.keys(), key));
@@ -367,6 +370,7 @@ impl WriteBatch {
         self.drop_row(Guard::Vault(vault), rows::vault_keys_key(vault))?;
         self.vaults.secrets.extend(secrets.into_iter().map(|key| (key, None)));
         self.vaults.opened.insert(vault, None);
+        self.vaults.changes += 1;
         Ok(())
     }
 

@@ -37,17 +37,19 @@ impl Intent {
 
 impl WriteBatch {
     /// Reserves for a part of a request what the limits allow beside what all hosts have spent and
-    /// reserved, and covers it by the request's intent. `had_intent`: the request has had one.
+    /// reserved, and covers it by the request's intent. `had_intent`: the request has had one. `in_slice`: what it
+    /// has reserved so far, if it did that out of a slice of its host.
     pub(crate) fn reserve_shared(
         &mut self,
         host: &str,
         row: &UsageRow,
         request: HeldAmount,
         had_intent: bool,
+        in_slice: u64,
         estimate: u64,
     ) -> Result<Result<Held, ReservationRefused>, Gap> {
         let ((intents, terms), spent) = both(
-            both(self.intents_of(row.workspace), self.terms_of(row)),
+            both(self.intents_of(row.workspace), self.terms(row.workspace, row.key)),
             both(self.workspace_spent(row.workspace), self.kept(&rows::key_spend_key(row.key))),
         )?;
         if had_intent && !intents.iter().any(|intent| intent.is_for(row)) {
@@ -57,8 +59,8 @@ impl WriteBatch {
         let (workspace, key) = spent;
         let others = amounts(intents.iter().filter(|intent| !intent.is_for(row)), row.key);
         let standing = Standing {
-            workspace: (workspace, others.workspace.saturating_add(request.all)),
-            key: (key, others.key.saturating_add(request.all)),
+            workspace: (workspace, others.workspace.saturating_sub(in_slice).saturating_add(request.all)),
+            key: (key, others.key.saturating_sub(in_slice).saturating_add(request.all)),
         };
         let pledged = match standing.pledge(row, &terms, request, estimate, self.now_ms) {
             Ok(pledged) => pledged,
@@ -103,10 +105,10 @@ impl WriteBatch {
         self.put_row(Guard::Account(row.workspace), key, &Intent::of(row, amount_pico).on(host))
     }
 
-    /// The limits of the request's workspace and key.
-    fn terms_of(&self, row: &UsageRow) -> Result<Option<Terms>, Gap> {
-        let workspace = self.record_of(RecordId::Workspace(row.workspace));
-        let (workspace, key) = both(workspace, self.record_of(RecordId::Key(row.key)))?;
+    /// The limits of a workspace and of a key.
+    pub(super) fn terms(&self, workspace: WorkspaceId, key: KeyId) -> Result<Option<Terms>, Gap> {
+        let workspace = self.record_of(RecordId::Workspace(workspace));
+        let (workspace, key) = both(workspace, self.record_of(RecordId::Key(key)))?;
         let credit = match workspace {
             Some(Record::Workspace(workspace)) => Some(workspace.credit),
             _ => None,
@@ -119,7 +121,12 @@ impl WriteBatch {
     }
 
     /// The intents of a workspace as of this write batch.
-    fn intents_of(&self, workspace: WorkspaceId) -> Result<Vec<Intent>, Gap> {
+    pub(super) fn intents_of(&self, workspace: WorkspaceId) -> Result<Vec<Intent>, Gap> {
+        Ok(self.found_intents(workspace)?.into_iter().collect::<Result<_, Error>>()?)
+    }
+
+    /// The intents of a workspace as of this write batch, also those that are damaged.
+    pub(super) fn found_intents(&self, workspace: WorkspaceId) -> Result<Vec<Result<Intent, Error>>, Gap> {
         let prefix = rows::shared_intents_of(workspace);
         let kept = self.view.range(&shared_intents(&prefix))?.collect::<Result<Vec<_>, Error>>()?;
         let mut found: BTreeMap<&[u8], &[u8]> = kept.iter().map(|(key, row)| (&**key, &**row)).collect();
@@ -129,9 +136,8 @@ impl WriteBatch {
                 None => found.remove(&**key),
             };
         }
-        let decode =
-            |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or_else(|| Error::Damaged.into());
-        found.into_iter().map(decode).collect()
+        let decode = |(key, row)| rows::decode(self.view.keys(), KEYS, key, row).ok_or(Error::Damaged);
+        Ok(found.into_iter().map(decode).collect())
     }
 }
 

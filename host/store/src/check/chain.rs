@@ -1,4 +1,5 @@
 //! Check of an audit chain: every record follows the one before it, and the last head is the expected one.
+//! A record may lack all of its usage rows if a later record, of any chain, says that those of its day were dropped.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use crate::log::ChainKey;
 use crate::log::LogRow;
 use crate::rows;
 use crate::seal::StoreKeys;
+use crate::spend::UsageDay;
 use crate::usage::UsageDigest;
 
 /// The result of checking a whole chain.
@@ -16,7 +18,7 @@ use crate::usage::UsageDigest;
 pub(crate) struct AuditSummary {
     /// Number of records that are valid.
     pub(crate) records: u64,
-    /// Number of usage rows that these records cover.
+    /// Number of usage rows that these records cover, without those that were dropped.
     pub(crate) usage_rows: u64,
     /// Sequence number of the first record that is not valid, if any.
     pub(crate) broken_at: Option<u64>,
@@ -58,17 +60,25 @@ impl ChainCheck {
         }
     }
 
+    /// The first day whose usage rows were kept, as records of this chain say.
+    pub(crate) fn dropped_before(&self) -> Option<UsageDay> {
+        self.chain.dropped_before
+    }
+
     /// How far other chains were at least, as records of this chain say.
     pub(crate) fn witnessed(&self) -> impl Iterator<Item = (&ChainKey, &u64)> {
         self.chain.witnessed.iter()
     }
 
-    pub(crate) fn finish(mut self) -> AuditSummary {
+    /// Ends the check. Usage rows of days before `dropped_before` may be missing.
+    pub(crate) fn finish(mut self, dropped_before: Option<UsageDay>) -> AuditSummary {
         let holds = self.holds && self.chain.settle();
         let broken_at = match holds {
             true => (self.chain.head != self.head).then_some(self.chain.last + 1),
             false => Some(self.chain.broken_at),
         };
+        let missing = self.chain.missing.filter(|(day, _)| Some(*day) >= dropped_before).map(|(_, seq)| seq);
+        let broken_at = missing.into_iter().chain(broken_at).min();
         let Chain { records, usage_rows, skipped, imported, .. } = self.chain;
         let is_complete = records.checked_add(skipped) == Some(self.seq);
         AuditSummary { records, usage_rows, broken_at, is_complete, imported }
@@ -87,7 +97,8 @@ pub(crate) fn verify<E>(
         let (place, bytes) = row?;
         check.row(keys, place, &bytes);
     }
-    Ok(check.finish())
+    let dropped_before = check.dropped_before();
+    Ok(check.finish(dropped_before))
 }
 
 /// State of the check.
@@ -102,6 +113,10 @@ struct Chain {
     imported: Option<(u64, Digest)>,
     /// How far other chains were at least.
     witnessed: BTreeMap<ChainKey, u64>,
+    /// The latest day of which a record has none of its usage rows, and the number of the first such record.
+    missing: Option<(UsageDay, u64)>,
+    /// The first day whose usage rows were kept.
+    dropped_before: Option<UsageDay>,
     /// The last record, until all its usage rows were seen.
     open: Option<(AuditRecord, UsageDigest)>,
     broken_at: u64,
@@ -124,6 +139,7 @@ impl Chain {
             let known = self.witnessed.entry(chain).or_default();
             *known = seq.max(*known);
         }
+        self.dropped_before = self.dropped_before.max(record.dropped_before());
         self.head = keys.audit_head(&self.head, bytes);
         self.last = seq;
         self.open = Some((record, UsageDigest::default()));
@@ -145,6 +161,14 @@ impl Chain {
     fn settle(&mut self) -> bool {
         let Some((record, digest)) = self.open.take() else { return true };
         self.broken_at = record.seq;
+        if digest.values() == 0 && record.usage_rows > 0 {
+            let day = UsageDay::of_ms(record.at_ms);
+            if self.missing.is_none_or(|(latest, _)| latest < day) {
+                self.missing = Some((day, record.seq));
+            }
+            self.records += 1;
+            return true;
+        }
         let found = digest.finish();
         let holds = found == (record.usage_rows, record.usage_digest);
         if holds {

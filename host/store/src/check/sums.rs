@@ -14,14 +14,17 @@ use crate::usage::{Cell, KeySpent, UsageTotals, WorkspaceSpent, block};
 use crate::vault::VaultSnapshot;
 
 /// Adds up all usage rows of the view in the order in which they were written, and notes each
-/// stored sum that differs. `first_day` is the first day whose totals are kept.
+/// stored sum that differs. `first_day` is the first day whose totals are kept. Where usage rows before a
+/// day were dropped, sums over all days may be larger than what the rows say, but not smaller.
 pub(crate) fn check_sums(
     view: &VaultSnapshot,
-    first_day: u32,
+    first_day: UsageDay,
+    dropped_before: Option<UsageDay>,
     problems: &mut Vec<String>,
     progress: &mut Progress<'_>,
 ) -> Result<(), VaultError> {
-    let mut sums = Sums { first_day, ..Sums::default() };
+    let first_day = dropped_before.map_or(first_day, |kept| kept.max(first_day)).0;
+    let mut sums = Sums { first_day, has_dropped: dropped_before.is_some(), ..Sums::default() };
     for (number, block) in (1_u64..).zip(view.usage_blocks()?) {
         if number % STEP == 0 {
             tell(progress, "usage rows added up", sums.rows, 0)?;
@@ -39,6 +42,8 @@ struct Sums {
     workspaces: BTreeMap<WorkspaceId, WorkspaceSpent>,
     days: BTreeMap<Cell, UsageTotals>,
     first_day: u32,
+    /// Rows of earlier days were dropped.
+    has_dropped: bool,
     rows: u64,
 }
 
@@ -86,10 +91,16 @@ impl Sums {
     ) {
         if let Some(id) = rows::key_of_spend(key) {
             let rows = self.keys.remove(&id).unwrap_or_default();
-            compare_key(id, &read(view, key, value).unwrap_or(rows), &rows, differs);
+            let sum = read(view, key, value).unwrap_or(rows);
+            if !(self.has_dropped && covers_key(&sum, &rows)) {
+                compare_key(id, &sum, &rows, differs);
+            }
         } else if let Some(id) = rows::workspace_of_spend(key) {
             let rows = self.workspaces.remove(&id).unwrap_or_default();
-            compare_workspace(id, &read(view, key, value).unwrap_or(rows), &rows, differs);
+            let sum = read(view, key, value).unwrap_or(rows);
+            if !(self.has_dropped && covers_workspace(&sum, &rows)) {
+                compare_workspace(id, &sum, &rows, differs);
+            }
         } else if let Some(cell) = Cell::from_row_key(key).filter(|cell| cell.day >= self.first_day) {
             let rows = self.days.remove(&cell).unwrap_or_default();
             compare_day(&cell, &read(view, key, value).unwrap_or(rows), &rows, differs);
@@ -100,6 +111,15 @@ impl Sums {
 /// A stored sum; `None` when its MAC does not match, which the check of the rows of `keys` reports.
 fn read<T: serde::de::DeserializeOwned>(view: &VaultSnapshot, key: &[u8], value: &[u8]) -> Option<T> {
     rows::decode(view.keys(), KEYS, key, value)
+}
+
+/// Whether a sum is at least what the rows that are there say.
+fn covers_key(sum: &KeySpent, rows: &KeySpent) -> bool {
+    sum.charged.total() >= rows.charged.total() && sum.byok.total() >= rows.byok.total()
+}
+
+fn covers_workspace(sum: &WorkspaceSpent, rows: &WorkspaceSpent) -> bool {
+    sum.charged_pico >= rows.charged_pico && sum.byok_pico >= rows.byok_pico
 }
 
 fn compare_key(id: KeyId, sum: &KeySpent, rows: &KeySpent, differs: &mut impl FnMut(String)) {

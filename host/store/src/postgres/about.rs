@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
 
 use super::host::HostId;
+use super::schema;
 use crate::clock::Clock;
 use crate::hex;
 use crate::hosts::HostFacts;
@@ -16,6 +17,9 @@ use crate::seal::StoreKeys;
 
 /// The member of the text that has the proof.
 const PROOF: &str = "proof";
+
+/// The newest schema that hosts know which tell nothing of it.
+const FIRST_TOLD: u32 = 2;
 
 /// What this process tells about itself.
 pub(crate) struct About {
@@ -43,6 +47,7 @@ impl About {
         let root_keys: Vec<String> = self.keys.ring().configured().iter().map(ToString::to_string).collect();
         let facts = json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "schema": schema::NEWEST,
             "machine": machine.nodename().to_string_lossy(),
             "process": std::process::id(),
             "serves": self.serves,
@@ -79,6 +84,10 @@ pub(super) fn read(keys: &StoreKeys, id: HostId, text: &str, now_ms: u64) -> Hos
     HostFacts {
         id: id.to_string(),
         version: text("version").unwrap_or_default(),
+        schema: number("schema")
+            .filter(|_| is_proven)
+            .and_then(|it| it.try_into().ok())
+            .unwrap_or(FIRST_TOLD),
         machine: text("machine").unwrap_or_default(),
         process: number("process"),
         // Earlier versions do not tell it.
@@ -108,7 +117,7 @@ mod tests {
         let found = read(&keys, id, &text, 5);
         assert!(found.is_proven && found.serves);
         assert_eq!((found.root_keys, found.configuration.as_deref()), (vec![root.id()], Some("a digest")));
-        assert_eq!(found.version, env!("CARGO_PKG_VERSION"));
+        assert_eq!((&*found.version, found.schema), (env!("CARGO_PKG_VERSION"), schema::NEWEST));
         let not_ours = StoreKeys::random(keys.store_id()).unwrap();
         let edited = text.replace(&root.id().to_string(), &RootKey::random().unwrap().id().to_string());
         for (keys, id, text) in [

@@ -130,7 +130,10 @@ mod tests {
 
     fn host(id: u8, seen: Option<i64>, stands_for: Duration) -> KnownHost {
         let seen = seen.map(|seq| (CHAIN, seq)).into_iter().collect();
-        KnownHost { row: HostRow { id: HostId([id; 16]), beat: 1, seen }, since: Instant::now() - stands_for }
+        KnownHost {
+            row: HostRow { id: HostId([id; 16]), beat: 1, seen, serves: true },
+            since: Instant::now() - stands_for,
+        }
     }
 
     #[test]

@@ -33,6 +33,21 @@ pub(crate) fn prepare(database: &Arc<Database>, runtime: &Handle) -> Result<(), 
     })
 }
 
+/// Upgrades the schema of a store. See [`schema::upgrade`].
+///
+/// # Errors
+/// [`OpenError::Database`].
+pub(super) fn upgrade(
+    database: &Arc<Database>,
+    runtime: &Handle,
+    keys: &StoreKeys,
+) -> Result<schema::Upgrade, OpenError> {
+    wait(runtime, async || {
+        let session = database.connect().await?;
+        schema::upgrade(&session, keys, &schema::CURRENT).await
+    })
+}
+
 /// Whether the database has a store.
 ///
 /// # Errors
@@ -55,7 +70,7 @@ pub(crate) fn head_rows(database: &Arc<Database>, runtime: &Handle) -> Result<He
         match schema::check(&session).await {
             // An empty database, or one in which the tables of a store were never finished.
             Err(Failure::OtherSchema { found: 0, .. }) => return Ok([None, None]),
-            checked => checked?,
+            checked => checked.map(drop)?,
         }
         Ok([row(&session, rows::HEADER).await?, row(&session, STORE_KEYS).await?])
     })
@@ -73,11 +88,11 @@ pub(crate) fn enter(
 ) -> Result<Arc<ThisHost>, OpenError> {
     let about = Arc::new(about);
     let entered_ms = clock.boot_ms();
-    let id = wait(runtime, async || {
+    let entered = wait(runtime, async || {
         let session = database.connect().await?;
         host::enter(&session, &about).await
     });
-    id.map(|id| Arc::new(ThisHost::new(id, entered_ms, Arc::clone(&about))))
+    entered.map(|(id, schema)| Arc::new(ThisHost::new(id, entered_ms, schema, Arc::clone(&about))))
 }
 
 /// Ends this host. If the database cannot be reached now, others find its row without signs of life and

@@ -52,6 +52,8 @@ pub(crate) struct Database {
     last: AtomicUsize,
     /// How often [`Database::connect_anew`] was asked for.
     generation: AtomicU64,
+    /// What backups are read from.
+    standby: Option<Arc<Database>>,
 }
 
 impl Database {
@@ -67,7 +69,26 @@ impl Database {
             uses_tls,
             last: AtomicUsize::new(0),
             generation: AtomicU64::new(0),
+            standby: None,
         })
+    }
+
+    /// The same for connections that only read, also to servers that take no writes.
+    pub(crate) fn reading(self) -> Database {
+        let any = |(host, mut config): (DatabaseHost, Config)| {
+            config.target_session_attrs(TargetSessionAttrs::Any);
+            (host, config)
+        };
+        Database { hosts: self.hosts.into_iter().map(any).collect(), ..self }
+    }
+
+    /// Has backups read from there.
+    pub(crate) fn with_standby(self, standby: Database) -> Database {
+        Database { standby: Some(Arc::new(standby)), ..self }
+    }
+
+    pub(super) fn standby(&self) -> Option<&Arc<Database>> {
+        self.standby.as_ref()
     }
 
     /// Connects in place of a connection that ended. The server may have been replaced, so connections from

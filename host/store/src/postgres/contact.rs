@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::feed::FeedReader;
 use super::host::{self, HostId, HostRow, ThisHost};
 use super::witness::Witness;
+use crate::knowledge::Knowledge;
 use crate::published::PublishedState;
 
 /// Time between two beats of a host that learns of nothing.
@@ -73,7 +74,7 @@ pub(super) struct Contact {
     tried: Instant,
     /// Whether the last attempt failed.
     has_failed: bool,
-    had_contact: bool,
+    had: Knowledge,
 }
 
 impl Contact {
@@ -102,7 +103,7 @@ impl Contact {
             due: now,
             tried: now,
             has_failed: false,
-            had_contact: true,
+            had: Knowledge::Current,
         };
         (contact, reader)
     }
@@ -203,7 +204,7 @@ impl Contact {
         self.shared.end_contact();
         self.note_contact();
         let session = connected(&self.database, &mut self.session).await?;
-        let id = host::enter(session, self.host.about()).await?;
+        let (id, _) = host::enter(session, self.host.about()).await?;
         tracing::error!(was = %self.host.id(), %id, "other hosts took this one for dead; it goes on as a new host");
         self.feed.read_anew();
         self.host.set(id);
@@ -236,19 +237,23 @@ impl Contact {
 
     /// Logs when contact is lost and when it is there again.
     fn note_contact(&mut self) {
-        let has_contact = self.shared.has_contact();
-        if !has_contact {
+        let knowledge = self.shared.knowledge();
+        if knowledge != Knowledge::Current {
             // Other hosts may have been cut off for as long as this one.
             self.beats.clear();
         }
-        match (self.had_contact, has_contact) {
-            (true, false) => tracing::error!(
+        match (self.had, knowledge) {
+            (had, now) if had == now => {}
+            (_, Knowledge::Current) => tracing::info!("contact with the database is there again"),
+            (_, Knowledge::Stale) => tracing::error!(
+                "contact with the database was lost; for `store.stale_ms`, requests of models go by what was \
+                 known, and others are refused"
+            ),
+            (_, Knowledge::Outdated) => tracing::error!(
                 "contact with the database was lost; requests are refused until a beat can be committed"
             ),
-            (false, true) => tracing::info!("contact with the database is there again"),
-            _ => {}
         }
-        self.had_contact = has_contact;
+        self.had = knowledge;
     }
 }
 

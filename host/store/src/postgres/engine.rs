@@ -17,20 +17,29 @@ use super::contact::{CONTACT_MS, Contact};
 use super::feed::{Announcer, Feed, FeedLinks, Reload, Seen};
 use super::history;
 use super::host::{self, HostId, ThisHost};
+use super::kept::{KeptSecrets, SecretReader};
 use super::lane::{HostLinks, Lane};
+use super::limits;
+use super::partitions;
 use super::readers::{CommittedState, Readers, unread};
+use super::schema::{self, Upgrade};
+use super::slices::SliceKeeper;
+use super::standby;
 use super::sweep::{Reading, Sweep};
 use super::transaction::bounded;
 use super::witness::Witness;
 use crate::audit::AuditRecord;
+use crate::changes::Slices;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::header::Header;
 use crate::hosts::HostFacts;
+use crate::operation::{Progress, VaultError};
 use crate::pending;
 use crate::published::PublishedState;
 use crate::queue::LaneQueues;
 use crate::seal::StoreKeys;
+use crate::shared_limits::SharedLimits;
 use crate::state::State;
 use crate::usage::UsageRow;
 use crate::vault::VaultReader;
@@ -46,7 +55,9 @@ pub(crate) struct Engine {
     host: Arc<ThisHost>,
     shared: Arc<PublishedState>,
     readers: Arc<Readers>,
+    secrets: SecretReader,
     witness: Arc<Witness>,
+    limits: SharedLimits,
     pub(super) queues: Arc<LaneQueues>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Drives the connections that read. `None` once the engine is closed.
@@ -55,6 +66,8 @@ pub(crate) struct Engine {
     drained: Mutex<Option<Drained>>,
     /// The task that keeps contact.
     contact: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// Where requests reserve in memory.
+    slices: Option<SliceKeeper>,
     /// The feed runs as long as there is one, also after the last lane has ended.
     _announcer: Announcer,
 }
@@ -76,8 +89,12 @@ pub(crate) struct Start {
     pub(crate) reload: Reload,
     /// The header, as this host knows it.
     pub(crate) header: Arc<ArcSwap<Header>>,
+    /// Most bytes of rows of secrets that are kept in memory.
+    pub(crate) kept_bytes_max: u64,
     /// Drives connections other than those of the lanes.
     pub(crate) runtime: ReadingRuntime,
+    /// Whether requests reserve out of slices.
+    pub(crate) is_leased: bool,
 }
 
 /// A runtime for the connections that read. It may be dropped on a thread of another runtime, where a
@@ -113,19 +130,23 @@ impl Engine {
     /// # Errors
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
-        let Start { database, access, queues, shared, clock, host, witness, seen, reload, header, runtime } =
-            start;
+        let Start { database, access, queues, shared, clock, host, is_leased, .. } = start;
+        let Start { witness, seen, reload, header, kept_bytes_max, runtime, .. } = start;
+        let keeper = is_leased.then(|| SliceKeeper::new(&clock, &host, &shared, &queues));
         let keys = &access.keys;
         // The directory was read after this host got its row.
         shared.extend_contact(host.entered_ms(), CONTACT_MS);
+        let kept = Arc::new(KeptSecrets::new(kept_bytes_max, host.schema()));
         let links = FeedLinks {
             database: Arc::clone(&database),
             keys: Arc::clone(keys),
             shared: Arc::clone(&shared),
+            kept: Arc::clone(&kept),
             host: Arc::clone(&host),
             witness: Arc::clone(&witness),
             header,
             reload,
+            slices: keeper.as_ref().map(|keeper| Arc::clone(keeper.slices())),
         };
         let (feed, announcer, reader) = Feed::new(links, seen);
         runtime.handle().spawn(feed.run());
@@ -141,49 +162,78 @@ impl Engine {
         let contact = runtime.handle().spawn(contact.run());
         let readers =
             Arc::new(Readers::new(Arc::clone(&database), Arc::clone(keys), runtime.handle().clone()));
+        let secrets = SecretReader::new(kept, Arc::clone(&readers), Arc::clone(&shared), access.clone());
         let reading =
             Reading { readers: Arc::clone(&readers), queues: Arc::clone(&queues), keys: Arc::clone(keys) };
         let sweep =
             Sweep::new(Arc::clone(&database), Arc::clone(&host), Arc::clone(&shared), hosts.clone(), reading);
         runtime.handle().spawn(sweep.run());
+        let limits = limits::start(runtime.handle(), &database, &host, &hosts);
+        if let Some(keeper) = &keeper {
+            runtime.handle().spawn(keeper.clone().run(hosts.clone()));
+        }
         let (barrier, drained) = Barrier::new(runtime.handle().clone(), Arc::clone(&host), hosts, waiting);
-        let runtime = Mutex::new(Some(runtime));
-        let threads = Mutex::default();
         let engine = Engine {
             database: Arc::clone(&database),
             host,
             shared,
             readers,
+            secrets,
             witness,
+            limits,
             queues,
-            threads,
-            runtime,
+            threads: Mutex::default(),
+            runtime: Mutex::new(Some(runtime)),
             drained: Mutex::new(Some(drained)),
             contact: Mutex::new(Some(contact)),
+            slices: keeper,
             _announcer: announcer.clone(),
         };
         let (host, witness) = (Arc::clone(&engine.host), Arc::clone(&engine.witness));
-        let links = HostLinks { host, feed: announcer, barrier, witness };
-        for (number, queue) in engine.queues.all().enumerate() {
+        let slices = engine.slices().cloned();
+        let links = HostLinks { host, feed: announcer, barrier, witness, slices };
+        engine.start_lanes(&database, &access, &clock, &links)?;
+        Ok(engine)
+    }
+
+    /// Starts a thread for each lane.
+    fn start_lanes(
+        &self,
+        database: &Arc<Database>,
+        access: &VaultReader,
+        clock: &Clock,
+        links: &HostLinks,
+    ) -> io::Result<()> {
+        for (number, queue) in self.queues.all().enumerate() {
             let lane = Lane::new(
-                Arc::clone(&database),
+                Arc::clone(database),
                 access.clone(),
                 Arc::clone(queue),
-                Arc::clone(&engine.shared),
+                Arc::clone(&self.shared),
                 clock.clone(),
                 links.clone(),
             );
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = Builder::new().name(format!("store-lane-{number}"));
             let thread = thread.spawn(move || lane.run(&runtime))?;
-            engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
-        Ok(engine)
+        Ok(())
     }
 
     /// The id that this host has now.
     pub(crate) fn host_id(&self) -> HostId {
         self.host.id()
+    }
+
+    /// The slices that requests reserve out of, if they do.
+    pub(crate) fn slices(&self) -> Option<&Arc<Slices>> {
+        self.slices.as_ref().map(SliceKeeper::slices)
+    }
+
+    /// Begins to give back what is free of slices. To be called before the queues are closed.
+    pub(crate) fn give_back(&self) {
+        self.slices.iter().for_each(SliceKeeper::close);
     }
 
     /// What this process tells about itself.
@@ -205,9 +255,69 @@ impl Engine {
         facts.map_err(unread)
     }
 
+    /// Number of the schema that the database has now. Blocks its thread.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and those of a read.
+    pub(crate) fn schema(&self) -> Result<u32, Error> {
+        let database = Arc::clone(&self.database);
+        let number = self.readers()?.wait(async move { schema::check(&database.connect().await?).await });
+        number.map_err(unread)
+    }
+
+    /// Makes the migrations that the database lacks. Blocks its thread, for as long as they take.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`VaultError::Open`].
+    pub(crate) fn upgrade(&self, keys: &StoreKeys) -> Result<Upgrade, VaultError> {
+        Ok(begin::upgrade(&self.database, &self.handle()?, keys)?)
+    }
+
+    /// What a backup reads: what is committed now, on the standby if the configuration names one. Blocks its
+    /// thread until the standby has it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and those of [`standby::until_current`].
+    pub(crate) fn backup_state(&self, progress: &mut Progress<'_>) -> Result<Box<dyn State>, VaultError> {
+        let Some(database) = self.database.standby() else { return Ok(self.state()?) };
+        let handle = self.handle()?;
+        standby::until_current(&self.database, database, &self.witness, &handle, progress)?;
+        let keys = Arc::clone(self.readers()?.moment().keys());
+        let readers = Arc::new(Readers::new(Arc::clone(database), keys, handle));
+        Ok(Box::new(CommittedState::new(&readers, self.shared.directory.load_full())))
+    }
+
+    /// Number of usage rows of commits before this day. Blocks its thread.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`VaultError::Open`].
+    pub(crate) fn usage_before(&self, day: i32) -> Result<u64, VaultError> {
+        let count = async || partitions::usage_before(&self.database.connect().await?, day).await;
+        Ok(begin::wait(&self.handle()?, count)?)
+    }
+
+    /// Deletes them. Blocks its thread.
+    ///
+    /// # Errors
+    /// [`VaultError::ReadersInTheWay`], [`Error::Closed`], [`VaultError::Open`].
+    pub(crate) fn drop_usage_before(&self, day: i32) -> Result<(), VaultError> {
+        let drop = async || partitions::drop_usage_before(&self.database.connect().await?, day).await;
+        if begin::wait(&self.handle()?, drop)? { Ok(()) } else { Err(VaultError::ReadersInTheWay) }
+    }
+
+    fn handle(&self) -> Result<Handle, Error> {
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(runtime.as_ref().ok_or(Error::Closed)?.handle().clone())
+    }
+
     /// What this host knows to be durable.
     pub(crate) fn witness(&self) -> &Witness {
         &self.witness
+    }
+
+    /// The limits that this host shares with others.
+    pub(crate) fn shared_limits(&self) -> &SharedLimits {
+        &self.limits
     }
 
     /// What is committed now.
@@ -217,6 +327,15 @@ impl Engine {
     pub(crate) fn state(&self) -> Result<Box<dyn State>, Error> {
         let directory = self.shared.directory.load_full();
         Ok(Box::new(CommittedState::new(self.readers()?, directory)))
+    }
+
+    /// What reads what decides about a secret.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(crate) fn secrets(&self) -> Result<&SecretReader, Error> {
+        self.readers()?;
+        Ok(&self.secrets)
     }
 
     /// See [`history::audit_records`].

@@ -1,4 +1,5 @@
-//! Keeps the directory of this host, and the header of the store, as the database has them.
+//! Keeps the directory of this host, the header of the store, and rows of secrets that were read, as the
+//! database has them.
 //!
 //! One task reads changed records and publishes them, so that a newer record is never replaced by an
 //! older one, whichever lane or host changed it. A lane whose commit has changed records waits for
@@ -7,6 +8,7 @@
 //! compares how far the chains are with what is known to be durable.
 
 mod read;
+mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +20,19 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::types::Type;
 
+pub(super) use topics::Topics;
+
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
+use super::kept::KeptSecrets;
 use super::place::ChainId;
+use super::schema::{self, SCHEMA_ROW};
 use super::statement::Statement;
 use super::transaction::bounded;
 use super::witness::{self, ChainNumbers, Verdict, Witness};
-use crate::directory::{Directory, RecordId};
+use crate::changes::Slices;
+use crate::directory::Directory;
 use crate::error::OpenError;
 use crate::header::Header;
 use crate::published::PublishedState;
@@ -56,20 +63,6 @@ struct OwnCommit {
     changes: Topics,
     /// Told when the directory has them.
     done: oneshot::Sender<()>,
-}
-
-/// What commits changed of what a host keeps in memory.
-#[derive(Default)]
-pub(super) struct Topics {
-    pub(super) records: BTreeSet<RecordId>,
-    pub(super) header: bool,
-}
-
-impl Topics {
-    fn add(&mut self, other: &Topics) {
-        self.records.extend(other.records.iter().copied());
-        self.header |= other.header;
-    }
 }
 
 /// Where lanes announce what their commits changed.
@@ -159,6 +152,7 @@ pub(super) struct Feed {
     database: Arc<Database>,
     keys: Arc<StoreKeys>,
     shared: Arc<PublishedState>,
+    kept: Arc<KeptSecrets>,
     commits: mpsc::Receiver<OwnCommit>,
     session: Option<Session>,
     /// The chains of this host. Their lanes tell what they changed.
@@ -178,6 +172,7 @@ pub(super) struct Feed {
     /// When a failure was warned of last, and whether it was one that an operator has to end: a database that
     /// was set back, or a root key that is not here.
     warned: Option<(Instant, bool)>,
+    slices: Option<Arc<Slices>>,
 }
 
 /// What the feed works with.
@@ -185,16 +180,18 @@ pub(super) struct FeedLinks {
     pub(super) database: Arc<Database>,
     pub(super) keys: Arc<StoreKeys>,
     pub(super) shared: Arc<PublishedState>,
+    pub(super) kept: Arc<KeptSecrets>,
     pub(super) host: Arc<ThisHost>,
     pub(super) witness: Arc<Witness>,
     pub(super) header: Arc<ArcSwap<Header>>,
     pub(super) reload: Reload,
+    pub(super) slices: Option<Arc<Slices>>,
 }
 
 impl Feed {
     /// The task, where lanes hand over their commits, and where others learn what it has read.
     pub(super) fn new(links: FeedLinks, seen: Seen) -> (Feed, Announcer, FeedReader) {
-        let FeedLinks { database, keys, shared, host, witness, header, reload } = links;
+        let FeedLinks { database, keys, shared, kept, host, witness, header, reload, slices } = links;
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
         let look =
@@ -203,11 +200,11 @@ impl Feed {
         let wanted = Arc::new(Notify::new());
         let has_gap = Arc::new(AtomicBool::new(false));
         let reader = FeedReader { looks: reader, wanted: Arc::clone(&wanted), has_gap: Arc::clone(&has_gap) };
-        let warned = None;
         let feed = Feed {
             database,
             keys,
             shared,
+            kept,
             commits,
             session,
             own,
@@ -219,7 +216,8 @@ impl Feed {
             host,
             witness,
             header,
-            warned,
+            warned: None,
+            slices,
         };
         (feed, Announcer(sender), reader)
     }
@@ -304,6 +302,8 @@ impl Feed {
         let read = read.map_err(|_| Failure::Unexpected("the whole directory"))?;
         let (directory, seen) = read.map_err(|error| Failure::Lost(error.to_string()))?;
         self.shared.directory.store(directory);
+        self.slices.iter().for_each(|slices| slices.recall(|_| true));
+        self.kept.drop_all();
         self.looks.send_modify(|look| look.seen = Arc::new(seen));
         self.has_gap.store(false, Ordering::Release);
         Ok(())
@@ -332,17 +332,24 @@ impl Feed {
             // The directory that is read anew has the commits of this host too.
             let Some(changed) = self.look(is_new_session).await? else { return self.close_gap().await };
             changes.add(&changed.topics);
+            self.kept.note_schema(changed.schema);
             Some(changed)
         } else {
             None
         };
         let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
+        changes.vaults.iter().for_each(|vault| self.kept.drop_vault(*vault));
         if changes.header {
             self.header.store(Arc::new(bounded(read::header(session, &self.keys)).await?));
         }
         if !changes.records.is_empty() {
-            let changes = bounded(read::records(session, &self.keys, changes.records)).await?;
-            self.shared.change(changes);
+            let records = changes.records.clone();
+            self.shared.change(bounded(read::records(session, &self.keys, records)).await?);
+        }
+        if let Some(slices) = &self.slices
+            && changes.concern_slices()
+        {
+            slices.recall(|slice| changes.concern(slice));
         }
         if let Some(Changed { seen, is_whole, is_new, numbers, beat, .. }) = look {
             self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
@@ -403,6 +410,8 @@ struct Changed {
     beat: (HostId, i64),
     /// The row of the header.
     header: Option<Vec<u8>>,
+    /// Number of the store's schema.
+    schema: u32,
 }
 
 /// Looks for changes of other hosts after what was seen. Of chains that do not change any more only those
@@ -427,18 +436,20 @@ async fn changed(
     // are retired change no more, and every host has seen their changes.
     let script = format!(
         "SELECT coalesce((SELECT beat FROM host WHERE id = decode('{host}', 'hex')), 0), \
-         (SELECT encode(body, 'hex') FROM store WHERE k = decode('{header}', 'hex')); \
+         (SELECT encode(body, 'hex') FROM store WHERE k = decode('{header}', 'hex')), \
+         (SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW}); \
          SELECT encode(id, 'hex'), changed, seq, retired FROM chain WHERE NOT retired {asked_for}",
         header = crate::hex::encode(rows::HEADER),
     );
     let answer = session.script(&script).await?;
-    let Some(([Some(beat), header], chains_found)) =
+    let Some(([Some(beat), header, Some(schema)], chains_found)) =
         answer.split_first().map(|(first, rest)| (first.as_slice(), rest))
     else {
         return Err(UNEXPECTED);
     };
     let beat = (host, beat.parse().map_err(|_| UNEXPECTED)?);
     let header = header.as_deref().and_then(crate::hex::decode);
+    let schema = schema::number_in(schema)?;
     let mut numbers = ChainNumbers::new();
     for row in chains_found {
         let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
@@ -472,9 +483,8 @@ async fn changed(
             .with(upto, Type::INT8_ARRAY);
         for row in &statement.rows(&session.client, usize::MAX, |_| Ok(0)).await? {
             let topic: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
-            topics.header |= topic == rows::HEADER;
-            topics.records.extend(RecordId::of_row_key(topic));
+            topics.read(topic);
         }
     }
-    Ok(Changed { topics, seen, is_whole, is_new, numbers, beat, header })
+    Ok(Changed { topics, seen, is_whole, is_new, numbers, beat, header, schema })
 }

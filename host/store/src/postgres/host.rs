@@ -15,6 +15,7 @@ use super::connect::Session;
 use super::failure::Failure;
 use super::feed::Seen;
 use super::place::ChainId;
+use super::schema;
 use super::statement::Statement;
 use super::transaction::{BEGIN, bounded};
 use crate::hosts::HostFacts;
@@ -55,12 +56,21 @@ pub(crate) struct ThisHost {
     gone: Notify,
     /// When its first row was sent, as a time of [`crate::clock::Clock::boot_ms`].
     entered_ms: u64,
+    /// Number of the store's schema at that time.
+    schema: u32,
     about: Arc<About>,
 }
 
 impl ThisHost {
-    pub(super) fn new(id: HostId, entered_ms: u64, about: Arc<About>) -> ThisHost {
-        ThisHost { id: Mutex::new(id), beat: AtomicI64::new(1), gone: Notify::new(), entered_ms, about }
+    pub(super) fn new(id: HostId, entered_ms: u64, schema: u32, about: Arc<About>) -> ThisHost {
+        ThisHost {
+            id: Mutex::new(id),
+            beat: AtomicI64::new(1),
+            gone: Notify::new(),
+            entered_ms,
+            schema,
+            about,
+        }
     }
 
     /// What this process tells about itself.
@@ -70,6 +80,11 @@ impl ThisHost {
 
     pub(super) fn entered_ms(&self) -> u64 {
         self.entered_ms
+    }
+
+    /// Number of the store's schema when this process became a host.
+    pub(super) fn schema(&self) -> u32 {
+        self.schema
     }
 
     /// Sets the id of the row that this process has now.
@@ -105,14 +120,22 @@ impl ThisHost {
     }
 }
 
-/// Makes this process a host: gives it an id and a row.
-pub(super) async fn enter(session: &Session, about: &About) -> Result<HostId, Failure> {
+/// Makes this process a host: gives it an id and a row. The schema stays as it is meanwhile, so an upgrade
+/// finds this host, or this host finds the upgrade. Returns its id and the number of the schema. After a failure
+/// the connection must be closed.
+///
+/// # Errors
+/// [`Failure::OtherSchema`], and those of the connection.
+pub(super) async fn enter(session: &Session, about: &About) -> Result<(HostId, u32), Failure> {
     let id = HostId::random()?;
+    bounded(session.script(BEGIN)).await?;
+    let schema = schema::check_and_hold(session).await?;
     let row = Statement::new("INSERT INTO host (id, beat, seen, about) VALUES ($1, 1, '', $2)")
         .with(id.0.to_vec(), Type::BYTEA)
         .with(about.text(id), Type::TEXT);
     bounded(row.execute(&session.client)).await?;
-    Ok(id)
+    bounded(session.script("COMMIT")).await?;
+    Ok((id, schema))
 }
 
 /// What all hosts tell about themselves.
@@ -171,10 +194,12 @@ pub(super) struct HostRow {
     pub(super) beat: i64,
     /// How far it has seen the changes of each chain.
     pub(super) seen: Seen,
+    /// Whether it serves requests, in contrast to a command.
+    pub(super) serves: bool,
 }
 
 /// The columns of a row as text.
-const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex')";
+const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex'), about NOT LIKE '%\"serves\":false%'";
 
 /// Commits a sign of life with what the host tells about itself, and returns the rows of all hosts.
 ///
@@ -211,7 +236,8 @@ fn parse(rows: &[Vec<Option<String>>]) -> Result<Vec<HostRow>, Failure> {
         let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
         let id = crate::hex::decode(columns.next()?)?.try_into().ok().map(HostId)?;
         let beat = columns.next()?.parse().ok()?;
-        Some(HostRow { id, beat, seen: of_bytes(&crate::hex::decode(columns.next()?)?)? })
+        let seen = of_bytes(&crate::hex::decode(columns.next()?)?)?;
+        Some(HostRow { id, beat, seen, serves: columns.next()? == "t" })
     };
     rows.iter().map(|it| row(it).ok_or(Failure::Unexpected("the question for hosts"))).collect()
 }

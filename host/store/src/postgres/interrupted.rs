@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::changes::{Intent, RowIntent, SettledUsage, shared_intents};
+use crate::changes::{Intent, RowIntent, shared_intents};
 use crate::error::Error;
 use crate::queue::LaneQueues;
 use crate::rows::{self, KEYS, SHARED_INTENTS};
@@ -23,7 +23,8 @@ impl super::engine::Engine {
 
 /// Charges the requests of hosts that are gone what was reserved for them. Each request is charged once,
 /// however many hosts do this and even if its host goes on: the usage row counts only as long as the intent
-/// is there, and deletes it. Returns the number of requests.
+/// is there, and deletes it. Of a slice, what its requests had reserved when it was last written is charged in one
+/// row, and the rest given back. Returns the number of rows.
 ///
 /// `live` names the hosts that are not gone. It is asked after the intents were read, so a host that appears
 /// there before it writes its first intent is never taken for one that is gone.
@@ -44,15 +45,13 @@ pub(super) fn charge_interrupted(
     let mut charged = 0;
     for intent in intents.into_iter().filter(|intent| !intent.host().is_some_and(|host| live.contains(host)))
     {
-        let settled = SettledUsage { row: intent.interrupted(), intent: RowIntent::Shared };
+        let settled = intent.settled(RowIntent::Shared);
+        // A slice that nothing ran in is only given back.
+        charged += usize::from(settled.intent != RowIntent::Freed);
         queues.push_usage(settled).map_err(|_| Error::Closed)?;
-        charged += 1;
     }
     if charged > 0 {
-        tracing::warn!(
-            requests = charged,
-            "requests of hosts that ended are charged what was reserved for them"
-        );
+        tracing::warn!(rows = charged, "requests of hosts that ended are charged what was reserved for them");
     }
     Ok(charged)
 }

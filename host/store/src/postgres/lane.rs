@@ -23,13 +23,13 @@ use super::barrier::Barrier;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::{Announcer, Topics};
-use super::host::ThisHost;
+use super::host::{HostId, ThisHost};
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
 use super::witness::Witness;
 use super::write::number;
 use crate::audit::AuditEntry;
-use crate::changes::{Reach, SettledUsage};
+use crate::changes::{Reach, SettledUsage, Slices};
 use crate::clock::Clock;
 use crate::published::{CLOSED, FAILED, PublishedState, RUNNING};
 use crate::queue::{Ended, Job, Rows, WriteQueue};
@@ -65,6 +65,11 @@ pub(super) struct Lane {
     pub(super) host: Arc<ThisHost>,
     session: Option<Session>,
     chain: Option<(ChainId, ChainEnd)>,
+    /// The id of this host when the chain was made. Nothing is added to the chain once that host is ended.
+    chain_host: HostId,
+    /// Where requests of this host reserve, and their epoch before the group was read.
+    slices: Option<Arc<Slices>>,
+    slices_epoch: u64,
     witness: Arc<Witness>,
     /// How many losses were accepted when the chain was begun.
     accepted_losses: u32,
@@ -83,8 +88,8 @@ pub(super) struct Lane {
     barrier: Barrier,
     /// The last commit, if other hosts may still have to see it.
     unseen: Option<(ChainId, u64)>,
-    /// For each change of the last commit, whether it changed records.
-    changes_records: Vec<bool>,
+    /// For each change of the last commit, whether it changed what hosts keep in memory.
+    changes_kept: Vec<bool>,
 }
 
 /// The lane cannot go on. The cause was logged.
@@ -97,6 +102,7 @@ pub(super) struct HostLinks {
     pub(super) feed: Announcer,
     pub(super) barrier: Barrier,
     pub(super) witness: Arc<Witness>,
+    pub(super) slices: Option<Arc<Slices>>,
 }
 
 impl Lane {
@@ -108,14 +114,17 @@ impl Lane {
         clock: Clock,
         links: HostLinks,
     ) -> Lane {
-        let HostLinks { host, feed, barrier, witness } = links;
+        let HostLinks { host, feed, barrier, witness, slices } = links;
         Lane {
             database,
             access,
             queue,
             shared,
             clock,
+            chain_host: host.id(),
             host,
+            slices,
+            slices_epoch: 0,
             session: None,
             chain: None,
             accepted_losses: witness.accepted_losses(),
@@ -129,7 +138,7 @@ impl Lane {
             feed,
             barrier,
             unseen: None,
-            changes_records: Vec::new(),
+            changes_kept: Vec::new(),
         }
     }
 
@@ -218,19 +227,19 @@ impl Lane {
         Ok(None)
     }
 
-    /// Answers the callers of a group. Who has changed records gets the answer when other hosts have seen
-    /// it.
+    /// Answers the callers of a group. Who has changed what hosts keep in memory gets the answer when other
+    /// hosts have seen it.
     fn answer(&mut self, group: Vec<Box<dyn Job>>, ended: Ended) {
         let unseen = self.unseen.take().filter(|_| ended == Ended::Durable);
-        let changes_records = std::mem::take(&mut self.changes_records);
+        let changes_kept = std::mem::take(&mut self.changes_kept);
         let Some((chain, seq)) = unseen else {
             return group.into_iter().for_each(|job| job.answer(ended));
         };
         let mut held: [(Reach, Vec<Box<dyn Job>>); 2] =
             [Reach::Everywhere, Reach::Soon].map(|reach| (reach, Vec::new()));
-        for (job, changes_records) in group.into_iter().zip(changes_records) {
+        for (job, changes_kept) in group.into_iter().zip(changes_kept) {
             let reach = job.reach();
-            match held.iter_mut().find(|(of, _)| *of == reach && changes_records) {
+            match held.iter_mut().find(|(of, _)| *of == reach && changes_kept) {
                 Some((_, jobs)) => jobs.push(job),
                 None => job.answer(ended),
             }
@@ -366,7 +375,7 @@ impl Lane {
         applied: Applied,
         group: &mut Vec<Box<dyn Job>>,
     ) -> Result<Option<Failure>, Stopped> {
-        let Applied { written, effects, changes_records } = applied;
+        let Applied { written, effects, changes_kept, slices } = applied;
         let (Some(session), Some((chain, before))) = (&self.session, self.chain) else {
             return Ok(Some(Failure::NotCommitted));
         };
@@ -392,16 +401,21 @@ impl Lane {
                 }
             },
         }
+        if let Some(own) = &self.slices {
+            own.publish(slices);
+        }
         let header = effects.changes_header;
+        let vaults = effects.vaults.clone();
         let records = effects.publish(&self.access.with_own_quotas());
         self.rows = Rows::default();
         self.queue.rows_committed();
         self.damage.clear();
-        self.leave_out(group, changes_records.len());
-        self.changes_records = changes_records;
-        if header || !records.is_empty() {
-            let (feed, changes) =
-                (self.feed.clone(), Topics { records: records.into_keys().collect(), header });
+        self.leave_out(group, changes_kept.len());
+        self.changes_kept = changes_kept;
+        let records = records.into_keys().collect();
+        let changes = Topics { records, header, vaults, ..Topics::default() };
+        if !changes.is_empty() {
+            let feed = self.feed.clone();
             feed.announce(chain, changes, || self.has_closed_in_vain()).await;
         }
         Ok(None)

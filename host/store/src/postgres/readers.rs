@@ -4,6 +4,7 @@
 //! not wait reads on another thread. The connections are driven by a runtime of the engine.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,12 +139,16 @@ impl Moment {
 
     /// Answers a question.
     fn ask(&self, need: Need) -> Result<Arc<Loaded>, Failure> {
+        self.load([need].into(), Loaded::default()).map(Arc::new)
+    }
+
+    /// Adds the answers to these questions.
+    pub(super) fn load(&self, needs: BTreeSet<Need>, mut loaded: Loaded) -> Result<Loaded, Failure> {
         let keys = Arc::clone(&self.readers.keys);
         self.with(move |session| {
             Box::pin(async move {
-                let mut loaded = Loaded::default();
-                load(&session.client, &keys, &[need].into(), &mut loaded).await?;
-                Ok(Arc::new(loaded))
+                load(&session.client, &keys, &needs, &mut loaded).await?;
+                Ok(loaded)
             })
         })
     }

@@ -1,5 +1,5 @@
 //! What the hosts of a store do for each other: changes that every host has seen are deleted, hosts that
-//! show no sign of life are ended, and the audit log gets the ends of all chains.
+//! show no sign of life are ended, the audit log gets the ends of all chains, and the log its partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use super::failure::Failure;
 use super::feed::Seen;
 use super::host::{self, ThisHost};
 use super::interrupted::charge_interrupted;
+use super::limits;
+use super::partitions;
 use super::readers::{CommittedState, Readers, unread};
 use super::statement::Statement;
 use super::transaction::bounded;
@@ -34,6 +36,8 @@ const LIST_AGE_MAX: Duration = Duration::from_secs(3);
 const CHARGE_EVERY: Duration = Duration::from_secs(60);
 /// Time between two records of the ends of all chains.
 const WITNESSED_EVERY: Duration = Duration::from_secs(60);
+/// Time between two looks whether partitions are missing.
+const PARTED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most chains in one record.
 const CHAINS_MAX: usize = 1024;
 /// The most rows of changes that one transaction deletes.
@@ -53,6 +57,8 @@ pub(super) struct Sweep {
     charged: Instant,
     /// When the audit log got the ends of chains last, and these.
     witnessed: (Instant, BTreeMap<String, u64>),
+    /// When partitions were made last.
+    parted: Option<Instant>,
 }
 
 /// What requests of hosts that ended are found and charged with.
@@ -72,7 +78,7 @@ impl Sweep {
         reading: Reading,
     ) -> Sweep {
         let (charged, witnessed) = (Instant::now(), (Instant::now(), BTreeMap::new()));
-        Sweep { database, host, shared, hosts, reading, session: None, charged, witnessed }
+        Sweep { database, host, shared, hosts, reading, session: None, charged, witnessed, parted: None }
     }
 
     /// Runs until the runtime ends.
@@ -116,6 +122,12 @@ impl Sweep {
         }
         if is_first {
             delete_changes(session, &seen_by_all(&hosts)).await?;
+            limits::sweep(session).await?;
+            if self.parted.is_none_or(|parted| parted.elapsed() >= PARTED_EVERY) {
+                // A failure ends this sweep, and not those after it.
+                self.parted = Some(now);
+                partitions::make(session).await?;
+            }
             if self.witnessed.0.elapsed() >= WITNESSED_EVERY {
                 let ends = ends_of_chains(session).await?;
                 self.witness(ends);

@@ -1,6 +1,7 @@
 //! The engine on a real server. Tests are skipped where PostgreSQL is not installed.
 
 mod backups;
+mod buckets;
 mod chains;
 mod connections;
 mod contact;
@@ -11,12 +12,17 @@ mod faults;
 mod groups;
 mod host_rows;
 mod hosts;
+mod kept;
+mod leased;
 mod limits;
 mod moves_back;
+mod partitions;
 mod places;
+mod retention;
 mod rotation;
 mod same_rows;
 mod schemas;
+mod seats;
 mod secrecy;
 mod stores;
 
@@ -97,10 +103,25 @@ impl World {
     }
 
     fn on(address: kit::Database) -> World {
+        World::prepared(address, schema::migrate)
+    }
+
+    /// A store with an older schema, made as the version of that time did.
+    fn with_schema(address: kit::Database, number: u32) -> World {
+        World::prepared(address, async |session| {
+            session.script(schema::FIRST).await?;
+            schema::make_up_to(session, number).await
+        })
+    }
+
+    fn prepared(
+        address: kit::Database,
+        prepare: impl AsyncFnOnce(&Session) -> Result<(), super::failure::Failure>,
+    ) -> World {
         let runtime = runtime();
         let session = runtime.block_on(async {
             let session = database(&address.url()).connect().await.unwrap();
-            schema::migrate(&session).await.unwrap();
+            prepare(&session).await.unwrap();
             session
         });
         let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
@@ -162,7 +183,9 @@ impl World {
             host,
             witness: Arc::new(super::Witness::new(Arc::clone(&self.keys), None, 0)),
             seen: Seen::new(),
+            kept_bytes_max: 1 << 20,
             runtime,
+            is_leased: false,
         };
         Host { engine: Engine::start(start).unwrap(), queues, shared }
     }

@@ -186,7 +186,7 @@ pub(super) async fn commit(
 ) -> Committed {
     let client = &session.client;
     // Asked after COMMIT: a host that is not there yet reads the directory after this commit.
-    let others = match written.changes_records {
+    let others = match written.changes_kept {
         true => "EXISTS (SELECT FROM host WHERE encode(host.id, 'hex') <> chain.host)",
         false => "false",
     };
@@ -197,7 +197,7 @@ pub(super) async fn commit(
         statements.push(Box::pin(async { statement.execute(client).await.map(|_| None) }));
     }
     statements.push(Box::pin(async { session.script(&commit).await.map(|rows| number_in(&rows)) }));
-    if written.changes_records {
+    if written.changes_kept {
         // A transaction of its own: a commit with a notification takes a lock of the whole server. Hosts
         // that get none find the change at their next look.
         statements.push(Box::pin(async {

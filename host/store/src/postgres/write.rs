@@ -11,6 +11,7 @@ use crate::directory::RecordId;
 use crate::error::Error;
 use crate::rows::{self, Keyspace};
 use crate::seal::StoreKeys;
+use crate::vault::{head_key, vaults_of};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -23,7 +24,7 @@ pub(super) struct Written {
     pub(super) statements: Vec<Statement>,
     pub(super) end: ChainEnd,
     /// Whether other hosts have to learn of it.
-    pub(super) changes_records: bool,
+    pub(super) changes_kept: bool,
 }
 
 /// Rows of one table to write, and keys of rows to delete.
@@ -33,7 +34,7 @@ pub(super) struct TableChanges {
     delete: Vec<Vec<u8>>,
 }
 
-/// Makes the statements of a commit on the end of a chain.
+/// Makes the statements of a commit on the end of a chain. `more` is what other hosts have to see besides its rows.
 ///
 /// # Errors
 /// [`Error::Damaged`] for a row that has no place in the schema, or whose columns cannot be derived.
@@ -42,16 +43,20 @@ pub(super) fn statements(
     chain: ChainId,
     before: ChainEnd,
     mut commit: Commit,
+    more: Vec<Vec<u8>>,
 ) -> Result<Written, Error> {
     #[cfg(debug_assertions)]
     commit.search();
     let seq = before.seq + 1;
     let log = LogRows::of(&mut commit, keys, seq, before.head);
+    let vaults = vaults_of(&commit.vaults);
     let Commit { at_ms, rows, vaults: VaultRows { meta, heads, values }, .. } = commit;
-    // Other hosts keep the header and records in memory, and read everything else each time.
+    // What other hosts keep in memory: the header, records, and rows of vaults, which have the key of the
+    // head as their topic.
     let is_kept = |key: &&Vec<u8>| *key == rows::HEADER || RecordId::of_row_key(key).is_some();
-    let topics: Vec<Vec<u8>> = rows.keys().filter(is_kept).cloned().collect();
-    let changes_records = !topics.is_empty();
+    let vaults = vaults.into_iter().map(head_key);
+    let topics: Vec<Vec<u8>> = rows.keys().filter(is_kept).cloned().chain(vaults).chain(more).collect();
+    let changes_kept = !topics.is_empty();
     let mut tables: BTreeMap<Table, TableChanges> = BTreeMap::new();
     let rows = rows.into_iter().map(|change| (Keyspace::Keys, change));
     for (keyspace, (key, row)) in rows.chain(heads.into_iter().map(|change| (Keyspace::Meta, change))) {
@@ -73,7 +78,7 @@ pub(super) fn statements(
     put_log(&mut statements, chain, seq, day(at_ms), log.audit, log.usage);
     let end = ChainEnd { seq, head: log.head };
     advance(&mut statements, chain, end, topics);
-    Ok(Written { statements, end, changes_records })
+    Ok(Written { statements, end, changes_kept })
 }
 
 pub(super) fn put_records(

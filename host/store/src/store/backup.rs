@@ -28,7 +28,8 @@ impl Store {
         let view = self.view()?;
         let mut found = check(&view, (tip.seq, tip.head), progress)?;
         // Not part of the check before a backup: a store with wrong sums can still be restored.
-        check_sums(&view, self.first_usage_day().0, &mut found.problems, progress)?;
+        let (first_day, dropped_before) = (self.first_usage_day(), found.usage_dropped_before);
+        check_sums(&view, first_day, dropped_before, &mut found.problems, progress)?;
         if !self.0.engine.is_anchored(&self.0.keys, tip) {
             found.problems.push("the anchor is not that of this state".to_owned());
         }
@@ -36,16 +37,18 @@ impl Store {
     }
 
     /// Writes everything but the root key, as of one moment, to the new file `path`, while the
-    /// store stays in service. The whole store is checked first: a damaged one is not backed up.
+    /// store stays in service. The whole store is checked first: a damaged one is not backed up. With a
+    /// database that names a standby, all of it is read there: see [`Database::with_standby`](crate::Database::with_standby).
     ///
     /// # Errors
-    /// [`VaultError::Busy`] while another backup is written, [`VaultError::Exists`],
+    /// [`VaultError::Busy`] while another backup is written, [`VaultError::Exists`], [`VaultError::StandbyLags`],
     /// [`VaultError::Unusable`] for a damaged store, [`VaultError::File`], [`VaultError::Stopped`],
     /// and errors of reading.
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
         // One backup at a time: each one reads the whole store.
         let _alone = only_one(&self.0.backup)?;
-        let made = backup::write(&self.view()?, self.0.clock.now_ms(), path, progress)?;
+        let view = self.0.access.view(self.0.engine.backup_state(progress)?);
+        let made = backup::write(&view, self.0.clock.now_ms(), path, progress)?;
         if let Some(dir) = self.0.engine.folder().or_else(|| self.0.notes.get().map(PathBuf::as_path)) {
             LastBackup::note(dir, path, &made);
         }

@@ -11,7 +11,7 @@ use super::{COMMIT_PATIENCE, Inner, OpenOptions, QUEUE_PATIENCE, Store, secrets}
 use crate::audit::AuditAction;
 use crate::changes::{WriteBatch, guarded};
 use crate::commit::CommitHead;
-use crate::database::Database;
+use crate::database::{Database, LedgerMode};
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::Header;
@@ -68,7 +68,9 @@ impl Store {
             host,
             witness: Arc::new(postgres::Witness::new(Arc::clone(&keys), None, 0)),
             seen: postgres::Seen::new(),
+            kept_bytes_max: 0,
             runtime,
+            is_leased: false,
         });
         let engine = engine.map_err(OpenError::Thread)?;
         // Another host may make a store at the same time.
@@ -156,7 +158,7 @@ fn connect(
     witness: WitnessFile<'_>,
     serves: bool,
 ) -> Result<(Store, Option<AcceptedLoss>), OpenError> {
-    let Database { connector, hosts, .. } = database;
+    let Database { connector, hosts, ledger: mode, .. } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
     let opened = open_database(connector, runtime.handle(), given, &options.clock, serves, witness)?;
     let OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss } = opened;
@@ -185,7 +187,9 @@ fn connect(
         host,
         witness,
         seen,
+        kept_bytes_max: if serves { database.kept_bytes_max } else { 0 },
         runtime,
+        is_leased: serves && *mode == LedgerMode::Leased,
     });
     let store = Store(Arc::new(Inner {
         engine: Engine::Postgres(engine.map_err(OpenError::Thread)?),

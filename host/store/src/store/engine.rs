@@ -4,13 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::audit::AuditRecord;
+#[cfg(feature = "postgres")]
+use crate::changes::Slices;
 use crate::commit::CommitHead;
 use crate::error::Error;
 use crate::fjall;
-use crate::hosts::HostFacts;
+use crate::hosts::{HostFacts, StoreSchema};
+use crate::operation::{Progress, VaultError};
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, HostId};
 use crate::seal::StoreKeys;
+use crate::shared_limits::SharedLimits;
+use crate::spend::UsageDay;
 use crate::state::State;
 use crate::usage::UsageRow;
 
@@ -30,6 +35,16 @@ impl Engine {
             Engine::Fjall(engine) => engine.state(),
             #[cfg(feature = "postgres")]
             Engine::Postgres(engine) => engine.state(),
+        }
+    }
+
+    /// What a backup reads.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "nothing is waited for"))]
+    pub(super) fn backup_state(&self, progress: &mut Progress<'_>) -> Result<Box<dyn State>, VaultError> {
+        match self {
+            Engine::Fjall(engine) => Ok(engine.state()?),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.backup_state(progress),
         }
     }
 
@@ -70,6 +85,15 @@ impl Engine {
         }
     }
 
+    /// The slices of this host, if it reserves out of any.
+    #[cfg(feature = "postgres")]
+    pub(super) fn slices(&self) -> Option<&Arc<Slices>> {
+        match self {
+            Engine::Fjall(_) => None,
+            Engine::Postgres(engine) => engine.slices(),
+        }
+    }
+
     /// What all hosts that share the store tell about themselves; none where one process has it alone.
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
     pub(super) fn hosts(&self, keys: &Arc<StoreKeys>) -> Result<Vec<HostFacts>, Error> {
@@ -80,6 +104,53 @@ impl Engine {
         }
     }
 
+    /// The schema of the database; `None` where the rows are in a data directory.
+    pub(super) fn schema(&self) -> Result<Option<StoreSchema>, Error> {
+        match self {
+            Engine::Fjall(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => {
+                Ok(Some(StoreSchema { number: engine.schema()?, newest: postgres::NEWEST_SCHEMA }))
+            }
+        }
+    }
+
+    /// Makes the migrations that the schema of the database lacks. Returns its number before and now; `None`
+    /// where the rows are in a data directory.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "no engine has a schema"))]
+    pub(super) fn upgrade(&self, keys: &StoreKeys) -> Result<Option<(u32, u32)>, VaultError> {
+        match self {
+            Engine::Fjall(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => match engine.upgrade(keys)? {
+                postgres::Upgrade::Done { from, to } => Ok(Some((from, to))),
+                postgres::Upgrade::OlderHosts(hosts) => {
+                    Err(VaultError::HostsTooOld { schema: postgres::NEWEST_SCHEMA, hosts })
+                }
+            },
+        }
+    }
+
+    /// Number of usage rows of commits before this day; `None` where they are in a data directory.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "no engine drops usage rows"))]
+    pub(super) fn usage_before(&self, day: UsageDay) -> Result<Option<u64>, VaultError> {
+        match self {
+            Engine::Fjall(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.usage_before(day.0.cast_signed()).map(Some),
+        }
+    }
+
+    /// Deletes the usage rows of commits before this day.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "no engine drops usage rows"))]
+    pub(super) fn drop_usage_before(&self, day: UsageDay) -> Result<(), VaultError> {
+        match self {
+            Engine::Fjall(_) => Err(VaultError::UsageKept),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.drop_usage_before(day.0.cast_signed()),
+        }
+    }
+
     /// Sets the digest of the configuration, for other hosts.
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "one process has the store"))]
     pub(super) fn set_configuration(&self, digest: String) {
@@ -87,6 +158,15 @@ impl Engine {
             Engine::Fjall(_) => {}
             #[cfg(feature = "postgres")]
             Engine::Postgres(engine) => engine.about().set_configuration(digest),
+        }
+    }
+
+    /// The limits that this host shares with others; `None` where one process has the store alone.
+    pub(super) fn shared_limits(&self) -> Option<SharedLimits> {
+        match self {
+            Engine::Fjall(_) => None,
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => Some(engine.shared_limits().clone()),
         }
     }
 
@@ -136,6 +216,15 @@ impl Engine {
             Engine::Fjall(engine) => engine.set_free_bytes_min(bytes),
             #[cfg(feature = "postgres")]
             Engine::Postgres(_) => {}
+        }
+    }
+
+    /// Begins to give back what is reserved for requests to come. To be called before the queues are closed.
+    pub(super) fn give_back(&self) {
+        match self {
+            Engine::Fjall(_) => {}
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.give_back(),
         }
     }
 

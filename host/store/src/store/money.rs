@@ -185,7 +185,7 @@ impl Store {
         for intent in intents {
             // Those of several hosts come from a database.
             let kind = if intent.host().is_some() { RowIntent::Shared } else { RowIntent::Possible };
-            self.ledger().record(intent.interrupted(), kind).map_err(|_| Error::NotWritable)?;
+            self.ledger().record(intent.settled(kind)).map_err(|_| Error::NotWritable)?;
         }
         self.flush()
     }

@@ -9,6 +9,7 @@ use crate::authentication::{self, AuthenticationError, Principal};
 use crate::directory::{Directory, OwnedKey};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::knowledge::{Knowledge, RequestPurpose};
 use crate::lookup::{LookupError, RecordKind};
 use crate::page::Page;
 use crate::records::{ApiKey, Intern, KeyCounts, Member, Workspace};
@@ -18,16 +19,35 @@ use crate::token::KeyId;
 const RECORDS_MAX: usize = 1000;
 
 impl Store {
-    /// Authenticates a token. Unknown ids and wrong secrets take the same time.
+    /// Authenticates the token of a request that goes by what is current. Unknown ids and wrong secrets take
+    /// the same time.
     ///
     /// # Errors
-    /// See [`AuthenticationError`]: clients must get the same answer for all but the last variant;
+    /// See [`AuthenticationError`]: clients must get the same answer for all but the last two variants;
     /// the log gets the reason.
     pub async fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
+        self.authenticate_for(token, RequestPurpose::Other).await
+    }
+
+    /// Like [`Store::authenticate`], for a request with this purpose.
+    ///
+    /// # Errors
+    /// Those of [`Store::authenticate`].
+    pub async fn authenticate_for(
+        &self,
+        token: &str,
+        purpose: RequestPurpose,
+    ) -> Result<Principal, AuthenticationError> {
+        let contact = self.0.shared.contact();
         let authenticated =
-            authentication::authenticate(&self.0.keys, &self.directory(), &self.0.clock, token);
-        // Without contact, a key that was made meanwhile is not known either.
-        if self.0.shared.has_contact() { authenticated } else { Err(AuthenticationError::NoContact) }
+            authentication::authenticate(&self.0.keys, &self.directory(), &self.0.clock, token, purpose);
+        let knowledge = contact.knowledge();
+        // Without contact, a key that was made meanwhile is not known.
+        match authenticated {
+            Err(_) if knowledge != Knowledge::Current => Err(AuthenticationError::NoContact),
+            _ if !purpose.allows(knowledge) => Err(AuthenticationError::NoContact),
+            authenticated => authenticated,
+        }
     }
 
     /// Whether the key of a request still works: it may have been revoked, or its workspace
@@ -36,9 +56,12 @@ impl Store {
     /// # Errors
     /// [`Error::NoContact`].
     pub async fn is_live(&self, principal: &Principal) -> Result<bool, Error> {
+        let contact = self.0.shared.contact();
         let directory = self.directory();
         let stored = directory.keys.get(&principal.key().id);
-        self.0.shared.check_contact()?;
+        if !principal.purpose().allows(contact.knowledge()) {
+            return Err(Error::NoContact);
+        }
         Ok(stored.is_some_and(|stored| stored.key.revoked_at_ms.is_none() && !stored.key.disabled))
     }
 

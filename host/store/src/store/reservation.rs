@@ -7,16 +7,22 @@
 //! part is sent before the intent covers it.
 //!
 //! Where several hosts share the store, a pledge is made where the intent is: in the database, which
-//! knows what all hosts have spent and reserved (`shared`).
+//! knows what all hosts have spent and reserved (`shared`). Where the host has a slice of the account, a pledge
+//! is made out of it, in memory (`leased`).
 
+#[cfg(feature = "postgres")]
+mod leased;
 #[cfg(feature = "postgres")]
 mod shared;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
+#[cfg(feature = "postgres")]
+use crate::changes::SlicePart;
 use crate::changes::{Change, Intent, RowIntent, WriteBatch, guarded};
 use crate::error::Error;
+use crate::knowledge::{Knowledge, RequestPurpose};
 use crate::records::Credit;
 use crate::state::{Gap, Guard};
 use crate::usage::{HeldAmount, ReservationRefused, UsageOutcome, UsageRow};
@@ -53,6 +59,9 @@ struct ReservationState {
     is_named: bool,
     /// Whether an intent may be on the disk or in the writer's queue.
     has_intent: bool,
+    /// What it holds of a slice of this host; as much as is reserved, and without an intent.
+    #[cfg(feature = "postgres")]
+    slice: Option<SlicePart>,
 }
 
 impl Store {
@@ -63,12 +72,25 @@ impl Store {
     /// # Errors
     /// [`ReservationRefused`]: the limit that does not allow the request.
     pub async fn reserve(&self, row: UsageRow) -> Result<Reservation, ReservationRefused> {
-        self.0.shared.check_contact().map_err(|_| ReservationRefused::NoRoom)?;
+        let knowledge = self.0.shared.knowledge();
+        if !RequestPurpose::Model.allows(knowledge) {
+            return Err(ReservationRefused::NoRoom);
+        }
         let row = UsageRow { at_ms: self.0.clock.now_ms(), ..row };
         let mut held = HeldAmount::default();
         let is_limited = self.ledger().pledge(&row, &mut held, 0)?.is_some();
-        let state =
-            ReservationState { row: Some(row), held, covered: None, is_named: false, has_intent: false };
+        if is_limited && knowledge != Knowledge::Current {
+            return Err(ReservationRefused::NoRoom);
+        }
+        let state = ReservationState {
+            row: Some(row),
+            held,
+            covered: None,
+            is_named: false,
+            has_intent: false,
+            #[cfg(feature = "postgres")]
+            slice: None,
+        };
         Ok(Reservation {
             store: self.clone(),
             is_limited,
@@ -100,6 +122,11 @@ impl Reservation {
         }
         if self.is_limited {
             self.store.ledger().cover(row, held);
+            #[cfg(feature = "postgres")]
+            {
+                let all = held.all;
+                state.slice.iter_mut().for_each(|slice| slice.cover(all));
+            }
         }
     }
 
@@ -167,6 +194,10 @@ impl Reservation {
     /// and provider.
     fn is_intent_due(&self) -> bool {
         let mut state = self.state();
+        #[cfg(feature = "postgres")]
+        if state.slice.is_some() {
+            return false;
+        }
         let ReservationState { row: Some(row), held, covered, is_named, .. } = &mut *state else {
             return false;
         };
@@ -198,8 +229,14 @@ impl Reservation {
 
     /// Ends the request: charges its row at once and hands it to the writer.
     pub fn settle(&self, outcome: UsageOutcome) {
-        let intent = self.row_intent();
-        let Some((row, held)) = self.state().end() else { return };
+        let mut state = self.state();
+        let intent = self.row_intent(&state);
+        let Some((row, held)) = state.end() else { return };
+        #[cfg(feature = "postgres")]
+        if let Some(slice) = state.slice.take() {
+            slice.settle(row.cost_pico);
+        }
+        drop(state);
         let row = UsageRow { outcome, ..row };
         if let Err(error) = self.store.ledger().settle(row, held, intent) {
             // Only a closed or failed store accepts no row. If there is an intent, the next start
@@ -217,13 +254,20 @@ impl Reservation {
             return self.settle(UsageOutcome::Failed);
         }
         if let Some((row, held)) = state.end() {
+            #[cfg(feature = "postgres")]
+            if let Some(slice) = state.slice.take() {
+                slice.leave();
+            }
             self.store.ledger().release(&row, held);
         }
     }
 
     /// The intent that the usage row ends.
-    fn row_intent(&self) -> RowIntent {
-        let state = self.state();
+    fn row_intent(&self, state: &ReservationState) -> RowIntent {
+        #[cfg(feature = "postgres")]
+        if let Some(slice) = &state.slice {
+            return RowIntent::Slice(slice.id().host);
+        }
         #[cfg(feature = "postgres")]
         if self.store.0.engine.host_id().is_some() {
             return match (state.covered, state.has_intent) {

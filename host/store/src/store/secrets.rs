@@ -9,15 +9,18 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Store;
+use super::engine::Engine;
 use crate::audit::{Actor, AuditEntry};
 use crate::changes::guarded;
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, VaultId, WorkspaceId};
+#[cfg(feature = "postgres")]
+use crate::knowledge::Knowledge;
 use crate::page::Page;
 use crate::pending::{Pending, QueuePermit};
 use crate::rows::Keyspace;
 use crate::secret::{SecretMetadata, SecretName};
-use crate::state::{Gap, Guard, Need, all};
+use crate::state::{Gap, Guard, Need};
 use crate::vault::{
     BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
     VaultSnapshot, list,
@@ -118,11 +121,11 @@ impl Store {
     /// # Errors
     /// See [`ReleaseError`]. [`ReleaseError::Busy`] when 4,096 audit entries wait.
     pub async fn release(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
-        let release = self.aside(move |store| {
-            store.check_running()?;
-            store.hand_out(store.read(|view| request.decide(view))?)
-        });
-        within(release).await
+        self.check_running()?;
+        let (scope, name) = (request.scope, request.secret.name.clone());
+        let decide = move |view: &VaultSnapshot| request.decide(view);
+        let decision = self.read_secret(scope, name, decide, |_| true).await?;
+        self.hand_out(decision)
     }
 
     /// Like [`Store::release`], but returns `None` without an audit entry when there is no such
@@ -132,12 +135,11 @@ impl Store {
     /// # Errors
     /// As for [`Store::release`], except [`ReleaseError::Unavailable`].
     pub async fn release_if_bound(&self, request: ReleaseRequest) -> Result<Option<Release>, ReleaseError> {
-        let release = self.aside(move |store| {
-            store.check_running()?;
-            let decision = store.read(|view| request.decide_if_bound(view))?;
-            decision.map(|decision| store.hand_out(decision)).transpose()
-        });
-        within(release).await
+        self.check_running()?;
+        let (scope, name) = (request.scope, request.secret.name.clone());
+        let decide = move |view: &VaultSnapshot| request.decide_if_bound(view);
+        let decision = self.read_secret(scope, name, decide, Option::is_some).await?;
+        decision.map(|decision| self.hand_out(decision)).transpose()
     }
 
     /// Like [`Store::release`], but the value is returned only after the audit record is on the
@@ -169,16 +171,87 @@ impl Store {
         &self,
         secrets: Vec<(ReleaseScope, BoundSecret)>,
     ) -> Result<Vec<BoundSecret>, Error> {
-        let look = |view: &VaultSnapshot, (scope, secret): &(ReleaseScope, BoundSecret)| {
-            Ok(release::is_bound(view, *scope, secret)?.then(|| secret.clone()))
-        };
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for (scope, secret) in secrets {
+            let is_bound = |view: &VaultSnapshot| release::is_bound(view, scope, &secret);
+            match self.in_memory(scope, &secret.name, is_bound, |is_bound| *is_bound)? {
+                Some(true) => found.push(secret),
+                Some(false) => {}
+                None => others.push((scope, secret)),
+            }
+        }
+        if others.is_empty() {
+            return Ok(found);
+        }
         let read = self.aside(move |store| {
-            store.read(|view| {
-                let found = all(secrets.iter().map(|it| look(view, it)))?;
-                Ok(found.into_iter().flatten().collect())
-            })
+            let is_bound = |(scope, secret): &(ReleaseScope, BoundSecret)| {
+                store.read_one(*scope, &secret.name, |view| release::is_bound(view, *scope, secret))
+            };
+            let read = others.into_iter().map(|it| Ok(is_bound(&it)?.then_some(it.1)));
+            read.collect::<Result<Vec<_>, Error>>()
         });
-        within(read).await
+        found.extend(within(read).await?.into_iter().flatten());
+        Ok(found)
+    }
+
+    /// What `read` finds about one name: in memory, or aside. `is_used` tells whether that is a secret.
+    async fn read_secret<T: Send + 'static>(
+        &self,
+        scope: ReleaseScope,
+        name: SecretName,
+        read: impl Fn(&VaultSnapshot) -> Result<T, Gap> + Send + 'static,
+        is_used: impl Fn(&T) -> bool,
+    ) -> Result<T, Error> {
+        match self.in_memory(scope, &name, &read, is_used)? {
+            Some(found) => Ok(found),
+            None => within(self.aside(move |store| store.read_one(scope, &name, read))).await,
+        }
+    }
+
+    /// What `read` finds about one name in rows that this host keeps in memory, where several hosts share
+    /// the store; `None` where they have to be read. Without contact, no secret of a workspace or an intern
+    /// is used.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "the embedded engine keeps no rows")
+    )]
+    fn in_memory<T>(
+        &self,
+        scope: ReleaseScope,
+        name: &SecretName,
+        read: impl Fn(&VaultSnapshot) -> Result<T, Gap>,
+        is_used: impl Fn(&T) -> bool,
+    ) -> Result<Option<T>, Error> {
+        match &self.0.engine {
+            Engine::Fjall(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => match engine.secrets()?.in_memory(scope, name, read)? {
+                Some((found, Knowledge::Stale)) if scope != ReleaseScope::Operator && is_used(&found) => {
+                    Err(Error::NoContact)
+                }
+                found => Ok(found.map(|(found, _)| found)),
+            },
+        }
+    }
+
+    /// What `read` finds about one name in the rows of the engine. Blocks its thread.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "all rows are in the engine's view")
+    )]
+    fn read_one<T>(
+        &self,
+        scope: ReleaseScope,
+        name: &SecretName,
+        read: impl Fn(&VaultSnapshot) -> Result<T, Gap>,
+    ) -> Result<T, Error> {
+        #[cfg(feature = "postgres")]
+        if let Engine::Postgres(engine) = &self.0.engine {
+            let found = engine.secrets()?.read(scope, name, read);
+            self.report_damage();
+            return found;
+        }
+        self.read(read)
     }
 
     fn check_running(&self) -> Result<(), Error> {
@@ -218,12 +291,17 @@ impl Store {
         let result = crate::loaded::read(self.0.engine.state()?, &self.0.access, read);
         #[cfg(not(test))]
         let result = read(&self.view()?);
+        self.report_damage();
+        Ok(result?)
+    }
+
+    /// Adds audit entries for damage that was found.
+    fn report_damage(&self) {
         for finding in self.0.access.damage.take_unreported() {
             // The damage is counted and logged already; with a full queue only the audit entry is
             // lost.
             self.0.queues.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
         }
-        Ok(result?)
     }
 }
 

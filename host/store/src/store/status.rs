@@ -2,6 +2,7 @@
 
 use super::Store;
 use crate::ids::StoreId;
+use crate::knowledge::RequestPurpose;
 use crate::measure::HistogramReading;
 use crate::queue::QueuePart;
 use crate::root_key::RootKeyId;
@@ -95,6 +96,11 @@ impl Store {
     /// hosts may have changed it unseen. Without contact, authentication, reads and changes fail.
     pub fn has_contact(&self) -> bool {
         self.0.shared.has_contact()
+    }
+
+    /// Whether requests of models are served: with contact, and for `store.stale_ms` after it.
+    pub fn serves_models(&self) -> bool {
+        RequestPurpose::Model.allows(self.0.shared.knowledge())
     }
 
     /// How long ago the last contact with the database was given, and how long ago the last changes of

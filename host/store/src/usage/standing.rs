@@ -143,6 +143,25 @@ impl Standing {
     }
 }
 
+#[cfg(feature = "postgres")]
+impl Standing {
+    /// What all limits leave beside what is spent and reserved, pico-dollars; 0 when it is less than nothing.
+    pub(crate) fn left(&self, terms: &Terms, now_ms: u64) -> u64 {
+        let (workspace, held) = self.workspace;
+        let of_credit = terms.credit.map(|(credited, spent_before)| {
+            let spent = workspace.charged_pico.saturating_sub(spent_before);
+            credited.saturating_sub(spent).saturating_sub(held)
+        });
+        let (key, held) = self.key;
+        let of_window = |window: SpendWindow| {
+            let spent = key.charged.at(now_ms).of(window);
+            Some(terms.limits.of(window)?.saturating_sub(spent).saturating_sub(held))
+        };
+        let windows = SpendWindow::ALL.into_iter().filter_map(of_window);
+        windows.chain(of_credit).min().unwrap_or_default()
+    }
+}
+
 /// What is left of one limit after the reservations of others and what the request has used. The
 /// estimate is allowed if it fits, or if nothing else runs and something is left.
 ///

@@ -43,6 +43,12 @@ impl VaultReader {
         VaultReader { quotas: Arc::new(quotas), ..self.clone() }
     }
 
+    /// The same reader for rows that may be out of date: what it finds damaged is only counted.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn without_reports(&self) -> VaultReader {
+        VaultReader { damage: Arc::new(Damage::quiet()), ..self.clone() }
+    }
+
     /// A view of a state. Later commits do not change it.
     pub(crate) fn view(&self, state: Box<dyn State>) -> VaultSnapshot {
         VaultSnapshot { state, access: self.clone() }

@@ -1,5 +1,5 @@
 //! Release of a secret's value for one host, in one call that reads the row, checks the host,
-//! decrypts, and makes the audit entry. Nothing is cached: a deleted or replaced secret counts from
+//! decrypts, and makes the audit entry. No value is kept: a deleted or replaced secret counts from
 //! the next call on.
 
 use super::{Stored, access::VaultSnapshot};
@@ -10,7 +10,7 @@ use crate::secret::{FingerprintPrefix, HostName, Secret, SecretName};
 use crate::state::Gap;
 
 /// Whose secrets are searched.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReleaseScope {
     /// The operator's vault.
     Operator,

@@ -6,9 +6,13 @@
 //! same bytes that are the associated data of the value's encryption: a change of name, vault,
 //! host, date or fingerprint makes both invalid.
 
+#[cfg(feature = "postgres")]
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::SEALED_BYTES;
+#[cfg(feature = "postgres")]
+use crate::commit::VaultRows;
 use crate::digest::{DIGEST_BYTES, Digest, same};
 use crate::ids::{VAULT_ID_BYTES, VaultId};
 use crate::seal::StoreKeys;
@@ -55,6 +59,13 @@ pub(crate) fn vault_of(key: &[u8]) -> Option<VaultId> {
         HEAD => VaultId::from_bytes(rest),
         _ => None,
     }
+}
+
+/// The vaults that rows of a commit are of.
+#[cfg(feature = "postgres")]
+pub(crate) fn vaults_of(VaultRows { meta, heads, values }: &VaultRows) -> BTreeSet<VaultId> {
+    let of_secrets = meta.iter().chain(values).map(|(key, _)| key);
+    heads.keys().chain(of_secrets).filter_map(|key| vault_of(key)).collect()
 }
 
 /// Row key of a vault's head.

@@ -138,6 +138,7 @@ pub(super) async fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<V
     if let Some(quota) = vault_quota(per_minute) {
         limit
             .take(call.principal.key().id, quota)
+            .await
             .map_err(|error| Fault::TooManyVaultRequests { wait_s: error.wait_s })?;
     }
     if wish.writes() && !(config.writes && workspace.vault_writes) {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use http::HeaderMap;
 
 use super::*;
@@ -22,12 +23,13 @@ const C: (&str, u8) = ("cccccccccccc", 2);
 impl Host {
     fn new() -> Self {
         let clock = Clock::manual();
-        Self { admission: Admission::new(&clock), clock }
+        Self { admission: Admission::new(&clock, None), clock }
     }
 
     fn admit(&self, (key, workspace): (&str, u8), pace: &RateLimits) -> Result<Admitted, Box<Limited>> {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
-        self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY)
+        let admitted = self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY);
+        admitted.now_or_never().unwrap()
     }
 
     /// How many requests are admitted one after another.
@@ -102,12 +104,9 @@ fn key_gets_at_most_its_share_while_few_permits_are_left() {
     let fairness = Fairness::new(16, 2);
     let admit = |(key, workspace): (&str, u8), taken, held| {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
-        host.admission.admit(
-            key.parse().unwrap(),
-            workspace,
-            &NOTHING,
-            InstancePermits { taken, held, fairness },
-        )
+        let permits = InstancePermits { taken, held, fairness };
+        let admitted = host.admission.admit(key.parse().unwrap(), workspace, &NOTHING, permits);
+        admitted.now_or_never().unwrap()
     };
     // Requests without a permit of the runtime count too.
     let mut running: Vec<_> = (0..15).map(|_| admit(A, 0, 0).unwrap()).collect();

@@ -9,7 +9,7 @@ use super::super::place::{ChainEnd, ChainId};
 use super::super::transaction::{Begun, begin, load_more, make_chain, rollback};
 use super::super::write::{self, Written};
 use super::{GROUP_PATIENCE, Lane};
-use crate::changes::{Effects, WriteBatch};
+use crate::changes::{Effects, SliceEffects, SliceHost, WriteBatch};
 use crate::loaded::Loaded;
 use crate::queue::Job;
 use crate::state::{Gap, Guard, Missing, Need};
@@ -24,8 +24,9 @@ const ROUNDS_MAX: usize = 100;
 pub(super) struct Applied {
     pub(super) written: Option<Written>,
     pub(super) effects: Effects,
-    /// For each of the group's changes that are in it, whether it changes records.
-    pub(super) changes_records: Vec<bool>,
+    /// For each of the group's changes that are in it, whether it changes what hosts keep in memory.
+    pub(super) changes_kept: Vec<bool>,
+    pub(super) slices: SliceEffects,
 }
 
 impl Lane {
@@ -39,6 +40,7 @@ impl Lane {
     ) -> Result<Applied, Failure> {
         let mut rounds = Rounds { made: 0, deadline };
         loop {
+            self.slices_epoch = self.slices.as_ref().map_or(0, |slices| slices.epoch());
             let begun = self.begin(guards, needs).await?;
             match self.apply_whole(group, guards, needs, begun, &mut rounds).await? {
                 Ok(applied) => return Ok(applied),
@@ -88,7 +90,9 @@ impl Lane {
             None => {
                 let id = ChainId::random()?;
                 self.accepted_losses = self.witness.accepted_losses();
-                make_chain(session, id, self.host.id()).await?;
+                let host = self.host.id();
+                make_chain(session, id, host).await?;
+                self.chain_host = host;
                 *self.chain.insert((id, ChainEnd::FIRST))
             }
         };
@@ -107,44 +111,55 @@ impl Lane {
         let access = self.access.with_own_quotas();
         let mut draft = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
             .numbered(end.seq + 1)
-            .holding(guards.clone());
-        let (mut missing, mut changes_records) = (Missing::default(), Vec::new());
+            .holding(guards.clone())
+            .with_slices_of(self.slices.is_some().then_some(SliceHost(self.chain_host.0)));
+        let (mut missing, mut changes_kept) = (Missing::default(), Vec::new());
         self.suspect = None;
         for job in group {
             if draft.value_bytes() >= GROUP_VALUE_BYTES {
                 break;
             }
-            let before = draft.record_changes();
+            let before = draft.kept_changes();
             // A job keeps its failure to itself.
             if let Err(Gap::Missing(more)) = job.apply(&mut draft) {
                 missing.add(more);
-                self.suspect.get_or_insert(changes_records.len());
+                self.suspect.get_or_insert(changes_kept.len());
             }
-            changes_records.push(draft.record_changes() > before);
+            changes_kept.push(draft.kept_changes() > before);
         }
         if !missing.is_empty() {
             return Ok(Err(missing));
         }
         draft.record(self.rows.audit.iter().chain(&self.damage).cloned());
-        match draft.add_usage(self.rows.usage.iter().cloned()) {
-            Ok(()) => {}
+        let summed = draft.add_usage(self.rows.usage.iter().cloned());
+        let slices = summed.and_then(|()| match &self.slices {
+            Some(slices) => draft.write_slices(slices, self.slices_epoch),
+            None => Ok(SliceEffects::default()),
+        });
+        let slices = match slices {
+            Ok(slices) => slices,
             Err(Gap::Missing(missing)) => return Ok(Err(missing)),
             Err(Gap::Failed(error)) => {
                 tracing::error!(%error, "what was spent cannot be summed up");
                 return Err(Failure::Unexpected("sums of what was spent"));
             }
-        }
+        };
+        let recalls = draft.recall_topics();
         let (commit, effects) = draft.finish();
         let is_empty = commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty();
+        let is_empty = is_empty && recalls.is_empty();
         let (chain, _) = self.chain.ok_or(Failure::NotCommitted)?;
         let written = match is_empty {
             true => None,
-            false => Some(write::statements(&self.access.keys, chain, end, commit).map_err(|error| {
-                tracing::error!(%error, "a commit cannot be written");
-                Failure::Unexpected("a commit")
-            })?),
+            false => {
+                let written = write::statements(&self.access.keys, chain, end, commit, recalls);
+                Some(written.map_err(|error| {
+                    tracing::error!(%error, "a commit cannot be written");
+                    Failure::Unexpected("a commit")
+                })?)
+            }
         };
-        Ok(Ok(Applied { written, effects, changes_records }))
+        Ok(Ok(Applied { written, effects, changes_kept, slices }))
     }
 }
 

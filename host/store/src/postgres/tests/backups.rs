@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use cofferdam_test_postgres::{self as kit, Pair};
+
 use super::OPERATOR;
 use super::stores::Place;
 use crate::audit::{AuditAction, AuditRecord};
@@ -358,4 +360,41 @@ fn an_older_program_is_told_the_format_of_a_store_with_imported_chains() {
     )
     .unwrap();
     assert_eq!(crate::header::read_header(&header.unwrap()).unwrap().min_reader, 1);
+}
+
+#[test]
+fn a_backup_is_read_from_the_standby_once_it_has_all_commits() {
+    if !kit::installed() {
+        return;
+    }
+    let pair = Pair::start().unwrap();
+    let address = pair.primary.database("standby").unwrap();
+    let place = Place::on(address.clone());
+    place.create().unwrap();
+    let database = Database::of_pair(&address, pair.standby.port());
+    let host = Store::open_in(&database, &place.options("root.key")).unwrap();
+    let vault = VaultId::Workspace(create_workspace(&host, "w").id);
+    put(&host, vault, "first", "a value");
+    let backup = |store: &Store, file: &str| store.backup(&place.path(file), &mut go_on);
+    assert!(backup(&host, "one").is_ok(), "the standby has every commit that was answered, in a moment");
+
+    // The standby has what follows on its disk, and does not show it to readers.
+    pair.replay(false).unwrap();
+    put(&host, vault, "second", "a value");
+    let lacks = backup(&host, "two").map(drop).unwrap_err();
+    assert!(matches!(lacks, VaultError::StandbyLags { commits: 1.., .. }), "{lacks}");
+    assert!(!place.path("two").exists(), "a file was made");
+    // Without it the primary is read.
+    let command = Store::open_for_command(&place.database, &place.options("root.key")).unwrap();
+    backup(&command, "primary").unwrap();
+    pair.replay(true).unwrap();
+    let made = backup(&host, "two").unwrap();
+    let scratch = ScratchDirectory::new();
+    std::fs::copy(place.path("root.key"), scratch.path("root.key")).unwrap();
+    let done = Store::restore(&scratch.lock(), &scratch.options(), &place.path("two"), &mut go_on).unwrap();
+    assert_eq!((done.secrets, done.rows), (2, made.rows));
+    // Counted by the server that was read.
+    let read = "SELECT sum(seq_scan + coalesce(idx_scan, 0)) > 0 FROM pg_stat_user_tables \
+                WHERE relname = 'key_record'";
+    super::stores::until(|| pair.standby.query_in("standby", read).unwrap() == [[Some("t".to_owned())]]);
 }

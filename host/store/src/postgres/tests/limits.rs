@@ -13,17 +13,21 @@ use crate::token::KeyId;
 use crate::usage::{ReservationRefused, UsageKind, UsageOutcome, UsageRow};
 
 /// Two hosts, and a workspace with one key.
-struct Two {
-    hosts: [Store; 2],
-    workspace: WorkspaceId,
-    key: KeyId,
+pub(super) struct Two {
+    pub(super) hosts: [Store; 2],
+    pub(super) workspace: WorkspaceId,
+    pub(super) key: KeyId,
 }
 
 impl Two {
     /// With this credit, and this limit of the key.
     fn new(place: &Place, credit_pico: Option<u64>, limit_pico: Option<u64>) -> Two {
         place.create().unwrap();
-        let hosts = [place.open(), place.open()];
+        Two::of([place.open(), place.open()], credit_pico, limit_pico)
+    }
+
+    /// The same of these hosts.
+    pub(super) fn of(hosts: [Store; 2], credit_pico: Option<u64>, limit_pico: Option<u64>) -> Two {
         let [one, other] = &hosts;
         let workspace = create_workspace(one, "spenders").id;
         let owner = KeyOwner::Member { workspace, member: None };
@@ -42,16 +46,16 @@ impl Two {
         Two { hosts, workspace, key }
     }
 
-    fn row(&self, request: &str) -> UsageRow {
+    pub(super) fn row(&self, request: &str) -> UsageRow {
         UsageRow::begun(request.to_owned(), self.workspace, self.key, UsageKind::Responses, false)
     }
 
-    fn begin(&self, host: &Store, request: &str) -> Reservation {
+    pub(super) fn begin(&self, host: &Store, request: &str) -> Reservation {
         host.reserve(self.row(request)).now().unwrap()
     }
 
     /// A request that reserves this.
-    fn pledge(
+    pub(super) fn pledge(
         &self,
         host: &Store,
         request: &str,
@@ -64,13 +68,13 @@ impl Two {
         Ok((reservation, pledge))
     }
 
-    fn is_whole(&self) {
+    pub(super) fn is_whole(&self) {
         let checked = self.hosts[0].verify(&mut go_on).unwrap();
         assert_eq!(checked.problems, Vec::<String>::new());
     }
 }
 
-fn settle((reservation, mut pledge): (Reservation, Pledge), cost: u64) {
+pub(super) fn settle((reservation, mut pledge): (Reservation, Pledge), cost: u64) {
     reservation.spend(Some(&mut pledge), |row| row.cost_pico = cost);
     drop(pledge);
     reservation.settle(UsageOutcome::Completed);

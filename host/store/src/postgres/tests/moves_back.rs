@@ -124,8 +124,8 @@ fn a_host_that_was_killed_is_waited_for_and_does_not_prevent_a_move() {
     let Some(shared) = Shared::new("back_killed") else { return };
     let before = shared.seen(&shared.hosts[0]);
     close(&shared);
-    let host =
-        "INSERT INTO host (id, beat, seen, about) VALUES (decode(repeat('07', 16), 'hex'), 5, '', 'killed')";
+    let host = "INSERT INTO host (id, beat, seen, about) \
+                VALUES (decode(repeat('07', 16), 'hex'), 5, '', '{\"schema\":3}')";
     Server::shared().unwrap().query_in("back_killed", host).unwrap();
     let scratch = shared.directory();
     back(&shared, &shared.place.database, &scratch).unwrap().unwrap();

@@ -52,7 +52,7 @@ impl Both<'_> {
         world.runtime.block_on(async {
             let Begun { end: before, .. } =
                 begin(session, &world.keys, *chain, *end, &BTreeSet::new(), &nothing).await.unwrap();
-            let written = statements(&world.keys, *chain, before, copy).unwrap();
+            let written = statements(&world.keys, *chain, before, copy, Vec::new()).unwrap();
             assert!(matches!(commit(session, *chain, before, &written).await, Committed::Yes { .. }));
             *end = written.end;
         });

@@ -13,10 +13,12 @@ use crate::state::Guard;
 use crate::usage::ReservationRefused;
 
 /// How long one question to the database may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// After so long, what had ended on other hosts when the question was asked first is committed: usage
 /// rows wait at most 250 ms for others.
 const OTHERS_COMMIT: Duration = Duration::from_millis(300);
+/// The pauses after which is asked again, once slices were asked back: a second in all.
+const AFTER_RECALL: &[Duration] = &[Duration::ZERO, OTHERS_COMMIT, OTHERS_COMMIT, Duration::from_millis(400)];
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -32,7 +34,8 @@ impl Reservation {
     ///
     /// A refusal because of other requests may be due to requests that have ended, but whose usage rows
     /// are not committed. Those of this host are committed together with the first question, those of
-    /// other hosts a moment later. So such a refusal is asked again two times.
+    /// other hosts a moment later. So such a refusal is asked again two times. Where hosts have slices, what is
+    /// free of these is asked back too, and waited for up to a second.
     pub(super) async fn pledge_shared(
         &self,
         host: HostId,
@@ -43,11 +46,20 @@ impl Reservation {
             return Ok(pledge(0));
         }
         let _asking = self.asking.lock().await;
-        for pause in [Duration::ZERO, OTHERS_COMMIT] {
-            match self.ask(host, Asked::Pledge(estimate_pico)).await {
-                Err(refused) if refused.is_busy() => sleep(pause).await,
-                ended => return ended.map(pledge),
+        if self.pledge_slice(host, estimate_pico) {
+            return Ok(pledge(estimate_pico));
+        }
+        let has_slices = self.store.0.engine.slices().is_some();
+        let pauses = if has_slices { AFTER_RECALL } else { &[Duration::ZERO, OTHERS_COMMIT] };
+        for (tried, pause) in pauses.iter().enumerate() {
+            let ended = self.ask(host, Asked::Pledge(estimate_pico)).await;
+            if !ended.is_err_and(ReservationRefused::is_busy) {
+                return ended.map(pledge);
             }
+            if tried == 0 {
+                self.recall().await;
+            }
+            sleep(*pause).await;
         }
         self.ask(host, Asked::Pledge(estimate_pico)).await.map(pledge)
     }
@@ -100,18 +112,33 @@ impl Reservation {
     ) -> impl Change<Done = Result<Held, ReservationRefused>> + use<> {
         let request = self.state().row.as_ref().map(|row| (row.workspace, row.key));
         let guards: Vec<Guard> = request.iter().map(|(workspace, _)| Guard::Account(*workspace)).collect();
-        let (state, host) = (Arc::clone(&self.state), host.to_string());
+        let (shared, host) = (Arc::clone(&self.state), host.to_string());
         let apply = move |draft: &mut WriteBatch| {
-            let mut state = lock(&state);
+            let mut state = lock(&shared);
             // The request has ended: nothing is reserved for it any more.
             let Some(row) = &state.row else { return Ok(Ok(Held { pledged: 0, covered: None })) };
             let had_intent = state.covered.is_some();
+            let slice = state.slice.as_ref().map(|slice| (slice.id(), slice.pico()));
+            if let Some((id, _)) = &slice
+                && !draft.has_slice(id)?
+            {
+                return Ok(Err(ReservationRefused::Interrupted));
+            }
+            let in_slice = slice.map_or(0, |(_, pico)| pico);
             let held = match asked {
                 Asked::Pledge(estimate) => {
-                    draft.reserve_shared(&host, row, state.held, had_intent, estimate)?
+                    draft.reserve_shared(&host, row, state.held, had_intent, in_slice, estimate)?
                 }
                 Asked::Cover => draft.cover_shared(&host, row, state.held, had_intent)?,
             };
+            if let Ok(Held { covered: Some(covered), .. }) = held {
+                let request = Arc::clone(&shared);
+                slice
+                    .into_iter()
+                    .for_each(|(id, pico)| draft.leave_slice(id, pico, Arc::clone(&request) as _, covered));
+                // So that the next request finds enough in it.
+                draft.touch_slice(row.workspace, row.key);
+            }
             state.is_named = state.row.as_ref().is_some_and(|row| !row.model.is_empty());
             Ok(held)
         };
