@@ -185,6 +185,12 @@ impl<'a> Reader<'a> {
                 self.out.push_str("null");
                 Ok(())
             }
+            // A number was cut off behind its sign.
+            Some('-' | '+') if self.rest.trim_end().len() == 1 => {
+                self.rest = "";
+                self.out.push_str("null");
+                Ok(())
+            }
             Some(_) => self.value(),
         }
     }

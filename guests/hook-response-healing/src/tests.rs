@@ -53,6 +53,8 @@ fn values_are_repaired() {
         ("{\"a\":, \"b\":", json!({ "a": null, "b": null })),
         ("{\"a\": {\"b\": [{\"c\": 1}, {\"d", json!({ "a": { "b": [{ "c": 1 }, {}] } })),
         ("{\"a\": 1, \"key without", json!({ "a": 1 })),
+        ("{\"a\": -", json!({ "a": null })),
+        ("{\"a\": 1, \"b\": [2, -", json!({ "a": 1, "b": [2] })),
     ];
     for (text, expected) in cases {
         assert_eq!(repair(text), Some(expected), "{text}");
