@@ -28,6 +28,7 @@ mod limits;
 mod load;
 mod partitions;
 mod place;
+mod prepared;
 mod readers;
 mod schema;
 mod slices;

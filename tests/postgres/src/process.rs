@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,13 +37,18 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(programs: &Programs, folder: &Path, log: &Arc<Log>) -> Result<Self> {
+    /// Starts a command in this folder.
+    pub(crate) fn start(
+        programs: &Programs,
+        folder: &Path,
+        command: &[PathBuf],
+        log: &Arc<Log>,
+    ) -> Result<Self> {
         let mut guard = programs
             .command(Path::new("/bin/sh"), folder)
             .args(["-c", GUARD, "guard"])
             .arg(folder)
-            .arg(programs.path("postgres"))
-            .args(["-D", "data"])
+            .args(command)
             // A signal for the group of the test does not reach the guard.
             .process_group(0)
             .stdin(Stdio::piped())

@@ -14,7 +14,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 /// A few tries: another process can take a port between the look at it and the server's start.
-const PORT_TRIES: usize = 20;
+pub(crate) const PORT_TRIES: usize = 20;
 
 /// The role of [`Server::database`].
 const ROLE: &str = "cofferdam";
@@ -111,7 +111,13 @@ impl Server {
     /// Starts the server's processes and waits until it answers. `false`: its port is taken.
     fn launch(&mut self) -> Result<bool> {
         let from = self.log.length();
-        let process = Process::start(&self.programs, self.folder.path(), &self.log)?;
+        let program = self.programs.path("postgres");
+        let process = Process::start(
+            &self.programs,
+            self.folder.path(),
+            &[program, "-D".into(), "data".into()],
+            &self.log,
+        )?;
         if self.log.until(from, "is ready to accept")?.is_some() {
             self.process = Some(process);
             self.query("SELECT 1").context("a server that is ready does not answer")?;
@@ -344,7 +350,7 @@ pub(crate) fn folder() -> Result<(Programs, TempDir)> {
 
 /// A port below those that the system gives to clients, so that none of their connections can take it while the
 /// server is down.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..PORT_TRIES {
         let mut drawn = [0; 2];
         getrandom::fill(&mut drawn)?;

@@ -18,6 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, SimpleQueryMessag
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::failure::Failure;
+use super::prepared::PreparedStatements;
 use super::url::{DatabaseHost, DatabaseUrl};
 
 /// How long one host may take for a whole connection: address, socket, TLS, login, and its answer
@@ -54,6 +55,8 @@ pub(crate) struct Database {
     generation: AtomicU64,
     /// What backups are read from.
     standby: Option<Arc<Database>>,
+    /// Whether prepared statements turned out not to be there when they were used.
+    loses_prepared: AtomicBool,
 }
 
 impl Database {
@@ -70,6 +73,7 @@ impl Database {
             last: AtomicUsize::new(0),
             generation: AtomicU64::new(0),
             standby: None,
+            loses_prepared: AtomicBool::new(false),
         })
     }
 
@@ -101,6 +105,23 @@ impl Database {
     /// Whether a connection is not from before the last [`Database::connect_anew`].
     pub(super) fn is_current(&self, session: &Session) -> bool {
         session.generation == self.generation.load(Ordering::Acquire)
+    }
+
+    /// Connects for a lane, which prepares the statements that it sends often.
+    pub(super) async fn connect_lane(&self) -> Result<Session, Failure> {
+        let prepares = !self.loses_prepared.load(Ordering::Relaxed);
+        let mut session = self.connect().await?;
+        session.prepared = prepares.then(PreparedStatements::default);
+        Ok(session)
+    }
+
+    /// Has no more statements prepared on connections of lanes that are made from now on.
+    pub(super) fn prepare_no_more(&self) {
+        if !self.loses_prepared.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                "the database keeps no prepared statements, as behind some poolers; it plans each one anew"
+            );
+        }
     }
 
     /// Connects to the first host that takes writes, beginning with the one of the last time.
@@ -242,6 +263,8 @@ async fn open(config: &Config, tls: Option<&MakeRustlsConnect>) -> Result<Sessio
 /// One connection. Dropping it closes it, and whatever is still running on it.
 pub(crate) struct Session {
     pub(super) client: Client,
+    /// What the server has prepared, on connections of lanes.
+    pub(super) prepared: Option<PreparedStatements>,
     /// The server sent a warning.
     warned: Arc<AtomicBool>,
     /// The server sent a notification of what this connection listens to.
@@ -260,7 +283,7 @@ impl Session {
         let warned = Arc::new(AtomicBool::new(false));
         let notified = Arc::new(Notify::new());
         let driver = tokio::spawn(drive(connection, Arc::clone(&warned), Arc::clone(&notified)));
-        Session { client, warned, notified, generation: 0, driver }
+        Session { client, prepared: None, warned, notified, generation: 0, driver }
     }
 
     /// Waits for a notification since the last call.

@@ -43,6 +43,10 @@ pub(crate) enum Failure {
     /// A guard was deleted while the transaction waited for it.
     #[error("a guard was deleted by another transaction")]
     GuardGone,
+    /// The server does not prepare the statements of a lane, or gave its transaction to a process that has not
+    /// prepared them.
+    #[error("the database does not keep prepared statements")]
+    NotPrepared,
     /// The transaction took longer than a group may.
     #[error("a group of changes was not done within {0:?}")]
     TooLong(Duration),
@@ -125,6 +129,7 @@ impl Failure {
             | Failure::NoChain
             | Failure::NoHost
             | Failure::GuardGone => true,
+            _ if self.lacks_prepared() => true,
             Failure::Refused { code, .. } => is_transient(code),
             _ => false,
         }
@@ -147,8 +152,20 @@ impl Failure {
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             Failure::Unreachable(_) | Failure::Lost(_) | Failure::Silent(_) => false,
+            _ if self.lacks_prepared() => false,
             Failure::Refused { code, .. } => !code.code().starts_with("57P"),
             _ => true,
+        }
+    }
+
+    /// Whether the server lacks a prepared statement, or has another one of its name, as behind a pooler.
+    pub(crate) fn lacks_prepared(&self) -> bool {
+        match self {
+            Failure::NotPrepared => true,
+            Failure::Refused { code, .. } => {
+                [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT].contains(code)
+            }
+            _ => false,
         }
     }
 

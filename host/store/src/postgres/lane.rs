@@ -277,6 +277,7 @@ impl Lane {
                 }
                 Failure::NoHost => self.host.report_gone(),
                 Failure::NoChain => self.chain = None,
+                failure if failure.lacks_prepared() => self.database.prepare_no_more(),
                 Failure::ChainChanged { found, left } if !is_behind(*found, *left) => {
                     return Err(self.stop(&failure));
                 }

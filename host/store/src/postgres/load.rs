@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use super::connect::Session;
 use super::failure::Failure;
 use super::place::{self, Table};
 use super::statement::Statement;
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Loads the answers to these questions.
 pub(super) async fn load(
-    client: &Client,
+    session: &Session,
     keys: &StoreKeys,
     needs: &BTreeSet<Need>,
     loaded: &mut Loaded,
@@ -31,7 +31,10 @@ pub(super) async fn load(
     let needs: Vec<&Need> = needs.iter().collect();
     for needs in needs.chunks(NEEDS_MAX) {
         let question = Question::of(needs)?;
-        let rows = question.statement.rows(client, BYTES_MAX, length_of).await?;
+        let rows = question
+            .statement
+            .rows_with(&session.client, session.prepared.as_ref(), BYTES_MAX, length_of)
+            .await?;
         question.answer(keys, rows, loaded)?;
     }
     Ok(())

@@ -147,7 +147,7 @@ impl Moment {
         let keys = Arc::clone(&self.readers.keys);
         self.with(move |session| {
             Box::pin(async move {
-                load(&session.client, &keys, &needs, &mut loaded).await?;
+                load(session, &keys, &needs, &mut loaded).await?;
                 Ok(loaded)
             })
         })

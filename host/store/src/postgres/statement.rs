@@ -8,8 +8,9 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::failure::Failure;
+use super::prepared::PreparedStatements;
 
-/// A statement and its parameters. It is sent unnamed, so that it works through a pooler.
+/// A statement and its parameters.
 pub(super) struct Statement {
     sql: Cow<'static, str>,
     parameters: Vec<(Parameter, Type)>,
@@ -46,12 +47,37 @@ impl Statement {
         self.parameters.iter().map(typed).collect()
     }
 
-    /// Runs it and returns the number of rows it changed.
-    pub(super) async fn execute(&self, client: &Client) -> Result<u64, Failure> {
-        Ok(client.execute_typed(&self.sql, &self.typed()).await?)
+    /// The same statement as the server has prepared it, with the parameters.
+    fn prepared(
+        &self,
+        with: Option<&PreparedStatements>,
+    ) -> Option<(tokio_postgres::Statement, impl ExactSizeIterator<Item = &(dyn ToSql + Sync)>)> {
+        let types = self.parameters.iter().map(|(_, of)| of.clone());
+        let statement = with?.find(&self.sql, types)?;
+        fn untyped((value, _): &(Parameter, Type)) -> &(dyn ToSql + Sync) {
+            &**value
+        }
+        Some((statement, self.parameters.iter().map(untyped)))
     }
 
-    /// Runs it and returns its rows. Their bytes together must be at most `bytes_max`, as `bytes`
+    /// Runs it unnamed, so that it works through a pooler, and returns the number of rows it changed.
+    pub(super) async fn execute(&self, client: &Client) -> Result<u64, Failure> {
+        self.execute_with(client, None).await
+    }
+
+    /// The same, with what the server has prepared. Only within a transaction of the lane.
+    pub(super) async fn execute_with(
+        &self,
+        client: &Client,
+        prepared: Option<&PreparedStatements>,
+    ) -> Result<u64, Failure> {
+        match self.prepared(prepared) {
+            Some((statement, parameters)) => Ok(client.execute_raw(&statement, parameters).await?),
+            None => Ok(client.execute_typed(&self.sql, &self.typed()).await?),
+        }
+    }
+
+    /// Runs it unnamed and returns its rows. Their bytes together must be at most `bytes_max`, as `bytes`
     /// counts them.
     pub(super) async fn rows(
         &self,
@@ -59,8 +85,22 @@ impl Statement {
         bytes_max: usize,
         bytes: impl Fn(&tokio_postgres::Row) -> Result<usize, Failure>,
     ) -> Result<Vec<tokio_postgres::Row>, Failure> {
+        self.rows_with(client, None, bytes_max, bytes).await
+    }
+
+    /// The same, with what the server has prepared. Only within a transaction of the lane.
+    pub(super) async fn rows_with(
+        &self,
+        client: &Client,
+        prepared: Option<&PreparedStatements>,
+        bytes_max: usize,
+        bytes: impl Fn(&tokio_postgres::Row) -> Result<usize, Failure>,
+    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
         use futures_util::TryStreamExt;
-        let mut stream = std::pin::pin!(client.query_typed_raw(&self.sql, self.typed()).await?);
+        let mut stream = std::pin::pin!(match self.prepared(prepared) {
+            Some((statement, parameters)) => client.query_raw(&statement, parameters).await?,
+            None => client.query_typed_raw(&self.sql, self.typed()).await?,
+        });
         let (mut rows, mut sum) = (Vec::new(), 0);
         while let Some(row) = stream.try_next().await? {
             sum += bytes(&row)?;

@@ -18,6 +18,7 @@ mod limits;
 mod moves_back;
 mod partitions;
 mod places;
+mod prepared;
 mod retention;
 mod rotation;
 mod same_rows;
@@ -94,6 +95,7 @@ struct Host {
     engine: Engine,
     queues: Arc<LaneQueues>,
     shared: Arc<PublishedState>,
+    database: Arc<Database>,
 }
 
 impl World {
@@ -173,7 +175,7 @@ impl World {
             Ok((directory, seen))
         };
         let start = Start {
-            database,
+            database: Arc::clone(&database),
             access,
             reload: Arc::new(reload),
             header: Arc::clone(&self.header),
@@ -187,7 +189,7 @@ impl World {
             runtime,
             is_leased: false,
         };
-        Host { engine: Engine::start(start).unwrap(), queues, shared }
+        Host { engine: Engine::start(start).unwrap(), queues, shared, database }
     }
 
     /// Reads until nothing is missing.
@@ -199,7 +201,7 @@ impl World {
                 Ok(found) => return found,
                 Err(Gap::Missing(Missing { needs, .. })) => {
                     let loaded = Arc::make_mut(&mut loaded);
-                    self.runtime.block_on(load(&self.session.client, &self.keys, &needs, loaded)).unwrap();
+                    self.runtime.block_on(load(&self.session, &self.keys, &needs, loaded)).unwrap();
                 }
                 Err(gap) => panic!("{gap:?}"),
             }

@@ -1,5 +1,6 @@
 //! The transaction of one group of changes, and the question what became of a commit.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::feed::CHANNEL;
 use super::host::HostId;
 use super::load::load;
 use super::place::{self, ChainEnd, ChainId};
+use super::prepared::{PreparedStatements, SETTINGS};
 use super::statement::{InFlight, Statement, flight};
 use super::write::Written;
 use crate::loaded::Loaded;
@@ -60,13 +62,14 @@ pub(super) async fn make_chain(session: &Session, chain: ChainId, host: HostId) 
 /// What the statements of a beginning answer.
 enum Step {
     Done,
+    Backend(Option<String>),
     Chain(Option<(ChainEnd, bool)>),
     Guards(usize),
     Loaded(Loaded),
 }
 
-/// Begins a transaction, in one round trip: locks the chain, then the guards in the order of their
-/// keys, then loads what is needed.
+/// Begins a transaction, in one round trip: locks the chain, then the guards in the order of their keys, then loads
+/// what is needed. Statements that were sent often are prepared in a round trip before that.
 pub(super) async fn begin(
     session: &Session,
     keys: &StoreKeys,
@@ -75,7 +78,8 @@ pub(super) async fn begin(
     guards: &BTreeSet<Guard>,
     needs: &BTreeSet<Need>,
 ) -> Result<Begun, Failure> {
-    let client = &session.client;
+    let (client, prepared) = (&session.client, session.prepared.as_ref());
+    let (begin, backend) = beginning(session).await?;
     let guard_keys: Vec<Vec<u8>> = guards.iter().map(|guard| place::guard_key(*guard)).collect();
     let owners: Vec<Vec<u8>> = guards.iter().map(|guard| place::guarded_record(*guard)).collect();
     let locked_alone = guards.iter().filter(|guard| **guard != Guard::Header);
@@ -94,24 +98,27 @@ pub(super) async fn begin(
     let lock_chain = Statement::new("SELECT seq, head, sealed_ms FROM chain WHERE id = $1 FOR UPDATE")
         .with(chain.0.to_vec(), Type::BYTEA);
     let mut statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
-        Box::pin(async { session.script(BEGIN).await.map(|_| Step::Done) }),
+        Box::pin(async {
+            let rows = session.script(&begin).await?;
+            Ok(Step::Backend(rows.into_iter().flatten().flatten().next()))
+        }),
         Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
-        Box::pin(async { ensure.execute(client).await.map(|_| Step::Done) }),
+        Box::pin(async { ensure.execute_with(client, prepared).await.map(|_| Step::Done) }),
     ];
     if shares {
         statements.push(Box::pin(async {
-            let rows = share.rows(client, usize::MAX, |_| Ok(0)).await?;
+            let rows = share.rows_with(client, prepared, usize::MAX, |_| Ok(0)).await?;
             if rows.is_empty() { Err(Failure::GuardGone) } else { Ok(Step::Done) }
         }));
     }
     statements.extend::<[InFlight<'_, Result<Step, Failure>>; 2]>([
         Box::pin(async {
-            let rows = lock.rows(client, usize::MAX, |_| Ok(0)).await?;
+            let rows = lock.rows_with(client, prepared, usize::MAX, |_| Ok(0)).await?;
             Ok(Step::Guards(rows.len()))
         }),
         Box::pin(async {
             let mut loaded = Loaded::default();
-            load(client, keys, needs, &mut loaded).await?;
+            load(session, keys, needs, &mut loaded).await?;
             Ok(Step::Loaded(loaded))
         }),
     ]);
@@ -120,6 +127,8 @@ pub(super) async fn begin(
     for answer in answers {
         match answer? {
             Step::Done => {}
+            Step::Backend(found) if found == backend => {}
+            Step::Backend(_) => return Err(Failure::NotPrepared),
             Step::Chain(Some((_, true))) => return Err(Failure::Sealed),
             Step::Chain(Some((end, false))) if end == left => {}
             Step::Chain(None) if left == ChainEnd::FIRST => return Err(Failure::NoChain),
@@ -135,10 +144,63 @@ pub(super) async fn begin(
     Ok(begun)
 }
 
+/// Prepares what is sent often. Returns the text that begins a transaction, and what it answers: the process of the
+/// server that has the prepared statements, if there are any.
+async fn beginning(session: &Session) -> Result<(Cow<'static, str>, Option<String>), Failure> {
+    let Some(prepared) = &session.prepared else { return Ok((BEGIN.into(), None)) };
+    prepare_often_sent(session, prepared).await?;
+    let backend = prepared.backend();
+    let begin = if backend.is_some() { format!("{BEGIN}; {SETTINGS}").into() } else { BEGIN.into() };
+    Ok((begin, backend))
+}
+
+/// Prepares what was sent often, between two transactions.
+///
+/// # Errors
+/// [`Failure::NotPrepared`] where the server refuses to prepare a statement, or has another process for each
+/// transaction; another [`Failure`] that passes.
+async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) -> Result<(), Failure> {
+    enum Answer {
+        Backend(Option<String>),
+        Prepared(String, tokio_postgres::Statement),
+        Done,
+    }
+    const UNEXPECTED: Failure = Failure::Unexpected("the question for the process of the server");
+    let often = prepared.often_sent();
+    if often.is_empty() {
+        return Ok(());
+    }
+    let mut statements: Vec<InFlight<'_, Result<Answer, Failure>>> = vec![Box::pin(async {
+        let rows = session.script("BEGIN; SELECT pg_backend_pid()").await?;
+        Ok(Answer::Backend(rows.into_iter().flatten().flatten().next()))
+    })];
+    for (sql, types) in &often {
+        statements.push(Box::pin(async {
+            let statement = session.client.prepare_typed(sql, types).await?;
+            Ok(Answer::Prepared(sql.clone(), statement))
+        }));
+    }
+    // What was prepared stays.
+    statements.push(Box::pin(async { session.script("ROLLBACK").await.map(|_| Answer::Done) }));
+    let answers = bounded(async { Ok(flight(statements).await) }).await?;
+    let answers: Result<Vec<Answer>, Failure> = answers.into_iter().collect();
+    let answers =
+        answers.map_err(|failure| if failure.is_transient() { failure } else { Failure::NotPrepared })?;
+    let (mut backend, mut found) = (None, Vec::new());
+    for answer in answers {
+        match answer {
+            Answer::Backend(id) => backend = id,
+            Answer::Prepared(sql, statement) => found.push((sql, statement)),
+            Answer::Done => {}
+        }
+    }
+    prepared.add(backend.ok_or(UNEXPECTED)?, found)
+}
+
 /// Where the chain ends, and whether it is sealed.
 async fn chain_end(lock: &Statement, session: &Session) -> Result<Option<(ChainEnd, bool)>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the lock of a chain");
-    let rows = lock.rows(&session.client, usize::MAX, |_| Ok(0)).await?;
+    let rows = lock.rows_with(&session.client, session.prepared.as_ref(), usize::MAX, |_| Ok(0)).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let seq: i64 = row.try_get(0).map_err(|_| UNEXPECTED)?;
     let head: &[u8] = row.try_get(1).map_err(|_| UNEXPECTED)?;
@@ -155,7 +217,7 @@ pub(super) async fn load_more(
     needs: &BTreeSet<Need>,
     loaded: &mut Loaded,
 ) -> Result<(), Failure> {
-    bounded(load(&session.client, keys, needs, loaded)).await
+    bounded(load(session, keys, needs, loaded)).await
 }
 
 /// Gives the transaction up.
@@ -184,7 +246,7 @@ pub(super) async fn commit(
     before: ChainEnd,
     written: &Written,
 ) -> Committed {
-    let client = &session.client;
+    let (client, prepared) = (&session.client, session.prepared.as_ref());
     // Asked after COMMIT: a host that is not there yet reads the directory after this commit.
     let others = match written.changes_kept {
         true => "EXISTS (SELECT FROM host WHERE encode(host.id, 'hex') <> chain.host)",
@@ -194,7 +256,7 @@ pub(super) async fn commit(
     let notify = format!("NOTIFY {CHANNEL}");
     let mut statements: Vec<InFlight<'_, Result<Option<NumberAfter>, Failure>>> = Vec::new();
     for statement in &written.statements {
-        statements.push(Box::pin(async { statement.execute(client).await.map(|_| None) }));
+        statements.push(Box::pin(async { statement.execute_with(client, prepared).await.map(|_| None) }));
     }
     statements.push(Box::pin(async { session.script(&commit).await.map(|rows| number_in(&rows)) }));
     if written.changes_kept {

@@ -18,7 +18,7 @@ pub(super) async fn header(session: &Session, keys: &StoreKeys) -> Result<Header
     const UNEXPECTED: Failure = Failure::Unexpected("the question for the header");
     let needs = [rows::HEADER, STORE_KEYS].map(|key| Need::Row(Keyspace::Keys, key.to_vec()));
     let mut loaded = Loaded::default();
-    load(&session.client, keys, &needs.into(), &mut loaded).await?;
+    load(session, keys, &needs.into(), &mut loaded).await?;
     let loaded = Arc::new(loaded);
     let [header, record] =
         [rows::HEADER, STORE_KEYS].map(|key| loaded.row(Keyspace::Keys, key).map_err(|_| UNEXPECTED));
@@ -34,7 +34,7 @@ pub(super) async fn records(
 ) -> Result<RecordChanges, Failure> {
     let needs = records.iter().map(|id| Need::Row(Keyspace::Keys, id.row_key())).collect();
     let mut loaded = Loaded::default();
-    load(&session.client, keys, &needs, &mut loaded).await?;
+    load(session, keys, &needs, &mut loaded).await?;
     let loaded = Arc::new(loaded);
     let mut changes = RecordChanges::new();
     for id in records {

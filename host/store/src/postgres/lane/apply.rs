@@ -82,7 +82,7 @@ impl Lane {
     async fn begin(&mut self, guards: &BTreeSet<Guard>, needs: &BTreeSet<Need>) -> Result<Begun, Failure> {
         let session = match self.session.take() {
             Some(session) => session,
-            None => self.database.connect().await?,
+            None => self.database.connect_lane().await?,
         };
         let session = self.session.insert(session);
         let (chain, end) = match self.chain {

@@ -145,11 +145,14 @@ fn hosts_that_serve_and_show_signs_of_life_are_counted() {
 #[test]
 fn a_question_that_is_given_up_leaves_its_units_in_the_bucket() {
     let Some(world) = World::new("bucket_given_up") else { return };
-    let host = world.host();
+    let proxy = Proxy::start(world.address.port).unwrap();
+    let host = world.host_at(&world.address.at(proxy.port()).url());
     ask(&host, &wanted("a", 0, 0));
     let limits = host.engine.shared_limits();
+    proxy.fall_silent();
     let given_up =
         runtime().block_on(async { timeout(Duration::ZERO, limits.ask(wanted("a", 1, 20))).await });
     assert!(given_up.is_err(), "{given_up:?}");
+    proxy.release();
     until(|| ask(&host, &wanted("a", 0, 0)).ahead_ns == 0);
 }

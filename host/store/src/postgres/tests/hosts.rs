@@ -172,10 +172,7 @@ fn a_damaged_row_concerns_no_name_but_its_own() {
     let needs = names.iter().map(|text| Need::Named(key(text))).collect();
     let mut loaded: Arc<Loaded> = Arc::default();
     // One question for all of them.
-    world
-        .runtime
-        .block_on(load(&world.session.client, &world.keys, &needs, Arc::make_mut(&mut loaded)))
-        .unwrap();
+    world.runtime.block_on(load(&world.session, &world.keys, &needs, Arc::make_mut(&mut loaded))).unwrap();
     let ended = names.map(|text| match loaded.named(&key(text)) {
         Ok(found) => found.is_some().to_string(),
         Err(Gap::Failed(Error::Damaged)) => "damaged".to_owned(),
