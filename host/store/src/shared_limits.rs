@@ -15,6 +15,7 @@ mod seats;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -171,11 +172,24 @@ impl fmt::Debug for SharedLimits {
 /// What waits to be asked.
 pub(crate) struct LimitsQueue {
     runtime: Handle,
-    waiting: Mutex<BTreeMap<String, WaitingBucket>>,
+    waiting: Mutex<WaitingBuckets>,
     pub(crate) seats: Seats,
     has_more: Notify,
     is_away: AtomicBool,
     hosts: AtomicU64,
+}
+
+#[derive(Default)]
+struct WaitingBuckets {
+    by_name: BTreeMap<String, WaitingBucket>,
+    /// The last one that was taken while others were left.
+    last: String,
+}
+
+/// Goes through a map once, beginning behind `last`.
+fn in_turn<'a, V>(all: &'a BTreeMap<String, V>, last: &str) -> impl Iterator<Item = (&'a String, &'a V)> {
+    let behind = all.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+    behind.chain(all.range::<str, _>((Bound::Unbounded, Bound::Included(last))))
 }
 
 /// All that waits to be asked of one bucket.
@@ -247,8 +261,8 @@ impl LimitsQueue {
         change: impl FnOnce(&mut WaitingBucket),
     ) -> Result<(), LimitsAway> {
         let mut waiting = lock(&self.waiting);
-        let count = waiting.len();
-        let bucket = match waiting.entry(bucket) {
+        let count = waiting.by_name.len();
+        let bucket = match waiting.by_name.entry(bucket) {
             Entry::Occupied(bucket) => bucket.into_mut(),
             Entry::Vacant(_) if count >= WAITING_MAX => return Err(LimitsAway::NotAsked),
             Entry::Vacant(new) => {
@@ -267,19 +281,23 @@ impl LimitsQueue {
     pub(crate) async fn until_any(&self) {
         loop {
             let more = self.has_more.notified();
-            if !lock(&self.waiting).is_empty() || self.seats.is_any_due() {
+            if !lock(&self.waiting).by_name.is_empty() || self.seats.is_any_due() {
                 return;
             }
             more.await;
         }
     }
 
-    /// Takes at most so many buckets, in the order of their names.
+    /// Takes at most so many buckets. Those that were left the last time come first.
     pub(crate) fn take(&self, most: usize) -> BTreeMap<String, WaitingBucket> {
-        let mut waiting = lock(&self.waiting);
-        let rest = waiting.keys().nth(most).cloned();
-        let rest = rest.map(|first| waiting.split_off(&first)).unwrap_or_default();
-        std::mem::replace(&mut *waiting, rest)
+        let waiting = &mut *lock(&self.waiting);
+        if waiting.by_name.len() <= most {
+            return std::mem::take(&mut waiting.by_name);
+        }
+        let names = in_turn(&waiting.by_name, &waiting.last).map(|(name, _)| name.clone());
+        let names: Vec<String> = names.take(most).collect();
+        waiting.last = names.last().cloned().unwrap_or_default();
+        names.into_iter().filter_map(|name| waiting.by_name.remove_entry(&name)).collect()
     }
 
     /// Gives the answer of a bucket to those who asked.
@@ -293,7 +311,8 @@ impl LimitsQueue {
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Release);
         if is_away {
-            for (_, asker) in std::mem::take(&mut *lock(&self.waiting)).into_values().flat_map(|it| it.asks) {
+            let waiting = std::mem::take(&mut lock(&self.waiting).by_name);
+            for (_, asker) in waiting.into_values().flat_map(|bucket| bucket.asks) {
                 // Who asked may have given up.
                 drop(asker.send(Err(LimitsAway::NotAsked)));
             }
@@ -320,6 +339,21 @@ mod tests {
 
     fn used(bucket: &str) -> BucketAsk {
         BucketAsk { bucket: bucket.to_owned(), rate: RATE, used_ns: 7, units: 0, slice: 0 }
+    }
+
+    #[tokio::test]
+    async fn buckets_that_were_left_are_the_first_ones_the_next_time() {
+        let (_limits, queue) = SharedLimits::new(Handle::current());
+        let ask = |names: &[&str]| names.iter().for_each(|name| drop(queue.push(used(name)).unwrap()));
+        let take = |most| queue.take(most).into_keys().collect::<Vec<_>>();
+        ask(&["a", "b", "c", "d"]);
+        assert_eq!(take(2), ["a", "b"]);
+        ask(&["a", "b"]);
+        assert_eq!(take(3), ["a", "c", "d"]);
+        ask(&["a", "c"]);
+        assert_eq!(take(1), ["b"]);
+        assert_eq!(take(9), ["a", "c"]);
+        assert!(take(9).is_empty());
     }
 
     #[tokio::test]

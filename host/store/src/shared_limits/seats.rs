@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::in_turn;
+
 /// What a host asks of the seats of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SeatAsk {
@@ -19,7 +21,11 @@ pub struct SeatAsk {
 
 /// The seats of this host.
 #[derive(Default)]
-pub(crate) struct Seats(Mutex<BTreeMap<String, KeySeats>>);
+pub(crate) struct Seats {
+    by_key: Mutex<BTreeMap<String, KeySeats>>,
+    /// The last key that was written while others were left.
+    last: Mutex<String>,
+}
 
 /// The seats of one key.
 #[derive(Debug, Default)]
@@ -73,16 +79,19 @@ impl Seats {
         true
     }
 
-    /// What is to be written, for at most so many keys.
+    /// What is to be written, for at most so many keys. Those that were left the last time come first.
     pub(crate) fn writes(&self, most: usize) -> BTreeMap<String, SeatWrite> {
-        let mut all = self.lock();
-        let due = all.iter_mut().filter(|(_, seats)| seats.is_due());
-        let write = |(key, seats): (&String, &mut KeySeats)| {
+        let (mut all, mut last) = (self.lock(), self.last.lock().unwrap_or_else(PoisonError::into_inner));
+        let due = in_turn(&all, &last).filter(|(_, seats)| seats.is_due());
+        let keys: Vec<String> = due.map(|(key, _)| key.clone()).take(most).collect();
+        *last = keys.last().cloned().unwrap_or_default();
+        let write = |key: String| {
+            let seats = all.get_mut(&key)?;
             let SeatAsk { units, most } = seats.ask.unwrap_or(SeatAsk { units: 0, most: 0 });
             seats.asked = seats.askers.len();
-            (key.clone(), SeatWrite { held: seats.held, units: units.max(seats.asked as u64), most })
+            Some((key, SeatWrite { held: seats.held, units: units.max(seats.asked as u64), most }))
         };
-        due.map(write).take(most).collect()
+        keys.into_iter().filter_map(write).collect()
     }
 
     /// Whether anything is to be written.
@@ -129,7 +138,7 @@ impl Seats {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KeySeats>> {
         // The numbers are usable even if another thread panicked while it held the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,6 +199,21 @@ mod tests {
         assert_eq!(write, SeatWrite { held: 1, units: 1, most: 9 });
         seats.written("k", write, 2);
         assert_eq!((second.try_recv(), seats.held("k")), (Ok(()), 2));
+    }
+
+    #[test]
+    fn keys_that_were_left_are_written_first_the_next_time() {
+        let seats = Seats::default();
+        let _answers = ["a", "b", "c"].map(|key| seats.ask(key.to_owned(), ONE, 9).unwrap());
+        let write = |most| {
+            let writes = seats.writes(most);
+            writes.iter().for_each(|(key, write)| seats.written(key, *write, 1));
+            seats.write_again();
+            writes.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(write(2), ["a", "b"]);
+        assert_eq!(write(2), ["a", "c"]);
+        assert_eq!(write(9), ["a", "b", "c"]);
     }
 
     #[test]
