@@ -3,8 +3,9 @@
 use crate::Result;
 use crate::log::Log;
 use crate::process::Process;
+use crate::programs::Programs;
 use crate::server::{Database, PORT_TRIES, folder, free_port};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -33,6 +34,11 @@ impl Pooler {
         let Database { name, user, password, port } = database;
         std::fs::write(folder.path().join("users"), format!("\"{user}\" \"{password}\"\n"))?;
         let log = Log::new(folder.path().join("log"));
+        let plain = if knows_prepared_statements(&programs, folder.path())? {
+            "max_prepared_statements = 0\n"
+        } else {
+            ""
+        };
         for _ in 0..PORT_TRIES {
             let listens = free_port()?;
             // The newest connection first would give one connection to all transactions that do not overlap.
@@ -40,7 +46,7 @@ impl Pooler {
                 "[databases]\n{name} = host=127.0.0.1 port={port} user={user} password={password}\n\
                  [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {listens}\nunix_socket_dir =\n\
                  auth_type = scram-sha-256\nauth_file = users\npool_mode = transaction\n\
-                 default_pool_size = {connections}\nmin_pool_size = {connections}\nserver_round_robin = 1\n"
+                 default_pool_size = {connections}\nmin_pool_size = {connections}\nserver_round_robin = 1\n{plain}"
             );
             std::fs::write(folder.path().join("settings"), settings)?;
             let from = log.length();
@@ -58,6 +64,18 @@ impl Pooler {
     /// The database behind the pooler.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+}
+
+/// Whether this version can keep prepared statements, as since 1.21. Older ones refuse the setting.
+fn knows_prepared_statements(programs: &Programs, folder: &Path) -> Result<bool> {
+    let shown = programs.command(Path::new(PROGRAM), folder).arg("--version").output()?;
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let version = shown.split_whitespace().nth(1).context("PgBouncer does not tell its version")?;
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor) >= (1, 21)),
+        _ => bail!("PgBouncer tells a version that is none: {shown}"),
     }
 }
 

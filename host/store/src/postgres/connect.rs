@@ -109,10 +109,14 @@ impl Database {
 
     /// Connects for a lane, which prepares the statements that it sends often.
     pub(super) async fn connect_lane(&self) -> Result<Session, Failure> {
-        let prepares = !self.loses_prepared.load(Ordering::Relaxed);
         let mut session = self.connect().await?;
-        session.prepared = prepares.then(PreparedStatements::default);
+        session.prepared = self.prepares().then(PreparedStatements::new).transpose()?;
         Ok(session)
+    }
+
+    /// Whether lanes prepare statements.
+    pub(super) fn prepares(&self) -> bool {
+        !self.loses_prepared.load(Ordering::Relaxed)
     }
 
     /// Has no more statements prepared on connections of lanes that are made from now on.

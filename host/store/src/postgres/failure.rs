@@ -43,7 +43,7 @@ pub(crate) enum Failure {
     /// A guard was deleted while the transaction waited for it.
     #[error("a guard was deleted by another transaction")]
     GuardGone,
-    /// The server does not prepare the statements of a lane, or gave its transaction to a process that has not
+    /// The server does not prepare the statements of a lane, or gave its transaction to a session that has not
     /// prepared them.
     #[error("the database does not keep prepared statements")]
     NotPrepared,
@@ -129,7 +129,7 @@ impl Failure {
             | Failure::NoChain
             | Failure::NoHost
             | Failure::GuardGone => true,
-            _ if self.lacks_prepared() => true,
+            _ if self.lacks_prepared() || self.has_old_plan() => true,
             Failure::Refused { code, .. } => is_transient(code),
             _ => false,
         }
@@ -152,7 +152,7 @@ impl Failure {
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             Failure::Unreachable(_) | Failure::Lost(_) | Failure::Silent(_) => false,
-            _ if self.lacks_prepared() => false,
+            _ if self.lacks_prepared() || self.has_old_plan() => false,
             Failure::Refused { code, .. } => !code.code().starts_with("57P"),
             _ => true,
         }
@@ -167,6 +167,12 @@ impl Failure {
             }
             _ => false,
         }
+    }
+
+    /// Whether a prepared statement would return other columns since an upgrade of the schema, so that it has to be
+    /// prepared again.
+    fn has_old_plan(&self) -> bool {
+        matches!(self, Failure::Refused { code, .. } if *code == SqlState::FEATURE_NOT_SUPPORTED)
     }
 
     /// Whether a transaction in which a statement or COMMIT failed with this has certainly committed

@@ -13,7 +13,7 @@ use super::feed::CHANNEL;
 use super::host::HostId;
 use super::load::load;
 use super::place::{self, ChainEnd, ChainId};
-use super::prepared::{PreparedStatements, SETTINGS};
+use super::prepared::{PreparedStatements, READ_MARK, SETTINGS};
 use super::statement::{InFlight, Statement, flight};
 use super::write::Written;
 use crate::loaded::Loaded;
@@ -62,7 +62,7 @@ pub(super) async fn make_chain(session: &Session, chain: ChainId, host: HostId) 
 /// What the statements of a beginning answer.
 enum Step {
     Done,
-    Backend(Option<String>),
+    Mark(Option<String>),
     Chain(Option<(ChainEnd, bool)>),
     Guards(usize),
     Loaded(Loaded),
@@ -79,7 +79,7 @@ pub(super) async fn begin(
     needs: &BTreeSet<Need>,
 ) -> Result<Begun, Failure> {
     let (client, prepared) = (&session.client, session.prepared.as_ref());
-    let (begin, backend) = beginning(session).await?;
+    let (begin, mark) = beginning(session).await?;
     let guard_keys: Vec<Vec<u8>> = guards.iter().map(|guard| place::guard_key(*guard)).collect();
     let owners: Vec<Vec<u8>> = guards.iter().map(|guard| place::guarded_record(*guard)).collect();
     let locked_alone = guards.iter().filter(|guard| **guard != Guard::Header);
@@ -100,7 +100,7 @@ pub(super) async fn begin(
     let mut statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
         Box::pin(async {
             let rows = session.script(&begin).await?;
-            Ok(Step::Backend(rows.into_iter().flatten().flatten().next()))
+            Ok(Step::Mark(rows.into_iter().flatten().flatten().next()))
         }),
         Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
         Box::pin(async { ensure.execute_with(client, prepared).await.map(|_| Step::Done) }),
@@ -127,8 +127,8 @@ pub(super) async fn begin(
     for answer in answers {
         match answer? {
             Step::Done => {}
-            Step::Backend(found) if found == backend => {}
-            Step::Backend(_) => return Err(Failure::NotPrepared),
+            Step::Mark(found) if found.as_deref() == mark => {}
+            Step::Mark(_) => return Err(Failure::NotPrepared),
             Step::Chain(Some((_, true))) => return Err(Failure::Sealed),
             Step::Chain(Some((end, false))) if end == left => {}
             Step::Chain(None) if left == ChainEnd::FIRST => return Err(Failure::NoChain),
@@ -144,36 +144,42 @@ pub(super) async fn begin(
     Ok(begun)
 }
 
-/// Prepares what is sent often. Returns the text that begins a transaction, and what it answers: the process of the
-/// server that has the prepared statements, if there are any.
-async fn beginning(session: &Session) -> Result<(Cow<'static, str>, Option<String>), Failure> {
+/// Prepares what is sent often. Returns the text that begins a transaction, and what it answers: the mark of the
+/// session of the server that has the prepared statements, if there are any.
+async fn beginning(session: &Session) -> Result<(Cow<'static, str>, Option<&str>), Failure> {
     let Some(prepared) = &session.prepared else { return Ok((BEGIN.into(), None)) };
     prepare_often_sent(session, prepared).await?;
-    let backend = prepared.backend();
-    let begin = if backend.is_some() { format!("{BEGIN}; {SETTINGS}").into() } else { BEGIN.into() };
-    Ok((begin, backend))
+    if !prepared.has_any() {
+        return Ok((BEGIN.into(), None));
+    }
+    Ok((format!("{BEGIN}; {SETTINGS}; {READ_MARK}").into(), Some(prepared.mark())))
 }
 
-/// Prepares what was sent often, between two transactions.
+/// Prepares what was sent often, between two transactions, in one round trip.
 ///
 /// # Errors
-/// [`Failure::NotPrepared`] where the server refuses to prepare a statement, or has another process for each
+/// [`Failure::NotPrepared`] where the server refuses to prepare a statement, or has another session for each
 /// transaction; another [`Failure`] that passes.
 async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) -> Result<(), Failure> {
     enum Answer {
-        Backend(Option<String>),
+        Mark(Option<String>),
         Prepared(String, tokio_postgres::Statement),
         Done,
     }
-    const UNEXPECTED: Failure = Failure::Unexpected("the question for the process of the server");
     let often = prepared.often_sent();
     if often.is_empty() {
         return Ok(());
     }
-    let mut statements: Vec<InFlight<'_, Result<Answer, Failure>>> = vec![Box::pin(async {
-        let rows = session.script("BEGIN; SELECT pg_backend_pid()").await?;
-        Ok(Answer::Backend(rows.into_iter().flatten().flatten().next()))
-    })];
+    let (set_mark, begin) = (prepared.set_mark(), format!("{BEGIN}; {READ_MARK}"));
+    let mut statements: Vec<InFlight<'_, Result<Answer, Failure>>> = Vec::new();
+    if !prepared.has_any() {
+        statements.push(Box::pin(async { session.script(&set_mark).await.map(|_| Answer::Done) }));
+    }
+    // A transaction keeps a pooler from changing the session.
+    statements.push(Box::pin(async {
+        let rows = session.script(&begin).await?;
+        Ok(Answer::Mark(rows.into_iter().flatten().flatten().next()))
+    }));
     for (sql, types) in &often {
         statements.push(Box::pin(async {
             let statement = session.client.prepare_typed(sql, types).await?;
@@ -183,18 +189,22 @@ async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) ->
     // What was prepared stays.
     statements.push(Box::pin(async { session.script("ROLLBACK").await.map(|_| Answer::Done) }));
     let answers = bounded(async { Ok(flight(statements).await) }).await?;
-    let answers: Result<Vec<Answer>, Failure> = answers.into_iter().collect();
-    let answers =
-        answers.map_err(|failure| if failure.is_transient() { failure } else { Failure::NotPrepared })?;
-    let (mut backend, mut found) = (None, Vec::new());
+    let mut found = Vec::new();
     for answer in answers {
         match answer {
-            Answer::Backend(id) => backend = id,
-            Answer::Prepared(sql, statement) => found.push((sql, statement)),
-            Answer::Done => {}
+            Ok(Answer::Mark(mark)) if mark.as_deref() == Some(prepared.mark()) => {}
+            Ok(Answer::Mark(_)) => return Err(Failure::NotPrepared),
+            Ok(Answer::Prepared(sql, statement)) => found.push((sql, statement)),
+            Ok(Answer::Done) => {}
+            Err(failure) if failure.is_transient() => return Err(failure),
+            Err(failure) => {
+                tracing::info!(%failure, "the database does not prepare a statement");
+                return Err(Failure::NotPrepared);
+            }
         }
     }
-    prepared.add(backend.ok_or(UNEXPECTED)?, found)
+    prepared.add(found);
+    Ok(())
 }
 
 /// Where the chain ends, and whether it is sealed.
@@ -313,7 +323,7 @@ pub(super) async fn resolve(
     chain: ChainId,
 ) -> Result<(Session, Option<ChainEnd>), Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question where a chain ends");
-    let session = database.connect().await?;
+    let session = database.connect_lane().await?;
     let id = chain.literal();
     let script = format!(
         "{BEGIN}; UPDATE chain SET checked = checked + 1 WHERE id = {id} RETURNING seq, encode(head, 'hex'); COMMIT"

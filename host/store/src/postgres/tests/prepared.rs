@@ -8,7 +8,7 @@ use super::super::connect::Session;
 use super::super::engine::ReadingRuntime;
 use super::super::failure::Failure;
 use super::super::place::{ChainEnd, ChainId};
-use super::super::transaction::{begin, make_chain, rollback};
+use super::super::transaction::{begin, make_chain, resolve, rollback};
 use super::super::{begin as beginning, host::HostId};
 use super::{World, database};
 use crate::audit::AuditAction;
@@ -62,7 +62,7 @@ fn a_statement_that_a_lane_sends_often_is_planned_once() {
 }
 
 #[test]
-fn a_transaction_on_another_process_of_the_server_is_given_up() {
+fn a_transaction_in_another_session_of_the_server_is_given_up() {
     let Some(world) = World::new("moved") else { return };
     let [(mut first, _), (mut second, chain)] = [lane(&world), lane(&world)];
     (0..4).for_each(|_| transaction(&world, &second, chain).unwrap());
@@ -71,6 +71,39 @@ fn a_transaction_on_another_process_of_the_server_is_given_up() {
     let failure = transaction(&world, &second, chain).unwrap_err();
     assert!(matches!(failure, Failure::NotPrepared), "{failure}");
     assert!(failure.is_transient() && !failure.keeps_connection());
+}
+
+#[test]
+fn a_session_of_the_server_that_another_lane_has_used_is_given_up() {
+    let Some(world) = World::new("marked") else { return };
+    let [(first, chain), (second, _)] = [lane(&world), lane(&world)];
+    (0..4).for_each(|_| transaction(&world, &first, chain).unwrap());
+    let mark = second.prepared.as_ref().unwrap().set_mark();
+    world.runtime.block_on(first.script(&mark)).unwrap();
+    let failure = transaction(&world, &first, chain).unwrap_err();
+    assert!(matches!(failure, Failure::NotPrepared), "{failure}");
+}
+
+#[test]
+fn a_plan_that_an_upgrade_of_the_schema_has_made_unusable_is_made_again() {
+    let Some(world) = World::new("columns") else { return };
+    let (session, chain) = lane(&world);
+    (0..4).for_each(|_| transaction(&world, &session, chain).unwrap());
+    // What no upgrade has done yet.
+    world.sql("ALTER TABLE chain ALTER COLUMN sealed_ms TYPE numeric");
+    let failure = transaction(&world, &session, chain).unwrap_err();
+    assert!(failure.to_string().contains("0A000"), "{failure}");
+    assert!(failure.is_transient() && !failure.keeps_connection() && !failure.lacks_prepared());
+}
+
+#[test]
+fn a_connection_that_has_found_out_about_a_commit_prepares_statements() {
+    let Some(world) = World::new("resolved") else { return };
+    let (_, chain) = lane(&world);
+    let database = database(&world.address.url());
+    let (session, end) = world.runtime.block_on(resolve(&database, chain)).unwrap();
+    assert_eq!(end, Some(ChainEnd::FIRST));
+    assert!(session.prepared.is_some());
 }
 
 #[test]
@@ -100,6 +133,7 @@ fn a_pooler_between_hosts_and_the_database_loses_and_doubles_nothing() {
             }
         });
     }
+    assert!(hosts.iter().all(|host| !host.database.prepares()), "no transaction changed its session");
     drop(hosts);
     assert_eq!(world.verify(), 40);
     let entries = world.audit().into_iter().flat_map(|record| record.entries);
