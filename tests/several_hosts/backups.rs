@@ -91,7 +91,8 @@ async fn a_backup_of_a_shared_store_is_restored_into_either_engine() {
     let before = told(&hosts[1]).await;
     let made = backup(&hosts[1], &file);
     let records = audit(&hosts[0]);
-    assert_eq!(made["seq"], records.last().unwrap()["position"]);
+    // The last commit may have rows of usage only.
+    assert!(made["seq"].as_u64() >= records.last().unwrap()["position"].as_u64(), "{made} {records:?}");
     // Not in the backup.
     assert_eq!(put(&Client::new(&hosts[0]), "later", "api.example.com", "a value").await.status, 200);
     let findings = hosts[1].command_output(&["doctor", "--offline"]);
