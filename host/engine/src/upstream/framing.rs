@@ -47,7 +47,8 @@ impl Framer {
     /// # Errors
     /// [`FrameTooLong`]. The framer must not be used after it.
     pub fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
-        if self.after_carriage_return {
+        // HTTP/2 allows reads without a byte.
+        if self.after_carriage_return && !bytes.is_empty() {
             self.after_carriage_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
@@ -174,6 +175,12 @@ mod tests {
             frames_of(Framing::Sse, &[stream]),
             [pair("a", "1"), pair("", "2\n3"), pair("", " 4"), pair("", "")]
         );
+    }
+
+    #[test]
+    fn a_read_without_a_byte_is_no_end_of_a_line() {
+        let reads: [&[u8]; 3] = [b"data: 1\r", b"", b"\ndata: 2\r\n\r\n"];
+        assert_eq!(frames_of(Framing::Sse, &reads), [pair("", "1\n2")]);
     }
 
     #[test]
