@@ -60,7 +60,7 @@ pub fn query(text: &[u8]) {
 /// The path of a request.
 pub fn route(path: &[u8]) {
     let Ok(path) = std::str::from_utf8(path) else { return };
-    if Route::find(path).is_ok() {
+    if Route::find(path).is_ok() && path != "/openapi.json" {
         assert!(path.starts_with("/v1/") && !path.ends_with('/') && !path.contains("//"), "{path}");
     }
 }
