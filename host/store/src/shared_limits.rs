@@ -172,24 +172,37 @@ impl fmt::Debug for SharedLimits {
 /// What waits to be asked.
 pub(crate) struct LimitsQueue {
     runtime: Handle,
-    waiting: Mutex<WaitingBuckets>,
+    waiting: Mutex<InTurn<WaitingBucket>>,
     pub(crate) seats: Seats,
     has_more: Notify,
     is_away: AtomicBool,
     hosts: AtomicU64,
 }
 
-#[derive(Default)]
-struct WaitingBuckets {
-    by_name: BTreeMap<String, WaitingBucket>,
-    /// The last one that was taken while others were left.
+/// Values by name, of which those that were left have their turn first.
+struct InTurn<V> {
+    by_name: BTreeMap<String, V>,
+    /// The last one that had its turn.
     last: String,
 }
 
-/// Goes through a map once, beginning behind `last`.
-fn in_turn<'a, V>(all: &'a BTreeMap<String, V>, last: &str) -> impl Iterator<Item = (&'a String, &'a V)> {
-    let behind = all.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
-    behind.chain(all.range::<str, _>((Bound::Unbounded, Bound::Included(last))))
+impl<V> Default for InTurn<V> {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::new(), last: String::new() }
+    }
+}
+
+impl<V> InTurn<V> {
+    /// The names of at most `most` values that are due, beginning behind the last one that had its turn.
+    fn next(&mut self, most: usize, is_due: impl Fn(&V) -> bool) -> Vec<String> {
+        let last = self.last.as_str();
+        let behind = self.by_name.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+        let all = behind.chain(self.by_name.range::<str, _>((Bound::Unbounded, Bound::Included(last))));
+        let due = all.filter(|(_, value)| is_due(value)).map(|(name, _)| name.clone());
+        let names: Vec<String> = due.take(most).collect();
+        self.last = names.last().cloned().unwrap_or_default();
+        names
+    }
 }
 
 /// All that waits to be asked of one bucket.
@@ -294,9 +307,7 @@ impl LimitsQueue {
         if waiting.by_name.len() <= most {
             return std::mem::take(&mut waiting.by_name);
         }
-        let names = in_turn(&waiting.by_name, &waiting.last).map(|(name, _)| name.clone());
-        let names: Vec<String> = names.take(most).collect();
-        waiting.last = names.last().cloned().unwrap_or_default();
+        let names = waiting.next(most, |_| true);
         names.into_iter().filter_map(|name| waiting.by_name.remove_entry(&name)).collect()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::in_turn;
+use super::InTurn;
 
 /// What a host asks of the seats of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,11 +21,7 @@ pub struct SeatAsk {
 
 /// The seats of this host.
 #[derive(Default)]
-pub(crate) struct Seats {
-    by_key: Mutex<BTreeMap<String, KeySeats>>,
-    /// The last key that was written while others were left.
-    last: Mutex<String>,
-}
+pub(crate) struct Seats(Mutex<InTurn<KeySeats>>);
 
 /// The seats of one key.
 #[derive(Debug, Default)]
@@ -51,12 +47,12 @@ pub(crate) struct SeatWrite {
 impl Seats {
     /// The seats of a key that this host holds.
     pub(super) fn held(&self, key: &str) -> u64 {
-        self.lock().get(key).map_or(0, |seats| seats.held)
+        self.lock().by_name.get(key).map_or(0, |seats| seats.held)
     }
 
     /// Waits for more seats. `None` if too many keys wait.
     pub(super) fn ask(&self, key: String, ask: SeatAsk, keys_max: usize) -> Option<oneshot::Receiver<()>> {
-        let mut all = self.lock();
+        let all = &mut self.lock().by_name;
         if all.len() >= keys_max && !all.contains_key(&key) {
             return None;
         }
@@ -72,7 +68,7 @@ impl Seats {
 
     /// Holds at most so many seats of a key from now on. Returns whether that is less.
     pub(super) fn lower(&self, key: &str, to: u64) -> bool {
-        let mut all = self.lock();
+        let all = &mut self.lock().by_name;
         let Some(seats) = all.get_mut(key).filter(|seats| seats.held > to) else { return false };
         seats.held = to;
         seats.is_changed = true;
@@ -81,12 +77,10 @@ impl Seats {
 
     /// What is to be written, for at most so many keys. Those that were left the last time come first.
     pub(crate) fn writes(&self, most: usize) -> BTreeMap<String, SeatWrite> {
-        let (mut all, mut last) = (self.lock(), self.last.lock().unwrap_or_else(PoisonError::into_inner));
-        let due = in_turn(&all, &last).filter(|(_, seats)| seats.is_due());
-        let keys: Vec<String> = due.map(|(key, _)| key.clone()).take(most).collect();
-        *last = keys.last().cloned().unwrap_or_default();
+        let mut all = self.lock();
+        let keys = all.next(most, KeySeats::is_due);
         let write = |key: String| {
-            let seats = all.get_mut(&key)?;
+            let seats = all.by_name.get_mut(&key)?;
             let SeatAsk { units, most } = seats.ask.unwrap_or(SeatAsk { units: 0, most: 0 });
             seats.asked = seats.askers.len();
             Some((key, SeatWrite { held: seats.held, units: units.max(seats.asked as u64), most }))
@@ -96,12 +90,12 @@ impl Seats {
 
     /// Whether anything is to be written.
     pub(crate) fn is_any_due(&self) -> bool {
-        self.lock().values().any(KeySeats::is_due)
+        self.lock().by_name.values().any(KeySeats::is_due)
     }
 
     /// Takes over what was written: `taken` seats in the place of those of `write`.
     pub(crate) fn written(&self, key: &str, write: SeatWrite, taken: u64) {
-        let mut all = self.lock();
+        let all = &mut self.lock().by_name;
         let Some(seats) = all.get_mut(key) else { return };
         // Some may have been returned meanwhile.
         seats.is_changed = seats.held != write.held;
@@ -124,21 +118,21 @@ impl Seats {
 
     /// Writes down all seats again: the database may have lost them.
     pub(crate) fn write_again(&self) {
-        self.lock().values_mut().for_each(|seats| seats.is_changed = true);
+        self.lock().by_name.values_mut().for_each(|seats| seats.is_changed = true);
     }
 
     /// Tells those who wait that there is no answer.
     pub(super) fn give_up(&self) {
-        self.lock().values_mut().for_each(|seats| {
+        self.lock().by_name.values_mut().for_each(|seats| {
             seats.ask = None;
             seats.askers.clear();
             seats.asked = 0;
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KeySeats>> {
+    fn lock(&self) -> MutexGuard<'_, InTurn<KeySeats>> {
         // The numbers are usable even if another thread panicked while it held the lock.
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,7 +178,7 @@ mod tests {
         assert_eq!(only(&seats), SeatWrite { held: 1, units: 0, most: 0 });
         assert!(seats.lower("k", 0) && !seats.lower("k", 0));
         seats.written("k", only(&seats), 0);
-        assert!(seats.writes(9).is_empty() && seats.lock().is_empty());
+        assert!(seats.writes(9).is_empty() && seats.lock().by_name.is_empty());
     }
 
     #[test]
@@ -223,7 +217,7 @@ mod tests {
         seats.written("k", only(&seats), 1);
         assert_eq!((seats.held("k"), only(&seats).units), (0, 0));
         seats.written("k", only(&seats), 0);
-        assert!(seats.lock().is_empty());
+        assert!(seats.lock().by_name.is_empty());
     }
 
     #[test]
