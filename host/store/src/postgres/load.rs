@@ -31,10 +31,7 @@ pub(super) async fn load(
     let needs: Vec<&Need> = needs.iter().collect();
     for needs in needs.chunks(NEEDS_MAX) {
         let question = Question::of(needs)?;
-        let rows = question
-            .statement
-            .rows_with(&session.client, session.prepared.as_ref(), BYTES_MAX, length_of)
-            .await?;
+        let rows = question.statement.rows_prepared(session, BYTES_MAX, length_of).await?;
         question.answer(keys, rows, loaded)?;
     }
     Ok(())

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::Poll;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, RowStream};
 
+use super::connect::Session;
 use super::failure::Failure;
-use super::prepared::PreparedStatements;
 
 /// A statement and its parameters.
 pub(super) struct Statement {
@@ -50,10 +50,10 @@ impl Statement {
     /// The same statement as the server has prepared it, with the parameters.
     fn prepared(
         &self,
-        with: Option<&PreparedStatements>,
+        session: &Session,
     ) -> Option<(tokio_postgres::Statement, impl ExactSizeIterator<Item = &(dyn ToSql + Sync)>)> {
         let types = self.parameters.iter().map(|(_, of)| of.clone());
-        let statement = with?.find(&self.sql, types)?;
+        let statement = session.prepared.as_ref()?.find(&self.sql, types)?;
         fn untyped((value, _): &(Parameter, Type)) -> &(dyn ToSql + Sync) {
             &**value
         }
@@ -62,18 +62,15 @@ impl Statement {
 
     /// Runs it unnamed, so that it works through a pooler, and returns the number of rows it changed.
     pub(super) async fn execute(&self, client: &Client) -> Result<u64, Failure> {
-        self.execute_with(client, None).await
+        Ok(client.execute_typed(&self.sql, &self.typed()).await?)
     }
 
-    /// The same, with what the server has prepared. Only within a transaction of the lane.
-    pub(super) async fn execute_with(
-        &self,
-        client: &Client,
-        prepared: Option<&PreparedStatements>,
-    ) -> Result<u64, Failure> {
-        match self.prepared(prepared) {
-            Some((statement, parameters)) => Ok(client.execute_raw(&statement, parameters).await?),
-            None => Ok(client.execute_typed(&self.sql, &self.typed()).await?),
+    /// The same within a transaction that `transaction::begin` began: as the server has prepared it,
+    /// if it has.
+    pub(super) async fn execute_prepared(&self, session: &Session) -> Result<u64, Failure> {
+        match self.prepared(session) {
+            Some((statement, parameters)) => Ok(session.client.execute_raw(&statement, parameters).await?),
+            None => self.execute(&session.client).await,
         }
     }
 
@@ -83,34 +80,43 @@ impl Statement {
         &self,
         client: &Client,
         bytes_max: usize,
-        bytes: impl Fn(&tokio_postgres::Row) -> Result<usize, Failure>,
-    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        self.rows_with(client, None, bytes_max, bytes).await
+        bytes: impl Fn(&Row) -> Result<usize, Failure>,
+    ) -> Result<Vec<Row>, Failure> {
+        bounded_rows(client.query_typed_raw(&self.sql, self.typed()).await?, bytes_max, bytes).await
     }
 
-    /// The same, with what the server has prepared. Only within a transaction of the lane.
-    pub(super) async fn rows_with(
+    /// The same within a transaction that `transaction::begin` began: as the server has prepared it,
+    /// if it has.
+    pub(super) async fn rows_prepared(
         &self,
-        client: &Client,
-        prepared: Option<&PreparedStatements>,
+        session: &Session,
         bytes_max: usize,
-        bytes: impl Fn(&tokio_postgres::Row) -> Result<usize, Failure>,
-    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        use futures_util::TryStreamExt;
-        let mut stream = std::pin::pin!(match self.prepared(prepared) {
-            Some((statement, parameters)) => client.query_raw(&statement, parameters).await?,
-            None => client.query_typed_raw(&self.sql, self.typed()).await?,
-        });
-        let (mut rows, mut sum) = (Vec::new(), 0);
-        while let Some(row) = stream.try_next().await? {
-            sum += bytes(&row)?;
-            if sum > bytes_max {
-                return Err(Failure::TooMuch(bytes_max));
-            }
-            rows.push(row);
-        }
-        Ok(rows)
+        bytes: impl Fn(&Row) -> Result<usize, Failure>,
+    ) -> Result<Vec<Row>, Failure> {
+        let Some((statement, parameters)) = self.prepared(session) else {
+            return self.rows(&session.client, bytes_max, bytes).await;
+        };
+        bounded_rows(session.client.query_raw(&statement, parameters).await?, bytes_max, bytes).await
     }
+}
+
+/// The rows of an answer, as long as their bytes together are at most `bytes_max`.
+async fn bounded_rows(
+    answer: RowStream,
+    bytes_max: usize,
+    bytes: impl Fn(&Row) -> Result<usize, Failure>,
+) -> Result<Vec<Row>, Failure> {
+    use futures_util::TryStreamExt;
+    let mut answer = std::pin::pin!(answer);
+    let (mut rows, mut sum) = (Vec::new(), 0);
+    while let Some(row) = answer.try_next().await? {
+        sum += bytes(&row)?;
+        if sum > bytes_max {
+            return Err(Failure::TooMuch(bytes_max));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// One of the statements of a flight.

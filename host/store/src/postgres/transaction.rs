@@ -78,7 +78,6 @@ pub(super) async fn begin(
     guards: &BTreeSet<Guard>,
     needs: &BTreeSet<Need>,
 ) -> Result<Begun, Failure> {
-    let (client, prepared) = (&session.client, session.prepared.as_ref());
     let (begin, mark) = beginning(session).await?;
     let guard_keys: Vec<Vec<u8>> = guards.iter().map(|guard| place::guard_key(*guard)).collect();
     let owners: Vec<Vec<u8>> = guards.iter().map(|guard| place::guarded_record(*guard)).collect();
@@ -103,17 +102,17 @@ pub(super) async fn begin(
             Ok(Step::Mark(rows.into_iter().flatten().flatten().next()))
         }),
         Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
-        Box::pin(async { ensure.execute_with(client, prepared).await.map(|_| Step::Done) }),
+        Box::pin(async { ensure.execute_prepared(session).await.map(|_| Step::Done) }),
     ];
     if shares {
         statements.push(Box::pin(async {
-            let rows = share.rows_with(client, prepared, usize::MAX, |_| Ok(0)).await?;
+            let rows = share.rows_prepared(session, usize::MAX, |_| Ok(0)).await?;
             if rows.is_empty() { Err(Failure::GuardGone) } else { Ok(Step::Done) }
         }));
     }
     statements.extend::<[InFlight<'_, Result<Step, Failure>>; 2]>([
         Box::pin(async {
-            let rows = lock.rows_with(client, prepared, usize::MAX, |_| Ok(0)).await?;
+            let rows = lock.rows_prepared(session, usize::MAX, |_| Ok(0)).await?;
             Ok(Step::Guards(rows.len()))
         }),
         Box::pin(async {
@@ -210,7 +209,7 @@ async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) ->
 /// Where the chain ends, and whether it is sealed.
 async fn chain_end(lock: &Statement, session: &Session) -> Result<Option<(ChainEnd, bool)>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the lock of a chain");
-    let rows = lock.rows_with(&session.client, session.prepared.as_ref(), usize::MAX, |_| Ok(0)).await?;
+    let rows = lock.rows_prepared(session, usize::MAX, |_| Ok(0)).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let seq: i64 = row.try_get(0).map_err(|_| UNEXPECTED)?;
     let head: &[u8] = row.try_get(1).map_err(|_| UNEXPECTED)?;
@@ -256,7 +255,6 @@ pub(super) async fn commit(
     before: ChainEnd,
     written: &Written,
 ) -> Committed {
-    let (client, prepared) = (&session.client, session.prepared.as_ref());
     // Asked after COMMIT: a host that is not there yet reads the directory after this commit.
     let others = match written.changes_kept {
         true => "EXISTS (SELECT FROM host WHERE encode(host.id, 'hex') <> chain.host)",
@@ -266,7 +264,7 @@ pub(super) async fn commit(
     let notify = format!("NOTIFY {CHANNEL}");
     let mut statements: Vec<InFlight<'_, Result<Option<NumberAfter>, Failure>>> = Vec::new();
     for statement in &written.statements {
-        statements.push(Box::pin(async { statement.execute_with(client, prepared).await.map(|_| None) }));
+        statements.push(Box::pin(async { statement.execute_prepared(session).await.map(|_| None) }));
     }
     statements.push(Box::pin(async { session.script(&commit).await.map(|rows| number_in(&rows)) }));
     if written.changes_kept {

@@ -85,7 +85,7 @@ fn a_session_of_the_server_that_another_lane_has_used_is_given_up() {
 }
 
 #[test]
-fn a_plan_that_an_upgrade_of_the_schema_has_made_unusable_is_made_again() {
+fn a_plan_that_an_upgrade_of_the_schema_has_made_unusable_is_not_blamed_on_a_change() {
     let Some(world) = World::new("columns") else { return };
     let (session, chain) = lane(&world);
     (0..4).for_each(|_| transaction(&world, &session, chain).unwrap());
