@@ -109,6 +109,10 @@ bench-density *arguments:
 bench-growth *arguments:
     cargo run --release --locked --package cofferdam-bench -- growth {{arguments}}
 
+# What recording requests costs: one program with and without its recorder, in turn.
+bench-recorder *arguments:
+    cargo run --release --locked --package cofferdam-bench -- recorder {{arguments}}
+
 # What a store in PostgreSQL costs beside the embedded one, with one to three hosts. Needs the programs of PostgreSQL.
 bench-shared-store *arguments:
     cargo run --release --locked --package cofferdam-bench -- shared-store {{arguments}}

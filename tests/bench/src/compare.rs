@@ -37,9 +37,13 @@ pub(crate) struct CompareOptions {
     json: Option<PathBuf>,
 }
 
+/// The scripts of the provider that the scenes ask for.
+pub(crate) const SCRIPTS: [&str; 6] =
+    ["whole", "stream", PACED, "embedding", "embedding-base64", "datetime-tool"];
+
 /// A kind of load.
-struct Scene {
-    name: &'static str,
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
     script: &'static str,
     path: &'static str,
     body: String,
@@ -60,12 +64,24 @@ struct Figure {
 }
 
 /// A server under load.
-struct Loaded {
+pub(crate) struct Loaded {
     name: String,
     address: SocketAddr,
     key: String,
     processes: Processes,
     is_proxy: bool,
+}
+
+impl From<&Program> for Loaded {
+    fn from(program: &Program) -> Self {
+        Self {
+            name: program.name.clone(),
+            address: program.address,
+            key: program.key.clone(),
+            processes: program.processes.clone(),
+            is_proxy: false,
+        }
+    }
 }
 
 impl Loaded {
@@ -77,7 +93,7 @@ impl Loaded {
         LoadRequest { expected: scene.expected, ..LoadRequest::post(&path, &self.key, scene.body.clone()) }
     }
 
-    async fn burst(&self, scene: &Scene, during: Duration) -> anyhow::Result<Sample> {
+    pub(crate) async fn burst(&self, scene: &Scene, during: Duration) -> anyhow::Result<Sample> {
         let request = self.request(scene);
         Sample::take(self.address, &self.processes, &request, scene.connections, during)
             .await
@@ -94,8 +110,7 @@ struct Servers {
 
 impl Servers {
     async fn start(site: &Site, builds: &[Build]) -> anyhow::Result<Self> {
-        let scripts = ["whole", "stream", PACED, "embedding", "embedding-base64", "datetime-tool"];
-        let config = site.config("", &scripts.map(ModelScript::new));
+        let config = site.config("", &SCRIPTS.map(ModelScript::new));
         let nginx = site.nginx().await?;
         let mut programs: Vec<Program> = Vec::new();
         for build in builds {
@@ -111,13 +126,7 @@ impl Servers {
             processes: nginx.processes.clone(),
             is_proxy: true,
         });
-        let builds = programs.iter().map(|program| Loaded {
-            name: program.name.clone(),
-            address: program.address,
-            key: program.key.clone(),
-            processes: program.processes.clone(),
-            is_proxy: false,
-        });
+        let builds = programs.iter().map(Loaded::from);
         Ok(Self { loaded: proxy.chain(builds).collect(), _nginx: nginx, programs })
     }
 
@@ -204,7 +213,8 @@ const PROMPTS: &str = "prompts";
 /// The scene that starts programs in place of loading them.
 const START: &str = "start";
 
-fn chosen(names: &[String]) -> anyhow::Result<Vec<Scene>> {
+/// The scenes with these names; all of them if there are none.
+pub(crate) fn chosen(names: &[String]) -> anyhow::Result<Vec<Scene>> {
     let mut scenes = all_scenes();
     for name in names {
         if ![PROMPTS, START].contains(&name.as_str()) && !scenes.iter().any(|scene| scene.name == name) {

@@ -5,6 +5,7 @@
 mod compare;
 mod density;
 mod growth;
+mod recorder;
 mod shared_store;
 mod soak;
 mod train;
@@ -41,6 +42,8 @@ enum Action {
     Density(density::DensityOptions),
     /// Measure how the cost of a request grows with prompts, candidates, tools, hooks, streams, secrets and keys
     Growth(growth::GrowthOptions),
+    /// Measure what recording requests costs: one program with and without it, in turn
+    Recorder(recorder::RecorderOptions),
     /// Measure what a store in PostgreSQL costs beside the embedded one, with one to three hosts
     SharedStore(shared_store::SharedStoreOptions),
     /// Send mixed load for a long time, and fail if memory grows or something is not given back
@@ -71,6 +74,7 @@ fn run(action: Action) -> anyhow::Result<()> {
             Action::Compare(options) => compare::run(&options).await,
             Action::Density(options) => density::run(&options).await,
             Action::Growth(options) => growth::run(&options).await,
+            Action::Recorder(options) => recorder::run(&options).await,
             Action::SharedStore(options) => shared_store::run(&options).await,
             Action::Soak(options) => soak::run(&options).await,
             Action::Train(options) => train::run(&options).await,

@@ -383,7 +383,8 @@ async fn first_line(child: &mut Child) -> anyhow::Result<String> {
     Ok(line)
 }
 
-async fn pause(until: Instant, error: &'static str) -> anyhow::Result<()> {
+/// Waits a moment. Is an error after `until`.
+pub(crate) async fn pause(until: Instant, error: &'static str) -> anyhow::Result<()> {
     if Instant::now() > until {
         bail!("{error} after {} s", PATIENCE.as_secs());
     }
