@@ -78,18 +78,25 @@ impl Timeline {
         self.under(StepMark(0))
     }
 
+    /// Notes several things at one moment: the clock is read once, and the steps of the request are locked
+    /// once. `None` where nothing is recorded.
+    pub(crate) fn at_once<T>(&self, note: impl FnOnce(&mut Moment<'_>) -> T) -> Option<T> {
+        let shared = self.shared.as_ref()?;
+        let now_us = shared.now_us();
+        Some(note(&mut Moment { state: shared.lock(), parent: self.parent(), now_us }))
+    }
+
     /// Begins a step. The name consists of `parts`, which must be fixed words and names of the
     /// configuration.
     pub(crate) fn begin(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
-        let Some(shared) = &self.shared else { return StepMark(0) };
-        let now_us = shared.now_us();
-        let n = shared.lock().begin(self.parent(), step, parts, now_us, facts);
-        StepMark(n)
+        self.at_once(|moment| moment.begin(step, parts, facts)).unwrap_or_default()
     }
 
     /// Ends a step. `outcome` is `ok` or a fixed word for what went wrong.
     pub(crate) fn end(&self, step: StepMark, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
-        self.end_after(step, outcome, None, facts);
+        if step.0 != 0 {
+            self.at_once(|moment| moment.end(step, outcome, facts));
+        }
     }
 
     /// Ends the call of a guest that used this processor time.
@@ -100,29 +107,8 @@ impl Timeline {
         busy: Duration,
         facts: &[Option<Fact<'_>>],
     ) {
-        self.end_after(step, outcome, Some(micros(busy)), facts);
-    }
-
-    fn end_after(
-        &self,
-        step: StepMark,
-        outcome: &'static str,
-        busy_us: Option<u64>,
-        facts: &[Option<Fact<'_>>],
-    ) {
-        let Some(shared) = self.shared.as_ref().filter(|_| step.0 != 0) else { return };
-        let now_us = shared.now_us();
-        shared.lock().end(step.0, now_us, busy_us, outcome, facts);
-    }
-
-    /// Notes a step that has no duration.
-    pub(crate) fn note(&self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
-        let Some(shared) = &self.shared else { return };
-        let now_us = shared.now_us();
-        let mut state = shared.lock();
-        let n = state.begin(self.parent(), step, parts, now_us, facts);
-        if n != 0 {
-            state.end(n, now_us, None, "ok", &[]);
+        if step.0 != 0 {
+            self.at_once(|moment| moment.end_call(step, outcome, busy, facts));
         }
     }
 
@@ -165,14 +151,15 @@ impl Timeline {
 
     /// Notes the usage row, when it is written.
     pub(crate) fn settled(&self, row: &UsageRow, outcome: UsageOutcome) {
-        let Some(shared) = &self.shared else { return };
-        shared.lock().entries.add(&Entry::settled(row, outcome));
-        let facts = [
-            FactName::InputTokens.number(row.input_tokens),
-            FactName::OutputTokens.number(row.output_tokens),
-            FactName::Cost.number(row.cost_pico),
-        ];
-        self.note(StepType::Usage, &["usage row"], &facts);
+        self.at_once(|moment| {
+            moment.state.entries.add(&Entry::settled(row, outcome));
+            let facts = [
+                FactName::InputTokens.number(row.input_tokens),
+                FactName::OutputTokens.number(row.output_tokens),
+                FactName::Cost.number(row.cost_pico),
+            ];
+            moment.note(StepType::Usage, &["usage row"], &facts);
+        });
     }
 
     /// Calls `then` with all steps when the request ends, if it is recorded.
@@ -188,6 +175,55 @@ impl Timeline {
 
     fn opened(&self) -> Option<u16> {
         Some(self.parent()).filter(|open| *open != self.base)
+    }
+}
+
+/// A moment at which something is noted in a timeline.
+pub(crate) struct Moment<'a> {
+    state: MutexGuard<'a, TimelineState>,
+    parent: u16,
+    now_us: u64,
+}
+
+impl Moment<'_> {
+    /// Begins a step, as [`Timeline::begin`] does.
+    pub(crate) fn begin(&mut self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
+        StepMark(self.state.begin(self.parent, step, parts, self.now_us, facts))
+    }
+
+    /// Ends a step, as [`Timeline::end`] does.
+    pub(crate) fn end(&mut self, step: StepMark, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
+        self.end_after(step, outcome, None, facts);
+    }
+
+    /// Ends the call of a guest, as [`Timeline::end_call`] does.
+    pub(crate) fn end_call(
+        &mut self,
+        step: StepMark,
+        outcome: &'static str,
+        busy: Duration,
+        facts: &[Option<Fact<'_>>],
+    ) {
+        self.end_after(step, outcome, Some(micros(busy)), facts);
+    }
+
+    /// Notes a step that has no duration.
+    fn note(&mut self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) {
+        let mark = self.begin(step, parts, facts);
+        self.end(mark, "ok", &[]);
+    }
+
+    fn end_after(
+        &mut self,
+        step: StepMark,
+        outcome: &'static str,
+        busy_us: Option<u64>,
+        facts: &[Option<Fact<'_>>],
+    ) {
+        // A step that found no room is not recorded.
+        if step.0 != 0 {
+            self.state.end(step.0, self.now_us, busy_us, outcome, facts);
+        }
     }
 }
 

@@ -66,7 +66,7 @@ fn a_finished_request_is_a_document_with_its_steps() {
     let step = timeline.begin(StepType::GuestCall, &["provider-demo", "prepare"], &[]);
     timeline.end_call(step, "ok", Duration::from_micros(540), &[]);
     let cut = timeline.begin(StepType::Exchange, &["POST", "api.test"], &[FactName::Host.name("api.test")]);
-    timeline.note(StepType::Release, &["key", ">", "api.test"], &[]);
+    timeline.at_once(|moment| moment.note(StepType::Release, &["key", ">", "api.test"], &[]));
     assert_eq!(recorder.one("a").unwrap().steps[2].outcome, None, "{cut:?} runs");
     assert_eq!(recorder.running()[0].outcome, "running");
     timeline.close("timeout", &[FactName::Cause.word("late_step"), FactName::Status.number(None)]);
@@ -141,7 +141,8 @@ fn steps_names_and_memory_are_bounded() {
         let timeline = guard.timeline();
         for _ in 0..300 {
             let long = "é".repeat(100);
-            timeline.note(StepType::Tool, &[&long, "x"], &[FactName::Plugin.name(&*long); 8]);
+            let facts = [FactName::Plugin.name(&*long); 8];
+            timeline.at_once(|moment| moment.note(StepType::Tool, &[&long, "x"], &facts));
         }
     }
     let last = recorder.one("599").unwrap();

@@ -61,9 +61,12 @@ struct ReadTally {
 impl ReadTally {
     fn begin(timeline: &Timeline, plugin: &str) -> Self {
         let timeline = timeline.here();
-        let answer = timeline.begin(StepType::Answer, &["body"], &[]);
         let facts = [FactName::Plugin.name(plugin)];
-        let decode = timeline.begin(StepType::GuestCall, &[plugin, "decode"], &facts);
+        let begun = timeline.at_once(|moment| {
+            let answer = moment.begin(StepType::Answer, &["body"], &[]);
+            (answer, moment.begin(StepType::GuestCall, &[plugin, "decode"], &facts))
+        });
+        let (answer, decode) = begun.unwrap_or_default();
         let (pieces, bytes, calls, busy) = (0, 0, 0, Duration::ZERO);
         let memory = MemoryShare::of_answer();
         Self { timeline, answer, decode, pieces, bytes, calls, busy, memory, outcomes: ["unfinished"; 2] }
@@ -92,8 +95,10 @@ impl Drop for ReadTally {
     fn drop(&mut self) {
         let Self { timeline, answer, decode, pieces, bytes, calls, busy, outcomes: [body, guest], .. } = self;
         let facts = [FactName::Count.number(*pieces), FactName::Bytes.number(*bytes)];
-        timeline.end(*answer, body, &facts);
-        timeline.end_call(*decode, guest, *busy, &[FactName::Count.number(*calls)]);
+        timeline.at_once(|moment| {
+            moment.end(*answer, body, &facts);
+            moment.end_call(*decode, guest, *busy, &[FactName::Count.number(*calls)]);
+        });
     }
 }
 
