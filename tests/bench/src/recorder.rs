@@ -46,6 +46,14 @@ impl Switched {
         Ok(Self { server: Loaded::from(&program), program, with, without })
     }
 
+    /// The cost of a request with the recorder and without. The caller changes the order from round to round, so that
+    /// a steady drift of the machine falls on both alike.
+    async fn round(&self, scene: &Scene, recorded_first: bool, secs: f64) -> anyhow::Result<[f64; 2]> {
+        let first = self.burst(scene, recorded_first, secs).await?;
+        let second = self.burst(scene, !recorded_first, secs).await?;
+        Ok(if recorded_first { [first, second] } else { [second, first] })
+    }
+
     /// Microseconds of processor time for a request.
     async fn burst(&self, scene: &Scene, records: bool, secs: f64) -> anyhow::Result<f64> {
         let before = self.reloads().await?;
@@ -79,11 +87,9 @@ pub(crate) async fn run(options: &RecorderOptions) -> anyhow::Result<()> {
     for scene in &scenes {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
-            // With, without, without, with: a steady drift of the machine falls on both alike.
-            for records in [round % 2 == 0, round % 2 != 0] {
-                let sample = switched.burst(scene, records, options.secs).await?;
-                if records { with.push(sample) } else { without.push(sample) }
-            }
+            let [recorded, unrecorded] = switched.round(scene, round % 2 == 0, options.secs).await?;
+            with.push(recorded);
+            without.push(unrecorded);
         }
         let ratios: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
         let (mean, error) = mean_and_error(&ratios);
