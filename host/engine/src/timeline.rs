@@ -79,7 +79,7 @@ impl Timeline {
     }
 
     /// Notes several things at one moment: the clock is read once, and the steps of the request are locked
-    /// once. `None` where nothing is recorded.
+    /// while `note` runs, so it must use the moment only. `None` where nothing is recorded.
     pub(crate) fn at_once<T>(&self, note: impl FnOnce(&mut Moment<'_>) -> T) -> Option<T> {
         let shared = self.shared.as_ref()?;
         let now_us = shared.now_us();
@@ -94,9 +94,7 @@ impl Timeline {
 
     /// Ends a step. `outcome` is `ok` or a fixed word for what went wrong.
     pub(crate) fn end(&self, step: StepMark, outcome: &'static str, facts: &[Option<Fact<'_>>]) {
-        if step.0 != 0 {
-            self.at_once(|moment| moment.end(step, outcome, facts));
-        }
+        self.at_once(|moment| moment.end(step, outcome, facts));
     }
 
     /// Ends the call of a guest that used this processor time.
@@ -107,9 +105,7 @@ impl Timeline {
         busy: Duration,
         facts: &[Option<Fact<'_>>],
     ) {
-        if step.0 != 0 {
-            self.at_once(|moment| moment.end_call(step, outcome, busy, facts));
-        }
+        self.at_once(|moment| moment.end_call(step, outcome, busy, facts));
     }
 
     /// Begins a step of which the following steps are parts, until it is closed.
@@ -122,9 +118,11 @@ impl Timeline {
 
     /// Adds the time since the open step began.
     pub(crate) fn first_content(&self) {
-        let Some((shared, step)) = self.shared.as_ref().zip(self.opened()) else { return };
-        let at_us = shared.now_us();
-        shared.lock().entries.add(&Entry::FirstContent { step, at_us });
+        let Some(step) = self.opened() else { return };
+        self.at_once(|moment| {
+            let at_us = moment.now_us;
+            moment.state.entries.add(&Entry::FirstContent { step, at_us });
+        });
     }
 
     /// Ends the step that is open, if there is one.
@@ -188,7 +186,12 @@ pub(crate) struct Moment<'a> {
 impl Moment<'_> {
     /// Begins a step, as [`Timeline::begin`] does.
     pub(crate) fn begin(&mut self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
-        StepMark(self.state.begin(self.parent, step, parts, self.now_us, facts))
+        let n = self.state.entries.begin(self.parent, step, parts, self.now_us);
+        if n != 0 {
+            self.state.note(n, facts);
+            self.state.tell(n);
+        }
+        StepMark(n)
     }
 
     /// Ends a step, as [`Timeline::end`] does.
@@ -222,7 +225,9 @@ impl Moment<'_> {
     ) {
         // A step that found no room is not recorded.
         if step.0 != 0 {
-            self.state.end(step.0, self.now_us, busy_us, outcome, facts);
+            self.state.note(step.0, facts);
+            self.state.entries.add(&Entry::StepEnded { step: step.0, at_us: self.now_us, busy_us, outcome });
+            self.state.tell(step.0);
         }
     }
 }
@@ -259,35 +264,6 @@ impl SharedTimeline {
 }
 
 impl TimelineState {
-    fn begin(
-        &mut self,
-        parent: u16,
-        step: StepType,
-        parts: &[&str],
-        now_us: u64,
-        facts: &[Option<Fact<'_>>],
-    ) -> u16 {
-        let n = self.entries.begin(parent, step, parts, now_us);
-        if n != 0 {
-            self.note(n, facts);
-            self.tell(n);
-        }
-        n
-    }
-
-    fn end(
-        &mut self,
-        step: u16,
-        at_us: u64,
-        busy_us: Option<u64>,
-        outcome: &str,
-        facts: &[Option<Fact<'_>>],
-    ) {
-        self.note(step, facts);
-        self.entries.add(&Entry::StepEnded { step, at_us, busy_us, outcome });
-        self.tell(step);
-    }
-
     fn note(&mut self, step: u16, facts: &[Option<Fact<'_>>]) {
         for Fact { name, value } in facts.iter().flatten() {
             match value {

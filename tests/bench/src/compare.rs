@@ -136,7 +136,7 @@ impl Servers {
 }
 
 pub(crate) async fn run(options: &CompareOptions) -> anyhow::Result<()> {
-    let scenes = chosen(&options.scenes)?;
+    let scenes = chosen(&options.scenes, &[PROMPTS, START])?;
     if !(0.05..=600.0).contains(&options.secs) {
         bail!("--secs: {} is not between 0.05 and 600", options.secs);
     }
@@ -213,14 +213,12 @@ const PROMPTS: &str = "prompts";
 /// The scene that starts programs in place of loading them.
 const START: &str = "start";
 
-/// The scenes with these names; all of them if there are none.
-pub(crate) fn chosen(names: &[String]) -> anyhow::Result<Vec<Scene>> {
+/// The scenes with these names; all of them if there are none. The caller runs those with the names `besides` itself.
+pub(crate) fn chosen(names: &[String], besides: &[&'static str]) -> anyhow::Result<Vec<Scene>> {
     let mut scenes = all_scenes();
-    for name in names {
-        if ![PROMPTS, START].contains(&name.as_str()) && !scenes.iter().any(|scene| scene.name == name) {
-            let known: Vec<&str> = scenes.iter().map(|scene| scene.name).collect();
-            bail!("--scene: there is no {name}; the scenes are {}, {PROMPTS}, {START}", known.join(", "));
-        }
+    let known: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(besides.iter().copied()).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("--scene: there is no {name}; the scenes are {}", known.join(", "));
     }
     if !names.is_empty() {
         scenes.retain(|scene| names.iter().any(|name| name == scene.name));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::task::{JoinSet, LocalSet};
@@ -94,7 +94,7 @@ async fn hold_open(
         tasks.spawn_local(follow(program.address, Rc::clone(&request), Rc::clone(&is_measuring)));
     }
     tokio::time::sleep(SETTLING).await;
-    let open = metric(program, "cofferdam_streams_running").await?;
+    let open = program.metric("cofferdam_streams_running").await?;
     let (ticks, times, begun) = (machine_ticks()?, program.processes.times()?, Instant::now());
     is_measuring.set(true);
     tokio::time::sleep(hold).await;
@@ -149,13 +149,6 @@ async fn hold_open(
         bail!("{failed} of {} streams failed", options.streams);
     }
     Ok(())
-}
-
-/// The value of a metric without labels.
-pub(crate) async fn metric(program: &Program, name: &str) -> anyhow::Result<f64> {
-    let page = program.admin_page("/metrics").await?;
-    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    Ok(value.with_context(|| format!("/metrics has no {name}"))?.parse()?)
 }
 
 /// Reads one stream to its end.

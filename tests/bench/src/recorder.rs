@@ -1,12 +1,12 @@
 //! `recorder`: what recording requests costs. One program is loaded with and without its recorder in turn, so that
 //! neither the place of its code in memory nor a slow minute of the machine is taken for a difference.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 use crate::compare::{Loaded, SCRIPTS, Scene, chosen};
-use crate::site::{Build, ModelScript, Program, Site, pause};
+use crate::site::{Build, ModelScript, Program, Site};
 use crate::table::median;
 
 #[derive(clap::Args)]
@@ -27,8 +27,6 @@ pub(crate) struct RecorderOptions {
 
 /// A burst of this share of the measured one comes before that: after a reload there are no connections to providers.
 const WARM_UP: f64 = 0.4;
-/// Counts the reloads of a program.
-const RELOADS: &str = "cofferdam_reloads_total ";
 
 /// A program that is told to record, or not to.
 struct Switched {
@@ -56,25 +54,14 @@ impl Switched {
 
     /// Microseconds of processor time for a request.
     async fn burst(&self, scene: &Scene, records: bool, secs: f64) -> anyhow::Result<f64> {
-        let before = self.reloads().await?;
-        self.program.reload(if records { &self.with } else { &self.without })?;
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.reloads().await? == before {
-            pause(until, "the configuration is not read").await?;
-        }
+        self.program.reload_and_wait(if records { &self.with } else { &self.without }).await?;
         self.server.burst(scene, Duration::from_secs_f64(secs * WARM_UP)).await?;
         Ok(self.server.burst(scene, Duration::from_secs_f64(secs)).await?.cpu() / 1e3)
-    }
-
-    async fn reloads(&self) -> anyhow::Result<u64> {
-        let metrics = self.program.admin_page("/metrics").await?;
-        let count = metrics.lines().find_map(|line| line.strip_prefix(RELOADS));
-        Ok(count.with_context(|| format!("/metrics has no {RELOADS}"))?.trim().parse()?)
     }
 }
 
 pub(crate) async fn run(options: &RecorderOptions) -> anyhow::Result<()> {
-    let scenes = chosen(&options.scenes)?;
+    let scenes = chosen(&options.scenes, &[])?;
     if !(0.05..=60.0).contains(&options.secs) {
         bail!("--secs: {} is not between 0.05 and 60", options.secs);
     }

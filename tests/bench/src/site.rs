@@ -319,6 +319,25 @@ impl Program {
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
+    /// The value of a metric without labels.
+    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        let page = self.admin_page("/metrics").await?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.with_context(|| format!("/metrics has no {name}"))?.parse()?)
+    }
+
+    /// The same as [`Program::reload`], and waits until the program uses the configuration.
+    pub(crate) async fn reload_and_wait(&self, config: &str) -> anyhow::Result<()> {
+        const RELOADS: &str = "cofferdam_reloads_total";
+        let before = self.metric(RELOADS).await?;
+        self.reload(config)?;
+        let until = Instant::now() + PATIENCE;
+        while self.metric(RELOADS).await? <= before {
+            pause(until, "the configuration is not used").await?;
+        }
+        Ok(())
+    }
+
     /// Changes the configuration and has the program read it.
     pub(crate) fn reload(&self, config: &str) -> anyhow::Result<()> {
         std::fs::write(self.folder.join("cofferdam.toml"), config)?;
@@ -383,8 +402,7 @@ async fn first_line(child: &mut Child) -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// Waits a moment. Is an error after `until`.
-pub(crate) async fn pause(until: Instant, error: &'static str) -> anyhow::Result<()> {
+async fn pause(until: Instant, error: &'static str) -> anyhow::Result<()> {
     if Instant::now() > until {
         bail!("{error} after {} s", PATIENCE.as_secs());
     }

@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::client::{Connection, LoadRequest, within};
-use crate::density::metric;
 use crate::scene::{prompt, prompt_of, responses, streamed, with_datetime};
 use crate::site::{API, Build, ModelScript, Program, Site};
 use crate::table::{Against, Table, TableRow};
@@ -239,7 +238,7 @@ impl Observation {
     async fn take(program: &Program) -> anyhow::Result<Self> {
         let mut gauges = [0.0; GAUGES.len()];
         for (gauge, name) in gauges.iter_mut().zip(GAUGES) {
-            *gauge = metric(program, name).await?;
+            *gauge = program.metric(name).await?;
         }
         let (resident_kib, descriptors) = (program.processes.resident()?, program.processes.descriptors()?);
         Ok(Self { at: Duration::ZERO, resident_kib, descriptors, gauges })
