@@ -59,9 +59,13 @@ impl Deed {
             }
             Deed::Trap => trap(),
             Deed::List => vec![Event::Annotation(lying_list())],
-            Deed::Log => loop {
+            Deed::Log => {
                 log::write(log::Level::Error, &"\u{1b}[31mrogue\r\n".repeat(1000));
-            },
+                // Short lines, so that also a slow host writes more of them than a call may before time runs out.
+                loop {
+                    log::write(log::Level::Error, "\u{1b}[31mrogue\r\n");
+                }
+            }
             Deed::Flood => (0..200_000).map(|_| text("x")).collect(),
             Deed::Disorder => disorder(),
             Deed::Garbage => {
