@@ -3,20 +3,20 @@
 //! it asked for. It never holds content or the value of a secret.
 //!
 //! A `Timeline` is where the code that does something notes a step. Where nothing is recorded it
-//! is empty, and noting does nothing. Otherwise it becomes an entry of the request, and the
-//! [`RequestRecorder`] keeps the entries when the request ends. Documents are made of them only when
+//! is empty, and noting does nothing. Otherwise it becomes a part of the request's record, and the
+//! [`RequestRecorder`] keeps the record when the request ends. Documents are made of it only when
 //! an operator looks.
 
 mod document;
-mod entries;
 mod finished;
 mod follow;
+mod record;
 mod recorder;
 mod step;
 
 pub use document::{RecordedFact, RecordedRequest, RecordedStep, RecordedTimeline, StepFacts};
-pub(crate) use entries::RequestBeginning;
 pub use follow::{StepReceiver, StepSender, follow_steps};
+pub(crate) use record::RequestBeginning;
 pub(crate) use recorder::RequestGuard;
 pub use recorder::{EndedRequests, RECORDED_MAX, RequestFilter, RequestRecorder};
 pub(crate) use step::Fact;
@@ -26,11 +26,10 @@ use crate::refusal::Refusal;
 use cofferdam_runtime::CallError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use cofferdam_store::{UsageOutcome, UsageRow};
-use entries::{Entries, Entry};
+use record::{StepEnd, TimelineRecord};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use step::FactValue;
 
 /// Gets the steps of a finished request.
 type AtEnd = Box<dyn FnOnce(RecordedTimeline) + Send>;
@@ -45,7 +44,8 @@ struct SharedTimeline {
 }
 
 struct TimelineState {
-    entries: Entries,
+    /// `None` after the end of the request.
+    record: Option<Box<TimelineRecord>>,
     follower: Option<StepSender>,
     at_end: Option<AtEnd>,
 }
@@ -119,10 +119,7 @@ impl Timeline {
     /// Adds the time since the open step began.
     pub(crate) fn first_content(&self) {
         let Some(step) = self.opened() else { return };
-        self.at_once(|moment| {
-            let at_us = moment.now_us;
-            moment.state.entries.add(&Entry::FirstContent { step, at_us });
-        });
+        self.at_once(|moment| moment.first_content(step));
     }
 
     /// Ends the step that is open, if there is one.
@@ -143,14 +140,16 @@ impl Timeline {
     /// Notes why the request fails.
     pub(crate) fn failed(&self, error: ErrorKind) {
         if let Some(shared) = &self.shared {
-            shared.lock().entries.add(&Entry::Failed { error: error.as_str() });
+            shared.note(|record| record.head.error = Some(error.as_str()));
         }
     }
 
     /// Notes the usage row, when it is written.
     pub(crate) fn settled(&self, row: &UsageRow, outcome: UsageOutcome) {
         self.at_once(|moment| {
-            moment.state.entries.add(&Entry::settled(row, outcome));
+            if let Some(record) = &mut moment.state.record {
+                record.settled(row, outcome);
+            }
             let facts = [
                 FactName::InputTokens.number(row.input_tokens),
                 FactName::OutputTokens.number(row.output_tokens),
@@ -186,9 +185,10 @@ pub(crate) struct Moment<'a> {
 impl Moment<'_> {
     /// Begins a step, as [`Timeline::begin`] does.
     pub(crate) fn begin(&mut self, step: StepType, parts: &[&str], facts: &[Option<Fact<'_>>]) -> StepMark {
-        let n = self.state.entries.begin(self.parent, step, parts, self.now_us);
+        let Some(record) = &mut self.state.record else { return StepMark(0) };
+        let n = record.begin(self.parent, step, parts, self.now_us);
         if n != 0 {
-            self.state.note(n, facts);
+            record.add(n, facts);
             self.state.tell(n);
         }
         StepMark(n)
@@ -224,10 +224,18 @@ impl Moment<'_> {
         facts: &[Option<Fact<'_>>],
     ) {
         // A step that found no room is not recorded.
-        if step.0 != 0 {
-            self.state.note(step.0, facts);
-            self.state.entries.add(&Entry::StepEnded { step: step.0, at_us: self.now_us, busy_us, outcome });
+        if let Some(record) = self.state.record.as_mut().filter(|_| step.0 != 0) {
+            record.add(step.0, facts);
+            record.end(step.0, StepEnd { at_us: self.now_us, busy_us, outcome });
             self.state.tell(step.0);
+        }
+    }
+
+    /// Adds the time since a step began.
+    fn first_content(&mut self, n: u16) {
+        if let Some(record) = &mut self.state.record {
+            let since = record.step(n).map(|step| self.now_us.saturating_sub(step.at_us));
+            record.add(n, &[FactName::FirstContentUs.number(since)]);
         }
     }
 }
@@ -241,43 +249,40 @@ impl SharedTimeline {
         micros(self.began.elapsed())
     }
 
-    /// The request as it is now.
-    fn document(&self) -> RecordedTimeline {
-        let state = self.lock();
-        let mut document = RecordedTimeline::running(state.entries.bytes());
-        document.steps_lost = state.entries.steps_lost();
-        document.request.us = self.now_us();
-        document.request.response_bytes = self.response_bytes.load(Ordering::Relaxed);
-        document
+    /// Notes something about the request, unless it is over.
+    fn note(&self, note: impl FnOnce(&mut TimelineRecord)) {
+        if let Some(record) = &mut self.lock().record {
+            note(record);
+        }
     }
 
-    /// Ends the request. Returns all its entries, and who gets them.
-    fn finish(&self) -> (Vec<u8>, Option<AtEnd>) {
-        let (us, response_bytes) = (self.now_us(), self.response_bytes.load(Ordering::Relaxed));
+    /// The request as it is now, unless it is over.
+    fn document(&self) -> Option<RecordedTimeline> {
+        let mut document = RecordedTimeline::running(self.lock().record.as_ref()?);
+        document.request.us = self.now_us();
+        document.request.response_bytes = self.response_bytes.load(Ordering::Relaxed);
+        Some(document)
+    }
+
+    /// Ends the request. Returns its record, and who gets its steps.
+    fn finish(&self) -> Option<(Box<TimelineRecord>, Option<AtEnd>)> {
+        let us = self.now_us();
         let mut state = self.lock();
-        let steps_lost = state.entries.steps_lost();
-        state.entries.add(&Entry::Ended { us, response_bytes, steps_lost });
         // Dropping the sender tells the follower that the request is over.
         state.follower = None;
-        (state.entries.take(), state.at_end.take())
+        let mut record = state.record.take()?;
+        record.head.us = us;
+        record.head.response_bytes = self.response_bytes.load(Ordering::Relaxed);
+        Some((record, state.at_end.take()))
     }
 }
 
 impl TimelineState {
-    fn note(&mut self, step: u16, facts: &[Option<Fact<'_>>]) {
-        for Fact { name, value } in facts.iter().flatten() {
-            match value {
-                FactValue::Number(number) => self.entries.number(step, *name, *number),
-                FactValue::Text(text) => self.entries.text(step, *name, text),
-            }
-        }
-    }
-
     /// Tells the follower, if there is one, how a step is now.
     fn tell(&self, n: u16) {
-        let Some(follower) = &self.follower else { return };
-        let steps = RecordedTimeline::running(self.entries.bytes()).steps;
-        if let Some(step) = steps.into_iter().nth(usize::from(n.saturating_sub(1))) {
+        if let (Some(follower), Some(record)) = (&self.follower, &self.record)
+            && let Some(step) = RecordedStep::of(record, n)
+        {
             follower.send(step);
         }
     }

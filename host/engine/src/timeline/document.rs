@@ -1,9 +1,9 @@
 //! The JSON of a recorded request.
 
-use super::entries::{Entry, read};
+use super::record::{RecordHead, RecordedValue, StepRecord, Text, TimelineRecord, UsageRecord};
 use super::step::{FactName, StepKind, StepType};
 use crate::cost::Amount;
-use cofferdam_store::{UsageKind, UsageOutcome};
+use cofferdam_store::UsageKind;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
@@ -172,193 +172,111 @@ impl RecordedRequest {
 
 impl RecordedTimeline {
     /// The document of a request that has ended. `number` is `None` where it is not kept.
-    pub(super) fn finished(entries: &[u8], number: Option<u64>) -> Self {
-        let mut document = Self::empty();
-        document.request.number = number;
-        let usage_outcome = read(entries).fold(None, |known, entry| document.take(entry).or(known));
+    pub(super) fn finished(record: &TimelineRecord, number: Option<u64>) -> Self {
+        let mut document = Self::running(record);
         let head = &mut document.request;
-        head.outcome = match (usage_outcome, head.status) {
-            (Some(outcome), _) => outcome_word(outcome),
+        head.number = number;
+        head.outcome = match (&record.head.usage, head.status) {
+            (Some(usage), _) => usage.outcome.as_str(),
             // A request without a usage row was refused, or its client has left.
             (None, _) if head.error_type.is_some() => "refused",
             (None, Some(_)) => "completed",
             (None, None) => "cancelled",
         };
         for step in document.steps.iter_mut().filter(|step| step.us.is_none()) {
-            step.end(head.us, None, "unfinished");
+            step.us = Some(head.us.saturating_sub(step.at_us));
+            step.outcome = Some("unfinished".to_owned());
         }
         document
     }
 
-    /// The document of a request that runs, without what is counted outside of its entries.
-    pub(super) fn running(entries: &[u8]) -> Self {
-        let mut document = Self::empty();
-        for entry in read(entries) {
-            document.take(entry);
+    /// The document of a request that runs.
+    pub(super) fn running(record: &TimelineRecord) -> Self {
+        let mut steps: Vec<RecordedStep> =
+            (1..).zip(&record.steps).map(|(n, step)| RecordedStep::without_facts(record, n, step)).collect();
+        for fact in &record.facts {
+            if let Some(step) = usize::from(fact.step).checked_sub(1).and_then(|at| steps.get_mut(at)) {
+                step.facts.set(fact.name, RecordedFact::of(record, fact.name, fact.value));
+            }
         }
-        document
-    }
-
-    fn empty() -> Self {
-        let request = RecordedRequest {
-            number: None,
-            request_id: String::new(),
-            log_id: None,
-            started_ms: 0,
-            started_at: String::new(),
-            workspace_id: String::new(),
-            key_id: String::new(),
-            intern_id: None,
-            endpoint: UsageKind::Responses,
-            streamed: false,
-            requested_model: None,
-            model: None,
-            provider: None,
-            status: None,
-            outcome: "running",
-            error_type: None,
-            us: 0,
-            attempts: 0,
-            input_tokens: 0,
-            cached_tokens: 0,
-            output_tokens: 0,
-            reasoning_tokens: 0,
-            cost: Amount(0),
-            byok_cost: Amount(0),
-            estimated: false,
-            request_bytes: 0,
-            response_bytes: 0,
-        };
-        Self { request, steps: Vec::new(), steps_lost: 0 }
-    }
-
-    /// Adds what an entry tells. Returns the outcome of the usage row, if the entry has it.
-    fn take(&mut self, entry: Entry<'_>) -> Option<UsageOutcome> {
-        let head = &mut self.request;
-        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        match entry {
-            Entry::Began {
-                request_id,
-                log_id,
-                started_ms,
-                workspace,
-                key,
-                intern,
-                endpoint,
-                request_bytes,
-            } => {
-                (head.request_id, head.log_id) = (request_id.to_owned(), log_id);
-                (head.started_ms, head.started_at) = (started_ms, timestamp(started_ms));
-                (head.workspace_id, head.key_id) = (workspace.to_string(), key.to_owned());
-                head.intern_id = intern.map(|intern| intern.to_string());
-                (head.endpoint, head.request_bytes) = (endpoint, request_bytes);
-            }
-            Entry::Asked { model, streamed } => {
-                (head.requested_model, head.streamed) = (Some(model.to_owned()), streamed);
-            }
-            Entry::Answered { status } => head.status = Some(status),
-            Entry::Failed { error } => head.error_type = Some(error.to_owned()),
-            Entry::Settled { outcome, model, provider, attempts, estimated, .. } => {
-                (head.model, head.provider) = (named(model), named(provider));
-                (head.attempts, head.estimated) = (attempts, estimated);
-                head.count(&entry);
-                return Some(outcome);
-            }
-            Entry::Ended { us, response_bytes, steps_lost } => {
-                (head.us, head.response_bytes, self.steps_lost) = (us, response_bytes, steps_lost);
-            }
-            step => self.take_step(step),
-        }
-        None
-    }
-
-    fn take_step(&mut self, entry: Entry<'_>) {
-        match entry {
-            Entry::StepBegan { parent, step_type, name, at_us } => {
-                let n = u16::try_from(self.steps.len() + 1).unwrap_or(u16::MAX);
-                self.steps.push(RecordedStep {
-                    n,
-                    parent: (parent != 0).then_some(parent),
-                    kind: step_type.kind(),
-                    r#type: step_type,
-                    name: name.join(" "),
-                    at_us,
-                    us: None,
-                    busy_us: None,
-                    outcome: None,
-                    facts: StepFacts::default(),
-                });
-            }
-            Entry::StepEnded { step, at_us, busy_us, outcome } => {
-                if let Some(step) = self.step(step).filter(|step| step.us.is_none()) {
-                    step.end(at_us, busy_us, outcome);
-                }
-            }
-            Entry::FirstContent { step, at_us } => {
-                if let Some(step) = self.step(step) {
-                    let since = at_us.saturating_sub(step.at_us);
-                    step.facts.set(FactName::FirstContentUs, RecordedFact::Number(since));
-                }
-            }
-            Entry::Number { step, name, number } => {
-                let is_cost = name == FactName::Cost;
-                let fact = if is_cost {
-                    RecordedFact::Dollars(Amount(number))
-                } else {
-                    RecordedFact::Number(number)
-                };
-                self.set(step, name, fact);
-            }
-            Entry::Text { step, name, text } => self.set(step, name, RecordedFact::Text(text.to_owned())),
-            _ => {}
-        }
-    }
-
-    fn set(&mut self, step: u16, name: FactName, fact: RecordedFact) {
-        if let Some(step) = self.step(step) {
-            step.facts.set(name, fact);
-        }
-    }
-
-    fn step(&mut self, n: u16) -> Option<&mut RecordedStep> {
-        self.steps.get_mut(usize::from(n).checked_sub(1)?)
+        Self { request: RecordedRequest::of(record), steps, steps_lost: record.head.steps_lost }
     }
 }
 
 impl RecordedRequest {
-    fn count(&mut self, row: &Entry<'_>) {
-        if let Entry::Settled {
-            input_tokens,
-            cached_tokens,
-            output_tokens,
-            reasoning_tokens,
-            cost_pico,
-            byok_pico,
-            ..
-        } = row
-        {
-            (self.input_tokens, self.cached_tokens) = (*input_tokens, *cached_tokens);
-            (self.output_tokens, self.reasoning_tokens) = (*output_tokens, *reasoning_tokens);
-            (self.cost, self.byok_cost) = (Amount(*cost_pico), Amount(*byok_pico));
+    fn of(record: &TimelineRecord) -> Self {
+        let RecordHead { usage, .. } = &record.head;
+        let count = |count: fn(&UsageRecord) -> u64| usage.as_ref().map_or(0, count);
+        let named = |name: fn(&UsageRecord) -> Text| {
+            let name = record.text(name(usage.as_ref()?));
+            (!name.is_empty()).then(|| name.to_owned())
+        };
+        Self {
+            number: None,
+            request_id: record.text(record.head.request_id).to_owned(),
+            log_id: record.head.log_id,
+            started_ms: record.head.started_ms,
+            started_at: timestamp(record.head.started_ms),
+            workspace_id: record.head.workspace.to_string(),
+            key_id: record.head.key.as_str().to_owned(),
+            intern_id: record.head.intern.map(|intern| intern.to_string()),
+            endpoint: record.head.endpoint,
+            streamed: record.head.streamed,
+            requested_model: record.head.requested_model.map(|model| record.text(model).to_owned()),
+            model: named(|usage| usage.model),
+            provider: named(|usage| usage.provider),
+            status: record.head.status,
+            outcome: "running",
+            error_type: record.head.error.map(str::to_owned),
+            us: record.head.us,
+            attempts: usage.as_ref().map_or(0, |usage| usage.attempts),
+            input_tokens: count(|usage| usage.input_tokens),
+            cached_tokens: count(|usage| usage.cached_tokens),
+            output_tokens: count(|usage| usage.output_tokens),
+            reasoning_tokens: count(|usage| usage.reasoning_tokens),
+            cost: Amount(count(|usage| usage.cost_pico)),
+            byok_cost: Amount(count(|usage| usage.byok_pico)),
+            estimated: usage.as_ref().is_some_and(|usage| usage.estimated),
+            request_bytes: record.head.request_bytes,
+            response_bytes: record.head.response_bytes,
         }
     }
 }
 
 impl RecordedStep {
-    fn end(&mut self, at_us: u64, busy_us: Option<u64>, outcome: &str) {
-        self.us = Some(at_us.saturating_sub(self.at_us));
-        self.busy_us = busy_us;
-        self.outcome = Some(outcome.to_owned());
+    /// A step of a request as it is now.
+    pub(super) fn of(record: &TimelineRecord, n: u16) -> Option<Self> {
+        let mut step = Self::without_facts(record, n, record.step(n)?);
+        for fact in record.facts.iter().filter(|fact| fact.step == n) {
+            step.facts.set(fact.name, RecordedFact::of(record, fact.name, fact.value));
+        }
+        Some(step)
+    }
+
+    fn without_facts(record: &TimelineRecord, n: u16, step: &StepRecord) -> Self {
+        let StepRecord { at_us, end, name, parent, step_type } = *step;
+        Self {
+            n,
+            parent: (parent != 0).then_some(parent),
+            kind: step_type.kind(),
+            r#type: step_type,
+            name: record.text(name).to_owned(),
+            at_us,
+            us: end.map(|end| end.at_us.saturating_sub(at_us)),
+            busy_us: end.and_then(|end| end.busy_us),
+            outcome: end.map(|end| end.outcome.to_owned()),
+            facts: StepFacts::default(),
+        }
     }
 }
 
-fn outcome_word(outcome: UsageOutcome) -> &'static str {
-    match outcome {
-        UsageOutcome::Completed => "completed",
-        UsageOutcome::Incomplete => "incomplete",
-        UsageOutcome::Failed => "failed",
-        UsageOutcome::Cancelled => "cancelled",
-        UsageOutcome::Interrupted => "interrupted",
+impl RecordedFact {
+    fn of(record: &TimelineRecord, name: FactName, value: RecordedValue) -> Self {
+        match value {
+            RecordedValue::Number(number) if name == FactName::Cost => Self::Dollars(Amount(number)),
+            RecordedValue::Number(number) => Self::Number(number),
+            RecordedValue::Text(text) => Self::Text(record.text(text).to_owned()),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Keeps the last requests and those that run.
 
-use super::entries::{Entries, Entry};
 use super::finished::FinishedRequests;
 use super::follow::StepSender;
-use super::{RecordedRequest, RecordedTimeline, RequestBeginning, SharedTimeline, Timeline, TimelineState};
+use super::record::{RequestBeginning, TimelineRecord};
+use super::{RecordedRequest, RecordedTimeline, SharedTimeline, Timeline, TimelineState};
 use crate::refusal::Refusal;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ const PAGE: usize = 128;
 /// The parts of the list of running requests. Threads use different ones, so that they rarely wait
 /// for each other.
 const RUNNING_PARTS: usize = 16;
+/// The most records that each part has for further requests.
+const SPARE_MAX: usize = 16;
 
 /// The recorder of requests: the last finished ones, and those that run.
 pub struct RequestRecorder {
@@ -37,6 +39,12 @@ pub struct RequestRecorder {
 struct RunningRequests {
     requests: BTreeMap<u64, Weak<SharedTimeline>>,
     last_key: u64,
+    /// Records of requests that are over, for the next ones.
+    #[expect(
+        clippy::vec_box,
+        reason = "a record is large and passes through many hands, so only its address moves"
+    )]
+    spare: Vec<Box<TimelineRecord>>,
 }
 
 /// Which requests are listed.
@@ -113,38 +121,40 @@ impl RequestRecorder {
     pub fn recent(&self, filter: &RequestFilter) -> Vec<RecordedRequest> {
         let after = filter.after.unwrap_or_default();
         let kept = self.kept(filter.before.unwrap_or(u64::MAX)).take_while(|(number, _)| *number > after);
-        let heads = kept.map(|(number, entries)| RecordedTimeline::finished(&entries, Some(number)).request);
+        let heads = kept.map(|(number, record)| RecordedTimeline::finished(&record, Some(number)).request);
         heads.filter(|head| filter.takes(head)).take(filter.limit).collect()
     }
 
     /// The requests that run, in the order in which they began.
     pub fn running(&self) -> Vec<RecordedRequest> {
-        self.running_now().iter().map(|timeline| timeline.document().request).collect()
+        let documents = self.running_now();
+        documents.iter().filter_map(|it| it.document()).map(|document| document.request).collect()
     }
 
     /// One request with its steps, finished or running, by the id of its answer.
     pub fn one(&self, request_id: &str) -> Option<RecordedTimeline> {
         let mut finished = self.kept(u64::MAX);
-        if let Some((number, entries)) = finished.find(|(_, entries)| is_of(entries, request_id)) {
-            return Some(RecordedTimeline::finished(&entries, Some(number)));
+        if let Some((number, record)) = finished.find(|(_, record)| record.is_of(request_id)) {
+            return Some(RecordedTimeline::finished(&record, Some(number)));
         }
-        let running = self.running_now();
-        running.iter().find(|it| is_of(it.lock().entries.bytes(), request_id)).map(|it| it.document())
+        let is_it =
+            |it: &&Arc<SharedTimeline>| it.lock().record.as_ref().is_some_and(|it| it.is_of(request_id));
+        self.running_now().iter().find(is_it)?.document()
     }
 
     /// The ids of the answers of all requests that are kept or run, by their ids in the log.
     pub fn ids_by_log_id(&self) -> BTreeMap<Uuid, String> {
-        let finished = self.kept(u64::MAX).filter_map(|(_, entries)| ids(&entries));
+        let finished = self.kept(u64::MAX).filter_map(|(_, record)| record.ids());
         let running = self.running_now();
-        finished.chain(running.iter().filter_map(|it| ids(it.lock().entries.bytes()))).collect()
+        finished.chain(running.iter().filter_map(|it| it.lock().record.as_ref()?.ids())).collect()
     }
 
     /// The requests that ended after the one with this number, at most `most` of them.
     pub fn ended_since(&self, number: u64, most: usize) -> EndedRequests {
-        let (last, entries) = self.finished().after(number, most);
-        let documents = entries.into_iter().rev();
-        let requests: Vec<RecordedRequest> = documents
-            .map(|(number, entries)| RecordedTimeline::finished(&entries, Some(number)).request)
+        let (last, records) = self.finished().after(number, most);
+        let oldest_first = records.into_iter().rev();
+        let requests: Vec<RecordedRequest> = oldest_first
+            .map(|(number, record)| RecordedTimeline::finished(&record, Some(number)).request)
             .collect();
         let left_out = last.saturating_sub(number).saturating_sub(requests.len() as u64);
         EndedRequests { last, requests, left_out }
@@ -160,15 +170,16 @@ impl RequestRecorder {
         if self.keeps() == 0 && follower.is_none() && !is_wanted {
             return RequestGuard(None);
         }
-        let mut entries = Entries::new();
-        entries.add(&begun().entry());
+        let beginning = begun();
+        let part = part_of_this_thread();
+        let mut running = self.running_part(part);
+        let mut record = running.spare.pop().unwrap_or_else(|| Box::new(TimelineRecord::new(&beginning)));
+        record.renew(&beginning);
         let timeline = Arc::new(SharedTimeline {
             began: Instant::now(),
             response_bytes: AtomicU64::new(0),
-            state: Mutex::new(TimelineState { entries, follower, at_end: None }),
+            state: Mutex::new(TimelineState { record: Some(record), follower, at_end: None }),
         });
-        let part = part_of_this_thread();
-        let mut running = self.running_part(part);
         running.last_key += 1;
         let key = running.last_key;
         running.requests.insert(key, Arc::downgrade(&timeline));
@@ -177,19 +188,24 @@ impl RequestRecorder {
     }
 
     fn finish(&self, request: &GuardedRequest) {
-        self.running_part(request.part).requests.remove(&request.key);
-        let (entries, at_end) = request.timeline.finish();
-        if let Some(at_end) = at_end {
-            at_end(RecordedTimeline::finished(&entries, None));
-        }
-        let keeps = self.keeps();
-        if keeps > 0 {
-            self.finished().keep(&entries, keeps);
-        }
+        let record = request.timeline.finish().map(|(record, at_end)| {
+            let keeps = self.keeps();
+            if keeps > 0 {
+                self.finished().keep(&record, keeps);
+            }
+            if let Some(at_end) = at_end {
+                at_end(RecordedTimeline::finished(&record, None));
+            }
+            record
+        });
+        let mut running = self.running_part(request.part);
+        running.requests.remove(&request.key);
+        let has_room = running.spare.len() < SPARE_MAX;
+        running.spare.extend(record.filter(|record| has_room && record.is_small()));
     }
 
-    /// Number and entries of the finished requests before one, the last one first.
-    fn kept(&self, before: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    /// Number and record of the finished requests before one, the last one first.
+    fn kept(&self, before: u64) -> impl Iterator<Item = (u64, TimelineRecord)> {
         let mut before = before;
         let pages = std::iter::from_fn(move || {
             let page = self.finished().before(before, PAGE);
@@ -228,18 +244,6 @@ fn part_of_this_thread() -> usize {
     PART.get()
 }
 
-fn is_of(entries: &[u8], wanted: &str) -> bool {
-    matches!(super::entries::read(entries).next(), Some(Entry::Began { request_id, .. }) if request_id == wanted)
-}
-
-/// The ids of a request in the log and of its answer.
-fn ids(entries: &[u8]) -> Option<(Uuid, String)> {
-    match super::entries::read(entries).next()? {
-        Entry::Began { log_id, request_id, .. } => Some((log_id?, request_id.to_owned())),
-        _ => None,
-    }
-}
-
 /// A request that is recorded, if it is. When this is dropped, the request is over.
 pub(crate) struct RequestGuard(Option<GuardedRequest>);
 
@@ -260,26 +264,29 @@ impl RequestGuard {
     /// Notes what the body asks for.
     pub(crate) fn asks(&self, requested: &str, streamed: bool) {
         let cut = requested.char_indices().nth(REQUESTED_CHARS_MAX).map_or(requested.len(), |(end, _)| end);
-        self.add(&Entry::Asked { model: requested.get(..cut).unwrap_or_default(), streamed });
+        let model = requested.get(..cut).unwrap_or_default();
+        self.note(|record| record.asked(model, streamed));
     }
 
     /// Notes how the request was answered.
     pub(crate) fn answered<T>(&self, result: &Result<T, Refusal>) {
         match result {
-            Ok(_) => self.add(&Entry::Answered { status: 200 }),
+            Ok(_) => self.note(|record| record.head.status = Some(200)),
             Err(refusal) => self.refused(refusal),
         }
     }
 
     /// Notes why the request was refused.
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        self.add(&Entry::Answered { status: refusal.status });
-        self.add(&Entry::Failed { error: refusal.kind.as_str() });
+        self.note(|record| {
+            record.head.status = Some(refusal.status);
+            record.head.error = Some(refusal.kind.as_str());
+        });
     }
 
-    fn add(&self, entry: &Entry<'_>) {
+    fn note(&self, note: impl FnOnce(&mut TimelineRecord)) {
         if let Some(request) = &self.0 {
-            request.timeline.lock().entries.add(entry);
+            request.timeline.note(note);
         }
     }
 }
