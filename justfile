@@ -13,7 +13,7 @@ default:
 run *arguments:
     cargo run --release -- {{arguments}}
 
-# The program that is shipped and measured, in target/dist, laid out by the counts of a training load. Two builds,
+# The program that is shipped and measured, in target/dist, laid out by the counts of training loads. Two builds,
 # whose links alone take about ten minutes each.
 dist:
     deploy/dist.sh
