@@ -52,15 +52,21 @@ async fn a_file_that_is_no_plugin_is_refused_by_a_running_host_in_one_line() {
     let host = Setup::new().config(&calm.config()).plugins(guests.path()).start();
     let (admin, watch) = (Admin::new(&host), calm.watch(&host).await);
     for (place, (what, bytes, says)) in files().into_iter().enumerate() {
-        install(guests.path(), "router-bad", "router", "[router]\nid = \"bad\"\n", &bytes);
+        // Named anew each time: the log is written a moment after the count.
+        let name = format!("router-bad-{place}");
+        install(guests.path(), &name, "router", "[router]\nid = \"bad\"\n", &bytes);
         let refused = async {
             host.signal("HUP");
             admin.until_metric("cofferdam_reloads_refused_total", place as u64 + 1).await;
         };
         watch.beside(what, refused).await;
+        host.until_logged(&name);
         let log = host.log();
-        let line = log.lines().rev().find(|line| line.contains("router-bad")).unwrap();
+        let line = log.lines().rev().find(|line| line.contains(&name)).unwrap();
         assert!(line.contains(says), "{what}: {line}");
+        for end in ["wasm", "toml"] {
+            std::fs::remove_file(guests.path().join(format!("{name}.{end}"))).unwrap();
+        }
     }
     assert_eq!(Client::new(&host).get("/models").await.status, 200);
 }

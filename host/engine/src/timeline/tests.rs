@@ -134,6 +134,30 @@ fn the_last_requests_are_kept_and_can_be_selected() {
 }
 
 #[test]
+fn a_request_has_nothing_of_the_one_whose_memory_it_uses() {
+    let recorder = recorder(4);
+    let first = begin(&recorder, "a");
+    let timeline = first.timeline();
+    first.asks("x/a", true);
+    timeline.open(StepType::Attempt, &["attempt", "ollama"], &[FactName::Attempt.number(1)]);
+    timeline.failed(ErrorKind::Timeout);
+    timeline.settled(&row(), UsageOutcome::Failed);
+    drop(first);
+    let second = begin(&recorder, "b");
+    // The first request is over, so nothing more is noted of it.
+    timeline.close("timeout", &[FactName::Status.number(504)]);
+    timeline.failed(ErrorKind::Server);
+    second.answered(&Ok(()));
+    drop(second);
+    let [a, b] = ["a", "b"].map(|id| recorder.one(id).unwrap());
+    assert_eq!((a.steps.len(), a.request.error_type.as_deref()), (2, Some("timeout")));
+    assert_eq!(a.steps[0].outcome.as_deref(), Some("unfinished"));
+    let RecordedRequest { requested_model, model, error_type, outcome, streamed, .. } = b.request;
+    assert_eq!((b.steps, requested_model, model, error_type), (vec![], None, None, None));
+    assert_eq!((outcome, streamed), ("completed", false));
+}
+
+#[test]
 fn steps_names_and_memory_are_bounded() {
     let recorder = recorder(RECORDED_MAX);
     for id in 0..600 {
