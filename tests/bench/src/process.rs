@@ -64,11 +64,16 @@ impl Processes {
         Ok(())
     }
 
-    /// Open descriptors.
-    pub(crate) fn descriptors(&self) -> anyhow::Result<usize> {
+    /// Open descriptors, but for files below `folder`.
+    pub(crate) fn descriptors_outside(&self, folder: &Path) -> anyhow::Result<usize> {
         let mut sum = 0;
         for pid in &self.0 {
-            sum += fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+            for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+                // One that was closed meanwhile leads nowhere.
+                sum += usize::from(
+                    fs::read_link(descriptor?.path()).is_ok_and(|file| !file.starts_with(folder)),
+                );
+            }
         }
         Ok(sum)
     }

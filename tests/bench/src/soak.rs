@@ -240,7 +240,10 @@ impl Observation {
         for (gauge, name) in gauges.iter_mut().zip(GAUGES) {
             *gauge = program.metric(name).await?;
         }
-        let (resident_kib, descriptors) = (program.processes.resident()?, program.processes.descriptors()?);
+        // The store keeps its tables open, which become more with each usage row.
+        let store = program.folder().join("data/store");
+        let descriptors = program.processes.descriptors_outside(&store)?;
+        let resident_kib = program.processes.resident()?;
         Ok(Self { at: Duration::ZERO, resident_kib, descriptors, gauges })
     }
 }
