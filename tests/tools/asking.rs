@@ -172,11 +172,8 @@ async fn a_client_that_leaves_cuts_the_question_and_pays_for_those_answered() {
     let (feed, fed) = Reply::fed();
     models.a.reply(fed);
     let mut events = Client::new(&models.host).open(&asker()).await;
-    while events.until("response.asker_call.analysis.in_progress").await.is_object() {
-        if models.a.asked().len() == 2 {
-            break;
-        }
-    }
+    events.until("response.asker_call.analysis.in_progress").await;
+    models.a.until_asked(2).await;
     feed.send("{".to_owned()).await.unwrap();
     drop(events);
     models.a.dropped.recv().await.unwrap();
