@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the program that is shipped and measured, in target/dist. It is built with counters, which a training load
 # fills, and again with functions and branches laid out by those counts (profile-guided optimisation). Then BOLT lays
-# the code of the linked program out by the counts of a second training load. Takes about 25 minutes on two cores;
+# the code of the linked program out by the counts of a second training load. Takes about 30 minutes on two cores;
 # `cargo build --profile dist` makes the same program without the counts.
 #
 # BOLT is `llvm-bolt` of LLVM 16 or later: Debian's package `bolt-16` or a later one. Without it, or on another

@@ -173,25 +173,22 @@ impl RecordedRequest {
 impl RecordedTimeline {
     /// The document of a request that has ended. `number` is `None` where it is not kept.
     pub(super) fn finished(record: &TimelineRecord, number: Option<u64>) -> Self {
-        let mut document = Self::running(record);
-        let head = &mut document.request;
-        head.number = number;
-        head.outcome = match (&record.head.usage, head.status) {
-            (Some(usage), _) => usage.outcome.as_str(),
-            // A request without a usage row was refused, or its client has left.
-            (None, _) if head.error_type.is_some() => "refused",
-            (None, Some(_)) => "completed",
-            (None, None) => "cancelled",
-        };
-        for step in document.steps.iter_mut().filter(|step| step.us.is_none()) {
-            step.us = Some(head.us.saturating_sub(step.at_us));
+        let mut steps = Self::steps(record);
+        for step in steps.iter_mut().filter(|step| step.us.is_none()) {
+            step.us = Some(record.head.us.saturating_sub(step.at_us));
             step.outcome = Some("unfinished".to_owned());
         }
-        document
+        let request = RecordedRequest::finished(record, number);
+        Self { request, steps, steps_lost: record.head.steps_lost }
     }
 
     /// The document of a request that runs.
     pub(super) fn running(record: &TimelineRecord) -> Self {
+        let (request, steps) = (RecordedRequest::running(record), Self::steps(record));
+        Self { request, steps, steps_lost: record.head.steps_lost }
+    }
+
+    fn steps(record: &TimelineRecord) -> Vec<RecordedStep> {
         let mut steps: Vec<RecordedStep> =
             (1..).zip(&record.steps).map(|(n, step)| RecordedStep::without_facts(record, n, step)).collect();
         for fact in &record.facts {
@@ -199,12 +196,24 @@ impl RecordedTimeline {
                 step.facts.set(fact.name, RecordedFact::of(record, fact.name, fact.value));
             }
         }
-        Self { request: RecordedRequest::of(record), steps, steps_lost: record.head.steps_lost }
+        steps
     }
 }
 
 impl RecordedRequest {
-    fn of(record: &TimelineRecord) -> Self {
+    /// The head of a request that has ended. `number` is `None` where it is not kept.
+    pub(super) fn finished(record: &TimelineRecord, number: Option<u64>) -> Self {
+        let outcome = match &record.head.usage {
+            Some(usage) => usage.outcome.as_str(),
+            // A request without a usage row was refused, or its client has left.
+            None if record.head.error.is_some() => "refused",
+            None if record.head.status.is_some() => "completed",
+            None => "cancelled",
+        };
+        Self { number, outcome, ..Self::running(record) }
+    }
+
+    fn running(record: &TimelineRecord) -> Self {
         let RecordHead { usage, .. } = &record.head;
         let count = |count: fn(&UsageRecord) -> u64| usage.as_ref().map_or(0, count);
         let named = |name: fn(&UsageRecord) -> Text| {

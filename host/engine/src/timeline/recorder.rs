@@ -121,7 +121,7 @@ impl RequestRecorder {
     pub fn recent(&self, filter: &RequestFilter) -> Vec<RecordedRequest> {
         let after = filter.after.unwrap_or_default();
         let kept = self.kept(filter.before.unwrap_or(u64::MAX)).take_while(|(number, _)| *number > after);
-        let heads = kept.map(|(number, record)| RecordedTimeline::finished(&record, Some(number)).request);
+        let heads = kept.map(|(number, record)| RecordedRequest::finished(&record, Some(number)));
         heads.filter(|head| filter.takes(head)).take(filter.limit).collect()
     }
 
@@ -153,9 +153,8 @@ impl RequestRecorder {
     pub fn ended_since(&self, number: u64, most: usize) -> EndedRequests {
         let (last, records) = self.finished().after(number, most);
         let oldest_first = records.into_iter().rev();
-        let requests: Vec<RecordedRequest> = oldest_first
-            .map(|(number, record)| RecordedTimeline::finished(&record, Some(number)).request)
-            .collect();
+        let requests: Vec<RecordedRequest> =
+            oldest_first.map(|(number, record)| RecordedRequest::finished(&record, Some(number))).collect();
         let left_out = last.saturating_sub(number).saturating_sub(requests.len() as u64);
         EndedRequests { last, requests, left_out }
     }
