@@ -78,6 +78,7 @@ async fn answers_are_as_the_document_says() {
     api.change("member/set", &json!({"member": "ada", "role": "admin"})).await;
     api.change("intern/create", &json!({"name": "nia", "workspace": "lab"})).await;
     let made = api.change("key/create", &json!({"workspace": "lab", "limit-day": 1.5})).await.body;
+    api.ask(&format!("key/show?id={}", made["id"].as_str().unwrap())).await;
     let key = json!({"id": made["id"]});
     api.change("key/limit", &json!({"id": made["id"], "limit-month": 7})).await;
     for path in ["key/disable", "key/enable", "key/revoke"] {

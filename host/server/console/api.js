@@ -103,3 +103,11 @@ export function query(members) {
   const text = new URLSearchParams(given).toString();
   return text && `?${text}`;
 }
+
+// The most records of one kind that a page reads.
+export const RECORDS_MAX = 1000;
+
+// The newest records of a kind, `workspace`, `member`, `intern` or `key`: all, or those of one workspace.
+export function records(ask, kind, workspace) {
+  return ask(`${kind}/list${query({ limit: RECORDS_MAX, workspace })}`);
+}

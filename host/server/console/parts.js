@@ -1,5 +1,7 @@
 // The parts that pages are made of: tables, badges, notices, dialogs and forms.
 
+import { RECORDS_MAX } from "./api.js";
+import { count } from "./format.js";
 import { h, morph } from "./h.js";
 
 export function section(title, ...children) {
@@ -43,6 +45,11 @@ export function table(caption, columns, rows, { key, empty: none, dense } = {}) 
   )));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, scrolls sideways` }, h("table", { class: dense ? "dense" : null }, h("caption", { class: "unseen" }, caption),
     h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.map(line))));
+}
+
+// Says that a list has only the newest records, and which command lists all.
+export function onlyNewest(list, command) {
+  return list.length >= RECORDS_MAX && h("p", { class: "hint" }, `The newest ${count(RECORDS_MAX)} are shown. `, code(command), " lists all.");
 }
 
 // A table behind a chart.

@@ -1,13 +1,17 @@
 //! The directory: an in-memory snapshot of all entities that authentication, commands and rules
 //! look up.
 //!
-//! A snapshot never changes. The writer publishes a new one after each commit. Snapshots share
-//! their records, so a new one copies pointers only.
+//! A snapshot never changes. The writer publishes a new one after each commit. Snapshots share all that
+//! is the same in them.
+
+mod records;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
+
+use records::Entity as _;
+pub(crate) use records::Records;
 
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::lookup::{LookupError, RecordKind};
@@ -117,31 +121,23 @@ impl Record {
 
     /// Whether it is of this kind and belongs to this owner.
     pub(crate) fn is_owned(&self, kind: RecordKind, owner: RecordId) -> bool {
-        match (self, kind) {
-            (Record::Member(it), RecordKind::Member) => RecordId::Workspace(it.workspace) == owner,
-            (Record::Intern(it), RecordKind::Intern) => RecordId::Workspace(it.workspace) == owner,
-            (Record::Key(it), RecordKind::Key) => is_key_of(&it.key, owner),
-            _ => false,
-        }
-    }
-}
-
-fn is_key_of(key: &ApiKey, owner: RecordId) -> bool {
-    match owner {
-        RecordId::Workspace(id) => key.workspace == Some(id),
-        RecordId::Member(id) => key.member == Some(id),
-        RecordId::Intern(id) => key.intern == Some(id),
-        RecordId::Key(_) => false,
+        let owners = match (self, kind) {
+            (Record::Member(it), RecordKind::Member) => it.owners(),
+            (Record::Intern(it), RecordKind::Intern) => it.owners(),
+            (Record::Key(it), RecordKind::Key) => it.owners(),
+            _ => return false,
+        };
+        owners.contains(&Some(owner))
     }
 }
 
 /// One consistent state of all workspaces, members, interns and keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    pub(crate) workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
-    pub(crate) members: BTreeMap<MemberId, Arc<Member>>,
-    pub(crate) interns: BTreeMap<InternId, Arc<Intern>>,
-    pub(crate) keys: BTreeMap<KeyId, Arc<StoredKey>>,
+    pub(crate) workspaces: Records<Workspace>,
+    pub(crate) members: Records<Member>,
+    pub(crate) interns: Records<Intern>,
+    pub(crate) keys: Records<StoredKey>,
 }
 
 /// A key with the records of its workspace, member and intern, all of one commit.
@@ -177,6 +173,26 @@ impl fmt::Debug for OwnedKey {
 }
 
 impl Directory {
+    /// A directory of these records, which have different ids.
+    pub(crate) fn of(records: Vec<Record>) -> Directory {
+        let (mut workspaces, mut members) = (Vec::new(), Vec::new());
+        let (mut interns, mut keys) = (Vec::new(), Vec::new());
+        for record in records {
+            match record {
+                Record::Workspace(it) => workspaces.push(it),
+                Record::Member(it) => members.push(it),
+                Record::Intern(it) => interns.push(it),
+                Record::Key(it) => keys.push(it),
+            }
+        }
+        Directory {
+            workspaces: Records::of(workspaces),
+            members: Records::of(members),
+            interns: Records::of(interns),
+            keys: Records::of(keys),
+        }
+    }
+
     pub(crate) fn record(&self, id: RecordId) -> Option<Record> {
         match id {
             RecordId::Workspace(id) => self.workspaces.get(&id).cloned().map(Record::Workspace),
@@ -191,20 +207,20 @@ impl Directory {
         for (id, record) in records {
             match (id, record) {
                 (_, Some(record)) => self.put(record),
-                (RecordId::Workspace(id), None) => drop(self.workspaces.remove(&id)),
-                (RecordId::Member(id), None) => drop(self.members.remove(&id)),
-                (RecordId::Intern(id), None) => drop(self.interns.remove(&id)),
-                (RecordId::Key(id), None) => drop(self.keys.remove(&id)),
+                (RecordId::Workspace(id), None) => self.workspaces.remove(&id),
+                (RecordId::Member(id), None) => self.members.remove(&id),
+                (RecordId::Intern(id), None) => self.interns.remove(&id),
+                (RecordId::Key(id), None) => self.keys.remove(&id),
             }
         }
     }
 
-    pub(crate) fn put(&mut self, record: Record) {
+    fn put(&mut self, record: Record) {
         match record {
-            Record::Workspace(it) => drop(self.workspaces.insert(it.id, it)),
-            Record::Member(it) => drop(self.members.insert(it.id, it)),
-            Record::Intern(it) => drop(self.interns.insert(it.id, it)),
-            Record::Key(it) => drop(self.keys.insert(it.key.id, it)),
+            Record::Workspace(it) => self.workspaces.put(it),
+            Record::Member(it) => self.members.put(it),
+            Record::Intern(it) => self.interns.put(it),
+            Record::Key(it) => self.keys.put(it),
         }
     }
 
@@ -212,37 +228,32 @@ impl Directory {
     pub(crate) fn named(&self, key: &NameKey) -> Option<RecordId> {
         match key {
             NameKey::Workspace(name) => {
-                let named = self.workspaces.values().find(|it| it.name == *name);
-                named.map(|it| RecordId::Workspace(it.id))
+                self.workspaces.named(name.clone(), None).map(|it| RecordId::Workspace(it.id))
             }
             NameKey::Member(of, name) => {
-                let named = self.members.values().find(|it| it.workspace == *of && it.name == *name);
-                named.map(|it| RecordId::Member(it.id))
+                self.members.named(name.clone(), Some(*of)).map(|it| RecordId::Member(it.id))
             }
             NameKey::Intern(of, name) => {
-                let named = self.interns.values().find(|it| it.workspace == *of && it.name == *name);
-                named.map(|it| RecordId::Intern(it.id))
+                self.interns.named(name.clone(), Some(*of)).map(|it| RecordId::Intern(it.id))
             }
         }
     }
 
     /// The records of one kind that belong to an owner, in ascending order of their ids.
     pub(crate) fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Vec<RecordId> {
-        match kind {
+        let of = Some(owner);
+        let mut owned: Vec<RecordId> = match kind {
             RecordKind::Workspace => Vec::new(),
             RecordKind::Member => {
-                let owned = self.members.values().filter(|it| RecordId::Workspace(it.workspace) == owner);
-                owned.map(|it| RecordId::Member(it.id)).collect()
+                self.members.newest_first(of, None).map(|it| RecordId::Member(it.id)).collect()
             }
             RecordKind::Intern => {
-                let owned = self.interns.values().filter(|it| RecordId::Workspace(it.workspace) == owner);
-                owned.map(|it| RecordId::Intern(it.id)).collect()
+                self.interns.newest_first(of, None).map(|it| RecordId::Intern(it.id)).collect()
             }
-            RecordKind::Key => {
-                let owned = self.keys.values().filter(|it| is_key_of(&it.key, owner));
-                owned.map(|it| RecordId::Key(it.key.id)).collect()
-            }
-        }
+            RecordKind::Key => self.keys.newest_first(of, None).map(|it| RecordId::Key(it.key.id)).collect(),
+        };
+        owned.sort_unstable();
+        owned
     }
 
     /// A key with the records of its owner.
@@ -258,7 +269,7 @@ impl Directory {
 
     /// A workspace by name or id.
     pub(crate) fn find_workspace(&self, given: &str) -> Result<&Arc<Workspace>, LookupError> {
-        find(RecordKind::Workspace, &self.workspaces, given, |it| &it.name, |_| true)
+        self.workspaces.find(None, given)
     }
 
     /// A member by id, or by name in one workspace or in all. The id of a member of another
@@ -268,8 +279,7 @@ impl Directory {
         workspace: Option<WorkspaceId>,
         given: &str,
     ) -> Result<&Arc<Member>, LookupError> {
-        let is_inside = |it: &Member| workspace.is_none_or(|workspace| it.workspace == workspace);
-        find(RecordKind::Member, &self.members, given, |it| &it.name, is_inside)
+        self.members.find(workspace, given)
     }
 
     /// An intern, as for [`Directory::find_member`].
@@ -278,28 +288,6 @@ impl Directory {
         workspace: Option<WorkspaceId>,
         given: &str,
     ) -> Result<&Arc<Intern>, LookupError> {
-        let is_inside = |it: &Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
-        find(RecordKind::Intern, &self.interns, given, |it| &it.name, is_inside)
-    }
-}
-
-/// The only record of those inside that has this id or this name. An id takes precedence over an
-/// equal name.
-fn find<'a, I: Ord + FromStr, T>(
-    kind: RecordKind,
-    records: &'a BTreeMap<I, Arc<T>>,
-    given: &str,
-    name: impl Fn(&T) -> &Name,
-    is_inside: impl Fn(&T) -> bool,
-) -> Result<&'a Arc<T>, LookupError> {
-    let by_id = given.parse().ok().and_then(|id| records.get(&id)).filter(|it| is_inside(it));
-    if let Some(found) = by_id {
-        return Ok(found);
-    }
-    let mut named = records.values().filter(|it| is_inside(it) && name(it).as_str() == given);
-    match (named.next(), named.count()) {
-        (Some(found), 0) => Ok(found),
-        (None, _) => Err(LookupError::not_found(kind, given)),
-        (Some(_), more) => Err(LookupError::Ambiguous { kind, given: given.to_owned(), count: 1 + more }),
+        self.interns.find(workspace, given)
     }
 }

@@ -65,7 +65,7 @@ impl WorkspaceId {
         random().map(WorkspaceId)
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> WorkspaceId {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> WorkspaceId {
         WorkspaceId(Uuid::from_bytes(bytes))
     }
 
@@ -80,8 +80,7 @@ impl MemberId {
         random().map(MemberId)
     }
 
-    #[cfg(feature = "postgres")]
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> MemberId {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> MemberId {
         MemberId(Uuid::from_bytes(bytes))
     }
 
@@ -96,7 +95,7 @@ impl InternId {
         random().map(InternId)
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> InternId {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> InternId {
         InternId(Uuid::from_bytes(bytes))
     }
 

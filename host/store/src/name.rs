@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -13,10 +14,11 @@ use uuid::Uuid;
 /// Longest name, in Unicode scalar values.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A valid name: 1 to 64 characters, no control characters, no space at either end, not a UUID.
+/// A valid name: 1 to 64 characters, no control characters, no space at either end, not a UUID. Clones share
+/// the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+pub struct Name(Arc<str>);
 
 /// Why a text is not a [`Name`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -63,7 +65,7 @@ impl Name {
         if Uuid::try_parse(text).is_ok() {
             return Err(NameError::LooksLikeId);
         }
-        Ok(Name(text.to_owned()))
+        Ok(Name(text.into()))
     }
 
     /// The name as text.
@@ -96,7 +98,7 @@ impl TryFrom<String> for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> String {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

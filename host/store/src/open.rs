@@ -179,7 +179,7 @@ struct Loaded {
 }
 
 fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
-    let (mut directory, mut money) = (Directory::default(), Money::default());
+    let (mut records, mut money) = (Vec::new(), Money::default());
     let (mut set, mut damaged) = (SetHash::default(), Vec::new());
     for row in database.keys.iter() {
         let (key, value) = row.into_inner()?;
@@ -187,12 +187,13 @@ fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
             continue;
         }
         set.add(&keys.element(&key, &value));
-        if load_row(keys, &mut directory, &mut money, &key, &value).is_none() {
+        if load_row(keys, &mut records, &mut money, &key, &value).is_none() {
             damaged.push(key.to_vec());
         }
     }
     let (heads, heads_hold) = load_heads(database, keys)?;
-    Ok(Loaded { directory: Arc::new(directory), money, set, heads, damaged, heads_hold })
+    let directory = Arc::new(Directory::of(records));
+    Ok(Loaded { directory, money, set, heads, damaged, heads_hold })
 }
 
 /// The set hash of all vaults' heads, and whether every MAC matches.
@@ -211,16 +212,16 @@ fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), 
 /// whose kind is unknown.
 pub(crate) fn load_row(
     keys: &StoreKeys,
-    directory: &mut Directory,
+    records: &mut Vec<Record>,
     money: &mut Money,
     key: &[u8],
     value: &[u8],
 ) -> Option<()> {
     match RowKind::of(key)? {
-        RowKind::Workspace => directory.put(Record::Workspace(rows::decode(keys, KEYS, key, value)?)),
-        RowKind::Member => directory.put(Record::Member(rows::decode(keys, KEYS, key, value)?)),
-        RowKind::Intern => directory.put(Record::Intern(rows::decode(keys, KEYS, key, value)?)),
-        RowKind::ApiKey => directory.put(Record::Key(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::Workspace => records.push(Record::Workspace(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::Member => records.push(Record::Member(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::Intern => records.push(Record::Intern(rows::decode(keys, KEYS, key, value)?)),
+        RowKind::ApiKey => records.push(Record::Key(rows::decode(keys, KEYS, key, value)?)),
         RowKind::KeySpend => {
             money.accounts.put_key(rows::key_of_spend(key)?, rows::decode(keys, KEYS, key, value)?);
         }

@@ -45,6 +45,12 @@ pub(crate) trait State {
     /// The records of one kind that belong to an owner, in ascending order of their ids.
     fn owned_by(&self, kind: RecordKind, owner: RecordId) -> Result<Vec<RecordId>, Gap>;
 
+    /// Reads the answers to these questions together, where each would take a round trip of its own.
+    #[cfg(feature = "postgres")]
+    fn read_ahead(&self, _needs: BTreeSet<Need>) -> Result<(), Gap> {
+        Ok(())
+    }
+
     /// Whether each keyspace has a marker with the hash of its rows, and the log a chain of its own, which
     /// ends with the last commit of the store. Otherwise the log has chains of several hosts only.
     fn has_markers(&self) -> bool;

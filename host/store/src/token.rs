@@ -31,6 +31,9 @@ pub struct KeyId([u8; ID_CHARS]);
 pub struct KeyIdError;
 
 impl KeyId {
+    /// No id is less than this one.
+    pub(crate) const LEAST: KeyId = KeyId([b'0'; ID_CHARS]);
+
     fn random() -> Result<KeyId, getrandom::Error> {
         let mut id = [0; ID_CHARS];
         let mut filled = 0;

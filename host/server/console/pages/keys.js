@@ -1,10 +1,10 @@
 // Workspaces, members, interns and their keys: who may spend what, and what was spent.
 
-import { optional } from "../api.js";
+import { optional, query, records } from "../api.js";
 import { meter } from "../chart.js";
 import { day, dollars, NONE, words } from "../format.js";
 import { h } from "../h.js";
-import { badge, button, code, copied, dialog, empty, field, name, notice, section, select, table } from "../parts.js";
+import { badge, button, code, copied, dialog, empty, field, name, notice, onlyNewest, section, select, table } from "../parts.js";
 
 const CREDITS_MAX = 50;
 const SPANS = ["day", "week", "month", "total"];
@@ -72,6 +72,7 @@ function keyActions(key, page) {
 
 function keysTable(data, page) {
   const { workspaces, members, interns } = data;
+  const all = [["", "all"], ...workspaces.map((it) => [it.id, it.name])];
   const named = (list, id) => list.find((it) => it.id === id)?.name ?? id;
   const wanted = page.query.key;
   const shown = data.keys.filter((it) => (page.state.all || !it.revoked_at || it.id === wanted));
@@ -89,11 +90,13 @@ function keysTable(data, page) {
   return section("Keys",
     h("div", { class: "filters" },
       button("Create a key…", () => createKey(page, data), { class: "primary" }),
+      field("Of workspace", select("of", all, page.query.workspace ?? "", { onchange: (event) => page.go(`keys${query({ workspace: event.target.value })}`) })),
       h("label", { class: "check" }, h("input", { type: "checkbox", onchange: (event) => {
         page.state.all = event.target.checked;
         page.draw();
       } }), "Also revoked ones")),
-    table("Keys", columns, shown, { key: (it) => it.id, empty: empty("No key", "Create one; a client sends it as `Authorization: Bearer`.") }));
+    table("Keys", columns, shown, { key: (it) => it.id, empty: empty("No key", "Create one; a client sends it as `Authorization: Bearer`.") }),
+    onlyNewest(data.keys, "cofferdam key list"));
 }
 
 function credit(it) {
@@ -113,7 +116,7 @@ function workspacesTable({ workspaces, credits }, page) {
     { title: "Actions", cell: (it) => h("div", { class: "actions" },
       button("Add credit", () => pay(it), { class: "small", "aria-label": `Add credit to ${it.name}` }),
       button("Delete", () => remove(it), { class: "small danger", "aria-label": `Delete ${it.name}` })) },
-  ], workspaces, { key: (it) => it.id }),
+  ], workspaces, { key: (it) => it.id }), onlyNewest(workspaces, "cofferdam workspace list"),
   h("div", { class: "buttons" }, button("Create a workspace…", () => ask(page, "Create a workspace", field("Name", input({ name: "name", required: true, maxlength: 64 })), "Create", "workspace/create"))));
 }
 
@@ -132,8 +135,10 @@ function people({ workspaces, members, interns }, page) {
   ], "Create", `${kind}/create`));
   return [
     section("Members", table("Members", [...common, { title: "Role", cell: (it) => it.role }, { title: "Created", cell: (it) => day(it.created_at) }, actions("member")], members, { key: (it) => it.id, empty: empty("No member", "Create one, then a key for it.") }),
+      onlyNewest(members, "cofferdam member list"),
       h("div", { class: "buttons" }, create("member"))),
     section("Interns", table("Interns", [...common, { title: "Created", cell: (it) => day(it.created_at) }, actions("intern")], interns, { key: (it) => it.id, empty: empty("No intern", "An intern is an identity inside a workspace with its own keys and secrets.") }),
+      onlyNewest(interns, "cofferdam intern list"),
       h("div", { class: "buttons" }, create("intern"))),
   ];
 }
@@ -143,8 +148,11 @@ export default {
   hears: ["state"],
   pauseMs: 15_000,
 
-  async load({ ask: get }) {
-    const [workspaces, members, interns, keys] = await Promise.all([get("workspace/list"), get("member/list"), get("intern/list"), get("key/list")]);
+  async load({ ask: get, query: { workspace, key } }) {
+    const of = (kind) => records(get, kind, workspace);
+    const [workspaces, members, interns, keys] = await Promise.all([records(get, "workspace"), of("member"), of("intern"), of("key")]);
+    // A link to a key may name an old one.
+    if (key && !keys.some((it) => it.id === key)) keys.push(...[await optional(get(`key/show${query({ id: key })}`))].filter(Boolean));
     const found = await Promise.all(workspaces.slice(0, CREDITS_MAX).map((it) => optional(get(`credits/show?workspace=${it.id}`))));
     return { workspaces, members, interns, keys, credits: new Map(found.filter(Boolean).map((it) => [it.workspace_id, it])) };
   },

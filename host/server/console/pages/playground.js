@@ -1,6 +1,6 @@
 // Sends one request as a workspace and shows what happens in it, step by step.
 
-import { stream } from "../api.js";
+import { records, stream } from "../api.js";
 import { dollars } from "../format.js";
 import { h } from "../h.js";
 import { readEvents } from "../live.js";
@@ -120,7 +120,7 @@ export default {
   title: "Playground",
 
   async load({ ask, state }) {
-    const [models, workspaces, plugins, status] = await Promise.all([ask("models"), ask("workspace/list"), ask("plugin/list"), ask("status")]);
+    const [models, workspaces, plugins, status] = await Promise.all([ask("models"), records(ask, "workspace"), ask("plugin/list"), ask("status")]);
     state.tab ??= "Answer";
     return { models: models.filter((it) => it.kind === "responses"), workspaces, plugins, status };
   },

@@ -1,6 +1,6 @@
 // The last requests, and what happened in each of them, without any content.
 
-import { optional, query } from "../api.js";
+import { optional, query, records } from "../api.js";
 import { count, dollars, duration, NONE, short, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, button, code, empty, facts, field, missing, name, section, table } from "../parts.js";
@@ -42,7 +42,7 @@ function refusedTable(refused, keys) {
 }
 
 export async function workspaceNames(ask) {
-  return Object.fromEntries((await ask("workspace/list")).map((it) => [it.id, it.name]));
+  return Object.fromEntries((await records(ask, "workspace")).map((it) => [it.id, it.name]));
 }
 
 function filters(page, models) {
@@ -126,12 +126,12 @@ export default {
     page.state.newer = 0;
     const names = await workspaceNames(page.ask);
     if (page.rest) {
-      const [request, keys] = await Promise.all([optional(page.ask(`requests/${encodeURIComponent(page.rest)}`)), page.ask("key/list")]);
+      const [request, keys] = await Promise.all([optional(page.ask(`requests/${encodeURIComponent(page.rest)}`)), records(page.ask, "key")]);
       return { request, names, keys };
     }
     const { before, model, failed, key } = page.query;
     const [found, models, keys] = await Promise.all([
-      optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models"), page.ask("key/list"),
+      optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models"), records(page.ask, "key"),
     ]);
     return { found, models, names, keys };
   },

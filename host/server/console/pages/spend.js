@@ -1,6 +1,6 @@
 // What was spent: by day, by model, by key and by workspace, each chart with its table.
 
-import { query } from "../api.js";
+import { query, records } from "../api.js";
 import { bars } from "../chart.js";
 import { count, dollars, plural, short } from "../format.js";
 import { h } from "../h.js";
@@ -52,7 +52,7 @@ export default {
   async load(page) {
     const days = page.query.days ?? "30";
     const of = (by) => page.ask(`usage${query({ by, days, limit: 100 })}`);
-    const [byDay, byModel, byKey, byWorkspace, keys, workspaces] = await Promise.all([of("day"), of("model"), of("key"), of("workspace"), page.ask("key/list"), page.ask("workspace/list")]);
+    const [byDay, byModel, byKey, byWorkspace, keys, workspaces] = await Promise.all([of("day"), of("model"), of("key"), of("workspace"), records(page.ask, "key"), records(page.ask, "workspace")]);
     return { byDay, byModel, byKey, byWorkspace, keys, workspaces };
   },
 

@@ -1,7 +1,7 @@
 // Which secrets there are and where they may go, and the audit log of who used them. No value, and
 // no field for one: values are stored by the command line or by clients.
 
-import { query } from "../api.js";
+import { query, records } from "../api.js";
 import { count, day, dollars, NONE, time, words } from "../format.js";
 import { h } from "../h.js";
 import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
@@ -120,7 +120,7 @@ export default {
 
   // The log is read from its end: `until` is the last record that is shown.
   async load(page) {
-    const [status, secrets, workspaces, interns] = await Promise.all([page.ask("status"), page.ask("secret/list"), page.ask("workspace/list"), page.ask("intern/list")]);
+    const [status, secrets, workspaces, interns] = await Promise.all([page.ask("status"), page.ask("secret/list"), records(page.ask, "workspace"), records(page.ask, "intern")]);
     // The chains of a database have no numbers in one order, by which this page goes back from the end.
     if (status.store.engine === "postgres") return { secrets, workspaces, interns, records: null };
     const last = Math.min(Number(page.query.until) || status.store.seq, status.store.seq);

@@ -65,6 +65,7 @@ pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Faul
         0 => -1,
         requests => i64::try_from(requests).unwrap_or(i64::MAX),
     };
+    let spend = call.app.store.spend_of(key).await.map_err(Fault::unread)?;
     let manages = key.kind == KeyKind::Provisioning;
     let member = key.member.map(|id| id.to_string());
     let data = CurrentKey {
@@ -78,7 +79,7 @@ pub(crate) async fn read(call: &Call<'_>) -> Result<Response<ResponseBody>, Faul
         intern_id: key.intern.map(|id| id.to_string()),
         created_at: timestamp(key.created_at_ms),
         expires_at: key.expires_at_ms.map(timestamp),
-        spending: SpendingMembers::of(&call.app.store, key).await,
+        spending: SpendingMembers::of(key, &spend),
         is_free_tier: false,
         is_provisioning_key: manages,
         is_management_key: manages,

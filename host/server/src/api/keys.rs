@@ -6,8 +6,8 @@ mod document;
 mod input;
 
 use cofferdam_store::{
-    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, NewKey, OwnedKey, Pending, QueuePermit, Store,
-    WorkspaceId,
+    Actor, ApiKey, Error, KeyChange, KeyCounts, KeyOwner, KeySpend, NewKey, OwnedKey, Pending, QueuePermit,
+    Store, WorkspaceId,
 };
 use document::{Created, Deleted, KeyDocument};
 use http::{Method, Response, StatusCode};
@@ -47,7 +47,7 @@ pub(crate) async fn one(
     match call.head.method {
         Method::PATCH => change(call, key, body).await,
         Method::DELETE => delete(call, key).await,
-        _ => Ok(document(&DataDocument { data: KeyDocument::of(&call.app.store, key).await })),
+        _ => shown(&call.app.store, key).await,
     }
 }
 
@@ -60,11 +60,17 @@ async fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let is_wanted = |key: &OwnedKey| manages(&call.principal, key) && (disabled_too || !key.key().disabled);
     let store = &call.app.store;
     let keys = store.keys_of(workspace, is_wanted, offset, limit).await.map_err(Fault::unread)?;
-    let mut data = Vec::with_capacity(keys.entries.len());
-    for key in &keys.entries {
-        data.push(KeyDocument::of(store, key.key()).await);
-    }
+    let spends = keys.entries.iter().map(|owned| owned.key().clone()).collect();
+    let spends = store.key_spends(spends).await.map_err(Fault::unread)?;
+    let data = keys.entries.iter().zip(&spends).map(|(owned, spend)| KeyDocument::of(owned.key(), spend));
+    let data: Vec<KeyDocument> = data.collect();
     Ok(document(&PageDocument { data, has_more: keys.has_more }))
+}
+
+/// The document of one key.
+async fn shown(store: &Store, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {
+    let data = KeyDocument::of(key, &store.spend_of(key).await.map_err(Fault::unread)?);
+    Ok(document(&DataDocument { data }))
 }
 
 async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<ResponseBody>, Fault> {
@@ -87,7 +93,8 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Respons
     let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
     let issued = commit(store, |place| store.issue_key_at(place, actor(call), new)).await?;
     let key = String::from_utf8_lossy(issued.token.expose());
-    let mut response = document(&Created { data: KeyDocument::of(store, &issued.key).await, key: &key });
+    let mut response =
+        document(&Created { data: KeyDocument::of(&issued.key, &KeySpend::default()), key: &key });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -126,12 +133,13 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let store = &call.app.store;
     // Reading the body took time, so the change is applied to the key as it is now.
     let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
-    let limits = wanted.limits(store, now.key()).await.map_err(Fault::Flawed)?;
+    let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
+    let limits = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
     let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&DataDocument { data: KeyDocument::of(store, &changed).await }))
+    Ok(document(&DataDocument { data: KeyDocument::of(&changed, &spend) }))
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {

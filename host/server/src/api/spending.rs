@@ -3,7 +3,7 @@
 //! left, and `limits` shows all.
 
 use cofferdam_engine::cost::Amount;
-use cofferdam_store::{ApiKey, KeySpend, SpendLimits, SpendWindow, Store, WindowSpend};
+use cofferdam_store::{ApiKey, KeySpend, SpendLimits, SpendWindow, WindowSpend};
 use serde::Serialize;
 
 /// Money fields of a key, in dollars.
@@ -33,9 +33,8 @@ struct SpendingLimits {
 }
 
 impl SpendingMembers {
-    pub(super) async fn of(store: &Store, key: &ApiKey) -> Self {
-        // A key that was deleted a moment ago has spent nothing.
-        let KeySpend { charged, byok, .. } = store.key_spend(key.id).await.unwrap_or_default();
+    pub(super) fn of(key: &ApiKey, spend: &KeySpend) -> Self {
+        let KeySpend { charged, byok, .. } = *spend;
         // Reservations of running requests are left out, so that `limit_remaining` is the limit
         // minus `usage`.
         let spend = KeySpend { charged, byok, reserved_pico: 0 };

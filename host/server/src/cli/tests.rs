@@ -31,6 +31,7 @@ fn every_command_of_the_contract_is_accepted() {
         "intern create i --workspace w",
         "intern create i --workspace w --member m",
         "intern list",
+        "intern list --workspace w --limit 5",
         "intern delete i",
         "key create --workspace w",
         "key create --workspace w --member m --name n --expires-days 30",
@@ -39,6 +40,8 @@ fn every_command_of_the_contract_is_accepted() {
         "key create --no-scope",
         "key create --no-scope --name n",
         "key list",
+        "key list --limit 5 --workspace w",
+        "key show abc",
         "key revoke abc",
         "secret put a --host api.example.com",
         "secret put a --host h1 --host h2 --workspace w",
@@ -126,7 +129,7 @@ fn options_may_stand_before_or_after_the_command() {
         assert_eq!(cli.options.data.to_str(), Some("d"), "{line}");
         assert_eq!(cli.options.config.as_deref().and_then(|path| path.to_str()), Some("c"), "{line}");
         assert!(cli.options.json, "{line}");
-        assert!(matches!(cli.action, Some(Action::Command(Command::Workspace(WorkspaceCommand::List)))));
+        assert!(matches!(cli.action, Some(Action::Command(Command::Workspace(WorkspaceCommand::List(_))))));
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, CommandOutcome, Remote, all, name, workspace_name};
+use super::{CommandError, CommandOutcome, ListArguments, Remote, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to interns.
@@ -25,9 +25,9 @@ pub enum InternCommand {
         #[arg(long)]
         member: Option<String>,
     },
-    /// List all interns
+    /// List interns, oldest first
     #[command(add = Remote::Reads)]
-    List,
+    List(ListArguments),
     /// Delete an intern; its keys stop working
     #[command(add = Remote::Changes)]
     Delete {
@@ -53,7 +53,7 @@ pub(super) async fn carry_out(
             let text = format!("Created intern {} ({}).\n", intern.name, intern.id);
             Ok(CommandOutcome { document: document(&intern), text })
         }
-        InternCommand::List => list(store).await,
+        InternCommand::List(wanted) => list(wanted, store).await,
         InternCommand::Delete { intern } => {
             let intern = store.find_intern(None, intern).await?;
             store.delete_intern(Actor::Operator, intern.id)?;
@@ -63,8 +63,8 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let interns = all(async |before| store.interns(before).await).await?;
+async fn list(wanted: &ListArguments, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let interns = wanted.records(store, async |of, before| store.interns(of, before).await).await?;
     let mut rows = Vec::with_capacity(interns.len());
     for intern in &interns {
         let creator = store.member(intern.created_by).await?;

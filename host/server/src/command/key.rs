@@ -1,8 +1,8 @@
-//! `key create | list | limit | disable | enable | revoke`.
+//! `key create | list | show | limit | disable | enable | revoke`.
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, ApiKey, Clock, Dollars, DollarsError, KeyChange, KeyId, KeyOwner, Name, NewKey, OwnedKey,
+    Actor, ApiKey, Clock, Dollars, DollarsError, KeyChange, KeyOwner, KeySpend, Name, NewKey, OwnedKey,
     SpendLimits, SpendWindow, Store,
 };
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::money::number;
 use super::table::{or_dash, table};
-use super::{CommandError, CommandOutcome, Remote, all, name};
+use super::{CommandError, CommandOutcome, ListArguments, Remote, name};
 use crate::timestamp::timestamp;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -22,9 +22,15 @@ pub enum KeyCommand {
     /// Create a key; it is shown once and never again
     #[command(add = Remote::Changes, arg_required_else_help = true)]
     Create(CreateKey),
-    /// List all keys, revoked ones too
+    /// List keys, oldest first, revoked ones too
     #[command(add = Remote::Reads)]
-    List,
+    List(ListArguments),
+    /// Show one key
+    #[command(add = Remote::Reads)]
+    Show {
+        /// Its id, as `key list` shows it
+        id: String,
+    },
     /// Switch a key off until it is switched on again
     #[command(add = Remote::Changes)]
     Disable {
@@ -158,7 +164,8 @@ impl CreateKey {
 pub(super) async fn carry_out(command: &KeyCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
     match command {
         KeyCommand::Create(wanted) => create(wanted, store).await,
-        KeyCommand::List => list(store).await,
+        KeyCommand::List(wanted) => list(wanted, store).await,
+        KeyCommand::Show { id } => show(id, store).await,
         KeyCommand::Disable { id } => switch(id, true, store).await,
         KeyCommand::Enable { id } => switch(id, false, store).await,
         KeyCommand::Limit(wanted) => limit(wanted, store).await,
@@ -177,7 +184,9 @@ async fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcom
     let change = KeyChange { disabled: Some(disabled), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, id, change)?;
     let text = format!("Key {id} is switched {} now.\n", if disabled { "off" } else { "on" });
-    Ok(CommandOutcome { document: listed(&key, store).await?.into(), text })
+    // The change is made, whether or not the spend can be read.
+    let spend = store.spend_of(&key).await.unwrap_or_default();
+    Ok(CommandOutcome { document: listed(&key, &spend), text })
 }
 
 async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
@@ -186,7 +195,9 @@ async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, C
     let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
-    Ok(CommandOutcome { document: listed(&key, store).await?.into(), text })
+    // The change is made, whether or not the spend can be read.
+    let spend = store.spend_of(&key).await.unwrap_or_default();
+    Ok(CommandOutcome { document: listed(&key, &spend), text })
 }
 
 async fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandError> {
@@ -228,14 +239,24 @@ async fn owner(wanted: &CreateKey, store: &Store) -> Result<KeyOwner, CommandErr
     })
 }
 
-async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let keys = all(async |before| store.keys(before).await).await?;
+async fn list(wanted: &ListArguments, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let keys = wanted.records(store, async |of, before| store.keys(of, before).await).await?;
+    let spends = store.key_spends(keys.iter().map(|owned| owned.key().clone()).collect()).await?;
+    let documents = keys.iter().zip(&spends).map(|(owned, spend)| listed(owned.key(), spend)).collect();
+    Ok(CommandOutcome { document: Value::Array(documents), text: keys_table(&keys) })
+}
+
+async fn show(id: &str, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let owned = store.find_key(id).await?;
+    let document = listed(owned.key(), &store.spend_of(owned.key()).await?);
+    Ok(CommandOutcome { document, text: keys_table(&[owned]) })
+}
+
+fn keys_table(keys: &[OwnedKey]) -> String {
     let now_ms = Clock::system().now_ms();
-    let (mut documents, mut rows) = (Vec::new(), Vec::new());
-    for owned in &keys {
+    let row = |owned: &OwnedKey| {
         let key = owned.key();
-        documents.push(listed(key, store).await?.into());
-        rows.push([
+        [
             key.id.to_string(),
             key.kind.to_string(),
             or_dash(key.name.as_ref()),
@@ -244,20 +265,20 @@ async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
             timestamp(key.created_at_ms),
             state(key, now_ms),
             limits_text(&key.limits),
-        ]);
-    }
+        ]
+    };
     let header = ["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"];
-    Ok(CommandOutcome { document: Value::Array(documents), text: table(header, &rows) })
+    table(header, &keys.iter().map(row).collect::<Vec<_>>())
 }
 
-async fn listed(key: &ApiKey, store: &Store) -> Result<serde_json::Map<String, Value>, CommandError> {
+fn listed(key: &ApiKey, spend: &KeySpend) -> Value {
     let mut document = described(key);
     document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
     document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
     document.insert("disabled".to_owned(), key.disabled.into());
     document.insert("limits".to_owned(), limits_document(&key.limits));
-    document.insert("spent".to_owned(), spent(store, key.id).await);
-    Ok(document)
+    document.insert("spent".to_owned(), spent(spend));
+    document.into()
 }
 
 fn belongs_to(key: &OwnedKey) -> Option<&Name> {
@@ -288,9 +309,8 @@ fn limits_text(limits: &SpendLimits) -> String {
 }
 
 /// What a key has spent in the current windows, in dollars.
-async fn spent(store: &Store, id: KeyId) -> Value {
-    let spend = store.key_spend(id).await.unwrap_or_default().charged;
-    let of = |window: SpendWindow| (window.as_str().to_owned(), number(spend.of(window)));
+fn spent(spend: &KeySpend) -> Value {
+    let of = |window: SpendWindow| (window.as_str().to_owned(), number(spend.charged.of(window)));
     SpendWindow::ALL.into_iter().map(of).collect::<serde_json::Map<_, _>>().into()
 }
 

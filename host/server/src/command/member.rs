@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::table;
-use super::{CommandError, CommandOutcome, Remote, all, name, workspace_name};
+use super::{CommandError, CommandOutcome, ListArguments, Remote, name, workspace_name};
 use crate::timestamp::timestamp;
 
 /// What can be done to members.
@@ -25,9 +25,9 @@ pub enum MemberCommand {
         #[arg(long, value_name = "admin|member", default_value = "member")]
         role: MemberRole,
     },
-    /// List all members
+    /// List members, oldest first
     #[command(add = Remote::Reads)]
-    List,
+    List(ListArguments),
     /// Change the role of a member
     #[command(add = Remote::Changes)]
     Set {
@@ -59,7 +59,7 @@ pub(super) async fn carry_out(
             let text = format!("Created {} {} ({}).\n", member.role, member.name, member.id);
             Ok(CommandOutcome { document: document(&member), text })
         }
-        MemberCommand::List => list(store).await,
+        MemberCommand::List(wanted) => list(wanted, store).await,
         MemberCommand::Set { member, role } => {
             let id = store.find_member(None, member).await?.id;
             let member = store.set_member_role(Actor::Operator, id, *role)?;
@@ -79,8 +79,8 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let members = all(async |before| store.members(before).await).await?;
+async fn list(wanted: &ListArguments, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let members = wanted.records(store, async |of, before| store.members(of, before).await).await?;
     let mut rows = Vec::with_capacity(members.len());
     for member in &members {
         rows.push([

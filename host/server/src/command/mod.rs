@@ -114,10 +114,10 @@ impl Command {
                 return StoreAccess::Nothing;
             }
             Self::Status | Self::Usage(_) => false,
-            Self::Workspace(command) => !matches!(command, WorkspaceCommand::List),
-            Self::Member(command) => !matches!(command, MemberCommand::List),
-            Self::Intern(command) => !matches!(command, InternCommand::List),
-            Self::Key(command) => !matches!(command, KeyCommand::List),
+            Self::Workspace(command) => !matches!(command, WorkspaceCommand::List(_)),
+            Self::Member(command) => !matches!(command, MemberCommand::List(_)),
+            Self::Intern(command) => !matches!(command, InternCommand::List(_)),
+            Self::Key(command) => !matches!(command, KeyCommand::List(_) | KeyCommand::Show { .. }),
             Self::Credits(command) => !matches!(command, CreditsCommand::Show { .. }),
             Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
             Self::Vault(command) => command.writes(),
@@ -384,17 +384,60 @@ async fn workspace_name(store: &Store, id: WorkspaceId) -> Result<String, Comman
     Ok(or_dash(store.workspace(id).await?.map(|workspace| workspace.name.clone())))
 }
 
-/// All records of a listing, oldest first. `page` lists those before a record, newest first.
-async fn all<T>(
-    page: impl AsyncFn(Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
-) -> Result<Vec<T>, CommandError> {
-    let mut all = Vec::new();
-    loop {
-        let Page { entries, has_more } = page(all.last()).await?;
-        all.extend(entries);
-        if !has_more {
-            all.reverse();
-            return Ok(all);
+/// How many records are listed.
+#[derive(Debug, Clone, Copy, Default, Args, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ListLimit {
+    /// List only the newest ones, at most so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+}
+
+/// Which records of workspaces are listed.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ListArguments {
+    /// List only those of this workspace, given by name or id
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workspace: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    limit: ListLimit,
+}
+
+impl ListLimit {
+    /// The records of a listing, oldest first. `page` lists those before a record, newest first.
+    async fn records<T>(
+        self,
+        page: impl AsyncFn(Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
+    ) -> Result<Vec<T>, CommandError> {
+        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let mut all = Vec::new();
+        loop {
+            let Page { entries, has_more } = page(all.last()).await?;
+            all.extend(entries);
+            if !has_more || all.len() >= limit {
+                all.truncate(limit);
+                all.reverse();
+                return Ok(all);
+            }
         }
+    }
+}
+
+impl ListArguments {
+    /// The records of the wanted workspace or of all, as for [`ListLimit::records`].
+    async fn records<T>(
+        &self,
+        store: &Store,
+        page: impl AsyncFn(Option<WorkspaceId>, Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
+    ) -> Result<Vec<T>, CommandError> {
+        let of = match &self.workspace {
+            Some(workspace) => Some(store.find_workspace(workspace).await?.id),
+            None => None,
+        };
+        self.limit.records(async |before| page(of, before).await).await
     }
 }

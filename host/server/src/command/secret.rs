@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::sensitive::Sensitive;
 use super::table::table;
-use super::{CommandError, CommandOutcome, FailureCause, Remote, all};
+use super::{CommandError, CommandOutcome, FailureCause, Remote};
 use crate::timestamp::timestamp;
 
 /// How long a change may take before its outcome is reported as unknown.
@@ -154,7 +154,7 @@ fn not_deletable(name: &SecretName, of: &str) -> CommandError {
 }
 
 async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, CommandError> {
-    let vaults = if scope.is_open() { all_vaults(store).await? } else { vec![scope.vault(store).await?] };
+    let vaults = if scope.is_open() { store.used_vaults().await? } else { vec![scope.vault(store).await?] };
     let (mut documents, mut rows) = (Vec::new(), Vec::new());
     for vault in vaults {
         let of = vault_name(vault, store).await?;
@@ -177,14 +177,6 @@ async fn list(scope: &SecretScope, store: &Store) -> Result<CommandOutcome, Comm
     }
     let text = table(["NAME", "OF", "HOSTS", "FINGERPRINT", "CREATED"], &rows);
     Ok(CommandOutcome { document: documents.into(), text })
-}
-
-async fn all_vaults(store: &Store) -> Result<Vec<VaultId>, CommandError> {
-    let workspaces = all(async |before| store.workspaces(before).await).await?;
-    let interns = all(async |before| store.interns(before).await).await?;
-    let workspaces = workspaces.iter().map(|workspace| VaultId::Workspace(workspace.id));
-    let interns = interns.iter().map(|intern| VaultId::Intern(intern.id));
-    Ok(std::iter::once(VaultId::Operator).chain(workspaces).chain(interns).collect())
 }
 
 fn row(of: &str, secret: &SecretMetadata) -> [String; 5] {

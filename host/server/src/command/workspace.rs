@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::listing;
-use super::{CommandError, CommandOutcome, Remote, all, name};
+use super::{CommandError, CommandOutcome, ListLimit, Remote, name};
 use crate::timestamp::timestamp;
 
 /// What can be done to workspaces.
@@ -27,9 +27,9 @@ pub enum WorkspaceCommand {
         #[arg(long)]
         no_vault_writes: bool,
     },
-    /// List all workspaces
+    /// List workspaces, oldest first
     #[command(add = Remote::Reads)]
-    List,
+    List(ListLimit),
     /// Change a workspace
     #[command(add = Remote::Changes, arg_required_else_help = true)]
     Set {
@@ -82,7 +82,7 @@ pub(super) async fn carry_out(
             let text = format!("Created workspace {} ({}).\n", workspace.name, workspace.id);
             Ok(CommandOutcome { document: document(&workspace), text })
         }
-        WorkspaceCommand::List => list(store).await,
+        WorkspaceCommand::List(limit) => list(*limit, store).await,
         // The confirmation question was already asked by the operator's process.
         WorkspaceCommand::Delete { workspace, yes: _ } => delete(workspace, store).await,
         WorkspaceCommand::Set { workspace, programme, vault_writes } => {
@@ -120,8 +120,8 @@ async fn delete(workspace: &str, store: &Store) -> Result<CommandOutcome, Comman
     Ok(CommandOutcome { document, text })
 }
 
-async fn list(store: &Store) -> Result<CommandOutcome, CommandError> {
-    let workspaces = all(async |before| store.workspaces(before).await).await?;
+async fn list(limit: ListLimit, store: &Store) -> Result<CommandOutcome, CommandError> {
+    let workspaces = limit.records(async |before| store.workspaces(before).await).await?;
     let row = |workspace: &Arc<Workspace>| {
         [
             workspace.name.to_string(),

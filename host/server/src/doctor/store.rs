@@ -141,7 +141,7 @@ async fn keys(store: &Store, now_ms: u64) -> Vec<CheckFinding> {
     let mut ending: Vec<(u64, OwnedKey)> = Vec::new();
     let mut last: Option<OwnedKey> = None;
     loop {
-        let Page { entries, has_more } = match store.keys(last.as_ref()).await {
+        let Page { entries, has_more } = match store.keys(None, last.as_ref()).await {
             Ok(page) => page,
             Err(error) => {
                 let found = format!("the keys cannot be listed: {error}");

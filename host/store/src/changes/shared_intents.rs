@@ -1,7 +1,7 @@
 //! Intents of requests where several hosts share a store: each host counts those of all hosts against
 //! the limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Intent, WriteBatch};
 use crate::directory::{Record, RecordId};
@@ -92,12 +92,21 @@ impl WriteBatch {
         Ok((spent, intents.iter().map(|intent| intent.amount_pico).fold(0, u64::saturating_add)))
     }
 
-    /// What a key has spent, and what is reserved for its requests, pico-dollars.
-    pub(crate) fn standing_of_key(&self, key: &ApiKey) -> Result<(KeySpent, u64), Gap> {
-        let spent = self.kept(&rows::key_spend_key(key.id))?;
-        let intents = key.workspace.map(|workspace| self.intents_of(workspace)).transpose()?;
-        let reserved = amounts(intents.iter().flatten(), key.id).key;
-        Ok((spent, reserved))
+    /// What each of these keys has spent, and what is reserved for its requests, pico-dollars.
+    pub(crate) fn standings_of_keys(&self, keys: &[ApiKey]) -> Result<Vec<(KeySpent, u64)>, Gap> {
+        let workspaces: BTreeSet<WorkspaceId> = keys.iter().filter_map(|key| key.workspace).collect();
+        let spent = keys.iter().map(|key| Need::Row(Keyspace::Keys, rows::key_spend_key(key.id)));
+        let intents = workspaces.iter().map(|id| Need::Range(shared_intents(&rows::shared_intents_of(*id))));
+        self.view.read_ahead(spent.chain(intents).collect())?;
+        let mut reserved: BTreeMap<KeyId, u64> = BTreeMap::new();
+        for workspace in workspaces {
+            for Intent { key, amount_pico, .. } in self.intents_of(workspace)? {
+                let sum = reserved.entry(key).or_default();
+                *sum = sum.saturating_add(amount_pico);
+            }
+        }
+        let reserved_for = |key: &ApiKey| reserved.get(&key.id).copied().unwrap_or_default();
+        keys.iter().map(|key| Ok((self.kept(&rows::key_spend_key(key.id))?, reserved_for(key)))).collect()
     }
 
     fn put_shared_intent(&mut self, host: &str, row: &UsageRow, amount_pico: u64) -> Result<(), Gap> {

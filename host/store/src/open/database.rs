@@ -166,19 +166,19 @@ pub(crate) fn read_directory(
 /// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are
 /// served.
 fn load(state: &dyn State, access: &VaultReader) -> Result<(Directory, Money), OpenError> {
-    let (mut directory, mut money) = (Directory::default(), Money::default());
+    let (mut records, mut money) = (Vec::new(), Money::default());
     let mut damaged = 0_u64;
     for found in state.range(&RowRange::all(Keyspace::Keys)).map_err(unread)? {
         let (key, row) = found.map_err(|error| unread(error.into()))?;
         let is_marker = RowKind::of(&key) == Some(RowKind::Marker);
-        if !is_marker && load_row(&access.keys, &mut directory, &mut money, &key, &row).is_none() {
+        if !is_marker && load_row(&access.keys, &mut records, &mut money, &key, &row).is_none() {
             damaged += 1;
         }
     }
     if damaged > 0 {
         tracing::error!(rows = damaged, "damaged rows of the store are left out");
     }
-    Ok((directory, money))
+    Ok((Directory::of(records), money))
 }
 
 fn unread(gap: Gap) -> OpenError {

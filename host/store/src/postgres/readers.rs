@@ -213,16 +213,18 @@ impl Drop for Moment {
 pub(super) struct CommittedState {
     moment: Rc<Moment>,
     directory: Arc<Directory>,
+    /// What was read ahead of the questions for it.
+    ahead: RefCell<Arc<Loaded>>,
 }
 
 impl CommittedState {
     pub(super) fn new(readers: &Arc<Readers>, directory: Arc<Directory>) -> CommittedState {
-        CommittedState { moment: Rc::new(readers.moment()), directory }
+        CommittedState::of(&Rc::new(readers.moment()), directory)
     }
 
     /// What a moment sees.
     pub(super) fn of(moment: &Rc<Moment>, directory: Arc<Directory>) -> CommittedState {
-        CommittedState { moment: Rc::clone(moment), directory }
+        CommittedState { moment: Rc::clone(moment), directory, ahead: RefCell::default() }
     }
 
     /// The moment of its rows, for questions that are not about rows.
@@ -233,6 +235,9 @@ impl CommittedState {
 
 impl State for CommittedState {
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<RowBytes>, Gap> {
+        if let Some(row) = known(self.ahead.borrow().row(keyspace, key)) {
+            return row;
+        }
         self.moment.ask(Need::Row(keyspace, key.to_vec())).map_err(unread)?.row(keyspace, key)
     }
 
@@ -244,6 +249,9 @@ impl State for CommittedState {
         let moment = Rc::clone(&self.moment);
         if range.keyspace == Keyspace::Log {
             return Ok(history::log_rows(&moment));
+        }
+        if let Some(rows) = known(self.ahead.borrow().range(range)) {
+            return rows;
         }
         let mut pages = Pages { moment, rest: Some(range.clone()), page: Vec::new().into_iter() };
         pages.load()?;
@@ -258,6 +266,12 @@ impl State for CommittedState {
         Ok(self.directory.owned_by(kind, owner))
     }
 
+    fn read_ahead(&self, needs: BTreeSet<Need>) -> Result<(), Gap> {
+        let ahead = Arc::unwrap_or_clone(self.ahead.take());
+        self.ahead.replace(Arc::new(self.moment.load(needs, ahead).map_err(unread)?));
+        Ok(())
+    }
+
     fn has_markers(&self) -> bool {
         false
     }
@@ -265,6 +279,11 @@ impl State for CommittedState {
     fn directory(&self) -> Option<&Directory> {
         Some(&self.directory)
     }
+}
+
+/// An answer, unless the question was not asked before.
+fn known<T>(answer: Result<T, Gap>) -> Option<Result<T, Gap>> {
+    if let Err(Gap::Missing(_)) = answer { None } else { Some(answer) }
 }
 
 /// The rows of a range, read page by page.

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger};
 use crate::lookup::{LookupError, RecordKind};
-use crate::records::Workspace;
 #[cfg(feature = "postgres")]
-use crate::records::{ApiKey, Credit};
+use crate::records::Credit;
+use crate::records::{ApiKey, Workspace};
 use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::{UsageDay, day_of};
 use crate::state::{Guard, RowRange};
@@ -41,15 +41,29 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`].
     pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
-        let directory = self.directory();
-        let found = directory.keys.get(&key).ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
+        let found = self.directory().keys.get(&key).cloned();
+        let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
+        self.spend_of(&found.key).await
+    }
+
+    /// Spend of this key at this moment; nothing for a key that was deleted meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Store::key_spends`].
+    pub async fn spend_of(&self, key: &ApiKey) -> Result<KeySpend, Error> {
+        Ok(self.key_spends(vec![key.clone()]).await?.pop().unwrap_or_default())
+    }
+
+    /// Spend of these keys at this moment, in their order.
+    ///
+    /// # Errors
+    /// Those of reading, where hosts share the store.
+    pub async fn key_spends(&self, keys: Vec<ApiKey>) -> Result<Vec<KeySpend>, Error> {
         #[cfg(feature = "postgres")]
         if self.0.engine.host_id().is_some() {
-            let key = found.key.clone();
-            drop(directory);
-            return self.aside(move |store| store.shared_key_spend(&key)).await;
+            return self.aside(move |store| store.shared_key_spends(&keys)).await;
         }
-        Ok(self.ledger().key_spend(&found.key))
+        Ok(keys.iter().map(|key| self.ledger().key_spend(key)).collect())
     }
 
     /// [`Store::balance`] over all hosts that share the store.
@@ -59,11 +73,12 @@ impl Store {
         Ok(Balance::of(credit, spent, reserved_pico))
     }
 
-    /// [`Store::key_spend`] over all hosts that share the store.
+    /// [`Store::key_spends`] over all hosts that share the store.
     #[cfg(feature = "postgres")]
-    fn shared_key_spend(&self, key: &ApiKey) -> Result<KeySpend, Error> {
-        let (spent, reserved_pico) = self.as_committed()?.standing_of_key(key)?;
-        Ok(KeySpend::of(&spent, reserved_pico, self.0.clock.now_ms()))
+    fn shared_key_spends(&self, keys: &[ApiKey]) -> Result<Vec<KeySpend>, Error> {
+        let now_ms = self.0.clock.now_ms();
+        let standings = self.as_committed()?.standings_of_keys(keys)?;
+        Ok(standings.iter().map(|(spent, reserved)| KeySpend::of(spent, *reserved, now_ms)).collect())
     }
 
     /// The id of this host among those that share the store.

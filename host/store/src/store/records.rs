@@ -1,18 +1,17 @@
 //! Workspaces, members, interns and keys, as of the last commit. All of these read memory: they do
 //! not suspend, and fail only where their documentation names an error.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::Store;
 use crate::authentication::{self, AuthenticationError, Principal};
-use crate::directory::{Directory, OwnedKey};
+use crate::directory::{Directory, OwnedKey, RecordId};
 use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::knowledge::{Knowledge, RequestPurpose};
 use crate::lookup::{LookupError, RecordKind};
 use crate::page::Page;
-use crate::records::{ApiKey, Intern, KeyCounts, Member, Workspace};
+use crate::records::{Intern, KeyCounts, Member, Workspace};
 use crate::token::KeyId;
 
 /// Records in one page of a listing.
@@ -123,25 +122,38 @@ impl Store {
 
     /// Workspaces, newest first: the first 1,000 of those before this one.
     pub async fn workspaces(&self, before: Option<&Arc<Workspace>>) -> Result<Page<Arc<Workspace>>, Error> {
-        Ok(page(self.directory().workspaces.values(), |it| (it.created_at_ms, it.id), before))
+        Ok(page(self.directory().workspaces.newest_first(None, before.map(AsRef::as_ref))))
     }
 
-    /// Members, as for [`Store::workspaces`].
-    pub async fn members(&self, before: Option<&Arc<Member>>) -> Result<Page<Arc<Member>>, Error> {
-        Ok(page(self.directory().members.values(), |it| (it.created_at_ms, it.id), before))
+    /// Members of one workspace or of all, as for [`Store::workspaces`].
+    pub async fn members(
+        &self,
+        of: Option<WorkspaceId>,
+        before: Option<&Arc<Member>>,
+    ) -> Result<Page<Arc<Member>>, Error> {
+        let of = of.map(RecordId::Workspace);
+        Ok(page(self.directory().members.newest_first(of, before.map(AsRef::as_ref))))
     }
 
-    /// Interns, as for [`Store::workspaces`].
-    pub async fn interns(&self, before: Option<&Arc<Intern>>) -> Result<Page<Arc<Intern>>, Error> {
-        Ok(page(self.directory().interns.values(), |it| (it.created_at_ms, it.id), before))
+    /// Interns, as for [`Store::members`].
+    pub async fn interns(
+        &self,
+        of: Option<WorkspaceId>,
+        before: Option<&Arc<Intern>>,
+    ) -> Result<Page<Arc<Intern>>, Error> {
+        let of = of.map(RecordId::Workspace);
+        Ok(page(self.directory().interns.newest_first(of, before.map(AsRef::as_ref))))
     }
 
-    /// Keys of all workspaces, as for [`Store::workspaces`]. Includes keys revoked in the last 92
-    /// days.
-    pub async fn keys(&self, before: Option<&OwnedKey>) -> Result<Page<OwnedKey>, Error> {
+    /// Keys, as for [`Store::members`]. Includes keys revoked in the last 92 days.
+    pub async fn keys(
+        &self,
+        of: Option<WorkspaceId>,
+        before: Option<&OwnedKey>,
+    ) -> Result<Page<OwnedKey>, Error> {
         let directory = self.directory();
-        let before = before.map(|before| &before.stored);
-        let keys = newest_first(directory.keys.values(), |it| (it.key.created_at_ms, it.key.id), before);
+        let (of, before) = (of.map(RecordId::Workspace), before.map(|before| before.stored.as_ref()));
+        let keys = directory.keys.newest_first(of, before);
         Ok(Page::of(keys.map(|stored| directory.owned(stored)), RECORDS_MAX))
     }
 
@@ -155,10 +167,9 @@ impl Store {
         limit: usize,
     ) -> Result<Page<OwnedKey>, Error> {
         let directory = self.directory();
-        let is_live = |key: &ApiKey| key.workspace == Some(workspace) && key.revoked_at_ms.is_none();
-        let live = directory.keys.values().filter(|it| is_live(&it.key));
-        let keys = newest_first(live, |it| (it.key.created_at_ms, it.key.id), None);
-        let wanted = keys.map(|stored| directory.owned(stored)).filter(is_wanted);
+        let newest_first = directory.keys.newest_first(Some(RecordId::Workspace(workspace)), None);
+        let live = newest_first.filter(|it| it.key.revoked_at_ms.is_none());
+        let wanted = live.map(|stored| directory.owned(stored)).filter(is_wanted);
         Ok(Page::of(wanted.skip(offset), limit))
     }
 
@@ -176,9 +187,13 @@ impl Store {
     /// Numbers of a workspace's keys.
     pub async fn count_keys(&self, workspace: WorkspaceId) -> Result<KeyCounts, Error> {
         let directory = self.directory();
-        let kept = || directory.keys.values().filter(|it| it.key.workspace == Some(workspace));
-        let live = kept().filter(|it| it.key.revoked_at_ms.is_none()).count();
-        Ok(KeyCounts { live, kept: kept().count() })
+        let kept = directory.keys.newest_first(Some(RecordId::Workspace(workspace)), None);
+        let mut counts = KeyCounts { live: 0, kept: 0 };
+        for stored in kept {
+            counts.kept += 1;
+            counts.live += usize::from(stored.key.revoked_at_ms.is_none());
+        }
+        Ok(counts)
     }
 
     /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
@@ -189,24 +204,7 @@ impl Store {
     }
 }
 
-/// The newest of the records before this one.
-fn page<'a, T: Clone + 'a, O: Ord>(
-    records: impl Iterator<Item = &'a T>,
-    order: impl Fn(&T) -> O,
-    before: Option<&T>,
-) -> Page<T> {
-    Page::of(newest_first(records, order, before).cloned(), RECORDS_MAX)
-}
-
-/// Records before this one. Those of the same millisecond are in the order of their ids, so that a
-/// listing is always the same.
-fn newest_first<'a, T: 'a, O: Ord>(
-    records: impl Iterator<Item = &'a T>,
-    order: impl Fn(&T) -> O,
-    before: Option<&T>,
-) -> impl Iterator<Item = &'a T> {
-    let end = before.map(&order);
-    let mut records: Vec<&T> = records.filter(|it| end.as_ref().is_none_or(|end| order(it) < *end)).collect();
-    records.sort_unstable_by_key(|it| Reverse(order(it)));
-    records.into_iter()
+/// The first page of these records.
+fn page<'a, T: 'a>(records: impl Iterator<Item = &'a Arc<T>>) -> Page<Arc<T>> {
+    Page::of(records.cloned(), RECORDS_MAX)
 }

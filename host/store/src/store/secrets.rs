@@ -86,6 +86,29 @@ impl Store {
         )
     }
 
+    /// The vaults that have or had secrets: that of the operator, then those of workspaces and those of interns,
+    /// oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::Closed`].
+    pub async fn used_vaults(&self) -> Result<Vec<VaultId>, Error> {
+        self.aside(|store| {
+            let directory = store.directory();
+            let place = |vault: VaultId| {
+                let (kind, created_at_ms) = match vault {
+                    VaultId::Operator => (0, 0),
+                    VaultId::Workspace(id) => (1, directory.workspaces.get(&id)?.created_at_ms),
+                    VaultId::Intern(id) => (2, directory.interns.get(&id)?.created_at_ms),
+                };
+                Some((kind, created_at_ms, vault))
+            };
+            let mut vaults: Vec<_> = store.vaults_with_keys()?.into_iter().filter_map(place).collect();
+            vaults.sort_unstable();
+            Ok(vaults.into_iter().map(|(.., vault)| vault).collect())
+        })
+        .await
+    }
+
     /// Lists secrets of a vault in the byte order of their names. Skips the first `offset`, returns
     /// at most `limit`.
     ///

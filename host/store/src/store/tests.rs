@@ -115,7 +115,7 @@ fn every_acknowledged_change_is_there_after_reopening() {
     assert_eq!(store.status().seq, seq);
     let principal = store.authenticate(&token(&key)).now().unwrap();
     assert_eq!((principal.key().kind, principal.key().intern), (KeyKind::Intern, Some(intern)));
-    assert!(!store.directory().interns.contains_key(&gone));
+    assert!(store.directory().interns.get(&gone).is_none());
     assert!(store.directory().keys.get(&revoked).unwrap().key.revoked_at_ms.is_some());
 }
 
@@ -310,7 +310,7 @@ fn many_threads_share_commits_and_lose_nothing() {
     store.close();
     let store = scratch.open();
     assert_eq!(ids.len(), THREADS * EACH);
-    assert!(ids.into_iter().all(|id| store.directory().keys.contains_key(&id)));
+    assert!(ids.into_iter().all(|id| store.directory().keys.get(&id).is_some()));
 }
 
 #[test]

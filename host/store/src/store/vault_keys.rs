@@ -152,7 +152,8 @@ impl Store {
         Ok(())
     }
 
-    fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
+    /// All vaults that have keys, and so all that have secrets.
+    pub(super) fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
         let records = self.view()?.vault_records(None, usize::MAX)?;
         records.iter().map(|row| rows::vault_of_keys(row).ok_or(Error::Damaged)).collect()
     }

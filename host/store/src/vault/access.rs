@@ -20,6 +20,8 @@ use crate::records::Intern;
 use crate::rows::{self, KEYS, Keyspace};
 use crate::seal::{KeyRecord, StoreKeys};
 use crate::secret::SecretName;
+#[cfg(feature = "postgres")]
+use crate::state::Need;
 use crate::state::{Gap, KeyedRow, RowBytes, RowRange, Rows, State, all, both};
 
 /// Everything that reading and checking needs besides the rows.
@@ -69,6 +71,12 @@ impl VaultSnapshot {
     /// Counts and logs a damaged row.
     pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
         self.access.damage.found(vault, name, part)
+    }
+
+    /// See [`State::read_ahead`].
+    #[cfg(feature = "postgres")]
+    pub(crate) fn read_ahead(&self, needs: BTreeSet<Need>) -> Result<(), Gap> {
+        self.state.read_ahead(needs)
     }
 
     /// A row of the keyspace `keys`, not checked.

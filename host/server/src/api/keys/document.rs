@@ -1,6 +1,6 @@
 //! JSON documents about keys, with OpenRouter's field names and the service's own.
 
-use cofferdam_store::{ApiKey, Store};
+use cofferdam_store::{ApiKey, KeySpend};
 use serde::Serialize;
 
 use crate::api::spending::{SpendingMembers, label};
@@ -44,7 +44,7 @@ pub(super) struct KeyDocument {
 }
 
 impl KeyDocument {
-    pub(super) async fn of(store: &Store, key: &ApiKey) -> Self {
+    pub(super) fn of(key: &ApiKey, spend: &KeySpend) -> Self {
         let member = key.member.map(|id| id.to_string());
         Self {
             hash: key.id.to_string(),
@@ -62,7 +62,7 @@ impl KeyDocument {
             expires_at: key.expires_at_ms.map(timestamp),
             last_used_at: None,
             external_user: None,
-            spending: SpendingMembers::of(store, key).await,
+            spending: SpendingMembers::of(key, spend),
         }
     }
 }

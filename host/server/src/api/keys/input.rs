@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use cofferdam_store::{
-    ApiKey, Dollars, DollarsError, InternId, MemberId, Name, SpendLimits, SpendWindow, Store,
+    ApiKey, Dollars, DollarsError, InternId, KeySpend, MemberId, Name, SpendLimits, SpendWindow,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -92,15 +92,10 @@ impl Patch {
     /// # Errors
     ///
     /// A reset period without a limit.
-    pub(super) async fn limits(
-        &self,
-        store: &Store,
-        key: &ApiKey,
-    ) -> Result<Option<SpendLimits>, FieldError> {
+    pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<Option<SpendLimits>, FieldError> {
         if self.limit.is_none() && self.reset.is_none() {
             return Ok(None);
         }
-        let spend = store.key_spend(key.id).await.unwrap_or_default();
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
         // Without a limit there is nothing to reset.

@@ -56,7 +56,7 @@ fn two(place: &Place) -> ([Store; 2], VaultId, InternId) {
     let workspace = create_workspace(&hosts[0], "w").id;
     let intern = NewIntern { workspace, name: name("bot"), created_by: None };
     let intern = hosts[0].create_intern(OPERATOR, intern).unwrap().id;
-    until(|| hosts[1].directory().interns.contains_key(&intern));
+    until(|| hosts[1].directory().interns.get(&intern).is_some());
     (hosts, VaultId::Workspace(workspace), intern)
 }
 

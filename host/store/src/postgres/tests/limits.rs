@@ -39,7 +39,7 @@ impl Two {
         }
         until(|| {
             let seen = other.directory();
-            seen.keys.contains_key(&key)
+            seen.keys.get(&key).is_some()
                 && seen.workspaces.get(&workspace).map(|it| it.credit)
                     == one.directory().workspaces.get(&workspace).map(|it| it.credit)
         });

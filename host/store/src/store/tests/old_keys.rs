@@ -16,7 +16,7 @@ fn used_key(store: &Store) -> IssuedKey {
 }
 
 fn ids(store: &Store) -> Vec<KeyId> {
-    let keys = store.keys(None).now().unwrap().entries;
+    let keys = store.keys(None, None).now().unwrap().entries;
     keys.iter().rev().map(|key| key.key().id).collect()
 }
 
