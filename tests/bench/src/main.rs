@@ -6,6 +6,7 @@ mod compare;
 mod density;
 mod growth;
 mod recorder;
+mod records;
 mod shared_store;
 mod soak;
 mod train;
@@ -44,6 +45,8 @@ enum Action {
     Growth(growth::GrowthOptions),
     /// Measure what recording requests costs: one program with and without it, in turn
     Recorder(recorder::RecorderOptions),
+    /// Measure what a store with many interns and keys costs: one more, a request, a start, memory
+    Records(records::RecordsOptions),
     /// Measure what a store in PostgreSQL costs beside the embedded one, with one to three hosts
     SharedStore(shared_store::SharedStoreOptions),
     /// Send mixed load for a long time, and fail if memory grows or something is not given back
@@ -75,6 +78,7 @@ fn run(action: Action) -> anyhow::Result<()> {
             Action::Density(options) => density::run(&options).await,
             Action::Growth(options) => growth::run(&options).await,
             Action::Recorder(options) => recorder::run(&options).await,
+            Action::Records(options) => records::run(&options).await,
             Action::SharedStore(options) => shared_store::run(&options).await,
             Action::Soak(options) => soak::run(&options).await,
             Action::Train(options) => train::run(&options).await,

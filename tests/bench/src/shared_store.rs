@@ -43,7 +43,7 @@ const HOSTS: usize = 3;
 /// Until usage rows are committed and the server has counted what it did.
 const SETTLING: Duration = Duration::from_millis(1500);
 /// Rates without a limit that a load could meet.
-const LIMITS: &str = "[limits]\nconcurrent_per_key = 0\nrequests_per_minute = 0\n";
+pub(crate) const LIMITS: &str = "[limits]\nconcurrent_per_key = 0\nrequests_per_minute = 0\n";
 const ACCOUNTS: [&str; 2] = ["unlimited", "prepaid"];
 
 /// The hosts of a store.
@@ -99,37 +99,74 @@ async fn in_database(
     pair: &Pair,
     ledger: &str,
 ) -> anyhow::Result<Hosts> {
-    let database = pair.primary.database(ledger)?;
-    let secrets = site.folder.path().join(format!("{ledger}-secrets"));
-    std::fs::create_dir(&secrets)?;
-    let (password, root_key) = (secrets.join("password"), secrets.join("root.key"));
-    write_secret(&password, &database.password)?;
-    let tables = format!(
-        "{LIMITS}[store]\nurl = \"postgres://{}@127.0.0.1:{}/{}\"\npassword = \"file:{}\"\nledger = \"{ledger}\"\n\
-         [vault]\nroot_key = \"file:{}\"\n",
-        database.user,
-        database.port,
-        database.name,
-        password.display(),
-        root_key.display()
-    );
-    let config = site.config(&tables, &[ModelScript::new("whole")]);
+    let store = CreatedStore::new(&options.program, site, pair, ledger, ledger).await?;
     let mut programs = Vec::new();
-    let mut key = String::new();
     for number in 0..HOSTS {
-        let folder = site.folder.path().join(format!("{ledger}-{number}"));
-        std::fs::create_dir(&folder)?;
-        std::fs::write(folder.join("cofferdam.toml"), &config)?;
-        if number == 0 {
-            key = key_of(&run_command(&options.program.path, &folder, &["store", "create"], "").await?)?;
-        }
-        let program = Program::start_on(&options.program, &folder, &key, &[]).await?;
-        program.until_compiled().await?;
-        programs.push(program);
+        programs.push(store.host(&options.program, number).await?);
     }
     let first = programs.first().context("no host")?;
-    let keys = [key, prepaid(first).await?];
-    Ok(Hosts { programs, database: Some(database.name), keys })
+    let keys = [store.key.clone(), prepaid(first).await?];
+    Ok(Hosts { programs, database: Some(store.database), keys })
+}
+
+/// A new store in a database.
+pub(crate) struct CreatedStore {
+    /// The name of its database.
+    database: String,
+    /// Its first key.
+    key: String,
+    config: String,
+    /// Where the folders of its hosts are, without their numbers.
+    folders: PathBuf,
+}
+
+impl CreatedStore {
+    /// Creates it. `name` is that of its database and of the folders of its hosts.
+    pub(crate) async fn new(
+        build: &Build,
+        site: &Site,
+        pair: &Pair,
+        name: &str,
+        ledger: &str,
+    ) -> anyhow::Result<Self> {
+        let database = pair.primary.database(name)?;
+        let secrets = site.folder.path().join(format!("{name}-secrets"));
+        std::fs::create_dir(&secrets)?;
+        let (password, root_key) = (secrets.join("password"), secrets.join("root.key"));
+        write_secret(&password, &database.password)?;
+        let tables = format!(
+            "{LIMITS}[store]\nurl = \"postgres://{}@127.0.0.1:{}/{}\"\npassword = \"file:{}\"\n\
+             ledger = \"{ledger}\"\n[vault]\nroot_key = \"file:{}\"\n",
+            database.user,
+            database.port,
+            database.name,
+            password.display(),
+            root_key.display()
+        );
+        let config = site.config(&tables, &[ModelScript::new("whole")]);
+        let folders = site.folder.path().join(name);
+        let mut store = Self { database: database.name, key: String::new(), config, folders };
+        let folder = store.folder(0)?;
+        store.key = key_of(&run_command(&build.path, &folder, &["store", "create"], "").await?)?;
+        Ok(store)
+    }
+
+    /// The folder of a host, with its configuration.
+    fn folder(&self, number: usize) -> anyhow::Result<PathBuf> {
+        let mut folder = self.folders.clone().into_os_string();
+        folder.push(format!("-{number}"));
+        let folder = PathBuf::from(folder);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("cofferdam.toml"), &self.config)?;
+        Ok(folder)
+    }
+
+    /// Starts a host.
+    pub(crate) async fn host(&self, build: &Build, number: usize) -> anyhow::Result<Program> {
+        let program = Program::start_on(build, &self.folder(number)?, &self.key, &[]).await?;
+        program.until_compiled().await?;
+        Ok(program)
+    }
 }
 
 fn hosts_text(count: usize) -> String {

@@ -351,6 +351,11 @@ impl Program {
 
     /// Ends it with SIGTERM.
     pub(crate) async fn end(mut self) -> anyhow::Result<ExitStatus> {
+        self.end_here().await
+    }
+
+    /// The same, where another program takes its place.
+    pub(crate) async fn end_here(&mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         Ok(ended.with_context(|| format!("{} does not end", self.name))??)
