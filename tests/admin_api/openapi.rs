@@ -94,6 +94,7 @@ async fn answers_are_as_the_document_says() {
     api.ask("plugin/logs?name=router&lines=5").await;
     api.ask("vault/verify").await;
     api.ask("vault/audit?since=1").await;
+    api.ask("vault/audit?newest=1&secret=hidden").await;
     api.change("secret/delete", &json!({"name": "hidden", "operator": true})).await;
     api.change("plugin/grant", &json!({"name": "tool-http-request"})).await;
     api.change("intern/delete", &json!({"intern": "nia"})).await;

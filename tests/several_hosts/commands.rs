@@ -140,6 +140,10 @@ fn the_audit_log_is_read_page_by_page_from_any_position() {
     let positions: Vec<u64> =
         records.as_array().unwrap().iter().map(|record| record["position"].as_u64().unwrap()).collect();
     assert!(positions.len() >= 5 && positions.is_sorted(), "{positions:?}");
-    let rest = alone(&site, &format!("vault audit --since {}", positions[1]));
-    assert_eq!(rest.as_array().unwrap()[..], records.as_array().unwrap()[2..]);
+    let records = records.as_array().unwrap();
+    let read = |line: &str| alone(&site, line).as_array().unwrap().clone();
+    assert_eq!(read(&format!("vault audit --since {}", positions[1])), records[2..]);
+    assert_eq!(read("vault audit --newest 2"), records[records.len() - 2..]);
+    assert_eq!(read(&format!("vault audit --newest 2 --before {}", positions[4])), records[2..4]);
+    assert_eq!(read(&format!("vault audit --newest 9 --before {}", positions[1])), records[..1]);
 }

@@ -52,11 +52,40 @@ fn the_log_is_filtered_by_action_key_and_day_alone_and_together() {
 }
 
 #[test]
+fn the_newest_records_are_read_from_the_end_with_and_without_filters() {
+    in_both_ways(|place| {
+        for name in ["a", "b", "a", "c", "a"] {
+            place.put(name, CANARY, "");
+        }
+        let all = records(place, "");
+        for count in [1, 2, all.len(), 1000] {
+            let from = all.len().saturating_sub(count);
+            assert_eq!(records(place, &format!("--newest {count}")), all[from..], "{count}");
+        }
+        let (last, count) = (&all[all.len() - 2]["seq"], all.len());
+        let before = records(place, &format!("--newest 2 --before {last}"));
+        assert_eq!(before, all[count - 4..count - 2]);
+        assert_eq!(records(place, "--newest 2 --before 1"), [Value::Null; 0]);
+
+        let of_a = records(place, "--secret a");
+        assert_eq!(actions(&of_a), ["secret_stored"; 3]);
+        assert_eq!(records(place, "--secret a --newest 2"), of_a[1..]);
+        let first = &of_a[2]["seq"];
+        assert_eq!(records(place, &format!("--secret a --newest 9 --before {first}")), of_a[..2]);
+        assert_eq!(records(place, "--secret d --newest 2"), [Value::Null; 0]);
+        for line in ["--newest 0", "--newest 1001", "--before 7", "--newest 2 --since 1"] {
+            place.failed(&format!("vault audit {line}"), 2);
+        }
+    });
+}
+
+#[test]
 fn an_invalid_filter_is_named() {
     in_both_ways(|place| {
         for (filter, says) in [
             ("--action secret_eaten", "secret_stored"),
             ("--key nothing", "nothing"),
+            ("--secret a/b", "a/b"),
             ("--day yesterday", "yesterday"),
             ("--day 2026-02-30", "2026-02-30"),
         ] {

@@ -7,6 +7,8 @@ import { h } from "../h.js";
 import { badge, behind, button, code, dialog, empty, field, name, notice, section, table } from "../parts.js";
 
 const PAGE = 100;
+// The most pages that are read for one view.
+const TRIES = 5;
 const ACTIONS = [
   "secret_released", "release_refused", "secret_reflected", "request_refused", "secret_stored", "secret_deleted", "secrets_copied",
   "key_issued", "key_changed", "key_revoked", "tokens_refused", "workspace_created", "workspace_deleted", "member_created", "member_deleted",
@@ -49,7 +51,7 @@ function secretsTable({ secrets, workspaces, interns }, page) {
 
 // The records as one row for each entry, newest first.
 function rows(records) {
-  return records.flatMap(({ seq, at, entries }) => entries.map((entry, index) => ({ seq, at, entry, key: `${seq}.${index}` }))).reverse();
+  return records.flatMap(({ seq, position, at, entries }) => entries.map((entry, index) => ({ number: position ?? seq, at, entry, key: `${position ?? seq}.${index}` }))).reverse();
 }
 
 function plain(value) {
@@ -81,23 +83,21 @@ function about(entry, names) {
   return [entry.name && name(entry.name), hosts && [entry.name ? " for " : "", name(hosts)], more && h("small", {}, h("bdi", {}, more))];
 }
 
-function auditTable(data, page) {
-  const { secret } = page.query;
+function auditTable(data) {
   const names = new Map([...data.workspaces, ...data.interns].map((it) => [it.id, it.name]));
-  const named = (entry) => !secret || entry.name === secret || (entry.names ?? []).includes(secret) || (entry.secrets ?? []).some((it) => it.name === secret);
-  const shown = rows(data.records).filter(({ entry }) => named(entry));
+  const shown = rows(data.records);
   return table("Entries of the audit log, newest first", [
-    { title: "No.", kind: "number", cell: (it) => String(it.seq) },
+    { title: "No.", kind: "number", cell: (it) => String(it.number) },
     { title: "Time", kind: "plain", cell: (it) => time(it.at) },
     { title: "What", kind: "plain", cell: (it) => badge(BAD.has(it.entry.action) ? "bad" : "", words(it.entry.action)) },
     { title: "By", cell: (it) => name(it.entry.used_by ?? who(it.entry.actor)) },
     { title: "Request", cell: (it) => (it.entry.request_id ? h("a", { href: `#/requests/${encodeURIComponent(it.entry.request_id)}` }, it.entry.request_id.slice(0, 13)) : NONE) },
     { title: "About", kind: "wide", cell: (it) => about(it.entry, names) },
-  ], shown, { dense: true, key: (it) => it.key, empty: empty("No entry fits", data.first > 1 ? "Look at older records, or change the filter." : "Change the filter.") });
+  ], shown, { dense: true, key: (it) => it.key, empty: empty("No entry fits", data.previous !== null ? "Look at older records, or change the filter." : "Change the filter.") });
 }
 
 function filters(page, secrets) {
-  const set = (members) => page.go(`vault${query({ ...page.query, until: "", ...members })}`);
+  const set = (members) => page.go(`vault${query({ ...page.query, before: "", ...members })}`);
   const names = [...new Set(secrets.map((it) => it.name))].sort();
   if (page.query.secret && !names.includes(page.query.secret)) names.unshift(page.query.secret);
   const chosen = (label, value, options, key) => field(label, h("select", { onchange: (event) => set({ [key]: event.target.value }) },
@@ -118,24 +118,19 @@ function verdict(found) {
 export default {
   title: "Vault",
 
-  // The log is read from its end: `until` is the last record that is shown.
+  // The log is read from its end: `before` is the number of the record before which the shown ones are.
   async load(page) {
-    const [status, secrets, workspaces, interns] = await Promise.all([page.ask("status"), page.ask("secret/list"), records(page.ask, "workspace"), records(page.ask, "intern")]);
-    // The chains of a database have no numbers in one order, by which this page goes back from the end.
-    if (status.store.engine === "postgres") return { secrets, workspaces, interns, records: null };
-    const last = Math.min(Number(page.query.until) || status.store.seq, status.store.seq);
-    const { action, day: on, secret } = page.query;
-    let first = last + 1;
-    let records = [];
+    const [secrets, workspaces, interns] = await Promise.all([page.ask("secret/list"), records(page.ask, "workspace"), records(page.ask, "intern")]);
+    const { action, day: on, secret, before } = page.query;
+    let found = [];
+    let previous = before;
     // With a filter a page may be empty: some further ones are read.
-    for (let tries = 0; first > 1 && records.length < PAGE && tries < 5; tries += 1) {
-      const since = Math.max(0, first - 1 - (tries || action || on || secret ? 1000 : PAGE));
-      const found = await page.ask(`vault/audit${query({ since, action, day: on })}`);
-      const list = Array.isArray(found) ? found : found.records;
-      records = [...list.filter((it) => it.seq < first), ...records];
-      first = since + 1;
+    for (let tries = 0; previous !== null && found.length < PAGE && tries < TRIES; tries += 1) {
+      const older = await page.ask(`vault/audit${query({ newest: PAGE - found.length, before: previous, action, day: on, secret })}`);
+      found = [...older.records, ...found];
+      previous = older.previous;
     }
-    return { secrets, workspaces, interns, records, first, last, seq: status.store.seq };
+    return { secrets, workspaces, interns, records: found, previous };
   },
 
   view(data, page) {
@@ -146,10 +141,10 @@ export default {
       section("Secrets", secretsTable(data, page), h("p", { class: "hint" }, "The fingerprint tells whether two values of one vault are equal. No page shows a value or asks for one.")),
       section("Verify", h("p", {}, "Checks every seal, every record and the chain of the audit log."), verdict(page.state.verified),
         h("div", { class: "buttons" }, button("Verify the store", verify))),
-      data.records === null ? section("Audit log", h("p", {}, "The audit log of a store in a database is read with ", h("code", {}, "cofferdam vault audit"), ".")) : section("Audit log", filters(page, data.secrets), auditTable(data, page),
+      section("Audit log", filters(page, data.secrets), auditTable(data),
         h("div", { class: "buttons" },
-          data.last < data.seq && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: "" })}` }, "Newest"),
-          data.first > 1 && h("a", { class: "button", href: `#/vault${query({ ...page.query, until: data.first - 1 })}` }, "Older"))),
+          page.query.before && h("a", { class: "button", href: `#/vault${query({ ...page.query, before: "" })}` }, "Newest"),
+          data.previous !== null && h("a", { class: "button", href: `#/vault${query({ ...page.query, before: data.previous })}` }, "Older"))),
       behind("What is never here", h("p", {}, "Values of secrets, contents of requests and answers, and keys after they were made.")),
     ];
   },

@@ -117,17 +117,47 @@ fn restore(options: &Options, file: &Path) -> Result<CommandOutcome, Failure> {
 
 /// Prints the audit log page by page, because it may be longer than one reply.
 fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
+    if let Some(newest) = filter.newest {
+        return newest_audit_records(options, filter, newest);
+    }
     let mut whole = Vec::new();
     loop {
-        let command = Command::Vault(VaultCommand::Audit(filter.clone()));
-        let mut page = execute(options, &command)?;
+        let mut page = audit_page(options, &filter)?;
         let next = page.document.get("next").and_then(serde_json::Value::as_u64);
-        match page.document.get_mut("records") {
-            Some(serde_json::Value::Array(records)) if options.json => whole.append(records),
+        match records_of(&mut page) {
+            Some(records) if options.json => whole.append(records),
             _ => write_out(&page.text)?,
         }
         let Some(next) = next else { break };
         filter.since = next;
     }
     if options.json { write_out(&format!("{}\n", serde_json::Value::Array(whole))) } else { Ok(()) }
+}
+
+/// Prints the newest records of the audit log that pass the filter, oldest first.
+fn newest_audit_records(options: &Options, mut filter: AuditFilter, newest: u32) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    loop {
+        filter.newest = Some(newest.saturating_sub(found.len() as u32));
+        let mut page = audit_page(options, &filter)?;
+        filter.before = page.document.get("previous").and_then(serde_json::Value::as_u64);
+        let mut older = records_of(&mut page).map(std::mem::take).unwrap_or_default();
+        older.append(&mut found);
+        found = older;
+        if filter.before.is_none() || found.len() >= newest as usize {
+            break;
+        }
+    }
+    if options.json {
+        return write_out(&format!("{}\n", serde_json::Value::Array(found)));
+    }
+    found.iter().try_for_each(|record| write_out(&format!("{record}\n")))
+}
+
+fn audit_page(options: &Options, filter: &AuditFilter) -> Result<CommandOutcome, Failure> {
+    execute(options, &Command::Vault(VaultCommand::Audit(filter.clone())))
+}
+
+fn records_of(page: &mut CommandOutcome) -> Option<&mut Vec<serde_json::Value>> {
+    page.document.get_mut("records")?.as_array_mut()
 }

@@ -1,6 +1,6 @@
 //! `vault audit`: a page of the audit log, filtered by action, key and day.
 
-use cofferdam_store::{AuditAction, AuditRecord, KeyId, Store, UsageDay};
+use cofferdam_store::{AuditAction, AuditRecord, KeyId, SecretName, Store, UsageDay};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -22,39 +22,62 @@ pub struct AuditFilter {
     /// Only entries by this key or about it, by its id
     #[arg(long, value_name = "ID")]
     pub key: Option<String>,
+    /// Only entries about secrets of this name, of any vault
+    #[arg(long, value_name = "NAME")]
+    #[serde(default)]
+    pub secret: Option<String>,
     /// Only records of this day of UTC, such as 2026-01-31
     #[arg(long)]
     pub day: Option<String>,
+    /// Only the newest records, at most so many
+    #[arg(long, value_name = "N", conflicts_with = "since", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[serde(default)]
+    pub newest: Option<u32>,
+    /// With `--newest`: the newest of those before this number, which is one for `--since`
+    #[arg(long, value_name = "SEQ", requires = "newest")]
+    #[serde(default)]
+    pub before: Option<u64>,
 }
 
 /// The parsed filter.
 struct Filter<'f> {
     action: Option<&'f str>,
     key: Option<String>,
+    secret: Option<SecretName>,
     day: Option<UsageDay>,
 }
 
-/// One page of records after `since`. `next` is the number after which the next page begins, null
-/// at the end of the log.
+/// One page of records. Of those after `since`, `next` is the number after which the next page begins, null at the end
+/// of the log. Of the newest ones, `previous` is the number before which older ones are, null at the beginning; the page
+/// may have fewer records than wanted, because those that a filter leaves out are read too.
 pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
-    let records = store.placed_audit_records(wanted.since, PAGE).await?;
-    // In a database the numbers of several chains are not in one order, nor are those that come from one.
-    let is_shared = store.database_hosts().is_some();
-    let shown = records.iter().filter_map(|(position, record)| {
-        filter.apply(record).map(|mut shown| {
-            if (is_shared || *position != record.seq)
-                && let Some(fields) = shown.as_object_mut()
-            {
-                fields.insert("position".to_owned(), (*position).into());
-            }
-            shown
-        })
-    });
-    let shown: Vec<Value> = shown.collect();
+    let Some(newest) = wanted.newest else {
+        let records = store.placed_audit_records(wanted.since, PAGE).await?;
+        let next = records.last().map(|(position, _)| *position);
+        let shown = records.iter().filter_map(|record| filter.show(record, store)).collect();
+        return Ok(outcome(shown, "next", next));
+    };
+    let newest = newest as usize;
+    let limit = if filter.is_open() { newest } else { PAGE };
+    let records = store.newest_audit_records(wanted.before, limit).await?;
+    let has_older = records.len() == limit;
+    let (mut shown, mut oldest) = (Vec::new(), None);
+    for record in records.iter().rev() {
+        if shown.len() == newest {
+            break;
+        }
+        oldest = Some(record.0);
+        shown.extend(filter.show(record, store));
+    }
+    let is_cut = oldest.is_some() && oldest != records.first().map(|(position, _)| *position);
+    shown.reverse();
+    Ok(outcome(shown, "previous", oldest.filter(|_| has_older || is_cut)))
+}
+
+fn outcome(shown: Vec<Value>, cursor: &'static str, at: Option<u64>) -> CommandOutcome {
     let text = shown.iter().map(|document| format!("{document}\n")).collect();
-    let next = records.last().map(|(position, _)| *position);
-    Ok(CommandOutcome { document: json!({"records": shown, "next": next}), text })
+    CommandOutcome { document: json!({"records": shown, cursor: at}), text }
 }
 
 impl<'f> Filter<'f> {
@@ -67,11 +90,42 @@ impl<'f> Filter<'f> {
             let id: Result<KeyId, _> = key.parse();
             id.map(|id| id.to_string()).map_err(|error| fault(key, error.to_string()))
         });
+        let secret = wanted.secret.as_deref().map(|secret| {
+            let name: Result<SecretName, _> = secret.parse();
+            name.map_err(|error| fault(secret, error.to_string()))
+        });
         let day = wanted.day.as_deref().map(|day| {
             let parsed: Result<UsageDay, _> = day.parse();
             parsed.map_err(|error| fault(day, error.to_string()))
         });
-        Ok(Self { action: wanted.action.as_deref(), key: key.transpose()?, day: day.transpose()? })
+        Ok(Self {
+            action: wanted.action.as_deref(),
+            key: key.transpose()?,
+            secret: secret.transpose()?,
+            day: day.transpose()?,
+        })
+    }
+
+    /// Whether it lets every entry pass.
+    fn is_open(&self) -> bool {
+        self.names_no_entry() && self.day.is_none()
+    }
+
+    /// Whether it lets every entry of a record pass.
+    fn names_no_entry(&self) -> bool {
+        self.action.is_none() && self.key.is_none() && self.secret.is_none()
+    }
+
+    /// The record with the matching entries, and its position where that is not its number.
+    fn show(&self, (position, record): &(u64, AuditRecord), store: &Store) -> Option<Value> {
+        let mut shown = self.apply(record)?;
+        // In a database the numbers of several chains are not in one order, nor are those that come from one.
+        if (store.database_hosts().is_some() || *position != record.seq)
+            && let Some(fields) = shown.as_object_mut()
+        {
+            fields.insert("position".to_owned(), (*position).into());
+        }
+        Some(shown)
     }
 
     /// The record with the matching entries; `None` if no entry matches.
@@ -96,7 +150,7 @@ impl<'f> Filter<'f> {
 
     /// Removes the entries that do not match; false if none is left.
     fn keep_meant(&self, entries: &mut Value) -> bool {
-        if self.action.is_none() && self.key.is_none() {
+        if self.names_no_entry() {
             return true;
         }
         entries.as_array_mut().is_some_and(|entries| {
@@ -108,7 +162,17 @@ impl<'f> Filter<'f> {
     fn is_meant(&self, entry: &Value) -> bool {
         self.action.is_none_or(|action| entry["action"] == action)
             && self.key.as_deref().is_none_or(|key| mentions(entry, key))
+            && self.secret.as_ref().is_none_or(|secret| is_about(entry, secret.as_str()))
     }
+}
+
+/// Whether an entry is about a secret of this name: alone, as one of several, or as one that was copied.
+fn is_about(entry: &Value, secret: &str) -> bool {
+    let several = |member: &str| entry[member].as_array().into_iter().flatten();
+    // What else has a name has an id too.
+    (entry["name"] == secret && entry.get("id").is_none())
+        || several("names").any(|name| name == secret)
+        || several("secrets").any(|it| *it == secret || it["name"] == secret)
 }
 
 /// Whether an entry mentions a key anywhere, as its actor or as its object. A match by accident is

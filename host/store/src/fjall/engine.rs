@@ -89,6 +89,15 @@ impl Engine {
         log::audit_records(&self.database()?.log, since, limit)
     }
 
+    /// See [`log::audit_records_before`].
+    pub(crate) fn audit_records_before(
+        &self,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>, Error> {
+        log::audit_records_before(&self.database()?.log, before, limit)
+    }
+
     /// See [`log::usage_rows`].
     pub(crate) fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
         log::usage_rows(&self.database()?.log, limit)

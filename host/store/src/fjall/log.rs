@@ -46,6 +46,37 @@ pub(crate) fn audit_records(
     Ok(records)
 }
 
+/// The newest audit records before the position `before`, oldest first, at most `limit`, as for [`audit_records`].
+pub(crate) fn audit_records_before(
+    log: &Keyspace,
+    before: u64,
+    limit: usize,
+) -> Result<Vec<(u64, AuditRecord)>, Error> {
+    let mut records = Vec::new();
+    let mut end = audit_key(before);
+    while records.len() < limit {
+        // The last row of a commit may be one of usage. Its record is asked for by its key, past the other ones.
+        let Some(row) = log.range(key(0, 0)..end).next_back() else { break };
+        let (seq, _) = place(&row.key()?).ok_or(Error::Damaged)?;
+        end = audit_key(seq);
+        if let Some(value) = log.get(&end)? {
+            records.push((seq, rows::decode_body(&value).ok_or(Error::Damaged)?));
+        }
+    }
+    let first = imported_after(0).map_or_else(Vec::new, |(first, _)| first);
+    let mut end = ImportedPlace { position: before, chain: [0; 16], seq: 0, index: 0 }.key();
+    while records.len() < limit && first < end {
+        let Some(row) = log.range(first.clone()..end).next_back() else { break };
+        let Some(LogKey::Imported(found)) = LogKey::parse(&row.key()?) else { return Err(Error::Damaged) };
+        end = ImportedPlace { index: 0, ..found }.key();
+        if let Some(value) = log.get(&end)? {
+            records.push((found.position, rows::decode_body(&value).ok_or(Error::Damaged)?));
+        }
+    }
+    records.reverse();
+    Ok(records)
+}
+
 fn imported_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
     let mut records = Vec::new();
     let Some((first, end)) = imported_after(since) else { return Ok(records) };

@@ -338,6 +338,15 @@ impl Engine {
         Ok(&self.secrets)
     }
 
+    /// See [`history::audit_records_before`].
+    pub(crate) fn audit_records_before(
+        &self,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>, Error> {
+        history::audit_records_before(self.readers()?, before, limit)
+    }
+
     /// See [`history::audit_records`].
     pub(crate) fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<(u64, AuditRecord)>, Error> {
         history::audit_records(self.readers()?, since, limit)

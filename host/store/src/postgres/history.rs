@@ -34,11 +34,33 @@ pub(super) fn audit_records(
     since: u64,
     limit: usize,
 ) -> Result<Vec<(u64, AuditRecord)>, Error> {
+    placed_records(readers, "position > $1", "ASC", since, limit)
+}
+
+/// The newest audit records before the position `before`, oldest first, at most `limit`, as for [`audit_records`].
+pub(super) fn audit_records_before(
+    readers: &Arc<Readers>,
+    before: u64,
+    limit: usize,
+) -> Result<Vec<(u64, AuditRecord)>, Error> {
+    let mut records = placed_records(readers, "position < $1", "DESC", before, limit)?;
+    records.reverse();
+    Ok(records)
+}
+
+fn placed_records(
+    readers: &Arc<Readers>,
+    wanted: &str,
+    order: &str,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<(u64, AuditRecord)>, Error> {
     let sql = format!(
-        "SELECT body, position FROM audit WHERE position > $1 \
-         AND position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {COPIED} ORDER BY position LIMIT $2"
+        "SELECT body, position FROM audit WHERE {wanted} \
+         AND position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {COPIED} \
+         ORDER BY position {order} LIMIT $2"
     );
-    let asks = Statement::new(sql).with(number(since), Type::INT8).with(count(limit), Type::INT8);
+    let asks = Statement::new(sql).with(number(from), Type::INT8).with(count(limit), Type::INT8);
     let record = |row: &tokio_postgres::Row| {
         let unexpected = |_| unread(UNEXPECTED);
         let (body, position): (&[u8], i64) =

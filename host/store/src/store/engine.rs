@@ -57,6 +57,19 @@ impl Engine {
         }
     }
 
+    /// The newest audit records before the position `before`, oldest first, as for [`Engine::audit_records`].
+    pub(super) fn audit_records_before(
+        &self,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>, Error> {
+        match self {
+            Engine::Fjall(engine) => engine.audit_records_before(before, limit),
+            #[cfg(feature = "postgres")]
+            Engine::Postgres(engine) => engine.audit_records_before(before, limit),
+        }
+    }
+
     /// The newest usage rows, newest first, at most `limit`.
     pub(super) fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
         match self {

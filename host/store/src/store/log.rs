@@ -72,4 +72,18 @@ impl Store {
     ) -> Result<Vec<(u64, AuditRecord)>, Error> {
         self.aside(move |store| store.0.engine.audit_records(since, limit)).await
     }
+
+    /// The newest audit records before the position `before`, or the newest of all, oldest first, at most `limit`,
+    /// each with its position.
+    ///
+    /// # Errors
+    /// Those of [`Store::audit_records`].
+    pub async fn newest_audit_records(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditRecord)>, Error> {
+        let before = before.unwrap_or(u64::MAX);
+        self.aside(move |store| store.0.engine.audit_records_before(before, limit)).await
+    }
 }

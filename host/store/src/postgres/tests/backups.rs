@@ -130,6 +130,14 @@ pub(super) fn assert_continues(shared: &Shared, before: &Seen, store: &Store) {
     let middle = before.audit[before.audit.len() / 2].0;
     let rest = store.placed_audit_records(middle, 1_000).now().unwrap();
     assert_eq!(rest.len(), before.audit.len() - before.audit.len() / 2 - 1 + added.len());
+    let all = store.placed_audit_records(0, 10_000).now().unwrap();
+    for end in 0..=all.len() {
+        let position = all.get(end).map(|(position, _)| *position);
+        for limit in [1, 3, 10_000] {
+            let newest = store.newest_audit_records(position, limit).now().unwrap();
+            assert_eq!(newest, all[end.saturating_sub(limit)..end], "{limit} before {position:?}");
+        }
+    }
     assert_whole(store);
     put(store, shared.vault(), "after", "x");
     let place = store.place().now().unwrap();
