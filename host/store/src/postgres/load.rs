@@ -130,19 +130,20 @@ impl Question {
             };
         let mut inside = bound(&mut self.statement, start, ">=", ">");
         inside.push_str(&bound(&mut self.statement, end, "<=", "<"));
+        let mut order = " ORDER BY k".to_owned();
+        if let Ok(limit) = i64::try_from(range.limit) {
+            order.push_str(&format!(" LIMIT ${}", self.statement.parameter(limit, Type::INT8)));
+        }
+        // Each table has the order and the limit of the whole: else the server reads and sorts all rows of the
+        // tables for each page.
         let of_table = |table: &Table| {
             let body = if range.keys_only { "NULL" } else { table.body() };
             let (name, is_row) = (table.name(), table.is_row());
-            format!("SELECT k, {body}::bytea AS body FROM {name} WHERE {is_row}{inside}")
+            format!("(SELECT k, {body}::bytea AS body FROM {name} WHERE {is_row}{inside}{order})")
         };
         let tables: Vec<String> = tables.iter().map(of_table).collect();
         self.begin("k", "body", "NULL");
-        self.statement.push(&format!("FROM ({}) AS rows ORDER BY k", tables.join(" UNION ALL ")));
-        if let Ok(limit) = i64::try_from(range.limit) {
-            let limit = self.statement.parameter(limit, Type::INT8);
-            self.statement.push(&format!(" LIMIT ${limit}"));
-        }
-        self.statement.push(")");
+        self.statement.push(&format!("FROM ({}) AS rows{order})", tables.join(" UNION ALL ")));
         self.parts.push(Part::Range(range.clone()));
         Ok(())
     }

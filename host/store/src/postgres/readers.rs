@@ -32,8 +32,9 @@ use crate::state::{Gap, KeyedRow, Need, RowBytes, RowRange, Rows, State};
 const READERS_MAX: usize = 4;
 /// How long a reader waits for a connection or an answer.
 const READ_PATIENCE: Duration = Duration::from_secs(15);
-/// Rows with their bodies that are read at once from a longer range.
+/// Rows with their bodies that are read at once from a longer range. Those of the keyspace `keys` are small.
 const PAGE_ROWS: usize = 256;
+const PAGE_RECORDS: usize = 2048;
 /// Row keys that are read at once from a longer range.
 const PAGE_KEYS: usize = 4096;
 
@@ -297,7 +298,11 @@ struct Pages {
 impl Pages {
     fn load(&mut self) -> Result<(), Error> {
         let Some(range) = self.rest.take().filter(|range| range.limit > 0) else { return Ok(()) };
-        let most = if range.keys_only { PAGE_KEYS } else { PAGE_ROWS };
+        let most = match range.keyspace {
+            _ if range.keys_only => PAGE_KEYS,
+            Keyspace::Keys => PAGE_RECORDS,
+            _ => PAGE_ROWS,
+        };
         let page = range.clone().limit(range.limit.min(most));
         let loaded = self.moment.ask(Need::Range(page.clone())).map_err(unread)?;
         let rows = loaded.range(&page).map_err(Error::from)?.collect::<Result<Vec<_>, _>>()?;

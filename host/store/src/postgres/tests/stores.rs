@@ -15,8 +15,10 @@ use crate::ids::{InternId, VaultId};
 use crate::name::Name;
 use crate::quota::VaultQuota;
 use crate::root_key::RootKeySource;
+use crate::rows::Keyspace;
 use crate::scratch::{Now, create_workspace, go_on, issue_key, put, token, try_put};
 use crate::spend::SpendLimits;
+use crate::state::{RowRange, State as _};
 use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
@@ -308,4 +310,39 @@ pub(super) fn until(mut holds: impl FnMut() -> bool) {
         assert!(std::time::Instant::now() < end);
         std::thread::yield_now();
     }
+}
+
+/// Rows of the table `directory` that the server has read for questions, by its statistics, which come late.
+fn rows_read(place: &Place) -> u64 {
+    let sql = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables \
+               WHERE relname = 'directory'";
+    let rows = Server::shared().unwrap().query_in(&place.address.name, sql).unwrap();
+    rows[0][0].as_deref().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_walk_over_all_records_reads_each_of_them_a_few_times_at_most() {
+    const RECORDS: u64 = 20_000;
+    let Some(place) = Place::new("walk") else { return };
+    place.create().unwrap();
+    let store = place.open();
+    let server = Server::shared().unwrap();
+    // Rows of no record, which a walk reads all the same.
+    let fill = format!(
+        "INSERT INTO directory (k, slot, ws, kind, made_ms, body) \
+         SELECT decode('61', 'hex') || sha256(n::text::bytea), 0, '', 97, n, repeat('x', 200)::bytea \
+         FROM generate_series(1, {RECORDS}) n"
+    );
+    server.query_in(&place.address.name, &fill).unwrap();
+    server.query_in(&place.address.name, "ANALYZE directory").unwrap();
+    let before = rows_read(&place);
+    let range = RowRange::all(Keyspace::Keys);
+    let found = store.whole_state().range(&range).unwrap().map(Result::unwrap).count();
+    assert!(found as u64 > RECORDS, "{found}");
+    let until = std::time::Instant::now() + PATIENCE;
+    while rows_read(&place) - before < RECORDS {
+        assert!(std::time::Instant::now() < until, "the server has counted no reads");
+    }
+    let read = rows_read(&place) - before;
+    assert!(read < 3 * RECORDS, "{read} rows were read for {RECORDS} records");
 }
