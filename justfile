@@ -109,6 +109,10 @@ bench-density *arguments:
 bench-growth *arguments:
     cargo run --release --locked --package cofferdam-bench -- growth {{arguments}}
 
+# A store with up to 100,000 interns and keys: one more of them, a request, a start, memory.
+bench-records *arguments:
+    cargo run --release --locked --package cofferdam-bench -- records {{arguments}}
+
 # What recording requests costs: one program with and without its recorder, in turn.
 bench-recorder *arguments:
     cargo run --release --locked --package cofferdam-bench -- recorder {{arguments}}

@@ -5,6 +5,7 @@
 mod compare;
 mod density;
 mod growth;
+mod many_hosts;
 mod recorder;
 mod records;
 mod shared_store;
@@ -43,6 +44,8 @@ enum Action {
     Density(density::DensityOptions),
     /// Measure how the cost of a request grows with prompts, candidates, tools, hooks, streams, secrets and keys
     Growth(growth::GrowthOptions),
+    /// Measure what one PostgreSQL database does for many hosts, which are stores in this process
+    ManyHosts(many_hosts::ManyHostsOptions),
     /// Measure what recording requests costs: one program with and without it, in turn
     Recorder(recorder::RecorderOptions),
     /// Measure what a store with many interns and keys costs: one more, a request, a start, memory
@@ -77,6 +80,7 @@ fn run(action: Action) -> anyhow::Result<()> {
             Action::Compare(options) => compare::run(&options).await,
             Action::Density(options) => density::run(&options).await,
             Action::Growth(options) => growth::run(&options).await,
+            Action::ManyHosts(options) => many_hosts::run(&options).await,
             Action::Recorder(options) => recorder::run(&options).await,
             Action::Records(options) => records::run(&options).await,
             Action::SharedStore(options) => shared_store::run(&options).await,

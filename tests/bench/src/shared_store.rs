@@ -193,7 +193,7 @@ fn write_secret(file: &Path, content: &str) -> anyhow::Result<()> {
 }
 
 /// What the primary has done since its start.
-struct Reading {
+pub(crate) struct Reading {
     wal_bytes: f64,
     transactions: f64,
     times: ThreadTimes,
@@ -202,26 +202,26 @@ struct Reading {
 
 /// What the primary did in some time.
 #[derive(Clone, Copy, Default)]
-struct Work {
-    wal_bytes: f64,
-    transactions: f64,
-    cpu_nanoseconds: f64,
-    seconds: f64,
+pub(crate) struct Work {
+    pub(crate) wal_bytes: f64,
+    pub(crate) transactions: f64,
+    pub(crate) cpu_nanoseconds: f64,
+    pub(crate) seconds: f64,
 }
 
-struct Meter<'p> {
+pub(crate) struct Meter<'p> {
     pair: &'p Pair,
     /// In one second without load.
     idle: Work,
 }
 
 impl<'p> Meter<'p> {
-    async fn new(pair: &'p Pair, during: Duration) -> anyhow::Result<Self> {
+    pub(crate) async fn new(pair: &'p Pair, during: Duration) -> anyhow::Result<Self> {
         let mut meter = Meter { pair, idle: Work::default() };
         sleep(SETTLING).await;
         let before = meter.read()?;
         sleep(during).await;
-        let work = meter.since(&before)?;
+        let work = meter.all_since(&before)?;
         let each = |sum: f64| sum / work.seconds;
         meter.idle = Work {
             wal_bytes: each(work.wal_bytes),
@@ -232,7 +232,12 @@ impl<'p> Meter<'p> {
         Ok(meter)
     }
 
-    fn read(&self) -> anyhow::Result<Reading> {
+    /// What it does for the hosts without load, in one second.
+    pub(crate) fn idle(&self) -> Work {
+        self.idle
+    }
+
+    pub(crate) fn read(&self) -> anyhow::Result<Reading> {
         let wal = self.figure("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")?;
         let transactions =
             self.figure("SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database")?;
@@ -251,15 +256,26 @@ impl<'p> Meter<'p> {
         Ok(text.parse()?)
     }
 
+    /// What it did beyond what it does without load.
     fn since(&self, before: &Reading) -> anyhow::Result<Work> {
-        let now = self.read()?;
-        let seconds = now.at.duration_since(before.at).as_secs_f64();
+        let Work { wal_bytes, transactions, cpu_nanoseconds, seconds } = self.all_since(before)?;
         let beyond = |sum: f64, idle: f64| (sum - idle * seconds).max(0.0);
         Ok(Work {
-            wal_bytes: beyond(now.wal_bytes - before.wal_bytes, self.idle.wal_bytes),
-            transactions: beyond(now.transactions - before.transactions, self.idle.transactions),
-            cpu_nanoseconds: beyond(now.times.since(&before.times) as f64, self.idle.cpu_nanoseconds),
+            wal_bytes: beyond(wal_bytes, self.idle.wal_bytes),
+            transactions: beyond(transactions, self.idle.transactions),
+            cpu_nanoseconds: beyond(cpu_nanoseconds, self.idle.cpu_nanoseconds),
             seconds,
+        })
+    }
+
+    /// All that it did.
+    pub(crate) fn all_since(&self, before: &Reading) -> anyhow::Result<Work> {
+        let now = self.read()?;
+        Ok(Work {
+            wal_bytes: now.wal_bytes - before.wal_bytes,
+            transactions: now.transactions - before.transactions,
+            cpu_nanoseconds: now.times.since(&before.times) as f64,
+            seconds: now.at.duration_since(before.at).as_secs_f64(),
         })
     }
 }

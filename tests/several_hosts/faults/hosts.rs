@@ -41,7 +41,10 @@ pub async fn kill(cluster: &mut Cluster, random: &mut Random) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_sleeps_for_longer_than_its_life_goes_on_as_another_one() {
-    table("host paused until another one has ended it", 10, async |cluster, _, round| sleep(cluster, round % HOSTS).await).await;
+    table("host paused until another one has ended it", 10, async |cluster, _, round| {
+        sleep(cluster, round % HOSTS).await
+    })
+    .await;
 }
 
 async fn sleep(cluster: &mut Cluster, sleeper: usize) {
