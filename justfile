@@ -109,6 +109,10 @@ bench-density *arguments:
 bench-growth *arguments:
     cargo run --release --locked --package cofferdam-bench -- growth {{arguments}}
 
+# What one PostgreSQL database does for many hosts, which settle requests in one process.
+bench-many-hosts *arguments:
+    cargo run --release --locked --package cofferdam-bench -- many-hosts {{arguments}}
+
 # A store with up to 100,000 interns and keys: one more of them, a request, a start, memory.
 bench-records *arguments:
     cargo run --release --locked --package cofferdam-bench -- records {{arguments}}

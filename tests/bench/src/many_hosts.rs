@@ -15,8 +15,8 @@ use cofferdam_store::{
 };
 use cofferdam_test_postgres::{Options, Pair};
 
-use crate::shared_store::{Meter, Work};
-use crate::table::{Against, Table, TableRow};
+use crate::shared_store::{Meter, Rows, Work};
+use crate::table::Table;
 
 #[derive(clap::Args)]
 pub(crate) struct ManyHostsOptions {
@@ -57,24 +57,27 @@ pub(crate) async fn run(options: &ManyHostsOptions) -> anyhow::Result<()> {
     })?;
     let during = Duration::from_secs(u64::from(options.secs));
     let meter = Meter::new(&pair, during).await?;
-    let mut rows = Rows(Vec::new());
-    rows.add(0, "processor time of the primary", "ms a second", meter.idle().cpu_nanoseconds / 1e6);
-    rows.add(0, "transactions", "a second", meter.idle().transactions);
+    let mut rows = Rows::of(1);
+    let mut add = |load: u32, name: &str, unit: &'static str, value: f64| {
+        rows.add(format!("{load} requests a second: {name}"), unit, 0, value);
+    };
+    add(0, "processor time of the primary", "ms a second", meter.idle().cpu_nanoseconds / 1e6);
+    add(0, "transactions", "a second", meter.idle().transactions);
     for load in &options.loads {
         let before = meter.read()?;
         let settled = hosts.settle(*load, during)?;
         // Usage rows are committed within a quarter of a second.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let Work { cpu_nanoseconds, transactions, wal_bytes, seconds } = meter.all_since(&before)?;
-        rows.add(*load, "settled", "a second", settled as f64 / seconds);
-        rows.add(*load, "processor time of the primary", "ms a second", cpu_nanoseconds / 1e6 / seconds);
-        rows.add(*load, "transactions", "a second", transactions / seconds);
-        rows.add(*load, "WAL", "MB a second", wal_bytes / 1e6 / seconds);
-        rows.add(*load, "processor time of the primary", "us a request", cpu_nanoseconds / 1e3 / settled as f64);
+        add(*load, "settled", "a second", settled as f64 / seconds);
+        add(*load, "processor time of the primary", "ms a second", cpu_nanoseconds / 1e6 / seconds);
+        add(*load, "transactions", "a second", transactions / seconds);
+        add(*load, "WAL", "MB a second", wal_bytes / 1e6 / seconds);
+        add(*load, "processor time of the primary", "us a request", cpu_nanoseconds / 1e3 / settled as f64);
         eprintln!("{load} requests a second done");
     }
     let servers = vec![format!("{} hosts", options.hosts)];
-    Table { servers, has_proxy: false, rows: rows.0 }.publish(None)?;
+    Table { servers, has_proxy: false, rows: rows.rows }.publish(None)?;
     std::thread::scope(|scope| scope.spawn(|| drop(hosts)).join()).map_err(|_| anyhow!("closing failed"))
 }
 
@@ -132,7 +135,7 @@ impl Hosts {
                 runtime.block_on(settle_one(store, *workspace, *key, number))?;
                 settled.fetch_add(1, Ordering::Relaxed);
             }
-            std::thread::sleep(TICK);
+            runtime.block_on(async { tokio::time::sleep(TICK).await });
         }
         Ok(())
     }
@@ -148,13 +151,4 @@ async fn settle_one(store: &Store, workspace: WorkspaceId, key: KeyId, number: u
     });
     request.settle(UsageOutcome::Completed);
     Ok(())
-}
-
-struct Rows(Vec<TableRow>);
-
-impl Rows {
-    fn add(&mut self, load: u32, name: &str, unit: &'static str, value: f64) {
-        let title = format!("{load} requests a second: {name}");
-        self.0.push(TableRow { title, unit, against: Against::Nothing, target: None, samples: vec![vec![value]] });
-    }
 }

@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use crate::client::{Connection, LoadRequest};
 use crate::load::{OpenConnections, percentile};
 use crate::scene::{prompt, responses};
-use crate::shared_store::{CreatedStore, LIMITS};
+use crate::shared_store::{CreatedStore, LIMITS, Rows};
 use crate::site::{Build, ModelScript, Program, Site};
-use crate::table::{Against, Table, TableRow};
+use crate::table::Table;
 
 #[derive(clap::Args)]
 pub(crate) struct RecordsOptions {
@@ -79,24 +79,16 @@ pub(crate) async fn run(options: &RecordsOptions) -> anyhow::Result<()> {
         }
     }
     let during = Duration::from_secs_f64(options.secs);
-    let mut rows: Vec<TableRow> = Vec::new();
+    let mut rows = Rows::of(servers.len());
     for step in STEPS.into_iter().chain([options.interns]).filter(|step| *step <= options.interns) {
         for (server, filled) in all.iter_mut().enumerate().filter(|(_, filled)| filled.interns < step) {
             for (title, unit, value) in filled.measure(step, during).await? {
-                let title = format!("{step} interns: {title}");
-                let place = rows.iter().position(|row| row.title == title).unwrap_or_else(|| {
-                    let samples = vec![Vec::new(); servers.len()];
-                    rows.push(TableRow { title, unit, against: Against::Nothing, target: None, samples });
-                    rows.len() - 1
-                });
-                if let Some(samples) = rows.get_mut(place).and_then(|row| row.samples.get_mut(server)) {
-                    samples.push(value);
-                }
+                rows.add(format!("{step} interns: {title}"), unit, server, value);
             }
         }
         eprintln!("{step} interns done");
     }
-    Table { servers, has_proxy: false, rows }.publish(options.json.as_deref())
+    Table { servers, has_proxy: false, rows: rows.rows }.publish(options.json.as_deref())
 }
 
 impl Filled {

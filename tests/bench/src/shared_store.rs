@@ -70,7 +70,7 @@ pub(crate) async fn run(options: &SharedStoreOptions) -> anyhow::Result<()> {
     }
     let during = Duration::from_secs_f64(options.secs);
     let meter = Meter::new(&pair, during + SETTLING).await?;
-    let mut rows = Rows { servers: all.len(), rows: Vec::new() };
+    let mut rows = Rows::of(all.len());
     rows.add_idle(&all, &meter);
     for round in 0..options.rounds {
         for (server, hosts) in all.iter().enumerate() {
@@ -281,12 +281,17 @@ impl<'p> Meter<'p> {
 }
 
 /// The table, row by row.
-struct Rows {
+pub(crate) struct Rows {
     servers: usize,
-    rows: Vec<TableRow>,
+    pub(crate) rows: Vec<TableRow>,
 }
 
 impl Rows {
+    /// An empty table of so many servers.
+    pub(crate) fn of(servers: usize) -> Self {
+        Self { servers, rows: Vec::new() }
+    }
+
     /// What each host takes of the primary without load.
     fn add_idle(&mut self, all: &[Hosts], meter: &Meter<'_>) {
         let hosts: usize = all.iter().filter(|it| it.database.is_some()).map(|it| it.programs.len()).sum();
@@ -303,7 +308,7 @@ impl Rows {
         }
     }
 
-    fn add(&mut self, title: String, unit: &'static str, server: usize, value: f64) {
+    pub(crate) fn add(&mut self, title: String, unit: &'static str, server: usize, value: f64) {
         let place = self.rows.iter().position(|row| row.title == title && row.unit == unit);
         let place = place.unwrap_or_else(|| {
             let samples = vec![Vec::new(); self.servers];

@@ -384,12 +384,15 @@ async fn workspace_name(store: &Store, id: WorkspaceId) -> Result<String, Comman
     Ok(or_dash(store.workspace(id).await?.map(|workspace| workspace.name.clone())))
 }
 
+/// The most records of one listing, which is one document.
+const LISTED_MAX: u32 = 100_000;
+
 /// How many records are listed.
 #[derive(Debug, Clone, Copy, Default, Args, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ListLimit {
     /// List only the newest ones, at most so many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LISTED_MAX)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit: Option<u32>,
 }
@@ -409,16 +412,26 @@ pub struct ListArguments {
 
 impl ListLimit {
     /// The records of a listing, oldest first. `page` lists those before a record, newest first.
+    ///
+    /// # Errors
+    /// More than [`LISTED_MAX`] records without a limit, and those of `page`.
     async fn records<T>(
         self,
         page: impl AsyncFn(Option<&T>) -> Result<Page<T>, cofferdam_store::Error>,
     ) -> Result<Vec<T>, CommandError> {
-        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let limit = self.limit.unwrap_or(LISTED_MAX) as usize;
         let mut all = Vec::new();
         loop {
             let Page { entries, has_more } = page(all.last()).await?;
             all.extend(entries);
-            if !has_more || all.len() >= limit {
+            let is_more = all.len() > limit || all.len() == limit && has_more;
+            if is_more && self.limit.is_none() {
+                return Err(CommandError::new(format!(
+                    "there are more than {LISTED_MAX}; list those of one workspace with `--workspace`, or the newest \
+                     ones with `--limit`"
+                )));
+            }
+            if !has_more || is_more {
                 all.truncate(limit);
                 all.reverse();
                 return Ok(all);
@@ -441,3 +454,6 @@ impl ListArguments {
         self.limit.records(async |before| page(of, before).await).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,10 +83,10 @@ impl<T: Entity> Records<T> {
         ages.sort_unstable();
         owners.sort_unstable();
         Records {
-            by_id: Map::new().insert_many(records.into_iter().map(|record| (record.id(), record))),
-            by_name: Map::new().insert_many(names),
-            by_age: Set::new().insert_many(ages),
-            by_owner: Set::new().insert_many(owners),
+            by_id: in_parts(records.into_iter().map(|record| (record.id(), record)), Map::insert_many),
+            by_name: in_parts(names.into_iter(), Map::insert_many),
+            by_age: in_parts(ages.into_iter(), Set::insert_many),
+            by_owner: in_parts(owners.into_iter(), Set::insert_many),
         }
     }
 
@@ -189,6 +189,19 @@ impl<T: Entity> Records<T> {
                 Err(LookupError::Ambiguous { kind: T::KIND, given: given.to_owned(), count: 1 + more })
             }
         }
+    }
+}
+
+/// A map or set of these entries, which are in order. They are inserted in parts: for all of them at once, the time grows
+/// much faster than their number.
+fn in_parts<C: Default, E>(mut entries: impl Iterator<Item = E>, insert: impl Fn(&C, Vec<E>) -> C) -> C {
+    let mut all = C::default();
+    loop {
+        let part: Vec<E> = entries.by_ref().take(4 * PIECE).collect();
+        if part.is_empty() {
+            return all;
+        }
+        all = insert(&all, part);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::root_key::RootKeySource;
 use crate::rows::Keyspace;
 use crate::scratch::{Now, create_workspace, go_on, issue_key, put, token, try_put};
 use crate::spend::SpendLimits;
-use crate::state::{RowRange, State as _};
+use crate::state::RowRange;
 use crate::store::{OpenOptions, Store};
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
