@@ -71,6 +71,9 @@ pub(crate) struct WriteBatch {
     is_short: bool,
     /// The sequence number of the audit record that the commit will have.
     seq: u64,
+    /// The host of the commit's chain.
+    #[cfg(feature = "postgres")]
+    host: Option<SliceHost>,
     #[cfg(feature = "postgres")]
     slices: slices::SliceCommit,
 }
@@ -117,6 +120,8 @@ impl WriteBatch {
             is_short: false,
             seq: 0,
             #[cfg(feature = "postgres")]
+            host: None,
+            #[cfg(feature = "postgres")]
             slices: slices::SliceCommit::default(),
         }
     }
@@ -161,6 +166,12 @@ impl WriteBatch {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded engine has one host"))]
     pub(crate) fn kept_changes(&self) -> usize {
         self.record_changes + self.vaults.changes
+    }
+
+    /// Sets the host of the commit's chain.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_host(self, host: SliceHost) -> WriteBatch {
+        WriteBatch { host: Some(host), ..self }
     }
 
     /// Sets the guards that the transaction holds.

@@ -122,9 +122,11 @@ pub(crate) enum RowIntent {
     None,
     /// The request may have one. It is deleted together with the commit of the row.
     Possible,
-    /// The same, with the intent where several hosts share the store.
+    /// The same where several hosts share the store: this host asked for it and got no answer. If it is gone, and the
+    /// row is committed by another host, which this process is after it was taken for dead, then the request was
+    /// charged, so the row does not count.
     #[cfg(feature = "postgres")]
-    PossibleShared,
+    PossibleShared(SliceHost),
     /// The request had a durable one where several hosts share the store. If it is gone, another host
     /// took this one for dead and charged the request, so the row does not count.
     Shared,
@@ -153,7 +155,7 @@ impl SettledUsage {
             RowIntent::Slice(_) => None,
             RowIntent::Possible => Some(rows::intent_key(&self.row.request_id)),
             #[cfg(feature = "postgres")]
-            RowIntent::PossibleShared => Some(self.shared_intent_key()),
+            RowIntent::PossibleShared(_) => Some(self.shared_intent_key()),
             RowIntent::Shared | RowIntent::Freed => Some(self.shared_intent_key()),
         }
     }
@@ -167,7 +169,7 @@ impl SettledUsage {
         match self.intent {
             RowIntent::None | RowIntent::Possible => false,
             #[cfg(feature = "postgres")]
-            RowIntent::PossibleShared | RowIntent::Slice(_) => false,
+            RowIntent::PossibleShared(_) | RowIntent::Slice(_) => false,
             RowIntent::Shared | RowIntent::Freed => true,
         }
     }
@@ -270,6 +272,12 @@ impl WriteBatch {
         #[cfg(feature = "postgres")]
         if let RowIntent::Slice(host) = settled.intent {
             return Ok(!self.counts_in_slice(host, &settled.row)?);
+        }
+        #[cfg(feature = "postgres")]
+        if let RowIntent::PossibleShared(asked) = settled.intent
+            && self.host.is_some_and(|host| host != asked)
+        {
+            return Ok(!self.has_row(&settled.shared_intent_key())?);
         }
         match settled.intent_key().filter(|_| settled.needs_intent()) {
             Some(key) => Ok(!self.has_row(&key)?),

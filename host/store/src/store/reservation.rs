@@ -18,9 +18,9 @@ mod shared;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
-#[cfg(feature = "postgres")]
-use crate::changes::SlicePart;
 use crate::changes::{Change, Intent, RowIntent, WriteBatch, guarded};
+#[cfg(feature = "postgres")]
+use crate::changes::{SliceHost, SlicePart};
 use crate::error::Error;
 use crate::knowledge::{Knowledge, RequestPurpose};
 use crate::records::Credit;
@@ -59,6 +59,9 @@ struct ReservationState {
     is_named: bool,
     /// Whether an intent may be on the disk or in the writer's queue.
     has_intent: bool,
+    /// The id that this host had when an intent was asked for first.
+    #[cfg(feature = "postgres")]
+    asked_by: Option<SliceHost>,
     /// What it holds of a slice of this host; as much as is reserved, and without an intent.
     #[cfg(feature = "postgres")]
     slice: Option<SlicePart>,
@@ -88,6 +91,8 @@ impl Store {
             covered: None,
             is_named: false,
             has_intent: false,
+            #[cfg(feature = "postgres")]
+            asked_by: None,
             #[cfg(feature = "postgres")]
             slice: None,
         };
@@ -270,10 +275,10 @@ impl Reservation {
         }
         #[cfg(feature = "postgres")]
         if self.store.0.engine.host_id().is_some() {
-            return match (state.covered, state.has_intent) {
+            return match (state.covered, state.asked_by.filter(|_| state.has_intent)) {
                 (Some(_), _) => RowIntent::Shared,
-                (None, true) => RowIntent::PossibleShared,
-                (None, false) => RowIntent::None,
+                (None, Some(asked_by)) => RowIntent::PossibleShared(asked_by),
+                (None, None) => RowIntent::None,
             };
         }
         if state.has_intent { RowIntent::Possible } else { RowIntent::None }

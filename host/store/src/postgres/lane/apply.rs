@@ -112,6 +112,7 @@ impl Lane {
         let mut draft = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
             .numbered(end.seq + 1)
             .holding(guards.clone())
+            .of_host(SliceHost(self.chain_host.0))
             .with_slices_of(self.slices.is_some().then_some(SliceHost(self.chain_host.0)));
         let (mut missing, mut changes_kept) = (Missing::default(), Vec::new());
         self.suspect = None;

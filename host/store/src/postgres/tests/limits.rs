@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::OPERATOR;
+use cofferdam_test_postgres::Proxy;
+
 use super::stores::{Place, until};
+use super::{OPERATOR, runtime};
 use crate::changes::{KeyOwner, NewKey};
 use crate::ids::WorkspaceId;
 use crate::scratch::{Now, create_workspace, go_on};
@@ -235,5 +237,35 @@ fn a_request_of_a_host_that_is_taken_for_dead_is_charged_once() {
     assert_eq!(third.usage_rows(10).now().unwrap().len(), 3, "none is there twice");
     let balance = slept.balance(two.workspace).now().unwrap();
     assert_eq!((balance.spent_pico, balance.reserved_pico), (540, 0));
+    two.is_whole();
+}
+
+#[test]
+fn a_request_that_got_no_answer_to_its_reservation_has_one_row_when_its_host_is_taken_for_dead() {
+    let Some(place) = Place::new("limits_unanswered") else { return };
+    place.create().unwrap();
+    let proxy = Proxy::start(place.address.port).unwrap();
+    let two = Two::of([place.open_at(&place.address.at(proxy.port())), place.open()], Some(1_000), None);
+    let [slept, other] = &two.hosts;
+    let reserved = || other.balance(two.workspace).now().unwrap().reserved_pico;
+    let request = two.begin(slept, "r_unanswered");
+    runtime().block_on(async {
+        tokio::select! {
+            biased;
+            _ = request.pledge(300) => panic!("the database has answered at once"),
+            () = tokio::task::yield_now() => {}
+        }
+    });
+    until(|| reserved() == 300);
+    let was = slept.host_id();
+    proxy.fall_silent();
+    until(|| reserved() == 0);
+    request.release();
+    proxy.release();
+    until(|| slept.host_id() != was && slept.flush().is_ok());
+    let rows = other.usage_rows(10).now().unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| (row.request_id.as_str(), row.cost_pico, row.outcome)).collect();
+    assert_eq!(rows, [("r_unanswered", 300, UsageOutcome::Interrupted)]);
+    assert_eq!(other.balance(two.workspace).now().unwrap().spent_pico, 300);
     two.is_whole();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Pledge, Reservation, lock};
-use crate::changes::{Change, Held, WriteBatch, guarded, needs_of_reservation};
+use crate::changes::{Change, Held, SliceHost, WriteBatch, guarded, needs_of_reservation};
 use crate::error::Error;
 use crate::postgres::HostId;
 use crate::state::Guard;
@@ -78,7 +78,11 @@ impl Reservation {
         };
         let place = timeout(PATIENCE, self.store.place()).await.unwrap_or(Err(Error::Busy));
         let place = place.map_err(no_room)?;
-        let had_intent = std::mem::replace(&mut self.state().has_intent, true);
+        let had_intent = {
+            let mut state = self.state();
+            state.asked_by.get_or_insert(SliceHost(host.0));
+            std::mem::replace(&mut state.has_intent, true)
+        };
         let change = self.shared_change(host, asked);
         let made = timeout(PATIENCE, self.store.enqueue(place, change)).await;
         let made = made.unwrap_or(Err(Error::TimedOut));
@@ -89,6 +93,7 @@ impl Reservation {
             // Certainly nothing was written.
             Ok(Err(refused)) => {
                 state.has_intent = had_intent;
+                state.asked_by = state.asked_by.filter(|_| had_intent);
                 return Err(refused);
             }
             Err(error) => {
