@@ -47,9 +47,9 @@ export function table(caption, columns, rows, { key, empty: none, dense } = {}) 
     h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.map(line))));
 }
 
-// Says that a list has only the newest records, and which command lists all.
+// Says that a list has only the newest records, and which command lists more.
 export function onlyNewest(list, command) {
-  return list.length >= RECORDS_MAX && h("p", { class: "hint" }, `The newest ${count(RECORDS_MAX)} are shown. `, code(command), " lists all.");
+  return list.length >= RECORDS_MAX && h("p", { class: "hint" }, `The newest ${count(RECORDS_MAX)} are shown. `, code(command), " lists more.");
 }
 
 // A table behind a chart.

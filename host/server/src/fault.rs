@@ -120,7 +120,8 @@ impl FieldError {
 impl Fault {
     /// The fault for records of the store that could not be read.
     pub(crate) fn unread(error: Error) -> Self {
-        if matches!(error, Error::NoContact) {
+        // The store had logged what kept it.
+        if matches!(error, Error::NoContact | Error::Busy | Error::NotWritable | Error::Closed) {
             return Self::Busy;
         }
         tracing::error!(%error, "the store could not be read");

@@ -27,7 +27,7 @@ function createKey(page, { workspaces, members, interns }) {
   return dialog({
     title: "Create a key",
     body: [
-      field("Workspace", select("workspace", workspaces.map((it) => [it.id, it.name]))),
+      field("Workspace", select("workspace", workspaces.map((it) => [it.id, it.name]), page.query.workspace)),
       field("For", select("owner", owners)),
       field("Label", input({ name: "name", maxlength: 64 }), "To recognise it by"),
       field("Days until it ends", input({ name: "expires-days", inputmode: "numeric", pattern: "[0-9]+" }), "Empty is never"),
@@ -122,7 +122,7 @@ function workspacesTable({ workspaces, credits }, page) {
 
 function people({ workspaces, members, interns }, page) {
   const workspace = (id) => workspaces.find((it) => it.id === id)?.name ?? id;
-  const choose = () => field("Workspace", select("workspace", workspaces.map((it) => [it.id, it.name])));
+  const choose = () => field("Workspace", select("workspace", workspaces.map((it) => [it.id, it.name]), page.query.workspace));
   const remove = (kind, it) => ask(page, `Delete the ${kind} ${it.name}`, h("p", {}, "The keys of ", name(it.name), " stop working. This cannot be undone."), "Delete", `${kind}/delete`, { isDanger: true, members: { [kind]: it.id } });
   const actions = (kind) => ({ title: "Actions", cell: (it) => h("div", { class: "actions" }, button("Delete", () => remove(kind, it), { class: "small danger", "aria-label": `Delete ${it.name}` })) });
   const common = [
@@ -149,7 +149,8 @@ export default {
   pauseMs: 15_000,
 
   async load({ ask: get, query: { workspace, key } }) {
-    const of = (kind) => records(get, kind, workspace);
+    // A workspace that was deleted meanwhile has none of these.
+    const of = async (kind) => (await optional(records(get, kind, workspace))) ?? [];
     const [workspaces, members, interns, keys] = await Promise.all([records(get, "workspace"), of("member"), of("intern"), of("key")]);
     // A link to a key may name an old one.
     if (key && !keys.some((it) => it.id === key)) keys.push(...[await optional(get(`key/show${query({ id: key })}`))].filter(Boolean));

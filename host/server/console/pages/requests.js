@@ -41,6 +41,16 @@ function refusedTable(refused, keys) {
   ], refused, { key: (it) => `${it.status} ${it.route} ${it.error_type} ${it.key_id} ${it.address}` });
 }
 
+// The keys, for their names. They are read again after a while only: this page is drawn anew with each request that ends.
+const NAMED_MS = 30_000;
+let known = { at: -Infinity, keys: [] };
+
+async function namedKeys(ask) {
+  const now = performance.now();
+  if (now - known.at > NAMED_MS) known = { at: now, keys: await records(ask, "key") };
+  return known.keys;
+}
+
 export async function workspaceNames(ask) {
   return Object.fromEntries((await records(ask, "workspace")).map((it) => [it.id, it.name]));
 }
@@ -126,12 +136,12 @@ export default {
     page.state.newer = 0;
     const names = await workspaceNames(page.ask);
     if (page.rest) {
-      const [request, keys] = await Promise.all([optional(page.ask(`requests/${encodeURIComponent(page.rest)}`)), records(page.ask, "key")]);
+      const [request, keys] = await Promise.all([optional(page.ask(`requests/${encodeURIComponent(page.rest)}`)), namedKeys(page.ask)]);
       return { request, names, keys };
     }
     const { before, model, failed, key } = page.query;
     const [found, models, keys] = await Promise.all([
-      optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models"), records(page.ask, "key"),
+      optional(page.ask(`requests${query({ limit: PAGE, before, model, failed, key })}`)), page.ask("models"), namedKeys(page.ask),
     ]);
     return { found, models, names, keys };
   },

@@ -118,13 +118,13 @@ function verdict(found) {
 export default {
   title: "Vault",
 
-  // The log is read from its end: `before` is the number of the record before which the shown ones are.
+  // The log is read from its end: only records before the number `before` are shown.
   async load(page) {
     const [secrets, workspaces, interns] = await Promise.all([page.ask("secret/list"), records(page.ask, "workspace"), records(page.ask, "intern")]);
     const { action, day: on, secret, before } = page.query;
     let found = [];
     // A text in the address that is no name of a secret has no entries.
-    let previous = !secret || /^[a-z0-9_]+$/.test(secret) ? before : null;
+    let previous = !secret || /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/.test(secret) ? before : null;
     // With a filter a page may be empty: some further ones are read.
     for (let tries = 0; previous !== null && found.length < PAGE && tries < TRIES; tries += 1) {
       const older = await page.ask(`vault/audit${query({ newest: PAGE - found.length, before: previous, action, day: on, secret })}`);

@@ -133,13 +133,18 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let store = &call.app.store;
     // Reading the body took time, so the change is applied to the key as it is now.
     let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
-    let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
-    let limits = wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?;
+    let limits = match wanted.changes_limits() {
+        true => {
+            let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
+            wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?
+        }
+        false => None,
+    };
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };
     let id = key.id;
     let changed = commit(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
-    Ok(document(&DataDocument { data: KeyDocument::of(&changed, &spend) }))
+    shown(store, &changed).await
 }
 
 async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<ResponseBody>, Fault> {

@@ -140,7 +140,13 @@ fn newest_audit_records(options: &Options, mut filter: AuditFilter, newest: u32)
     loop {
         filter.newest = Some(newest.saturating_sub(found.len() as u32));
         let mut page = audit_page(options, &filter)?;
-        filter.before = page.document.get("previous").and_then(serde_json::Value::as_u64);
+        let Some(previous) = page.document.get("previous") else {
+            return Err(CommandError::new(
+                "the running host does not know `--newest`: is it an older version?",
+            )
+            .into());
+        };
+        filter.before = previous.as_u64();
         let mut older = records_of(&mut page).map(std::mem::take).unwrap_or_default();
         older.append(&mut found);
         found = older;

@@ -385,7 +385,7 @@ async fn workspace_name(store: &Store, id: WorkspaceId) -> Result<String, Comman
 }
 
 /// The most records of one listing, which is one document.
-const LISTED_MAX: u32 = 100_000;
+const LISTED_MAX: u32 = 50_000;
 
 /// How many records are listed.
 #[derive(Debug, Clone, Copy, Default, Args, Serialize, Deserialize)]
@@ -427,8 +427,7 @@ impl ListLimit {
             let is_more = all.len() > limit || all.len() == limit && has_more;
             if is_more && self.limit.is_none() {
                 return Err(CommandError::new(format!(
-                    "there are more than {LISTED_MAX}; list those of one workspace with `--workspace`, or the newest \
-                     ones with `--limit`"
+                    "there are more than {LISTED_MAX}; `--limit N` lists the newest N of them"
                 )));
             }
             if !has_more || is_more {

@@ -21,7 +21,7 @@ fn a_listing_without_a_limit_has_all_records_or_is_refused() {
         assert_eq!(listed(records, None), Ok((0..records).collect()));
     }
     for records in [LISTED_MAX + 1, 2 * LISTED_MAX] {
-        assert!(listed(records, None).unwrap_err().contains("more than 100000"));
+        assert!(listed(records, None).unwrap_err().contains("more than 50000"));
     }
 }
 

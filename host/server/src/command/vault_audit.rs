@@ -1,4 +1,4 @@
-//! `vault audit`: a page of the audit log, filtered by action, key and day.
+//! `vault audit`: a page of the audit log, filtered by action, key, secret and day.
 
 use cofferdam_store::{AuditAction, AuditRecord, KeyId, SecretName, Store, UsageDay};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ const PAGE: usize = 1000;
 
 /// Which records of the audit log to print.
 #[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AuditFilter {
     /// Only records after this number: their `position`, or the `seq` of those that have none
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
@@ -33,7 +34,7 @@ pub struct AuditFilter {
     #[arg(long, value_name = "N", conflicts_with = "since", value_parser = clap::value_parser!(u32).range(1..=1000))]
     #[serde(default)]
     pub newest: Option<u32>,
-    /// With `--newest`: the newest of those before this number, which is one for `--since`
+    /// With `--newest`: only records before this number; it is of the same kind as the one of `--since`
     #[arg(long, value_name = "SEQ", requires = "newest")]
     #[serde(default)]
     pub before: Option<u64>,
@@ -47,9 +48,12 @@ struct Filter<'f> {
     day: Option<UsageDay>,
 }
 
-/// One page of records. Of those after `since`, `next` is the number after which the next page begins, null at the end
-/// of the log. Of the newest ones, `previous` is the number before which older ones are, null at the beginning; the page
-/// may have fewer records than wanted, because those that a filter leaves out are read too.
+/// One page of records.
+///
+/// Without `newest` it has those after `since`. `next` is `since` for the next page, and null at the end of the log.
+/// With `newest` it has the newest ones before `before`. `previous` is `before` for the page of older ones, and null at
+/// the beginning of the log. Such a page may have fewer records than wanted: those that a filter leaves out count among
+/// the records that one page reads.
 pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandOutcome, CommandError> {
     let filter = Filter::parse(wanted)?;
     let Some(newest) = wanted.newest else {
@@ -60,19 +64,19 @@ pub(super) async fn page(wanted: &AuditFilter, store: &Store) -> Result<CommandO
     };
     let newest = newest as usize;
     let limit = if filter.is_open() { newest } else { PAGE };
-    let records = store.newest_audit_records(wanted.before, limit).await?;
-    let has_older = records.len() == limit;
-    let (mut shown, mut oldest) = (Vec::new(), None);
-    for record in records.iter().rev() {
+    // One more tells whether there are older ones.
+    let records = store.newest_audit_records(wanted.before, limit + 1).await?;
+    let (mut shown, mut read) = (Vec::new(), 0);
+    for record in records.iter().rev().take(limit) {
         if shown.len() == newest {
             break;
         }
-        oldest = Some(record.0);
+        read += 1;
         shown.extend(filter.show(record, store));
     }
-    let is_cut = oldest.is_some() && oldest != records.first().map(|(position, _)| *position);
     shown.reverse();
-    Ok(outcome(shown, "previous", oldest.filter(|_| has_older || is_cut)))
+    let oldest = records.iter().rev().nth(read - usize::from(read > 0)).map(|(position, _)| *position);
+    Ok(outcome(shown, "previous", oldest.filter(|_| read < records.len())))
 }
 
 fn outcome(shown: Vec<Value>, cursor: &'static str, at: Option<u64>) -> CommandOutcome {

@@ -17,7 +17,7 @@ use crate::seal::StoreKeys;
 use crate::state::{KeyedRow, Need, RowRange};
 
 /// Most questions in one statement. Further ones are asked with the next statement.
-const NEEDS_MAX: usize = 256;
+pub(super) const NEEDS_MAX: usize = 256;
 /// Most bytes that the answers to one statement may have.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 

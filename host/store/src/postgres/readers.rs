@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::history;
-use super::load::load;
+use super::load::{NEEDS_MAX, load};
 use super::statement::Statement;
 use super::transaction::bounded;
 use crate::directory::{Directory, NameKey, RecordId};
@@ -268,8 +268,13 @@ impl State for CommittedState {
     }
 
     fn read_ahead(&self, needs: BTreeSet<Need>) -> Result<(), Gap> {
-        let ahead = Arc::unwrap_or_clone(self.ahead.take());
-        self.ahead.replace(Arc::new(self.moment.load(needs, ahead).map_err(unread)?));
+        let mut ahead = Arc::unwrap_or_clone(self.ahead.take());
+        // Each part has the time of one answer.
+        let needs: Vec<Need> = needs.into_iter().collect();
+        for part in needs.chunks(NEEDS_MAX) {
+            ahead = self.moment.load(part.iter().cloned().collect(), ahead).map_err(unread)?;
+        }
+        self.ahead.replace(Arc::new(ahead));
         Ok(())
     }
 

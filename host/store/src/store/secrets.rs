@@ -25,7 +25,7 @@ use crate::vault::{
     BoundSecret, EffectiveSecret, NewSecret, Release, ReleaseError, ReleaseRequest, ReleaseScope,
     VaultSnapshot, list,
     release::{self, Decision},
-    secret_key,
+    secret_key, vault_of_head,
 };
 
 /// The time limit for reading a page, for a release, and for each step of one that is recorded.
@@ -102,7 +102,9 @@ impl Store {
                 };
                 Some((kind, created_at_ms, vault))
             };
-            let mut vaults: Vec<_> = store.vaults_with_keys()?.into_iter().filter_map(place).collect();
+            let heads = store.view()?.head_keys()?;
+            let mut vaults: Vec<_> =
+                heads.iter().filter_map(|key| vault_of_head(key)).filter_map(place).collect();
             vaults.sort_unstable();
             Ok(vaults.into_iter().map(|(.., vault)| vault).collect())
         })

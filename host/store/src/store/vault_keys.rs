@@ -152,8 +152,7 @@ impl Store {
         Ok(())
     }
 
-    /// All vaults that have keys, and so all that have secrets.
-    pub(super) fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
+    fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
         let records = self.view()?.vault_records(None, usize::MAX)?;
         records.iter().map(|row| rows::vault_of_keys(row).ok_or(Error::Damaged)).collect()
     }

@@ -86,6 +86,11 @@ impl Patch {
         Ok(patch)
     }
 
+    /// Whether the limits of the key may change.
+    pub(super) fn changes_limits(&self) -> bool {
+        self.limit.is_some() || self.reset.is_some()
+    }
+
     /// The new limits of the key, if they change. The API shows and sets a single limit; amount or
     /// reset period keeps the value the key shows where the request leaves it out.
     ///
@@ -93,7 +98,7 @@ impl Patch {
     ///
     /// A reset period without a limit.
     pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<Option<SpendLimits>, FieldError> {
-        if self.limit.is_none() && self.reset.is_none() {
+        if !self.changes_limits() {
             return Ok(None);
         }
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);

@@ -9,16 +9,21 @@ use super::super::{Directory, NameKey, Record, RecordChanges};
 use super::*;
 use crate::records::MemberRole;
 
-const NAMES: [&str; 4] = ["ann", "bob", "cem", "dee"];
+/// Number of different names.
+const NAMES_MAX: usize = 25;
+
+fn name_of(number: usize) -> String {
+    format!("member {number}")
+}
 
 /// The members of a commit: by id, workspace, name and creation time.
 fn members() -> impl Strategy<Value = BTreeMap<MemberId, Arc<Member>>> {
-    let one = (0..12_u8, 0..3_u8, 0..NAMES.len(), 0..3_u64);
-    prop::collection::vec(one, 0..12).prop_map(|drawn| {
+    let one = (0..100_u8, 0..3_u8, 0..NAMES_MAX, 0..3_u64);
+    prop::collection::vec(one, 0..60).prop_map(|drawn| {
         let mut names = BTreeSet::new();
         let drawn = drawn.into_iter().map(|(id, workspace, name, created_at_ms)| Member {
             id: MemberId::from_bytes([id; 16]),
-            name: NAMES[name].parse().unwrap(),
+            name: name_of(name).parse().unwrap(),
             workspace: workspace_id(workspace),
             role: MemberRole::Member,
             created_at_ms,
@@ -90,21 +95,21 @@ proptest! {
                 let mut ids: Vec<_> = of_it.iter().map(|it| RecordId::Member(it.id)).collect();
                 ids.sort_unstable();
                 prop_assert_eq!(directory.owned_by(RecordKind::Member, owner), ids);
-                for name in NAMES {
+                for name in (0..NAMES_MAX).map(name_of) {
                     let named = of_it.iter().find(|it| it.name.as_str() == name);
                     let key = NameKey::Member(workspace, name.parse().unwrap());
                     let expected = named.map(|it| RecordId::Member(it.id));
                     prop_assert_eq!(directory.named(&key), expected);
-                    prop_assert_eq!(directory.find_member(Some(workspace), name).ok(), named.copied());
+                    prop_assert_eq!(directory.find_member(Some(workspace), &name).ok(), named.copied());
                 }
                 for member in &list {
                     let found = directory.find_member(Some(workspace), &member.id.to_string()).ok();
                     prop_assert_eq!(found, (member.workspace == workspace).then_some(*member));
                 }
             }
-            for name in NAMES {
+            for name in (0..NAMES_MAX).map(name_of) {
                 let named: Vec<_> = list.iter().filter(|it| it.name.as_str() == name).collect();
-                match (directory.find_member(None, name), named.len()) {
+                match (directory.find_member(None, &name), named.len()) {
                     (Ok(found), 1) => prop_assert_eq!(found, *named[0]),
                     (Err(LookupError::NotFound { .. }), 0) => {}
                     (Err(LookupError::Ambiguous { count, .. }), found) => prop_assert_eq!(count, found),
