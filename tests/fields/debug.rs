@@ -90,6 +90,7 @@ async fn a_credential_in_the_clients_text_is_redacted() {
         upstream.base
     );
     let host = Setup::new()
+        .without_canaries()
         .environment("TEST_PROVIDER_KEY", SECRET)
         .config(&(provider + &model(MODEL, "responses", &["one"])))
         .start();
