@@ -6,6 +6,7 @@ mod shares;
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client, Events};
 use crate::kit::config::{MODEL, several_of, single};
+use crate::kit::database::is_embedded;
 use crate::kit::host::{Host, Setup};
 use crate::kit::raw::{Raw, post_head};
 use crate::kit::script::{self, chat_events};
@@ -142,6 +143,9 @@ async fn a_request_without_a_valid_key_gets_401_instead_of_429() {
 /// Each response of the scripted provider uses 10 tokens: 7 in, 3 out.
 #[tokio::test]
 async fn tokens_of_every_kind_of_response_are_counted() {
+    if !is_embedded("limits that hosts share hold within bounds, not exactly") {
+        return;
+    }
     let a = Upstream::start().await;
     let config = limits("tokens_per_minute = 11") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -329,6 +333,9 @@ async fn permit_is_freed_when_a_stalled_client_leaves() {
 
 #[tokio::test]
 async fn reload_changes_limits_at_once_and_keeps_counts() {
+    if !is_embedded("limits that hosts share hold within bounds, not exactly") {
+        return;
+    }
     let host = Setup::new().config(&limits("requests_per_minute = 2")).start();
     let (client, admin) = (Client::new(&host), Admin::new(&host));
     let answered = async || {

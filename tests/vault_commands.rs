@@ -4,6 +4,7 @@
 mod audit;
 mod deletion;
 
+use crate::kit::database::is_embedded;
 use crate::kit::host::{Host, Setup, program, program_at};
 use crate::kit::store;
 use serde_json::Value;
@@ -182,6 +183,9 @@ fn verify_reports_what_it_checked() {
 
 #[test]
 fn the_audit_log_is_printed_completely_or_from_a_number_on() {
+    if !is_embedded("the numbers of the records of a database are of several chains") {
+        return;
+    }
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let all = place.done("vault audit");
@@ -202,6 +206,9 @@ fn the_audit_log_is_printed_completely_or_from_a_number_on() {
 
 #[test]
 fn a_backup_is_restored_into_a_directory_with_only_the_key() {
+    if !is_embedded("it uses the files of a data directory") {
+        return;
+    }
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let backup = place.beside("backup");
@@ -242,6 +249,9 @@ fn a_backup_is_restored_into_a_directory_with_only_the_key() {
 
 #[test]
 fn the_root_key_of_a_directory_is_replaced_in_place() {
+    if !is_embedded("the root key of a database is replaced on all hosts") {
+        return;
+    }
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let old = text(&place.done("status")["store"], "root_key_id").to_owned();
@@ -267,6 +277,9 @@ fn the_root_key_of_a_directory_is_replaced_in_place() {
 
 #[test]
 fn requests_work_during_root_key_rotation_and_after_a_restart() {
+    if !is_embedded("the root key of a database is replaced on all hosts") {
+        return;
+    }
     let host = Setup::new().start();
     let place = Place::Served(Box::new(host));
     for number in 0..5 {
@@ -291,6 +304,9 @@ fn requests_work_during_root_key_rotation_and_after_a_restart() {
 
 #[test]
 fn rotating_a_configured_root_key_leaves_the_configuration_to_the_operator() {
+    if !is_embedded("the root key of a database is replaced on all hosts") {
+        return;
+    }
     let setup = Setup::new().config("[vault]\nroot_key = \"file:keys/first\"");
     std::fs::create_dir(setup.directory().join("keys")).unwrap();
     let second = setup.directory().join("keys/second");
@@ -319,6 +335,9 @@ fn rotating_a_configured_root_key_leaves_the_configuration_to_the_operator() {
 
 #[test]
 fn the_recovery_key_opens_a_store_whose_root_key_is_lost() {
+    if !is_embedded("it uses the files of a data directory") {
+        return;
+    }
     in_both_ways(|place| {
         assert_eq!(place.done("status")["store"]["has_recovery_key"], false);
         place.put("a", CANARY, "");
@@ -405,6 +424,9 @@ fn thousands_of_legacy_secrets_are_imported() {
 
 #[test]
 fn text_output_is_readable() {
+    if !is_embedded("the root key of a database is replaced on all hosts") {
+        return;
+    }
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
@@ -435,6 +457,9 @@ fn text_output_is_readable() {
 
 #[test]
 fn a_host_killed_during_root_key_rotation_starts_again() {
+    if !is_embedded("the root key of a database is replaced on all hosts") {
+        return;
+    }
     let mut host = Setup::new().start();
     for number in 0..8 {
         host.command(&["workspace", "create", &format!("w{number}")]);

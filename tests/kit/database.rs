@@ -1,7 +1,7 @@
 //! Stores in databases of a real PostgreSQL server.
 //!
 //! With `COFFERDAM_STORE=postgres`, every host of a test has its store in a database of its own; hosts that a test
-//! starts one after the other on one directory share it. Tests about files of the embedded store fail then.
+//! starts one after the other on one directory share it. Tests that need an embedded store are skipped then.
 
 use cofferdam_store::{Clock, OpenError, OpenOptions, RootKeySource, Store};
 use cofferdam_test_postgres::{Database, Server};
@@ -39,6 +39,14 @@ pub fn fresh() -> Database {
 /// Whether the environment asks for stores in databases.
 pub fn is_wanted() -> bool {
     std::env::var(STORE).is_ok_and(|value| value == "postgres")
+}
+
+/// Whether hosts have embedded stores. Otherwise it is said why a test that needs one does not run.
+pub fn is_embedded(reason: &str) -> bool {
+    if is_wanted() {
+        eprintln!("SKIPPED with a database: {reason}");
+    }
+    !is_wanted()
 }
 
 /// A configuration with the database of this directory, where stores in databases are wanted.
