@@ -120,7 +120,7 @@ impl FieldError {
 impl Fault {
     /// The fault for records of the store that could not be read.
     pub(crate) fn unread(error: Error) -> Self {
-        // The store had logged what kept it.
+        // The store has logged the reason.
         if matches!(error, Error::NoContact | Error::Busy | Error::NotWritable | Error::Closed) {
             return Self::Busy;
         }

@@ -121,13 +121,13 @@ impl Record {
 
     /// Whether it is of this kind and belongs to this owner.
     pub(crate) fn is_owned(&self, kind: RecordKind, owner: RecordId) -> bool {
-        let owners = match (self, kind) {
-            (Record::Member(it), RecordKind::Member) => it.owners(),
-            (Record::Intern(it), RecordKind::Intern) => it.owners(),
-            (Record::Key(it), RecordKind::Key) => it.owners(),
+        let places = match (self, kind) {
+            (Record::Member(it), RecordKind::Member) => it.places(),
+            (Record::Intern(it), RecordKind::Intern) => it.places(),
+            (Record::Key(it), RecordKind::Key) => it.places(),
             _ => return false,
         };
-        owners.contains(&Some(owner))
+        places.owners.contains(&Some(owner))
     }
 }
 

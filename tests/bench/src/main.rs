@@ -13,6 +13,8 @@ mod soak;
 mod train;
 
 mod consoles;
+mod created;
+mod primary;
 mod scene;
 mod site;
 

@@ -15,8 +15,8 @@ use cofferdam_store::{
 };
 use cofferdam_test_postgres::{Options, Pair};
 
-use crate::shared_store::{Meter, Rows, Work};
-use crate::table::Table;
+use crate::primary::{Meter, Work};
+use crate::table::{Rows, Table};
 
 #[derive(clap::Args)]
 pub(crate) struct ManyHostsOptions {

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::{Connection, LoadRequest};
+use crate::created::{CreatedStore, LIMITS};
 use crate::load::{OpenConnections, percentile};
 use crate::scene::{prompt, responses};
-use crate::shared_store::{CreatedStore, LIMITS, Rows};
 use crate::site::{Build, ModelScript, Program, Site};
-use crate::table::Table;
+use crate::table::{Rows, Table};
 
 #[derive(clap::Args)]
 pub(crate) struct RecordsOptions {

@@ -4,20 +4,20 @@
 //! machine. What it does without load is measured first and subtracted.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use cofferdam_test_postgres::{Options, Pair};
-use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::client::LoadRequest;
+use crate::created::{CreatedStore, LIMITS, key_of};
 use crate::load::{Burst, OpenConnections, percentile};
-use crate::process::ThreadTimes;
+use crate::primary::{Meter, SETTLING, Work};
 use crate::scene::{prompt, responses};
-use crate::site::{Build, ModelScript, Program, Site, run_command};
-use crate::table::{Against, Table, TableRow};
+use crate::site::{Build, ModelScript, Program, Site};
+use crate::table::{Rows, Table};
 
 #[derive(clap::Args)]
 pub(crate) struct SharedStoreOptions {
@@ -40,10 +40,6 @@ pub(crate) struct SharedStoreOptions {
 
 /// Hosts of a store in a database.
 const HOSTS: usize = 3;
-/// Until usage rows are committed and the server has counted what it did.
-const SETTLING: Duration = Duration::from_millis(1500);
-/// Rates without a limit that a load could meet.
-pub(crate) const LIMITS: &str = "[limits]\nconcurrent_per_key = 0\nrequests_per_minute = 0\n";
 const ACCOUNTS: [&str; 2] = ["unlimited", "prepaid"];
 
 /// The hosts of a store.
@@ -71,7 +67,7 @@ pub(crate) async fn run(options: &SharedStoreOptions) -> anyhow::Result<()> {
     let during = Duration::from_secs_f64(options.secs);
     let meter = Meter::new(&pair, during + SETTLING).await?;
     let mut rows = Rows::of(all.len());
-    rows.add_idle(&all, &meter);
+    add_idle(&mut rows, &all, &meter);
     for round in 0..options.rounds {
         for (server, hosts) in all.iter().enumerate() {
             let mut measured = Measured { rows: &mut rows, server, meter: &meter, during };
@@ -109,66 +105,6 @@ async fn in_database(
     Ok(Hosts { programs, database: Some(store.database), keys })
 }
 
-/// A new store in a database.
-pub(crate) struct CreatedStore {
-    /// The name of its database.
-    database: String,
-    /// Its first key.
-    key: String,
-    config: String,
-    /// Where the folders of its hosts are, without their numbers.
-    folders: PathBuf,
-}
-
-impl CreatedStore {
-    /// Creates it. `name` is that of its database and of the folders of its hosts.
-    pub(crate) async fn new(
-        build: &Build,
-        site: &Site,
-        pair: &Pair,
-        name: &str,
-        ledger: &str,
-    ) -> anyhow::Result<Self> {
-        let database = pair.primary.database(name)?;
-        let secrets = site.folder.path().join(format!("{name}-secrets"));
-        std::fs::create_dir(&secrets)?;
-        let (password, root_key) = (secrets.join("password"), secrets.join("root.key"));
-        write_secret(&password, &database.password)?;
-        let tables = format!(
-            "{LIMITS}[store]\nurl = \"postgres://{}@127.0.0.1:{}/{}\"\npassword = \"file:{}\"\n\
-             ledger = \"{ledger}\"\n[vault]\nroot_key = \"file:{}\"\n",
-            database.user,
-            database.port,
-            database.name,
-            password.display(),
-            root_key.display()
-        );
-        let config = site.config(&tables, &[ModelScript::new("whole")]);
-        let folders = site.folder.path().join(name);
-        let mut store = Self { database: database.name, key: String::new(), config, folders };
-        let folder = store.folder(0)?;
-        store.key = key_of(&run_command(&build.path, &folder, &["store", "create"], "").await?)?;
-        Ok(store)
-    }
-
-    /// The folder of a host, with its configuration.
-    fn folder(&self, number: usize) -> anyhow::Result<PathBuf> {
-        let mut folder = self.folders.clone().into_os_string();
-        folder.push(format!("-{number}"));
-        let folder = PathBuf::from(folder);
-        std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("cofferdam.toml"), &self.config)?;
-        Ok(folder)
-    }
-
-    /// Starts a host.
-    pub(crate) async fn host(&self, build: &Build, number: usize) -> anyhow::Result<Program> {
-        let program = Program::start_on(build, &self.folder(number)?, &self.key, &[]).await?;
-        program.until_compiled().await?;
-        Ok(program)
-    }
-}
-
 fn hosts_text(count: usize) -> String {
     if count == 1 { "one host".to_owned() } else { format!("{count} hosts") }
 }
@@ -180,143 +116,18 @@ async fn prepaid(program: &Program) -> anyhow::Result<String> {
     key_of(&program.command(&["key", "create", "--workspace", "prepaid"]).await?)
 }
 
-fn key_of(answer: &Value) -> anyhow::Result<String> {
-    let key = answer.get("key").and_then(Value::as_str);
-    key.map(str::to_owned).ok_or_else(|| anyhow!("no key in {answer}"))
-}
-
-fn write_secret(file: &Path, content: &str) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = std::fs::File::options();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
-    Ok(std::io::Write::write_all(&mut file, content.as_bytes())?)
-}
-
-/// What the primary has done since its start.
-pub(crate) struct Reading {
-    wal_bytes: f64,
-    transactions: f64,
-    times: ThreadTimes,
-    at: Instant,
-}
-
-/// What the primary did in some time.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Work {
-    pub(crate) wal_bytes: f64,
-    pub(crate) transactions: f64,
-    pub(crate) cpu_nanoseconds: f64,
-    pub(crate) seconds: f64,
-}
-
-pub(crate) struct Meter<'p> {
-    pair: &'p Pair,
-    /// In one second without load.
-    idle: Work,
-}
-
-impl<'p> Meter<'p> {
-    pub(crate) async fn new(pair: &'p Pair, during: Duration) -> anyhow::Result<Self> {
-        let mut meter = Meter { pair, idle: Work::default() };
-        sleep(SETTLING).await;
-        let before = meter.read()?;
-        sleep(during).await;
-        let work = meter.all_since(&before)?;
-        let each = |sum: f64| sum / work.seconds;
-        meter.idle = Work {
-            wal_bytes: each(work.wal_bytes),
-            transactions: each(work.transactions),
-            cpu_nanoseconds: each(work.cpu_nanoseconds),
-            seconds: 1.0,
-        };
-        Ok(meter)
-    }
-
-    /// What it does for the hosts without load, in one second.
-    pub(crate) fn idle(&self) -> Work {
-        self.idle
-    }
-
-    pub(crate) fn read(&self) -> anyhow::Result<Reading> {
-        let wal = self.figure("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")?;
-        let transactions =
-            self.figure("SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database")?;
-        let times = ThreadTimes::of_children(self.pair.primary.pid()?)?;
-        Ok(Reading { wal_bytes: wal, transactions, times, at: Instant::now() })
-    }
-
-    /// Connections that a database has now.
-    fn connections(&self, database: &str) -> anyhow::Result<f64> {
-        self.figure(&format!("SELECT numbackends FROM pg_stat_database WHERE datname = '{database}'"))
-    }
-
-    fn figure(&self, sql: &str) -> anyhow::Result<f64> {
-        let rows = self.pair.primary.query(sql)?;
-        let text = rows.first().and_then(|row| row.first()?.as_deref()).context("no figure")?;
-        Ok(text.parse()?)
-    }
-
-    /// What it did beyond what it does without load.
-    fn since(&self, before: &Reading) -> anyhow::Result<Work> {
-        let Work { wal_bytes, transactions, cpu_nanoseconds, seconds } = self.all_since(before)?;
-        let beyond = |sum: f64, idle: f64| (sum - idle * seconds).max(0.0);
-        Ok(Work {
-            wal_bytes: beyond(wal_bytes, self.idle.wal_bytes),
-            transactions: beyond(transactions, self.idle.transactions),
-            cpu_nanoseconds: beyond(cpu_nanoseconds, self.idle.cpu_nanoseconds),
-            seconds,
-        })
-    }
-
-    /// All that it did.
-    pub(crate) fn all_since(&self, before: &Reading) -> anyhow::Result<Work> {
-        let now = self.read()?;
-        Ok(Work {
-            wal_bytes: now.wal_bytes - before.wal_bytes,
-            transactions: now.transactions - before.transactions,
-            cpu_nanoseconds: now.times.since(&before.times) as f64,
-            seconds: now.at.duration_since(before.at).as_secs_f64(),
-        })
-    }
-}
-
-/// The table, row by row.
-pub(crate) struct Rows {
-    servers: usize,
-    pub(crate) rows: Vec<TableRow>,
-}
-
-impl Rows {
-    /// An empty table of so many servers.
-    pub(crate) fn of(servers: usize) -> Self {
-        Self { servers, rows: Vec::new() }
-    }
-
-    /// What each host takes of the primary without load.
-    fn add_idle(&mut self, all: &[Hosts], meter: &Meter<'_>) {
-        let hosts: usize = all.iter().filter(|it| it.database.is_some()).map(|it| it.programs.len()).sum();
-        let each = |sum: f64| sum / hosts as f64;
-        let Work { wal_bytes, transactions, cpu_nanoseconds, .. } = meter.idle;
-        for (server, _) in all.iter().enumerate().filter(|(_, it)| it.database.is_some()) {
-            for (name, unit, value) in [
-                ("processor time of the primary", "us a second", each(cpu_nanoseconds) / 1e3),
-                ("transactions", "a second", each(transactions)),
-                ("WAL", "bytes a second", each(wal_bytes)),
-            ] {
-                self.add(format!("one host without load, {name}"), unit, server, value);
-            }
-        }
-    }
-
-    pub(crate) fn add(&mut self, title: String, unit: &'static str, server: usize, value: f64) {
-        let place = self.rows.iter().position(|row| row.title == title && row.unit == unit);
-        let place = place.unwrap_or_else(|| {
-            let samples = vec![Vec::new(); self.servers];
-            self.rows.push(TableRow { title, unit, against: Against::Nothing, target: None, samples });
-            self.rows.len() - 1
-        });
-        if let Some(samples) = self.rows.get_mut(place).and_then(|row| row.samples.get_mut(server)) {
-            samples.push(value);
+/// What each host takes of the primary without load.
+fn add_idle(rows: &mut Rows, all: &[Hosts], meter: &Meter<'_>) {
+    let hosts: usize = all.iter().filter(|it| it.database.is_some()).map(|it| it.programs.len()).sum();
+    let each = |sum: f64| sum / hosts as f64;
+    let Work { wal_bytes, transactions, cpu_nanoseconds, .. } = meter.idle();
+    for (server, _) in all.iter().enumerate().filter(|(_, it)| it.database.is_some()) {
+        for (name, unit, value) in [
+            ("processor time of the primary", "us a second", each(cpu_nanoseconds) / 1e3),
+            ("transactions", "a second", each(transactions)),
+            ("WAL", "bytes a second", each(wal_bytes)),
+        ] {
+            rows.add(format!("one host without load, {name}"), unit, server, value);
         }
     }
 }

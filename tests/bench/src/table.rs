@@ -100,6 +100,32 @@ impl Table {
     }
 }
 
+/// The table, row by row.
+pub(crate) struct Rows {
+    servers: usize,
+    pub(crate) rows: Vec<TableRow>,
+}
+
+impl Rows {
+    /// An empty table of so many servers.
+    pub(crate) fn of(servers: usize) -> Self {
+        Self { servers, rows: Vec::new() }
+    }
+
+    /// Adds a sample of a server.
+    pub(crate) fn add(&mut self, title: String, unit: &'static str, server: usize, value: f64) {
+        let place = self.rows.iter().position(|row| row.title == title && row.unit == unit);
+        let place = place.unwrap_or_else(|| {
+            let samples = vec![Vec::new(); self.servers];
+            self.rows.push(TableRow { title, unit, against: Against::Nothing, target: None, samples });
+            self.rows.len() - 1
+        });
+        if let Some(samples) = self.rows.get_mut(place).and_then(|row| row.samples.get_mut(server)) {
+            samples.push(value);
+        }
+    }
+}
+
 impl Against {
     fn text(self, figure: f64) -> String {
         match self {

@@ -59,12 +59,12 @@ async fn list(call: &Call<'_>) -> Result<Response<ResponseBody>, Fault> {
     let workspace = call.principal.key().workspace.ok_or(Fault::InvalidKey)?;
     let is_wanted = |key: &OwnedKey| manages(&call.principal, key) && (disabled_too || !key.key().disabled);
     let store = &call.app.store;
-    let keys = store.keys_of(workspace, is_wanted, offset, limit).await.map_err(Fault::unread)?;
-    let spends = keys.entries.iter().map(|owned| owned.key().clone()).collect();
-    let spends = store.key_spends(spends).await.map_err(Fault::unread)?;
-    let data = keys.entries.iter().zip(&spends).map(|(owned, spend)| KeyDocument::of(owned.key(), spend));
-    let data: Vec<KeyDocument> = data.collect();
-    Ok(document(&PageDocument { data, has_more: keys.has_more }))
+    let page = store.keys_of(workspace, is_wanted, offset, limit).await.map_err(Fault::unread)?;
+    let keys: Vec<ApiKey> = page.entries.iter().map(|owned| owned.key().clone()).collect();
+    let spends = store.key_spends(keys.clone()).await.map_err(Fault::unread)?;
+    let data: Vec<KeyDocument> =
+        keys.iter().zip(&spends).map(|(key, spend)| KeyDocument::of(key, spend)).collect();
+    Ok(document(&PageDocument { data, has_more: page.has_more }))
 }
 
 /// The document of one key.
@@ -133,12 +133,11 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
     let store = &call.app.store;
     // Reading the body took time, so the change is applied to the key as it is now.
     let now = store.key(key.id).await.map_err(Fault::unread)?.ok_or(Fault::NotFound)?;
-    let limits = match wanted.changes_limits() {
-        true => {
-            let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
-            wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?
-        }
-        false => None,
+    let limits = if wanted.changes_limits() {
+        let spend = store.spend_of(now.key()).await.map_err(Fault::unread)?;
+        Some(wanted.limits(&spend, now.key()).map_err(Fault::Flawed)?)
+    } else {
+        None
     };
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };

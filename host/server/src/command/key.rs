@@ -184,9 +184,7 @@ async fn switch(id: &str, disabled: bool, store: &Store) -> Result<CommandOutcom
     let change = KeyChange { disabled: Some(disabled), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, id, change)?;
     let text = format!("Key {id} is switched {} now.\n", if disabled { "off" } else { "on" });
-    // The change is made, whether or not the spend can be read.
-    let spend = store.spend_of(&key).await.unwrap_or_default();
-    Ok(CommandOutcome { document: listed(&key, &spend), text })
+    Ok(changed(&key, text, store).await)
 }
 
 async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, CommandError> {
@@ -195,9 +193,13 @@ async fn limit(wanted: &LimitCommand, store: &Store) -> Result<CommandOutcome, C
     let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
     let key = store.set_key(Actor::Operator, before.id, change)?;
     let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
-    // The change is made, whether or not the spend can be read.
-    let spend = store.spend_of(&key).await.unwrap_or_default();
-    Ok(CommandOutcome { document: listed(&key, &spend), text })
+    Ok(changed(&key, text, store).await)
+}
+
+/// What a change of a key answers. The change is made, whether or not the spend can be read.
+async fn changed(key: &ApiKey, text: String, store: &Store) -> CommandOutcome {
+    let spend = store.spend_of(key).await.unwrap_or_default();
+    CommandOutcome { document: listed(key, &spend), text }
 }
 
 async fn create(wanted: &CreateKey, store: &Store) -> Result<CommandOutcome, CommandError> {

@@ -30,13 +30,7 @@ pub(crate) trait Entity {
 
     fn id(&self) -> Self::Id;
 
-    fn created_at_ms(&self) -> u64;
-
-    /// Its name and where that is unique; `None` for records whose name is a label.
-    fn unique_name(&self) -> Option<UniqueName>;
-
-    /// What it belongs to.
-    fn owners(&self) -> [Option<RecordId>; 3];
+    fn places(&self) -> Places;
 }
 
 /// A name, and the workspace in which it is unique; `None` where it is unique in the store.
@@ -44,10 +38,12 @@ type UniqueName = (Name, Option<WorkspaceId>);
 
 /// Where a record is listed.
 #[derive(PartialEq)]
-struct Places {
+pub(crate) struct Places {
     created_at_ms: u64,
+    /// Its name and where that is unique; `None` for records whose name is a label.
     name: Option<UniqueName>,
-    owners: [Option<RecordId>; 3],
+    /// What it belongs to.
+    pub(super) owners: [Option<RecordId>; 3],
 }
 
 /// Records of one kind.
@@ -73,7 +69,7 @@ impl<T: Entity> Records<T> {
     pub(super) fn of(mut records: Vec<Arc<T>>) -> Records<T> {
         let (mut names, mut ages, mut owners) = (Vec::new(), Vec::new(), Vec::new());
         for record in &records {
-            let (id, places) = (record.id(), Places::of(&**record));
+            let (id, places) = (record.id(), record.places());
             names.extend(places.name.map(|name| (name, id)));
             ages.push((places.created_at_ms, id));
             owners.extend(places.owners.into_iter().flatten().map(|owner| (owner, places.created_at_ms, id)));
@@ -105,8 +101,8 @@ impl<T: Entity> Records<T> {
 
     /// Adds a record, or replaces the one with its id.
     pub(super) fn put(&mut self, record: Arc<T>) {
-        let (id, places) = (record.id(), Places::of(&*record));
-        let before = self.by_id.insert_cow(id, record).map(|before| Places::of(&*before));
+        let (id, places) = (record.id(), record.places());
+        let before = self.by_id.insert_cow(id, record).map(|before| before.places());
         if before.as_ref() != Some(&places) {
             before.into_iter().for_each(|before| self.unlist(id, before));
             self.list(id, places);
@@ -115,7 +111,7 @@ impl<T: Entity> Records<T> {
 
     pub(super) fn remove(&mut self, id: &T::Id) {
         if let Some(record) = self.by_id.remove_cow(id) {
-            self.unlist(*id, Places::of(&*record));
+            self.unlist(*id, record.places());
         }
     }
 
@@ -155,7 +151,7 @@ impl<T: Entity> Records<T> {
         before: Option<&T>,
     ) -> Box<dyn Iterator<Item = &'a Arc<T>> + 'a> {
         let (age, end) =
-            before.map_or((u64::MAX, T::LEAST_ID), |before| (before.created_at_ms(), before.id()));
+            before.map_or((u64::MAX, T::LEAST_ID), |before| (before.places().created_at_ms, before.id()));
         match owner {
             Some(owner) => {
                 let bounds = (owner, 0, T::LEAST_ID)..(owner, age, end);
@@ -169,7 +165,8 @@ impl<T: Entity> Records<T> {
     /// name.
     pub(super) fn find(&self, workspace: Option<WorkspaceId>, given: &str) -> Result<&Arc<T>, LookupError> {
         let is_inside = |it: &&Arc<T>| {
-            workspace.is_none_or(|workspace| it.owners().contains(&Some(RecordId::Workspace(workspace))))
+            workspace
+                .is_none_or(|workspace| it.places().owners.contains(&Some(RecordId::Workspace(workspace))))
         };
         let by_id = given.parse().ok().and_then(|id| self.get(&id)).filter(is_inside);
         if let Some(found) = by_id {
@@ -206,8 +203,10 @@ fn in_parts<C: Default, E>(mut entries: impl Iterator<Item = E>, insert: impl Fn
 }
 
 impl Places {
-    fn of(record: &impl Entity) -> Places {
-        Places { created_at_ms: record.created_at_ms(), name: record.unique_name(), owners: record.owners() }
+    /// Those of a member or intern.
+    fn in_workspace(created_at_ms: u64, name: &Name, workspace: WorkspaceId) -> Places {
+        let owners = [Some(RecordId::Workspace(workspace)), None, None];
+        Places { created_at_ms, name: Some((name.clone(), Some(workspace))), owners }
     }
 }
 
@@ -220,16 +219,9 @@ impl Entity for Workspace {
         self.id
     }
 
-    fn created_at_ms(&self) -> u64 {
-        self.created_at_ms
-    }
-
-    fn unique_name(&self) -> Option<UniqueName> {
-        Some((self.name.clone(), None))
-    }
-
-    fn owners(&self) -> [Option<RecordId>; 3] {
-        [None; 3]
+    fn places(&self) -> Places {
+        let name = Some((self.name.clone(), None));
+        Places { created_at_ms: self.created_at_ms, name, owners: [None; 3] }
     }
 }
 
@@ -242,16 +234,8 @@ impl Entity for Member {
         self.id
     }
 
-    fn created_at_ms(&self) -> u64 {
-        self.created_at_ms
-    }
-
-    fn unique_name(&self) -> Option<UniqueName> {
-        Some((self.name.clone(), Some(self.workspace)))
-    }
-
-    fn owners(&self) -> [Option<RecordId>; 3] {
-        [Some(RecordId::Workspace(self.workspace)), None, None]
+    fn places(&self) -> Places {
+        Places::in_workspace(self.created_at_ms, &self.name, self.workspace)
     }
 }
 
@@ -264,16 +248,8 @@ impl Entity for Intern {
         self.id
     }
 
-    fn created_at_ms(&self) -> u64 {
-        self.created_at_ms
-    }
-
-    fn unique_name(&self) -> Option<UniqueName> {
-        Some((self.name.clone(), Some(self.workspace)))
-    }
-
-    fn owners(&self) -> [Option<RecordId>; 3] {
-        [Some(RecordId::Workspace(self.workspace)), None, None]
+    fn places(&self) -> Places {
+        Places::in_workspace(self.created_at_ms, &self.name, self.workspace)
     }
 }
 
@@ -286,17 +262,11 @@ impl Entity for StoredKey {
         self.key.id
     }
 
-    fn created_at_ms(&self) -> u64 {
-        self.key.created_at_ms
-    }
-
-    fn unique_name(&self) -> Option<UniqueName> {
-        None
-    }
-
-    fn owners(&self) -> [Option<RecordId>; 3] {
-        let ApiKey { workspace, member, intern, .. } = &self.key;
-        [workspace.map(RecordId::Workspace), member.map(RecordId::Member), intern.map(RecordId::Intern)]
+    fn places(&self) -> Places {
+        let ApiKey { created_at_ms, workspace, member, intern, .. } = self.key;
+        let owners =
+            [workspace.map(RecordId::Workspace), member.map(RecordId::Member), intern.map(RecordId::Intern)];
+        Places { created_at_ms, name: None, owners }
     }
 }
 

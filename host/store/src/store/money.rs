@@ -15,6 +15,7 @@ use crate::records::{ApiKey, Workspace};
 use crate::rows::{self, KEYS, Keyspace};
 use crate::spend::{UsageDay, day_of};
 use crate::state::{Guard, RowRange};
+#[cfg(test)]
 use crate::token::KeyId;
 use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport};
 
@@ -36,11 +37,9 @@ impl Store {
         Ok(self.ledger().balance(workspace, found.credit))
     }
 
-    /// Spend of a key at this moment. Its limits are in its record.
-    ///
-    /// # Errors
-    /// [`Error::Lookup`].
-    pub async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
+    /// Spend of the key with this id at this moment.
+    #[cfg(test)]
+    pub(crate) async fn key_spend(&self, key: KeyId) -> Result<KeySpend, Error> {
         let found = self.directory().keys.get(&key).cloned();
         let found = found.ok_or_else(|| LookupError::not_found(RecordKind::Key, key))?;
         self.spend_of(&found.key).await

@@ -91,21 +91,18 @@ impl Patch {
         self.limit.is_some() || self.reset.is_some()
     }
 
-    /// The new limits of the key, if they change. The API shows and sets a single limit; amount or
+    /// The new limits of the key, where they [change](Self::changes_limits). The API shows and sets a single limit; amount or
     /// reset period keeps the value the key shows where the request leaves it out.
     ///
     /// # Errors
     ///
     /// A reset period without a limit.
-    pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<Option<SpendLimits>, FieldError> {
-        if !self.changes_limits() {
-            return Ok(None);
-        }
+    pub(super) fn limits(&self, spend: &KeySpend, key: &ApiKey) -> Result<SpendLimits, FieldError> {
         let shown = spend.tightest(&key.limits).map(|(window, _)| window);
         let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
         // Without a limit there is nothing to reset.
         let kept = if limit.is_some() { shown } else { None };
-        limits(limit, self.reset.or(kept).unwrap_or(SpendWindow::Total)).map(Some)
+        limits(limit, self.reset.or(kept).unwrap_or(SpendWindow::Total))
     }
 }
 
