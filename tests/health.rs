@@ -50,7 +50,7 @@ async fn a_host_that_stops_is_exit_status_1_with_the_reason() {
     admin.until_ready().await;
     std::fs::write(host.directory().join("health.toml"), config_of(&host)).unwrap();
     host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
+    admin.until_draining().await;
     let output = health(host.directory(), &[]);
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));

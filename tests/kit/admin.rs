@@ -67,6 +67,14 @@ impl Admin {
         }
     }
 
+    /// Polls until `/readyz` says that the host is stopping.
+    pub async fn until_draining(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.get("/readyz").await.body["draining"] != true {
+            assert!(Instant::now() < end, "the host does not stop");
+        }
+    }
+
     /// Polls until a sample of `/metrics` is at least this value.
     pub async fn until_metric(&self, sample: &str, least: u64) {
         let end = Instant::now() + PATIENCE;

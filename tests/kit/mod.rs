@@ -7,6 +7,7 @@ pub mod canary;
 pub mod client;
 pub mod config;
 pub mod database;
+pub mod deadline;
 pub mod disk;
 pub mod guests;
 pub mod host;

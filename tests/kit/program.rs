@@ -1,6 +1,6 @@
 //! The program under test, and where it runs.
 
-use super::database;
+use super::{database, deadline};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,6 +67,7 @@ pub fn program_at(data: &Path) -> Command {
 }
 
 fn equipped(mut command: Command) -> Command {
+    deadline::set();
     command
         .env("COFFERDAM_CACHE", cache_dir())
         .env_remove("COFFERDAM_DATA")

@@ -1,6 +1,7 @@
 //! A third-party HTTPS server under the test's control, with its own certificate authority. It
 //! sends scripted replies; without one it echoes the request.
 
+use super::deadline::within;
 use super::upstream::{Body, Reply, respond};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -169,6 +170,10 @@ impl Site {
 
     /// Waits until this many requests have arrived.
     pub async fn until(&self, count: usize) {
+        within(&format!("{count} requests"), self.until_seen(count)).await;
+    }
+
+    async fn until_seen(&self, count: usize) {
         loop {
             let more = self.state.came.notified();
             if self.state.seen.lock().unwrap().len() >= count {
@@ -180,6 +185,10 @@ impl Site {
 
     /// Waits for a request that ends a session and returns it.
     pub async fn ended(&self) -> Seen {
+        within("a request that ends a session", self.until_ended()).await
+    }
+
+    async fn until_ended(&self) -> Seen {
         loop {
             let more = self.state.came.notified();
             if let Some(seen) = self.state.ended.lock().unwrap().pop() {

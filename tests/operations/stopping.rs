@@ -3,6 +3,7 @@
 use super::{chat_model, finish, running_stream};
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
+use crate::kit::deadline;
 use crate::kit::host::Setup;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::json;
@@ -15,10 +16,10 @@ async fn stopping_host_finishes_running_requests_and_takes_no_new_ones() {
     let admin = Admin::new(&host);
     let (feed, mut response, mut text) = running_stream(&host, &upstream).await;
     host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
+    admin.until_draining().await;
     assert_eq!(admin.get("/readyz").await.status, 503);
     let address = host.base.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
-    while TcpStream::connect(&address).await.is_ok() {}
+    deadline::until("refused connections", async || TcpStream::connect(&address).await.is_err()).await;
     finish(feed, &mut response, &mut text).await;
     assert_eq!(host.wait().code(), Some(0), "{}", host.log());
     assert_eq!(host.rest_of_stdout(), "");
@@ -31,7 +32,7 @@ async fn stopping_host_accepts_requests_during_the_unready_window() {
     let admin = Admin::new(&host);
     admin.until_ready().await;
     host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
+    admin.until_draining().await;
     assert_eq!(admin.get("/readyz").await.status, 503);
     let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -54,7 +55,7 @@ async fn second_signal_ends_streams_with_an_event_and_other_requests_with_503() 
         );
     upstream.until_asked(2).await;
     host.signal("TERM");
-    while admin.get("/readyz").await.body["draining"] != true {}
+    admin.until_draining().await;
     host.signal("TERM");
     while let Some(bytes) = response.chunk().await.unwrap() {
         text.push_str(std::str::from_utf8(&bytes).unwrap());

@@ -4,6 +4,7 @@ use super::{PATIENCE, Site, refused};
 use crate::kit::client::Client;
 use crate::kit::config::provider;
 use crate::kit::database;
+use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
@@ -148,9 +149,8 @@ async fn a_host_that_is_killed_is_charged_at_most_what_it_had_reserved_ahead() {
     }
     let elsewhere = async { ask_all(&[&other], &key, &is_over, &of_other).await };
     let fault = async {
-        while of_killed.load(Ordering::Acquire) < 100 || of_other.load(Ordering::Acquire) < 100 {
-            tokio::task::yield_now().await;
-        }
+        let have_answered = || [&of_killed, &of_other].iter().all(|of| of.load(Ordering::Acquire) >= 100);
+        deadline::until("100 answers of each host", async || have_answered()).await;
         killed.kill();
         while let Some(ended) = load.join_next().await {
             ended.unwrap();

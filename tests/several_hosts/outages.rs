@@ -4,6 +4,7 @@ use super::sharing::provider;
 use super::{Site, names, put, until};
 use crate::kit::client::{Client, http};
 use crate::kit::config::MODEL;
+use crate::kit::deadline;
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use cofferdam_test_postgres::{Server, installed};
@@ -35,9 +36,7 @@ async fn a_host_outlives_its_database_and_goes_on_when_it_is_back() {
         let asked = http().build().unwrap().get(format!("{}/readyz", host.admin)).send();
         asked.await.unwrap().status().as_u16()
     };
-    while ready().await != 503 {
-        tokio::task::yield_now().await;
-    }
+    deadline::until("503 of /readyz", async || ready().await == 503).await;
     for refused in [client.get("/vault/secrets").await, client.post("/responses", &with_own_key).await] {
         assert_eq!(refused.status, 503, "{}", refused.text);
         assert!(refused.headers.contains_key("retry-after"));

@@ -2,6 +2,7 @@
 
 use super::{Site, failed, names, put, refused};
 use crate::kit::client::Client;
+use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use cofferdam_test_postgres::Server;
 use serde_json::Value;
@@ -188,14 +189,18 @@ pub(super) async fn header_changed(server: &Server, database: &str, times: usize
     };
     let mut last = header();
     for _ in 0..times {
-        loop {
-            let now = header();
-            if now != last {
-                last = now;
-                break;
-            }
-            tokio::task::yield_now().await;
+        last = deadline::within("a change of the header", other_than(&last, &header)).await;
+    }
+}
+
+/// Reads again and again until there is something else.
+async fn other_than<T: PartialEq>(last: &T, read: &impl Fn() -> T) -> T {
+    loop {
+        let now = read();
+        if now != *last {
+            return now;
         }
+        tokio::task::yield_now().await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Site, audit, demo, failed, names, put, refused, until};
 use crate::kit::client::{Client, http};
+use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use cofferdam_test_postgres::{Options, Pair, Proxy, installed};
 
@@ -51,13 +52,11 @@ impl Place {
 }
 
 async fn until_ready(host: &Host, status: u16) {
-    loop {
+    let is_ready = async || {
         let asked = http().build().unwrap().get(format!("{}/readyz", host.admin)).send();
-        if asked.await.unwrap().status() == status {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
+        asked.await.unwrap().status() == status
+    };
+    deadline::until(&format!("{status} of /readyz"), is_ready).await;
 }
 
 const LOST: &str = "the database has lost commits that it had acknowledged";

@@ -4,6 +4,7 @@ use super::{Site, audit, demo, names, put, until};
 use crate::credentials;
 use crate::kit::client::{Client, http};
 use crate::kit::config::{MODEL, model};
+use crate::kit::deadline;
 use crate::kit::host::Host;
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
@@ -110,9 +111,7 @@ async fn with_stale_ms_models_are_served_without_the_database_by_what_is_known()
         let entries = records.iter().flat_map(|record| record["entries"].as_array().unwrap().clone());
         entries.filter(|entry| entry["action"] == "secret_released").count()
     };
-    while releases().await < upstream.asked().len() {
-        tokio::task::yield_now().await;
-    }
+    deadline::until("a record of each release", async || releases().await >= upstream.asked().len()).await;
     assert_eq!(releases().await, upstream.asked().len());
     let report = host.command(&["vault", "verify"]);
     assert_eq!(report["ok"], true, "{report}");

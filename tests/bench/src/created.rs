@@ -11,6 +11,16 @@ use crate::site::{Build, ModelScript, Program, Site, run_command};
 /// Rates without a limit that a load could meet.
 pub(crate) const LIMITS: &str = "[limits]\nconcurrent_per_key = 0\nrequests_per_minute = 0\n";
 
+/// What a new store and its hosts are like.
+pub(crate) struct Kind<'a> {
+    /// The name of its database and of the folders of its hosts.
+    pub(crate) name: &'a str,
+    /// `store.ledger`
+    pub(crate) ledger: &'a str,
+    /// The table `limits`.
+    pub(crate) limits: &'a str,
+}
+
 /// A new store in a database.
 pub(crate) struct CreatedStore {
     /// The name of its database.
@@ -23,21 +33,20 @@ pub(crate) struct CreatedStore {
 }
 
 impl CreatedStore {
-    /// Creates it. `name` is that of its database and of the folders of its hosts.
     pub(crate) async fn new(
         build: &Build,
         site: &Site,
         pair: &Pair,
-        name: &str,
-        ledger: &str,
+        kind: &Kind<'_>,
     ) -> anyhow::Result<Self> {
+        let Kind { name, ledger, limits } = kind;
         let database = pair.primary.database(name)?;
         let secrets = site.folder.path().join(format!("{name}-secrets"));
         std::fs::create_dir(&secrets)?;
         let (password, root_key) = (secrets.join("password"), secrets.join("root.key"));
         write_secret(&password, &database.password)?;
         let tables = format!(
-            "{LIMITS}[store]\nurl = \"postgres://{}@127.0.0.1:{}/{}\"\npassword = \"file:{}\"\n\
+            "{limits}[store]\nurl = \"postgres://{}@127.0.0.1:{}/{}\"\npassword = \"file:{}\"\n\
              ledger = \"{ledger}\"\n[vault]\nroot_key = \"file:{}\"\n",
             database.user,
             database.port,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::{Connection, LoadRequest};
-use crate::created::{CreatedStore, LIMITS};
+use crate::created::{CreatedStore, Kind, LIMITS};
 use crate::load::{OpenConnections, percentile};
 use crate::scene::{prompt, responses};
 use crate::site::{Build, ModelScript, Program, Site};
@@ -99,7 +99,9 @@ impl Filled {
 
     async fn in_database(build: &Build, site: &Site, pair: &Pair, number: usize) -> anyhow::Result<Self> {
         let name = format!("records_{number}");
-        let store = CreatedStore::new(build, site, pair, &name, "exact").await?;
+        let store =
+            CreatedStore::new(build, site, pair, &Kind { name: &name, ledger: "exact", limits: LIMITS })
+                .await?;
         Self::new(store.host(build, 0).await?, build).await
     }
 

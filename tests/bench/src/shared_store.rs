@@ -12,7 +12,7 @@ use cofferdam_test_postgres::{Options, Pair};
 use tokio::time::sleep;
 
 use crate::client::LoadRequest;
-use crate::created::{CreatedStore, LIMITS, key_of};
+use crate::created::{CreatedStore, Kind, LIMITS, key_of};
 use crate::load::{Burst, OpenConnections, percentile};
 use crate::primary::{Meter, SETTLING, Work};
 use crate::scene::{prompt, responses};
@@ -42,6 +42,15 @@ pub(crate) struct SharedStoreOptions {
 const HOSTS: usize = 3;
 const ACCOUNTS: [&str; 2] = ["unlimited", "prepaid"];
 
+/// Limits that hosts share, and that the load does not meet.
+const SHARED_LIMITS: &str = "[limits]\nconcurrent_per_key = 1000\nrequests_per_minute = 10000000\n";
+/// The stores in databases.
+const KINDS: [Kind<'_>; 3] = [
+    Kind { name: "exact", ledger: "exact", limits: LIMITS },
+    Kind { name: "leased", ledger: "leased", limits: LIMITS },
+    Kind { name: "limited", ledger: "leased", limits: SHARED_LIMITS },
+];
+
 /// The hosts of a store.
 struct Hosts {
     programs: Vec<Program>,
@@ -61,8 +70,8 @@ pub(crate) async fn run(options: &SharedStoreOptions) -> anyhow::Result<()> {
     let site = Site::start().await?;
     let pair = Options::new().start_pair()?;
     let mut all = vec![embedded(options, &site).await.context("the embedded store")?];
-    for ledger in ["exact", "leased"] {
-        all.push(in_database(options, &site, &pair, ledger).await.context(ledger)?);
+    for kind in KINDS {
+        all.push(in_database(options, &site, &pair, &kind).await.context(kind.name)?);
     }
     let during = Duration::from_secs_f64(options.secs);
     let meter = Meter::new(&pair, during + SETTLING).await?;
@@ -76,7 +85,9 @@ pub(crate) async fn run(options: &SharedStoreOptions) -> anyhow::Result<()> {
         }
         eprintln!("round {} of {} done", round + 1, options.rounds);
     }
-    let servers = ["embedded", "database, exact", "database, leased"].map(str::to_owned).to_vec();
+    let servers = ["embedded", "database, exact", "database, leased", "database, leased, with limits"]
+        .map(str::to_owned)
+        .to_vec();
     Table { servers, has_proxy: false, rows: rows.rows }.publish(options.json.as_deref())
 }
 
@@ -93,9 +104,9 @@ async fn in_database(
     options: &SharedStoreOptions,
     site: &Site,
     pair: &Pair,
-    ledger: &str,
+    kind: &Kind<'_>,
 ) -> anyhow::Result<Hosts> {
-    let store = CreatedStore::new(&options.program, site, pair, ledger, ledger).await?;
+    let store = CreatedStore::new(&options.program, site, pair, kind).await?;
     let mut programs = Vec::new();
     for number in 0..HOSTS {
         programs.push(store.host(&options.program, number).await?);

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, HOSTS};
 use super::doors::Verdict;
 use super::table;
+use crate::kit::deadline;
 use crate::kit::random::Random;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -54,9 +55,8 @@ async fn sleep(cluster: &mut Cluster, sleeper: usize) {
     let made = doors.send(other, &keys.provisioning, Method::POST, "/keys", &body).await;
     assert_eq!(made.status, Some(201), "{}", made.body);
     let key = made.body["key"].as_str().unwrap().to_owned();
-    while doors.get(sleeper, &key, "/models").await.status != Some(200) {
-        tokio::task::yield_now().await;
-    }
+    let works = async || doors.get(sleeper, &key, "/models").await.status == Some(200);
+    deadline::until("the new key at the host that will sleep", works).await;
     let base = cluster.hosts[sleeper].base.clone();
     let count = |cluster: &Cluster, text: &str| -> usize {
         cluster.hosts.iter().map(|host| host.log().matches(text).count()).sum()
