@@ -19,11 +19,9 @@ fn every_acknowledged_row_survives_a_kill_under_load() {
     let rows = Arc::new(Rows::new());
     for _ in 0..count(3, 50) {
         let enough = rows.acknowledged() + 1 + random.below(400) as usize;
-        std::thread::scope(|scope| {
-            let writers = scope.spawn(|| rows.write(&host, 200));
+        rows.write_during(&host, 200, || {
             rows.until(enough);
             kill(&host);
-            writers.join().unwrap();
         });
         host.wait();
         rows.check(&host.data()).unwrap();
@@ -122,11 +120,9 @@ fn killed_at(call: Call, path: &'static str) -> (Host, Shim, Arc<Rows>, Record) 
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 20);
     shim.rules(&[Rule::new(call, path, Action::Freeze)]);
-    std::thread::scope(|scope| {
-        let writers = scope.spawn(|| rows.write(&host, 200));
+    rows.write_during(&host, 200, || {
         shim.until_frozen();
         kill(&host);
-        writers.join().unwrap();
     });
     host.wait();
     let record = shim.record();

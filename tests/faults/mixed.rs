@@ -3,42 +3,40 @@
 use super::ledger::{OUTPUT, answer, of, once, prepaid_key, setup};
 use super::rows::Rows;
 use crate::kit::client::Client;
+use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use crate::kit::random::{Random, count, seed};
 use crate::kit::store::rows_in;
 use crate::kit::upstream::Upstream;
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Notify;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Clients that ask for answers, half of them for the prepaid workspace.
 const CLIENTS: usize = 6;
 /// Clients that write secrets.
 const WRITERS: usize = 8;
 
-/// Answers that arrived whole in this round.
+/// One round of the load.
 #[derive(Default)]
-struct Finished {
-    count: AtomicUsize,
-    grown: Notify,
+struct Load {
+    /// Answers that arrived whole.
+    finished: AtomicUsize,
+    /// Whether the host was sent its signal.
+    is_signalled: AtomicBool,
 }
 
-impl Finished {
-    fn add(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.grown.notify_one();
-    }
-
-    async fn until(&self, enough: usize) {
-        while self.count.load(Ordering::Relaxed) < enough {
-            self.grown.notified().await;
-        }
+impl Load {
+    /// A client was refused, or its answer broke off: whether it was because of the signal. A busy host refuses requests too,
+    /// and those are sent again.
+    fn is_over(&self) -> bool {
+        self.is_signalled.load(Ordering::Acquire)
     }
 }
 
-/// Sends requests until the host refuses one or is gone; returns the ids of the answers that arrived whole.
-async fn ask_on(client: Client, model: &str, finished: &Finished) -> Vec<String> {
+/// Sends requests until the host has got its signal and refuses one or is gone; returns the ids of the answers that arrived
+/// whole.
+async fn ask_on(client: Client, model: &str, load: &Load) -> Vec<String> {
     let mut ids = Vec::new();
     for number in 0_u32.. {
         let streamed = number.is_multiple_of(2);
@@ -49,36 +47,44 @@ async fn ask_on(client: Client, model: &str, finished: &Finished) -> Vec<String>
             Ok(response) => response,
             Err(error) => {
                 assert!(!error.is_timeout(), "a client hangs: {error}");
+                assert!(load.is_over(), "the host is gone before its signal: {error}");
                 break;
             }
         };
         if response.status() != 200 {
             assert_eq!(response.status(), 503);
-            break;
+            if load.is_over() {
+                break;
+            }
+            continue;
         }
         let id = response.headers()["x-generation-id"].to_str().unwrap().to_owned();
         match response.text().await {
             Ok(text) if !streamed || text.contains("\"response.completed\"") => ids.push(id),
-            Ok(_) => break,
+            Ok(_) if load.is_over() => break,
+            Ok(_) => continue,
             Err(error) => {
                 assert!(!error.is_timeout(), "a client hangs: {error}");
+                assert!(load.is_over(), "an answer breaks off before the signal: {error}");
                 break;
             }
         }
-        finished.add();
+        load.finished.fetch_add(1, Ordering::Relaxed);
     }
     ids
 }
 
 /// Sends the signal after so many answers; returns those of the prepaid workspace and the others.
 async fn ended_under_load(host: &Host, paid_key: &str, signal: &str, enough: usize) -> [Vec<String>; 2] {
-    let finished = Finished::default();
+    let load = Load::default();
     let of_model = |model: &'static str, key: &str| {
-        let clients = (0..CLIENTS / 2).map(|_| ask_on(Client::with_key(host, key), model, &finished));
+        let clients = (0..CLIENTS / 2).map(|_| ask_on(Client::with_key(host, key), model, &load));
         futures_util::future::join_all(clients.collect::<Vec<_>>())
     };
     let end = async {
-        finished.until(enough).await;
+        let have_come = async || load.finished.load(Ordering::Relaxed) >= enough;
+        deadline::until(&format!("{enough} answers"), have_come).await;
+        load.is_signalled.store(true, Ordering::Release);
         host.signal(signal);
     };
     let (paid, open, ()) =
@@ -104,12 +110,8 @@ fn a_mixed_load_can_be_ended_at_any_point() {
         // Both signals are tried however few the rounds are.
         let is_kill = round % 2 == 0;
         let (signal, enough) = (["TERM", "KILL"][usize::from(is_kill)], 1 + random.below(60) as usize);
-        let [of_paid, of_open] = std::thread::scope(|scope| {
-            let writers = scope.spawn(|| rows.write(&host, WRITERS));
-            let finished = runtime.block_on(ended_under_load(&host, &key, signal, enough));
-            writers.join().unwrap();
-            finished
-        });
+        let [of_paid, of_open] = rows
+            .write_during(&host, WRITERS, || runtime.block_on(ended_under_load(&host, &key, signal, enough)));
         let status = host.wait();
         assert_eq!(status.code(), (!is_kill).then_some(0), "round {round}: {status}");
         rows.check(&host.data()).unwrap();

@@ -79,8 +79,7 @@ fn root_key_rotation_can_be_killed_at_every_write_and_sync() {
 fn no_request_fails_during_root_key_rotation() {
     let (host, rows) = prepared();
     let mut host = Setup::after(&host).start();
-    std::thread::scope(|scope| {
-        let writers = scope.spawn(|| rows.write(&host, 16));
+    rows.write_during(&host, 16, || {
         for round in 0..3 {
             let seen = rows.acknowledged();
             let new = format!("file:{}", host.directory().join(format!("key{round}")).display());
@@ -89,7 +88,6 @@ fn no_request_fails_during_root_key_rotation() {
         }
         assert_eq!(rows.statuses(), [200]);
         host.signal("KILL");
-        writers.join().unwrap();
     });
     host.wait();
     rows.check(&host.data()).unwrap();
@@ -103,17 +101,16 @@ fn a_kill_during_root_key_rotation_leaves_a_key_that_opens_the_store() {
     for _ in 0..count(4, 50) {
         let shim = Shim::new(&host.data());
         host = shim.on(Setup::after(&host)).start();
-        std::thread::scope(|scope| {
-            let writers = scope.spawn(|| rows.write(&host, 16));
+        let mut rotation = rows.write_during(&host, 16, || {
             rows.until(rows.acknowledged() + 10);
             let after = random.below(30);
             shim.rules(&[Rule { after, ..Rule::new(Call::Sync, "*", Action::Freeze) }]);
-            let rotation = scope.spawn(|| rotate(&host.data(), None).wait().unwrap());
+            let rotation = rotate(&host.data(), None);
             shim.until_frozen();
             host.signal("KILL");
-            writers.join().unwrap();
-            rotation.join().unwrap();
+            rotation
         });
+        rotation.wait().unwrap();
         host.wait();
         rows.check(&host.data()).unwrap();
     }

@@ -57,6 +57,16 @@ struct Versions {
     sent: usize,
 }
 
+struct KilledOnPanic<'h>(&'h Host);
+
+impl Drop for KilledOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.signal("KILL");
+        }
+    }
+}
+
 impl Rows {
     pub fn new() -> Self {
         Self::of(0)
@@ -74,6 +84,23 @@ impl Rows {
     /// count as a failure.
     pub fn write(self: &Arc<Self>, host: &Host, writers: usize) {
         self.run(host, writers, usize::MAX);
+    }
+
+    /// The same while `meanwhile` runs, which ends the host. If it panics, the host is killed, so that the writers end.
+    pub fn write_during<T>(
+        self: &Arc<Self>,
+        host: &Host,
+        writers: usize,
+        meanwhile: impl FnOnce() -> T,
+    ) -> T {
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| self.write(host, writers));
+            let killed_on_panic = KilledOnPanic(host);
+            let ended = meanwhile();
+            drop(killed_on_panic);
+            writing.join().unwrap();
+            ended
+        })
     }
 
     /// Makes this many writes, each of which must be acknowledged.
