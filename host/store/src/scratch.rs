@@ -1,10 +1,11 @@
-//! Test helper: a data directory for one test, with a clock that stands still.
+//! Test helpers: a data directory for one test, with a clock that stands still; and the end of the load of a test.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 #[cfg(feature = "postgres")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -29,6 +30,16 @@ use crate::vault::NewSecret;
 /// With the value `postgres`, the stores of tests are in databases of a PostgreSQL server.
 #[cfg(feature = "postgres")]
 const STORE: &str = "COFFERDAM_STORE";
+
+/// Says that the load of a test is over when this is dropped: also when an assertion fails, because the scope of the load's
+/// threads waits for them.
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
 
 pub(crate) struct ScratchDirectory {
     folder: TempDir,

@@ -10,7 +10,7 @@ use super::{OPERATOR, PATIENCE, rounds};
 use crate::audit::{AuditAction, Purpose};
 use crate::changes::NewIntern;
 use crate::ids::{InternId, VaultId};
-use crate::scratch::{Now, create_workspace, go_on, name, put};
+use crate::scratch::{Now, Over, create_workspace, go_on, name, put};
 use crate::store::Store;
 use crate::vault::{BoundSecret, ReleaseError, ReleaseRequest, ReleaseScope};
 
@@ -38,15 +38,6 @@ fn request(scope: ReleaseScope, to: &str) -> ReleaseRequest {
 fn delete(host: &Store, vault: VaultId) {
     let place = host.place_within(PATIENCE).unwrap();
     host.delete_secret(place, OPERATOR, vault, SECRET.parse().unwrap()).wait(PATIENCE).unwrap();
-}
-
-/// Ends the load when it is dropped.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Two hosts, and a workspace with an intern that both know.
@@ -101,7 +92,6 @@ fn what_was_answered_is_released_by_every_host_also_under_load() {
     let [one, other] = &hosts;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also when an assertion fails.
         let end = Over(&is_over);
         // Fills the memory of both hosts at every moment.
         for host in &hosts {

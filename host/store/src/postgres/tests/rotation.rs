@@ -11,7 +11,7 @@ use crate::ids::VaultId;
 use crate::operation::VaultError;
 use crate::root_key::{PassphraseSource, RootKeyId, RootKeyMaterial, RootKeySource};
 use crate::rows;
-use crate::scratch::{Now, create_workspace, go_on, put, stop_at, try_put};
+use crate::scratch::{Now, Over, create_workspace, go_on, put, stop_at, try_put};
 use crate::seal::KeyRecord;
 use crate::state::{Guard, RowRange};
 use crate::store::Store;
@@ -94,6 +94,7 @@ fn a_root_key_is_replaced_while_every_host_makes_vaults() {
             scope.spawn(move || vaults_until(host, at, is_over))
         };
         let threads = [makes(0), makes(1)];
+        let end = Over(&is_over);
         let done = hosts[0].rotate_root(new_key(&place), &mut go_on).unwrap();
         assert_eq!((done.root_key, done.previous, done.replaced_file), (new, old, None));
         for host in &hosts {
@@ -104,7 +105,7 @@ fn a_root_key_is_replaced_while_every_host_makes_vaults() {
                 "every host has the header"
             );
         }
-        is_over.store(true, Ordering::Release);
+        drop(end);
         threads.into_iter().for_each(|thread| vaults.extend(thread.join().unwrap()));
     });
     hosts.iter().for_each(|host| assert_wrapped(host, &vaults, &[new]));

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::scratch::Over;
 
 /// 65,536 characters of four bytes each.
 fn largest() -> String {
@@ -170,6 +171,7 @@ fn readers_see_whole_commits_while_the_store_writes() {
         let look_on = || std::iter::repeat_with(&look).take_while(|()| !done.load(Ordering::Relaxed)).count();
         scope.spawn(look_on);
         scope.spawn(look_on);
+        let end = Over(&done);
         for round in 1..=60 {
             let value = round.to_string();
             let pending =
@@ -177,7 +179,7 @@ fn readers_see_whole_commits_while_the_store_writes() {
             pending.into_iter().for_each(|pending| drop(pending.wait(PATIENCE).unwrap()));
             copy(&store, workspace, intern, &["a", "b"]).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
     });
     assert!(verify_vaults(&store).findings.is_empty());
 }
