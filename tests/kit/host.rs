@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -223,9 +224,22 @@ impl Setup {
         made["key"].as_str().unwrap().to_owned()
     }
 
-    /// Runs to the end, for starts that must fail.
-    pub fn fail(self) -> Output {
-        self.serve().output().unwrap()
+    /// Runs to the end, for starts that must fail. A host that starts is killed after a while.
+    pub fn fail(&self) -> Output {
+        let child = self.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let (ended, has_ended) = sync_channel::<()>(0);
+        let kill_if_it_runs = move || {
+            if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                send_signal(pid, "KILL");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(kill_if_it_runs);
+            let output = child.wait_with_output().unwrap();
+            drop(ended);
+            output
+        })
     }
 
     /// Starts the host and waits for the line with the addresses.
@@ -261,6 +275,11 @@ impl Setup {
             directory: self.directory,
         }
     }
+}
+
+fn send_signal(pid: u32, name: &str) {
+    let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
+    assert!(status.success());
 }
 
 #[derive(Default)]
@@ -367,9 +386,7 @@ impl Host {
 
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let status =
-            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
-        assert!(status.success());
+        send_signal(self.pid(), name);
     }
 
     /// Waits for the process to end; the log is complete then.

@@ -18,7 +18,7 @@ fn file(commands: &impl Commands, extension: &str) -> PathBuf {
 }
 
 fn refusal_of_start(setup: &Setup) -> String {
-    let output = setup.serve().output().unwrap();
+    let output = setup.fail();
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     String::from_utf8(output.stderr).unwrap().lines().last().unwrap().to_owned()
 }
