@@ -11,6 +11,7 @@ use crate::kit::upstream::Upstream;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Notify;
 
 /// Clients that ask for answers, half of them for the prepaid workspace.
 const CLIENTS: usize = 6;
@@ -22,13 +23,23 @@ const WRITERS: usize = 8;
 struct Load {
     /// Answers that arrived whole.
     finished: AtomicUsize,
-    /// Whether the host was sent its signal.
+    grown: Notify,
     is_signalled: AtomicBool,
 }
 
 impl Load {
-    /// A client was refused, or its answer broke off: whether it was because of the signal. A busy host refuses requests too,
-    /// and those are sent again.
+    fn add(&self) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.grown.notify_one();
+    }
+
+    async fn until(&self, enough: usize) {
+        while self.finished.load(Ordering::Relaxed) < enough {
+            self.grown.notified().await;
+        }
+    }
+
+    /// Whether the host was sent its signal. Before it only a busy host refuses requests, and they are sent again.
     fn is_over(&self) -> bool {
         self.is_signalled.load(Ordering::Acquire)
     }
@@ -69,7 +80,7 @@ async fn ask_on(client: Client, model: &str, load: &Load) -> Vec<String> {
                 break;
             }
         }
-        load.finished.fetch_add(1, Ordering::Relaxed);
+        load.add();
     }
     ids
 }
@@ -82,8 +93,7 @@ async fn ended_under_load(host: &Host, paid_key: &str, signal: &str, enough: usi
         futures_util::future::join_all(clients.collect::<Vec<_>>())
     };
     let end = async {
-        let have_come = async || load.finished.load(Ordering::Relaxed) >= enough;
-        deadline::until(&format!("{enough} answers"), have_come).await;
+        deadline::within(&format!("{enough} answers"), load.until(enough)).await;
         load.is_signalled.store(true, Ordering::Release);
         host.signal(signal);
     };

@@ -2,9 +2,9 @@
 
 use super::sharing::provider;
 use super::{Site, names, put, until};
-use crate::kit::client::{Client, http};
+use crate::kit::admin::Admin;
+use crate::kit::client::Client;
 use crate::kit::config::MODEL;
-use crate::kit::deadline;
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use cofferdam_test_postgres::{Server, installed};
@@ -32,11 +32,8 @@ async fn a_host_outlives_its_database_and_goes_on_when_it_is_back() {
     // for what it knows.
     let refused = put(&client, "two", "a.example", "2").await;
     assert!(matches!(refused.status, 408 | 503), "{}", refused.text);
-    let ready = async || {
-        let asked = http().build().unwrap().get(format!("{}/readyz", host.admin)).send();
-        asked.await.unwrap().status().as_u16()
-    };
-    deadline::until("503 of /readyz", async || ready().await == 503).await;
+    let admin = Admin::new(&host);
+    until(503, async || admin.get("/readyz").await).await;
     for refused in [client.get("/vault/secrets").await, client.post("/responses", &with_own_key).await] {
         assert_eq!(refused.status, 503, "{}", refused.text);
         assert!(refused.headers.contains_key("retry-after"));
@@ -51,7 +48,7 @@ async fn a_host_outlives_its_database_and_goes_on_when_it_is_back() {
     assert_eq!(put(&client, "own_key", "provider.test", "4").await.status, 200);
     upstream.reply(script::chat("back"));
     assert_eq!(client.ask(&with_own_key, false).await["status"], "completed");
-    assert_eq!(ready().await, 200);
+    assert_eq!(admin.get("/readyz").await.status, 200);
     assert_eq!(host.command(&["vault", "verify"])["ok"], true);
     host.signal("TERM");
     assert_eq!(host.wait().code(), Some(0));

@@ -1,7 +1,8 @@
 //! A database in whose place comes one that lacks commits which were acknowledged.
 
 use super::{Site, audit, demo, failed, names, put, refused, until};
-use crate::kit::client::{Client, http};
+use crate::kit::admin::Admin;
+use crate::kit::client::Client;
 use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use cofferdam_test_postgres::{Options, Pair, Proxy, installed};
@@ -52,11 +53,8 @@ impl Place {
 }
 
 async fn until_ready(host: &Host, status: u16) {
-    let is_ready = async || {
-        let asked = http().build().unwrap().get(format!("{}/readyz", host.admin)).send();
-        asked.await.unwrap().status() == status
-    };
-    deadline::until(&format!("{status} of /readyz"), is_ready).await;
+    let admin = Admin::new(host);
+    until(status, async || admin.get("/readyz").await).await;
 }
 
 const LOST: &str = "the database has lost commits that it had acknowledged";

@@ -2,7 +2,8 @@
 
 use super::{Site, audit, demo, names, put, until};
 use crate::credentials;
-use crate::kit::client::{Client, http};
+use crate::kit::admin::Admin;
+use crate::kit::client::Client;
 use crate::kit::config::{MODEL, model};
 use crate::kit::deadline;
 use crate::kit::host::Host;
@@ -38,7 +39,7 @@ fn sent(upstream: &Upstream) -> String {
 }
 
 async fn ready(host: &Host) -> u16 {
-    http().build().unwrap().get(format!("{}/readyz", host.admin)).send().await.unwrap().status().as_u16()
+    Admin::new(host).get("/readyz").await.status
 }
 
 fn new_key(host: &Host, workspace: &str) -> String {

@@ -99,9 +99,8 @@ impl Filled {
 
     async fn in_database(build: &Build, site: &Site, pair: &Pair, number: usize) -> anyhow::Result<Self> {
         let name = format!("records_{number}");
-        let store =
-            CreatedStore::new(build, site, pair, &Kind { name: &name, ledger: "exact", limits: LIMITS })
-                .await?;
+        let kind = Kind { name: &name, ledger: "exact", limits: LIMITS };
+        let store = CreatedStore::new(build, site, pair, &kind).await?;
         Self::new(store.host(build, 0).await?, build).await
     }
 
