@@ -30,7 +30,7 @@ use super::place::ChainId;
 use super::schema::{self, SCHEMA_ROW};
 use super::statement::Statement;
 use super::transaction::bounded;
-use super::witness::{self, ChainNumbers, Verdict, Witness};
+use super::witness::{self, ChainNumbers, SeenNumbers, Verdict, Witness};
 use crate::changes::Slices;
 use crate::directory::Directory;
 use crate::error::OpenError;
@@ -94,7 +94,7 @@ struct Look {
     news: u64,
     seen: Arc<Seen>,
     /// The last commit of each chain.
-    numbers: Arc<ChainNumbers>,
+    numbers: Arc<SeenNumbers>,
     /// This host, and the last sign of life of it that the look could see.
     beat: Option<(HostId, i64)>,
 }
@@ -118,7 +118,7 @@ impl FeedReader {
 
     /// How often something new was found, how far the commits of each chain are in the directory, and the
     /// last commit of each chain.
-    pub(super) fn seen(&self) -> (u64, Arc<Seen>, Arc<ChainNumbers>) {
+    pub(super) fn seen(&self) -> (u64, Arc<Seen>, Arc<SeenNumbers>) {
         let look = self.looks.borrow();
         (look.news, Arc::clone(&look.seen), Arc::clone(&look.numbers))
     }
@@ -357,7 +357,7 @@ impl Feed {
                 self.shared.note_poll(began_ms);
             }
             let news = self.looks.borrow().news + u64::from(is_new);
-            let (seen, numbers) = (Arc::new(seen), Arc::new(numbers));
+            let (seen, numbers) = (Arc::new(seen), Arc::new(self.witness.seen(numbers)));
             self.looks.send_replace(Look { is_whole, news, seen, numbers, beat: Some(beat) });
         }
         Ok(())

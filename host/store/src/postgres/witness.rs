@@ -33,6 +33,13 @@ const NAMED_MAX: usize = 3;
 /// The numbers of the last commits of chains.
 pub(super) type ChainNumbers = BTreeMap<ChainId, i64>;
 
+/// The numbers that a look has found, and how many losses were accepted then.
+#[derive(Debug, Default)]
+pub(super) struct SeenNumbers {
+    accepted_losses: u32,
+    chains: ChainNumbers,
+}
+
 /// A chain that ends before a commit that was durable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LostCommits {
@@ -183,6 +190,21 @@ impl Witness {
         let mut known = self.lock();
         numbers.into_iter().for_each(|(chain, number)| known.learn(chain, number));
         known.shrink();
+    }
+
+    /// What a look has found after the last loss that was accepted.
+    pub(super) fn seen(&self, chains: ChainNumbers) -> SeenNumbers {
+        SeenNumbers { accepted_losses: self.accepted_losses(), chains }
+    }
+
+    /// Notes that what a look has found is durable, unless a loss was accepted since the look: it may be among the lost
+    /// commits.
+    pub(super) fn learn_seen(&self, seen: &SeenNumbers) {
+        let mut known = self.lock();
+        if seen.accepted_losses == known.accepted_losses {
+            seen.chains.iter().for_each(|(chain, number)| known.learn(*chain, *number));
+            known.shrink();
+        }
     }
 
     /// What is known to be durable.
@@ -367,7 +389,9 @@ mod tests {
     #[test]
     fn a_loss_is_accepted_by_a_header_that_is_newer_than_what_is_known() {
         let witness = Witness::new(keys(), None, 1);
-        witness.learn([(A, 7)]);
+        let before = witness.seen(ChainNumbers::from([(A, 7)]));
+        witness.learn_seen(&before);
+        assert_eq!(witness.numbers()[&A], 7);
         let loss = || compare(&witness.numbers(), &ChainNumbers::new(), true);
         assert_eq!(witness.judge(Loss::default(), 1), Verdict::Whole);
         assert!(matches!(witness.judge(loss(), 1), Verdict::Lacks(_)));
@@ -377,6 +401,9 @@ mod tests {
         );
         assert_eq!(witness.judge(loss(), 2), Verdict::Accepted);
         assert_eq!((witness.numbers().len(), witness.accepted_losses()), (0, 2));
+        // A beat that was on its way meanwhile has numbers from before.
+        witness.learn_seen(&before);
+        assert_eq!(witness.numbers().len(), 0);
         // Another host accepted a loss that this one has not seen.
         witness.learn([(A, 3)]);
         assert_eq!(witness.judge(Loss::default(), 3), Verdict::Whole);
