@@ -184,7 +184,7 @@ impl Contact {
         let beat = own.beat;
         self.host.acknowledge(beat);
         // What could be seen before a commit is as durable as the commit.
-        self.witness.learn_seen(&numbers);
+        self.witness.learn(&numbers);
         self.learn(asked, rows);
         self.reported = news;
         self.due = asked + BEAT_EVERY;

@@ -26,7 +26,7 @@ use super::feed::{Announcer, Topics};
 use super::host::{HostId, ThisHost};
 use super::place::{ChainEnd, ChainId};
 use super::transaction::{Committed, commit, rollback};
-use super::witness::Witness;
+use super::witness::{SeenNumbers, Witness};
 use super::write::number;
 use crate::audit::AuditEntry;
 use crate::changes::{Reach, SettledUsage, Slices};
@@ -261,8 +261,9 @@ impl Lane {
         let (mut guards, mut needs) = self.asked(group);
         let mut failures = 0;
         loop {
+            let accepted_losses = self.witness.accepted_losses();
             let failure = match self.attempt(group, &mut guards, &mut needs, deadline).await {
-                Ok(applied) => match self.conclude(applied, group).await? {
+                Ok(applied) => match self.conclude(applied, accepted_losses, group).await? {
                     None => return Ok(Ended::Durable),
                     Some(failure) => failure,
                 },
@@ -371,15 +372,18 @@ impl Lane {
     }
 
     /// Commits what was applied. `None` once it is durable; else why nothing of it was committed.
+    /// `accepted_losses` is how many losses were accepted before the transaction began.
     async fn conclude(
         &mut self,
         applied: Applied,
+        accepted_losses: u32,
         group: &mut Vec<Box<dyn Job>>,
     ) -> Result<Option<Failure>, Stopped> {
         let Applied { written, effects, changes_kept, slices } = applied;
         let (Some(session), Some((chain, before))) = (&self.session, self.chain) else {
             return Ok(Some(Failure::NotCommitted));
         };
+        let durable = |end: ChainEnd| SeenNumbers::of_commit(accepted_losses, chain, number(end.seq));
         match written {
             None => {
                 if let Err(failure) = rollback(session).await {
@@ -389,7 +393,7 @@ impl Lane {
             Some(written) => match commit(session, chain, before, &written).await {
                 Committed::Yes { has_others } => {
                     self.chain = Some((chain, written.end));
-                    self.witness.learn([(chain, number(written.end.seq))]);
+                    self.witness.learn(&durable(written.end));
                     self.unseen = has_others.then_some((chain, written.end.seq));
                 }
                 Committed::No(failure) => return Ok(Some(failure)),
@@ -397,7 +401,7 @@ impl Lane {
                     if !self.resolve(chain, before, written.end, &failure).await? {
                         return Ok(Some(Failure::NotCommitted));
                     }
-                    self.witness.learn([(chain, number(written.end.seq))]);
+                    self.witness.learn(&durable(written.end));
                     self.unseen = Some((chain, written.end.seq));
                 }
             },

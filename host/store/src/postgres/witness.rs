@@ -33,11 +33,18 @@ const NAMED_MAX: usize = 3;
 /// The numbers of the last commits of chains.
 pub(super) type ChainNumbers = BTreeMap<ChainId, i64>;
 
-/// The numbers that a look has found, and how many losses were accepted then.
+/// Numbers of durable commits, and how many losses were accepted before they were seen.
 #[derive(Debug, Default)]
 pub(super) struct SeenNumbers {
     accepted_losses: u32,
     chains: ChainNumbers,
+}
+
+impl SeenNumbers {
+    /// A commit of this host, whose transaction began when so many losses were accepted.
+    pub(super) fn of_commit(accepted_losses: u32, chain: ChainId, number: i64) -> SeenNumbers {
+        SeenNumbers { accepted_losses, chains: [(chain, number)].into() }
+    }
 }
 
 /// A chain that ends before a commit that was durable.
@@ -185,21 +192,14 @@ impl Witness {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes commits that are durable.
-    pub(super) fn learn(&self, numbers: impl IntoIterator<Item = (ChainId, i64)>) {
-        let mut known = self.lock();
-        numbers.into_iter().for_each(|(chain, number)| known.learn(chain, number));
-        known.shrink();
-    }
-
     /// What a look has found after the last loss that was accepted.
     pub(super) fn seen(&self, chains: ChainNumbers) -> SeenNumbers {
         SeenNumbers { accepted_losses: self.accepted_losses(), chains }
     }
 
-    /// Notes that what a look has found is durable, unless a loss was accepted since the look: it may be among the lost
+    /// Notes that these commits are durable, unless a loss was accepted since they were seen: they may be among the lost
     /// commits.
-    pub(super) fn learn_seen(&self, seen: &SeenNumbers) {
+    pub(super) fn learn(&self, seen: &SeenNumbers) {
         let mut known = self.lock();
         if seen.accepted_losses == known.accepted_losses {
             seen.chains.iter().for_each(|(chain, number)| known.learn(*chain, *number));
@@ -328,18 +328,22 @@ mod tests {
         Arc::new(StoreKeys::random(StoreId::random().unwrap()).unwrap())
     }
 
+    fn learn(witness: &Witness, numbers: impl IntoIterator<Item = (ChainId, i64)>) {
+        witness.learn(&witness.seen(numbers.into_iter().collect()));
+    }
+
     #[test]
     fn what_was_learned_is_read_back_in_its_order() {
         let folder = tempfile::tempdir().unwrap();
         let (path, keys) = (folder.path().join("witness"), keys());
         let witness = Witness::open(Arc::clone(&keys), &path, 2).unwrap();
-        witness.learn([(A, 7), (B, 0)]);
-        witness.learn([(A, 5)]);
+        learn(&witness, [(A, 7), (B, 0)]);
+        learn(&witness, [(A, 5)]);
         assert_eq!(witness.numbers(), [(A, 7)].into(), "numbers only grow, and 0 is no commit");
         witness.write().unwrap();
-        witness.learn((0..CHAINS_MAX as u128).map(|id| (ChainId((id << 64).to_be_bytes()), 1)));
+        learn(&witness, (0..CHAINS_MAX as u128).map(|id| (ChainId((id << 64).to_be_bytes()), 1)));
         assert_eq!((witness.numbers().len(), witness.numbers().get(&A)), (CHAINS_MAX, None));
-        witness.learn([(A, 9)]);
+        learn(&witness, [(A, 9)]);
         witness.write().unwrap();
         let again = Witness::open(keys, &path, 1).unwrap();
         assert_eq!((again.numbers(), again.accepted_losses()), (witness.numbers(), 2));
@@ -351,7 +355,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, keys) = (folder.path().join("witness"), keys());
         let witness = Witness::open(Arc::clone(&keys), &path, 0).unwrap();
-        witness.learn([(A, 7)]);
+        learn(&witness, [(A, 7)]);
         witness.write().unwrap();
         let bytes = fs::read(&path).unwrap();
         let other = Witness::open(self::keys(), &path, 0).unwrap();
@@ -390,7 +394,7 @@ mod tests {
     fn a_loss_is_accepted_by_a_header_that_is_newer_than_what_is_known() {
         let witness = Witness::new(keys(), None, 1);
         let before = witness.seen(ChainNumbers::from([(A, 7)]));
-        witness.learn_seen(&before);
+        witness.learn(&before);
         assert_eq!(witness.numbers()[&A], 7);
         let loss = || compare(&witness.numbers(), &ChainNumbers::new(), true);
         assert_eq!(witness.judge(Loss::default(), 1), Verdict::Whole);
@@ -402,10 +406,12 @@ mod tests {
         assert_eq!(witness.judge(loss(), 2), Verdict::Accepted);
         assert_eq!((witness.numbers().len(), witness.accepted_losses()), (0, 2));
         // A beat that was on its way meanwhile has numbers from before.
-        witness.learn_seen(&before);
+        witness.learn(&before);
+        // A commit that ended meanwhile may be one of the old database.
+        witness.learn(&SeenNumbers::of_commit(1, B, 4));
         assert_eq!(witness.numbers().len(), 0);
         // Another host accepted a loss that this one has not seen.
-        witness.learn([(A, 3)]);
+        learn(&witness, [(A, 3)]);
         assert_eq!(witness.judge(Loss::default(), 3), Verdict::Whole);
         assert!(matches!(witness.judge(loss(), 3), Verdict::Lacks(_)));
     }
