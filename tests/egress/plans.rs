@@ -179,6 +179,14 @@ async fn guests_can_put_secrets_only_into_headers_of_the_grant() {
     let bench = Bench::start(&placed).await;
     bench.secret("api_key", VALUE, API);
     assert_error(&bench.probe(with(&bench, "x-key")).await, "denied");
+    let written = json!([["x-key", "{{secret:api_key}}"]]);
+    let named = json!([{"secret": "api_key", "placeholder": ["x-key", "{{secret:api_key}}"]}]);
+    for request in [
+        json!({"url": bench.url(API, "/"), "headers": written}),
+        json!({"url": bench.url(API, "/"), "headers": written, "injections": named}),
+    ] {
+        assert_error(&bench.probe(request).await, "denied");
+    }
     assert_eq!(bench.site.connections(), 0);
 }
 

@@ -50,7 +50,8 @@ impl Grant {
         }
         for found in placeholders(request)? {
             let secret = granted(self, found.secret)?;
-            let placement = placeholder(self, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
+            let text = format!("{{{{secret:{secret}}}}}");
+            let placement = placeholder(self, &secret, found.header.as_str(), &text)?;
             add(&mut secrets, PlacedSecret { secret, placement });
         }
         let public_only = access == HostAccess::Public;
@@ -144,14 +145,25 @@ fn named(grant: &Grant, host: &HostName, injection: &wire::Injection) -> Result<
             );
             return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
         }
-        wire::Placement::HeaderPlaceholder((header, text)) => placeholder(grant, header, text)?,
+        wire::Placement::HeaderPlaceholder((header, text)) => placeholder(grant, &secret, header, text)?,
     };
     Ok(PlacedSecret { secret, placement })
 }
 
-fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<Placement, UnsentRequest> {
+/// The place of a placeholder that a guest wrote. A secret that has an injection in the grant may be
+/// placed only there.
+fn placeholder(
+    grant: &Grant,
+    secret: &SecretName,
+    header: &str,
+    text: &str,
+) -> Result<Placement, UnsentRequest> {
     let header = header.to_ascii_lowercase();
     let placement = Placement::placeholder(&header, text)?;
+    if grant.injections.iter().any(|rule| rule.secret == *secret) {
+        let log = format!("{secret} goes only where the injections of the grant put it, not into {header}");
+        return Err(UnsentRequest::denied(RequestRefusal::PlaceNotGranted, Some(secret.clone()), log));
+    }
     if !grant.placeholder_headers.contains(&header) {
         let line = grant.line_for_header(&header);
         let log = format!("the guest may not write placeholders into {header}; to allow it: {line}");
