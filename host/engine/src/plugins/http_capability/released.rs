@@ -79,10 +79,14 @@ impl ReleasedSearch {
         }
     }
 
-    /// Removes the values from the definition of a function, which models see.
-    pub(crate) fn function(&mut self, function: Function) -> Function {
+    /// Removes the values from the definition of a function, which models see. `None` where its name has
+    /// one: calls are matched by the name, so it cannot be changed.
+    pub(crate) fn function(&mut self, function: Function) -> Option<Function> {
         let Function { name, description, parameters } = function;
-        Function { name, description: self.text(description), parameters: self.json(parameters) }
+        if self.text(name.clone()) != name {
+            return None;
+        }
+        Some(Function { name, description: self.text(description), parameters: self.json(parameters) })
     }
 
     /// Removes the values from the action of a hook.
@@ -237,6 +241,20 @@ mod tests {
         assert_eq!(output.item, br#"{"[secret:key]":[{"b":"x [secret:key]"}]}"#);
         assert_eq!(output.annotations, [br#"{"url":"[secret:key]"}"#.to_vec(), b"{ \"n\" : 1 }".to_vec()]);
         assert_eq!(output.cost_pico, 7);
+    }
+
+    #[test]
+    fn a_function_with_a_value_in_its_name_is_left_out() {
+        let mut search = search();
+        let function = |name: &str| Function {
+            name: name.to_owned(),
+            description: escaped(VALUE),
+            parameters: b"{}".to_vec(),
+        };
+        assert!(search.function(function(&format!("calc__{VALUE}"))).is_none());
+        assert_eq!(search.found().len(), 1);
+        let kept = search.function(function("calc__add")).unwrap();
+        assert_eq!((kept.name.as_str(), kept.description.as_str()), ("calc__add", "[secret:key]"));
     }
 
     #[test]

@@ -327,9 +327,11 @@ async fn functions(
         // the client.
         Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
         Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
+            let message = run::clean_message(message, tool, capabilities);
             Err(Refusal::invalid(tool.source.complaint(&message)))
         }
         Ok(Ok(Err(ToolError::Failed(message)))) => {
+            let message = run::clean_message(message, tool, capabilities);
             // Not a fault of the request: the operator has not set up the tool.
             tracing::warn!(plugin = tool.plugin.name(), %message, "a tool is not in order");
             Err(unavailable(asked_for))

@@ -196,8 +196,20 @@ pub(crate) fn clean(
     capabilities: &RequestCapabilities,
 ) -> Vec<Function> {
     let Some(mut search) = capabilities.http().search(&tool.plugin) else { return functions };
-    let functions = functions.into_iter().map(|function| search.function(function)).collect();
+    let functions = functions.into_iter().filter_map(|function| search.function(function)).collect();
     if capabilities.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
+}
+
+/// Removes the values of secrets that were sent for the tool from what it says in place of its functions.
+pub(crate) fn clean_message(
+    message: String,
+    tool: &ServerTool,
+    capabilities: &RequestCapabilities,
+) -> String {
+    let Some(mut search) = capabilities.http().search(&tool.plugin) else { return message };
+    let message = search.text(message);
+    let is_withheld = capabilities.http().is_withheld(&tool.plugin, &search);
+    if is_withheld { "The message contained a secret and was withheld.".to_owned() } else { message }
 }
 
 /// Runs a model's call of `tool`. With a `reporter` the progress of its
