@@ -20,6 +20,10 @@ const HOST: &str = "provider.test";
 
 /// A host with providers `a`, `b`, ... that accept the operator's and the caller's keys.
 fn host(upstreams: &[&Upstream]) -> Host {
+    setup(upstreams).start()
+}
+
+fn setup(upstreams: &[&Upstream]) -> Setup {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
     let names: Vec<&str> = ["a", "b"].into_iter().take(upstreams.len()).collect();
@@ -32,7 +36,7 @@ fn host(upstreams: &[&Upstream]) -> Host {
     }
     config += &model(MODEL, "responses", &names);
     config += &model("test/embed", "embeddings", &names);
-    Setup::new().config(&config).start()
+    Setup::new().config(&config)
 }
 
 pub(crate) fn put(host: &Host, name: &str, value: &str, bound_to: &str, scope: &[&str]) {
@@ -206,6 +210,44 @@ async fn owner_of_a_refused_key_gets_the_error_without_the_key() {
         assert!(!answer.text.contains(CALLERS), "{}", answer.text);
     }
     assert_eq!(b.asked().len(), asked);
+}
+
+#[tokio::test]
+async fn an_error_that_spells_the_key_with_escapes_is_not_passed_on() {
+    let a = Upstream::start().await;
+    // The provider's plugin restores the key, which the search of its memory would find.
+    let host = setup(&[&a]).without_canaries().start();
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    a.reply(script::refusal(400, "bad input"));
+    let answer = ask(&host, &host.key).await;
+    let raw = &answer.body["error"]["metadata"]["raw"];
+    assert!(raw.as_str().is_some_and(|raw| raw.contains("bad input")), "{}", answer.text);
+    for escaped in [1, 2, 3] {
+        let escape = |(place, letter): (usize, char)| match place % escaped {
+            0 => format!("\\u{:04x}", u32::from(letter)),
+            _ => letter.to_string(),
+        };
+        let key: String = OPERATORS.chars().enumerate().map(escape).collect();
+        let body = format!("{{\"error\": {{\"message\": \"bad key {key}\"}}}}");
+        let headers = vec![("content-type", "application/json".to_owned())];
+        a.reply(Reply::Whole { status: 400, headers, body });
+        let answer = ask(&host, &host.key).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(!answer.text.contains(OPERATORS), "{}", answer.text);
+        let raw = &answer.body["error"]["metadata"]["raw"];
+        assert!(raw.as_str().is_none_or(|raw| !raw.contains("\\u00")), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_an_answer_to_a_request_with_a_key_is_an_error() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    let Reply::Whole { headers, body, .. } = script::chat("hello") else { panic!("a whole answer") };
+    a.reply(Reply::Whole { status: 206, headers, body });
+    let answer = ask(&host, &host.key).await;
+    assert_eq!(answer.status, 502, "{}", answer.text);
 }
 
 #[tokio::test]

@@ -25,6 +25,9 @@ pub(crate) fn assemble(
     streamed: bool,
     credential: Option<&Credential>,
 ) -> Result<HeaderMap, Reason> {
+    if credential.is_some() && from_guest.iter().any(|(name, _)| asks_for_piece(name)) {
+        return Err(Reason::Header);
+    }
     let competes = |name: &HeaderName, _: &HeaderValue| credential.is_some_and(|it| competes(name, it));
     let mut headers = collect(from_guest.into_iter().map(Ok), competes)?;
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
@@ -75,13 +78,10 @@ fn collect(
 pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
     let parsed = from_guest.iter().map(|(name, value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
-        // In a partial answer, a secret that is cut by the range's edge would not be found
-        // (egress rule R19).
-        let asks_for_piece = with_secret && (name == header::RANGE || name == header::IF_RANGE);
         // Values with other characters are not scanned for placeholders, so a placeholder in one
         // would be sent unreplaced (egress rule R2).
         let is_plain = value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        if asks_for_piece || !is_plain {
+        if (with_secret && asks_for_piece(&name)) || !is_plain {
             return Err(Reason::Header);
         }
         Ok((name, HeaderValue::from_str(value).map_err(|_| Reason::Header)?))
@@ -125,6 +125,12 @@ fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
         "content-encoding" => true,
         name => is_connection(name),
     }
+}
+
+/// Returns whether a header asks for a part of the answer. In such a part, a secret that is cut by the range's
+/// edge would not be found, so a request with a secret has no such header (egress rule R18).
+fn asks_for_piece(name: &HeaderName) -> bool {
+    name == header::RANGE || name == header::IF_RANGE
 }
 
 /// Returns whether a guest's header would identify the caller in addition to the credential.
@@ -180,6 +186,14 @@ mod tests {
                 "{name}"
             );
             assert!(assemble(one(name, "x"), false, None).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn guests_ask_for_no_part_of_an_answer_beside_a_credential() {
+        for name in ["Range", "if-range"] {
+            assert_eq!(assemble(one(name, "bytes=0-6"), false, Some(&key())), Err(Reason::Header), "{name}");
+            assert!(assemble(one(name, "bytes=0-6"), false, None).is_ok(), "{name}");
         }
     }
 

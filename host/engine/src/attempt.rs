@@ -13,6 +13,7 @@ use crate::timeline::{FactName, StepMark, StepType};
 use crate::upstream::reading::ANSWER_BYTES_MAX;
 use cofferdam_egress::{Error as EgressError, ExchangeLimits, Origin, Outgoing, Reply, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
+use cofferdam_runtime::services::SentSearch as _;
 use cofferdam_runtime::wire::{ResponseHead, Target, UpstreamRequest};
 use cofferdam_runtime::{Manifest, ProviderInstance};
 use http::HeaderMap;
@@ -198,13 +199,20 @@ async fn map_error(
         used.credential.cover(&mut body);
     }
     match instance.map_error(head, &body).await {
-        Ok(failure) => AttemptFailure { raw: raw(&body), ..AttemptFailure::from_status(status, failure) },
+        Ok(failure) => {
+            AttemptFailure { raw: raw(&body, used), ..AttemptFailure::from_status(status, failure) }
+        }
         Err(error) => AttemptFailure::from(error).with_status(status.as_u16()),
     }
 }
 
-/// The part of an error answer that is passed on to the client.
-fn raw(body: &[u8]) -> Option<String> {
+/// The part of an error answer that is passed on to the client. `None` for one that has the credential in a
+/// spelling that could not be covered, such as with some of its letters escaped in JSON.
+fn raw(body: &[u8], used: Option<&UsedCredential>) -> Option<String> {
+    let search = used.map(|used| CredentialSearch(used.credential.clone()));
+    if search.is_some_and(|search| search.finds(&String::from_utf8_lossy(body))) {
+        return None;
+    }
     let text = String::from_utf8_lossy(body.get(..RAW_BYTES_MAX).unwrap_or(body));
     (!text.trim().is_empty()).then(|| text.into_owned())
 }
