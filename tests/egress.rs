@@ -70,7 +70,7 @@ impl Bench {
             .config(&provider("m", "openai-chat", &model_server.base))
             .config(&model(MODEL, "responses", &["m"]))
             .config(grants);
-        let guests = folder(&["tool-probe"]);
+        let guests = folder(&["tool-probe", "hook-caller"]);
         // The same component under a second name, with a grant of its own.
         let manifest = std::fs::read_to_string(built("tool-probe.toml")).unwrap();
         let manifest =
@@ -118,11 +118,17 @@ impl Bench {
 
     /// Makes the model call a tool with these arguments, with this key; returns the tool's result.
     async fn run(&self, tool: &str, key: &str, told: Value) -> Value {
+        self.run_after(json!([]), tool, key, told).await
+    }
+
+    /// The same in a request with these request plugins.
+    async fn run_after(&self, plugins: Value, tool: &str, key: &str, told: Value) -> Value {
         let call = json!([{"id": "call_1", "type": "function", "function": {"name": "probe", "arguments": told.to_string()}}]);
         let message = json!({"role": "assistant", "content": "", "tool_calls": call});
         self.model.reply(chat_message(&message, "tool_calls"));
         self.model.reply(chat("done"));
-        let request = json!({"model": MODEL, "input": "Go.", "tools": [{"type": format!("service:{tool}")}]});
+        let request = json!({"model": MODEL, "input": "Go.", "plugins": plugins,
+            "tools": [{"type": format!("service:{tool}")}]});
         let answer = Client::with_key(&self.host, key).post("/responses", &request).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         let asked = self.model.asked().pop().unwrap();

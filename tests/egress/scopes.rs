@@ -96,6 +96,20 @@ async fn legacy_secrets_are_never_sent() {
 }
 
 #[tokio::test]
+async fn refusals_of_hooks_and_tools_of_one_request_count_together() {
+    let mut bench = Bench::start(&format!("{GRANT}[plugins.hook-caller]\nimports = [\"tool-call\"]\n")).await;
+    let refused = |count: usize| -> Value {
+        let url = |index| json!({"url": format!("https://h{index}.test/")});
+        json!({"requests": (0..count).map(url).collect::<Vec<_>>()})
+    };
+    let hook = json!([{"id": "caller", "tool": "probe", "function": "probe",
+        "arguments": refused(16).to_string()}]);
+    let shown = bench.run_after(hook, "probe", &bench.host.key, refused(1)).await;
+    assert_eq!(shown["answers"][0]["error"], "exhausted");
+    assert_eq!(bench.audit("request_refused").len(), 16);
+}
+
+#[tokio::test]
 async fn refusals_are_audited_and_cannot_fill_the_disk() {
     let mut bench = Bench::start(GRANT).await;
     let requests: Vec<Value> =

@@ -25,7 +25,7 @@ use crate::lifecycle::stream::EventStream;
 use crate::offload::aside;
 use crate::plugins::hooks::{self, Hook};
 use crate::plugins::questions::QuestionScope;
-use crate::plugins::tools::{PluginScope, Scratches, ServerTools};
+use crate::plugins::tools::{PluginScope, ServerTools, SharedPluginState};
 use crate::random::random_hex;
 use crate::refusal::Refusal;
 use crate::request::{RequestBounds, ResponsesRequest};
@@ -135,7 +135,8 @@ struct Job {
     request: ResponsesRequest,
     hooks: Vec<Hook>,
     hex: String,
-    scratches: Option<Scratches>,
+    /// What the calls of its plugins share.
+    shared: Option<SharedPluginState>,
     /// The scope of the questions that its plugins ask.
     asking: QuestionScope,
     /// What was sent upstream, if the client asked to see it.
@@ -153,9 +154,9 @@ struct Job {
 
 impl Job {
     fn plugin_scope(&self) -> PluginScope<'_> {
-        let Self { scope, scratches, asking, .. } = self;
+        let Self { scope, shared, asking, .. } = self;
         let RequestScope { engine, caller, context, timeline, .. } = &**scope;
-        PluginScope { engine, caller, context, scratches, asking, timeline }
+        PluginScope { engine, caller, context, shared, asking, timeline }
     }
 }
 
@@ -184,7 +185,7 @@ impl ResponseRun {
         let (kind, account) = (UsageKind::Responses, asking.account());
         let run = Run::open(&scope, kind, request.stream, account, trace, deadline).await?;
         let job = Job {
-            scratches: (!hooks.is_empty()).then(Scratches::default),
+            shared: (!hooks.is_empty()).then(SharedPluginState::default),
             echo: request.echo_upstream_body.then(|| Echo::new(scope.context.now_ms)),
             scope,
             request,

@@ -72,6 +72,12 @@ pub(crate) struct HttpCapability {
     releases: Arc<ReleaseCounts>,
     request_id: Arc<str>,
     time_max: Duration,
+    history: Arc<HttpHistory>,
+}
+
+/// What the plugins of one client's request were refused and sent.
+#[derive(Default)]
+pub(crate) struct HttpHistory {
     refusals: AtomicU32,
     released: Released,
 }
@@ -94,8 +100,13 @@ struct Reached {
 }
 
 impl HttpCapability {
-    /// For the plugins of one request of `caller`.
-    pub(crate) fn new(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<Self> {
+    /// For the plugins of one request of `caller`, which have this history.
+    pub(crate) fn new(
+        engine: &Engine,
+        caller: &Caller,
+        request_id: &Arc<str>,
+        history: &Arc<HttpHistory>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             egress: engine.parts.egress.clone(),
             store: engine.parts.store.clone(),
@@ -108,8 +119,7 @@ impl HttpCapability {
             releases: Arc::clone(&engine.parts.memory.meters.releases),
             request_id: Arc::clone(request_id),
             time_max: engine.parts.timeouts.total,
-            refusals: AtomicU32::new(0),
-            released: Released::default(),
+            history: Arc::clone(history),
         })
     }
 
@@ -120,7 +130,7 @@ impl HttpCapability {
 
     /// A search through what a plugin gives on; `None` if no secret was sent for it.
     pub(crate) fn search(&self, plugin: &Plugin) -> Option<ReleasedSearch> {
-        self.released.search(plugin.name())
+        self.history.released.search(plugin.name())
     }
 
     /// Counts what a search has found as reflections. Returns true where the grant of the plugin
@@ -158,7 +168,7 @@ impl HttpCapability {
     /// # Errors
     /// `Exhausted`, after too many refused requests.
     fn time_for(&self, request: &HttpRequest) -> Result<Duration, HttpError> {
-        if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
+        if self.history.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
             return Err(HttpError::Exhausted);
         }
         Ok(Duration::from_millis(request.timeout_ms.into()).min(self.time_max))
@@ -276,7 +286,7 @@ impl Visit<'_> {
             self.refuse(host.as_ref(), UnsentRequest::from(error).about(names))
         })?;
         reply.connecting = reply.connecting.or(connecting);
-        self.capability.released.note(self.plugin, &reply.sent);
+        self.capability.history.released.note(self.plugin, &reply.sent);
         Ok(reply)
     }
 
@@ -289,7 +299,7 @@ impl Visit<'_> {
         timeline: &Timeline,
     ) -> Result<(Vec<Release>, Option<Duration>), HttpError> {
         // A secret that could not be searched for in the plugin's outputs must not be sent.
-        if self.capability.released.is_full(self.plugin) {
+        if self.capability.history.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }
         let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
@@ -402,7 +412,7 @@ impl Visit<'_> {
             }
             return error;
         }
-        if self.capability.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
+        if self.capability.history.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
             return error;
         }
         tracing::warn!(

@@ -54,7 +54,7 @@ use stop::{Called, LoopProgress as Advance, StopRules};
 use tokio::sync::mpsc::channel;
 use wait::next_done;
 
-pub(crate) use capabilities::{RequestCapabilities, Scratches};
+pub(crate) use capabilities::{RequestCapabilities, SharedPluginState};
 pub(crate) use hook::{HookOutcome, HookTools};
 pub(crate) use hosted_substitute::substitute_hosted_tools;
 pub(crate) use server_tool::installed;
@@ -95,8 +95,8 @@ pub(crate) struct PluginScope<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: &'a Caller,
     pub(crate) context: &'a CallContext,
-    /// The scratch stores of its plugins, if it has any plugins besides routers and providers.
-    pub(crate) scratches: &'a Option<Scratches>,
+    /// What its plugins share, if it has hooks. Otherwise its tools alone share it.
+    pub(crate) shared: &'a Option<SharedPluginState>,
     /// The scope of the questions that its plugins ask.
     pub(crate) asking: &'a QuestionScope,
     /// Where the calls of its plugins are noted.

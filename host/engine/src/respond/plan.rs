@@ -76,9 +76,9 @@ impl Job {
 
     /// Calls the hooks with the request.
     async fn show_request(&mut self) -> Result<(), Refusal> {
-        let Self { scope, scratches, hooks, request, asking, .. } = self;
+        let Self { scope, shared, hooks, request, asking, .. } = self;
         let RequestScope { engine, caller, context, timeline, .. } = &**scope;
-        let plugin_scope = PluginScope { engine, caller, context, scratches, asking, timeline };
+        let plugin_scope = PluginScope { engine, caller, context, shared, asking, timeline };
         hooks::on_request(hooks, plugin_scope, request).await
     }
 

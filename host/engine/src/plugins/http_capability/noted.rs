@@ -24,7 +24,7 @@ pub(super) struct NotedHttp {
 
 impl HttpAccess for NotedHttp {
     fn sent_for(&self, plugin: &str) -> Option<Box<dyn SentSearch>> {
-        self.capability.released.search(plugin).map(|search| Box::new(search) as Box<dyn SentSearch>)
+        self.capability.history.released.search(plugin).map(|search| Box::new(search) as Box<dyn SentSearch>)
     }
 
     fn send<'a>(

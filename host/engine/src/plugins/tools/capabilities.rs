@@ -6,7 +6,7 @@ use super::deferred::{self, Deferred};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
-use crate::plugins::http_capability::HttpCapability;
+use crate::plugins::http_capability::{HttpCapability, HttpHistory};
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use crate::timeline::Timeline;
@@ -21,35 +21,40 @@ pub(crate) struct RequestCapabilities {
     http: Arc<HttpCapability>,
     catalog: Arc<dyn ModelListing>,
     view: Arc<RequestSnapshot>,
-    scratches: Scratches,
+    shared: SharedPluginState,
     ask: ModelCapability,
     approvals: Approvals,
     /// Where the calls of these plugins are noted.
     timeline: Timeline,
 }
 
-/// The scratch stores of one request's plugins, by plugin. Clones share them.
+/// What all calls of one request's plugins share: their scratch stores, by plugin, and what they were refused and
+/// sent over HTTP. Clones share the same.
 #[derive(Clone, Default)]
-pub(crate) struct Scratches(Arc<Mutex<BTreeMap<String, Scratch>>>);
+pub(crate) struct SharedPluginState {
+    scratches: Arc<Mutex<BTreeMap<String, Scratch>>>,
+    http: Arc<HttpHistory>,
+}
 
-impl Scratches {
-    fn of(&self, plugin: &str) -> Scratch {
-        let mut scratches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl SharedPluginState {
+    fn scratch_of(&self, plugin: &str) -> Scratch {
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         scratches.entry(plugin.to_owned()).or_default().clone()
     }
 }
 
 impl RequestCapabilities {
     pub(crate) fn new(scope: PluginScope<'_>, request: &ResponsesRequest) -> Self {
-        let PluginScope { engine, caller, context, scratches, asking, timeline } = scope;
+        let PluginScope { engine, caller, context, shared, asking, timeline } = scope;
         let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
+        let shared = shared.clone().unwrap_or_default();
         Self {
-            http: HttpCapability::new(engine, caller, &context.request_id),
+            http: HttpCapability::new(engine, caller, &context.request_id, &shared.http),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
-            scratches: scratches.clone().unwrap_or_default(),
+            shared,
             ask: ModelCapability::new(engine, caller, asking),
             approvals: Approvals::new(&engine.parts.store, caller),
             timeline: timeline.here(),
@@ -65,7 +70,7 @@ impl RequestCapabilities {
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
             deferred: deferred::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
-            scratch: self.scratches.of(plugin.name()),
+            scratch: self.shared.scratch_of(plugin.name()),
             ..Services::default()
         }
     }
