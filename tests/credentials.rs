@@ -222,12 +222,8 @@ async fn an_error_that_spells_the_key_with_escapes_is_not_passed_on() {
     let answer = ask(&host, &host.key).await;
     let raw = &answer.body["error"]["metadata"]["raw"];
     assert!(raw.as_str().is_some_and(|raw| raw.contains("bad input")), "{}", answer.text);
-    for escaped in [1, 2, 3] {
-        let escape = |(place, letter): (usize, char)| match place % escaped {
-            0 => format!("\\u{:04x}", u32::from(letter)),
-            _ => letter.to_string(),
-        };
-        let key: String = OPERATORS.chars().enumerate().map(escape).collect();
+    for every in [1, 2, 3] {
+        let key = script::escaped(OPERATORS, every);
         let body = format!("{{\"error\": {{\"message\": \"bad key {key}\"}}}}");
         let headers = vec![("content-type", "application/json".to_owned())];
         a.reply(Reply::Whole { status: 400, headers, body });

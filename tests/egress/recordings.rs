@@ -3,6 +3,7 @@
 use super::{API, Bench, GRANT, OTHER, VALUE};
 use crate::kit::guests::built;
 use crate::kit::host::program;
+use crate::kit::script::escaped;
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -45,12 +46,7 @@ async fn answers_of_other_hosts_are_replayed_and_a_secret_is_in_no_recording() {
 
     // A value with some of its letters escaped is not found in an answer. A guest may decode it, so
     // nothing is recorded.
-    let escape = |(place, letter): (usize, char)| match place % 2 {
-        0 => format!("\\u{:04x}", u32::from(letter)),
-        _ => letter.to_string(),
-    };
-    let escaped: String = VALUE.chars().enumerate().map(escape).collect();
-    bench.site.reply(page(format!("{{\"a\":\"{escaped}\"}}")));
+    bench.site.reply(page(format!("{{\"a\":\"{}\"}}", escaped(VALUE, 2))));
     fail(&bench).await;
     bench.host.until_logged("not recorded: a secret that was sent for it occurs in its recording");
     bench.host.end();

@@ -128,3 +128,12 @@ pub fn anthropic(content: &Value, reason: &str) -> Reply {
         }),
     )
 }
+
+/// A text with one letter in so many as a JSON escape.
+pub fn escaped(text: &str, every: usize) -> String {
+    let escape = |(place, letter): (usize, char)| match place % every {
+        0 => format!("\\u{:04x}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    text.chars().enumerate().map(escape).collect()
+}

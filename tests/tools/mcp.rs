@@ -5,7 +5,7 @@ use super::reach::{HOST, NATIVE, OTHER, Reach, events_of, with_tool};
 use super::script::{answer, call};
 use crate::kit::client::Client;
 use crate::kit::config::MODEL;
-use crate::kit::script::{message, response};
+use crate::kit::script::{escaped, message, response};
 use crate::kit::site::ID;
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_removed_from_answers() {
     }
     // A plugin parses JSON, so escaped letters reach the host unescaped when the plugin passes them
     // on.
-    let letters: String = key.chars().map(|letter| format!("\\u{:04x}", u32::from(letter))).collect();
+    let letters = escaped(key, 1);
     let leaked = json!({"jsonrpc": "2.0", "id": ID, "result": text("your token is LETTERS")});
     let body = leaked.to_string().replace("LETTERS", &letters);
     let headers = vec![("content-type", "application/json".to_owned())];

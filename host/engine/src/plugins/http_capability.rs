@@ -133,10 +133,18 @@ impl HttpCapability {
         self.history.released.search(plugin.name())
     }
 
-    /// Counts what a search has found as reflections. Returns true where the grant of the plugin
-    /// blocks such outputs.
-    pub(crate) fn is_withheld(&self, plugin: &Plugin, search: &ReleasedSearch) -> bool {
-        self.note_decoded(plugin, search, plugin.grant().on_reflection == OnReflection::Block)
+    /// Has `clean` remove the values of secrets that were sent for the plugin from an output of it, and counts what was
+    /// found as reflections. `None` for an output that had some, where the grant of the plugin blocks such outputs.
+    pub(crate) fn clean<T>(
+        &self,
+        plugin: &Plugin,
+        output: T,
+        clean: impl FnOnce(&mut ReleasedSearch, T) -> T,
+    ) -> Option<T> {
+        let Some(mut search) = self.search(plugin) else { return Some(output) };
+        let output = clean(&mut search, output);
+        let blocks = plugin.grant().on_reflection == OnReflection::Block;
+        (!self.note_decoded(plugin, &search, blocks)).then_some(output)
     }
 
     /// Counts what a search has found as reflections, for an output that is used without the secrets

@@ -6,6 +6,7 @@ use super::server_tool::ServerTool;
 use crate::assembler::question_progress::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
+use crate::plugins::http_capability::ReleasedSearch;
 use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_runtime::manifest::Import;
@@ -133,17 +134,15 @@ impl Invocation<'_> {
         if let Ok(output) = &ended {
             account.add_tool(Amount(output.cost_pico), pledge);
         }
-        let http = capabilities.http();
-        let Some(mut search) = http.search(self.plugin) else { return ended };
-        let clean = match ended {
+        let clean = capabilities.http().clean(self.plugin, ended, |search, ended| match ended {
             Ok(output) => Ok(search.output(output)),
             Err(ToolFailure::Arguments(message)) => {
                 Err(ToolFailure::Arguments(message.map(|words| search.text(words))))
             }
             Err(ToolFailure::Failed(message)) => Err(ToolFailure::Failed(search.text(message))),
             Err(mishap) => Err(mishap),
-        };
-        if http.is_withheld(self.plugin, &search) { Err(ToolFailure::Withheld) } else { clean }
+        });
+        clean.unwrap_or(Err(ToolFailure::Withheld))
     }
 
     /// Like [`Self::run`], but for an output that is dropped: it is not searched for secrets.
@@ -195,9 +194,10 @@ pub(crate) fn clean(
     tool: &ServerTool,
     capabilities: &RequestCapabilities,
 ) -> Vec<Function> {
-    let Some(mut search) = capabilities.http().search(&tool.plugin) else { return functions };
-    let functions = functions.into_iter().filter_map(|function| search.function(function)).collect();
-    if capabilities.http().is_withheld(&tool.plugin, &search) { Vec::new() } else { functions }
+    let clean = capabilities.http().clean(&tool.plugin, functions, |search, functions| {
+        functions.into_iter().filter_map(|function| search.function(function)).collect()
+    });
+    clean.unwrap_or_default()
 }
 
 /// Removes the values of secrets that were sent for the tool from what it says in place of its functions.
@@ -206,10 +206,8 @@ pub(crate) fn clean_message(
     tool: &ServerTool,
     capabilities: &RequestCapabilities,
 ) -> String {
-    let Some(mut search) = capabilities.http().search(&tool.plugin) else { return message };
-    let message = search.text(message);
-    let is_withheld = capabilities.http().is_withheld(&tool.plugin, &search);
-    if is_withheld { "The message contained a secret and was withheld.".to_owned() } else { message }
+    let clean = capabilities.http().clean(&tool.plugin, message, ReleasedSearch::text);
+    clean.unwrap_or_else(|| "The message contained a secret and was withheld.".to_owned())
 }
 
 /// Runs a model's call of `tool`. With a `reporter` the progress of its
