@@ -242,6 +242,25 @@ async fn a_panel_is_asked_concurrently_and_its_answers_are_streamed() {
     assert_eq!(told[2]["failure"], "ErrorKind::NotFound");
 }
 
+#[tokio::test]
+async fn a_panel_takes_64_questions_and_a_longer_list_ends_the_call() {
+    let models = Models::start().await;
+    let panel = |count: usize| text(&Value::from(vec![question("m/none"); count]));
+    models.outer.reply(calls(false, "", &[call("c", "panel", &panel(64))]));
+    models.outer.reply(answer(false, "done"));
+    models.ask(&asker(), false).await;
+    let told = &results(&models)[0];
+    assert_eq!(told.as_array().unwrap().len(), 64, "{told}");
+    assert_eq!(told[0]["failure"], "ErrorKind::NotFound");
+    assert_eq!(told[63]["failure"], "ErrorKind::RateLimitExceeded");
+
+    models.outer.reply(calls(false, "", &[call("c", "panel", &panel(65))]));
+    models.outer.reply(answer(false, "done"));
+    let response = models.ask(&asker(), false).await;
+    assert_eq!(response["output"][0]["status"], "failed", "{response}");
+    assert_eq!(response["output"][1]["content"][0]["text"], "done");
+}
+
 /// A hook that asks a model about every request. It would loop if it were called for its own
 /// questions.
 async fn with_hook() -> Models {

@@ -8,6 +8,10 @@ use crate::guest::GuestState;
 use crate::imports::Interface;
 use futures_util::future::join_all;
 
+/// Questions of one call, as in `wit/model-panel.wit`. More is a trap. An instance may put fewer
+/// questions, so the rest of a longer list would only take memory of the host.
+const PANEL_MAX: usize = 64;
+
 pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
     interface.func_wrap_async("ask-all", |mut guest, (requests,)| {
         Box::new(async move { Ok((guest.data_mut().ask_all(requests).await?,)) })
@@ -16,6 +20,9 @@ pub(super) fn link(interface: &mut Interface<'_>) -> wasmtime::Result<()> {
 
 impl Host for GuestState {
     async fn ask_all(&mut self, requests: Vec<Vec<u8>>) -> wasmtime::Result<Vec<Result<Answer, Failure>>> {
+        if requests.len() > PANEL_MAX {
+            return Err(wasmtime::Error::msg("more questions than one panel takes"));
+        }
         let taped = self.enter_taped("model-panel.ask-all", &requests)?;
         if let Some(answers) = taped.recorded()? {
             return Ok(answers);
