@@ -1,6 +1,7 @@
 //! Limits of keys and workspaces: requests and tokens per minute, and concurrent requests. The
 //! rates are so low that nothing is refilled during a test.
 
+mod bodies;
 mod shares;
 
 use crate::kit::admin::Admin;

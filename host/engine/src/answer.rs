@@ -5,10 +5,11 @@ use crate::lifecycle::stream::EventStream;
 use crate::refusal::Refusal;
 use crate::timeline::StepSender;
 use bytes::Bytes;
+use std::any::Any;
 use uuid::Uuid;
 
 /// How a client wants its answer, from the request's headers.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct RespondOptions {
     /// The name of the routing metadata in the answer, if the client asked for it:
     /// `service_metadata` or `openrouter_metadata`.
@@ -21,6 +22,9 @@ pub struct RespondOptions {
     pub log_id: Option<Uuid>,
     /// Gets the steps of the request as they happen, where they are followed.
     pub follow: Option<StepSender>,
+    /// The share of the server's memory for bodies that the request holds. It is dropped as soon as
+    /// neither the body nor a document made of it is in memory.
+    pub body_share: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// The longest session id, in characters.

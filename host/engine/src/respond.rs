@@ -36,6 +36,7 @@ use crate::timeline::{RequestGuard, StepType, Timeline};
 use crate::upstream::echo::Echo;
 use bytes::Bytes;
 use cofferdam_store::UsageKind;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,9 +59,11 @@ impl Engine {
         let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
         let deadline = deadline.attended(departure.presence()).counting(guard.timeline());
+        let body_share = options.body_share.take();
         let opened = self.open(caller, body, options, &hex, deadline, &guard).await;
         let mut response = opened.inspect_err(|refusal| guard.refused(refusal))?;
         response.guard = Some(guard);
+        response.body_share = body_share;
         if response.job.request.stream {
             let stream = EventStream::start(departure, |client| response.answer_stream(client)).await?;
             return Ok(Answer { id, body: AnswerBody::Stream(stream) });
@@ -165,6 +168,8 @@ struct ResponseRun {
     /// Dropped first: what was spent until then is charged before the tools are closed.
     run: Run,
     job: Job,
+    /// See [`RespondOptions::body_share`]. `None` for a question.
+    body_share: Option<Box<dyn Any + Send + Sync>>,
     /// Dropped last: the record of a client's request ends with it. `None` for a question.
     guard: Option<RequestGuard>,
 }
@@ -198,7 +203,7 @@ impl ResponseRun {
             cost: Cost::default(),
         };
         // Boxed because it is large and passed on from step to step.
-        Ok(Box::new(Self { run, job, guard: None }))
+        Ok(Box::new(Self { run, job, body_share: None, guard: None }))
     }
 
     /// Answers the request with a stream to `client`.

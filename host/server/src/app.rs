@@ -31,7 +31,7 @@ pub(crate) struct App {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     /// Limits the memory that request bodies take together.
-    pub bodies: BodyMemory,
+    pub bodies: Arc<BodyMemory>,
     pub memory_limit: MemoryLimit,
     pub rates: rate::RateLimiters,
     /// Refused tokens that are not in the audit log yet.
@@ -135,7 +135,7 @@ impl App {
             clock: ground.clock.clone(),
             lines: ground.lines.clone(),
             metrics,
-            bodies: BodyMemory::new(&ground.clock, memory_limit.bytes()),
+            bodies: Arc::new(BodyMemory::new(&ground.clock, memory_limit.bytes())),
             memory_limit,
             rates: rate::RateLimiters::new(&ground.clock, ground.store.shared_limits().as_ref()),
             refusals: Refusals::new(&ground.clock),

@@ -3,6 +3,7 @@
 //! 100-continue` works as intended.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ const PART_OF_KEY: usize = 8;
 /// The length of a body up to which it is read when the process runs out of memory, in bytes.
 const SHORT_BODY_BYTES: usize = 64 * 1024;
 
-/// Counts the bytes of all bodies in memory.
+/// Counts the bytes of all bodies in memory. The body of a request counts until nothing made of it is
+/// needed any more.
 pub(crate) struct BodyMemory {
     clock: Clock,
     bytes_max: usize,
@@ -40,8 +42,8 @@ pub(crate) struct BodyMemory {
 }
 
 /// The part of the budget that one request holds; given back when dropped.
-pub(crate) struct Share<'b> {
-    budget: &'b BodyMemory,
+pub(crate) struct Share {
+    budget: Arc<BodyMemory>,
     holder: Holder,
     bytes: usize,
 }
@@ -69,17 +71,22 @@ impl BodyMemory {
     }
 
     /// An empty share for a request of this key; it grows while the body is read.
-    pub(crate) fn share(&self, key: KeyId) -> Share<'_> {
-        Share { budget: self, holder: Holder::Key(key), bytes: 0 }
+    pub(crate) fn share(self: &Arc<Self>, key: KeyId) -> Share {
+        Share { budget: Arc::clone(self), holder: Holder::Key(key), bytes: 0 }
     }
 
     /// An empty share for a request of an operator.
-    pub(crate) fn operators_share(&self) -> Share<'_> {
-        Share { budget: self, holder: Holder::Operators, bytes: 0 }
+    pub(crate) fn operators_share(self: &Arc<Self>) -> Share {
+        Share { budget: Arc::clone(self), holder: Holder::Operators, bytes: 0 }
+    }
+
+    /// The bytes that count now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 }
 
-impl Share<'_> {
+impl Share {
     fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
         let taken = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
         let held = self.budget.by_holder.add(self.holder, bytes);
@@ -93,7 +100,7 @@ impl Share<'_> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
         self.budget.by_holder.remove(&self.holder, self.bytes);
@@ -116,7 +123,7 @@ pub(crate) struct BodyLimits {
 /// # Errors
 ///
 /// The body is too long, too slow or broken, or the memory for bodies is used up.
-pub(crate) async fn read<B>(body: B, limits: BodyLimits, share: &mut Share<'_>) -> Result<Bytes, Fault>
+pub(crate) async fn read<B>(body: B, limits: BodyLimits, share: &mut Share) -> Result<Bytes, Fault>
 where
     B: http_body::Body<Data = Bytes>,
 {
@@ -156,7 +163,7 @@ where
 pub(crate) async fn read_secret<B>(
     body: B,
     limits: BodyLimits,
-    share: &mut Share<'_>,
+    share: &mut Share,
 ) -> Result<Zeroizing<Vec<u8>>, Fault>
 where
     B: http_body::Body<Data = Bytes>,

@@ -44,6 +44,8 @@ pub(super) fn page(app: &App) -> String {
 }
 
 fn memory(app: &App, text: &mut Text) {
+    let bodies = "Bytes of request bodies that count against their limit";
+    text.single("cofferdam_request_bodies_bytes", "gauge", bodies, app.bodies.bytes());
     let Some(memory) = app.memory_limit.read_or_machine() else { return };
     let limit = "Memory limit of the control group of the process, else the memory of the machine";
     text.single("cofferdam_memory_limit_bytes", "gauge", limit, memory.limit);

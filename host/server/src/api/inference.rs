@@ -59,7 +59,11 @@ async fn answer(
         return Err(Fault::Malformed("content-type must be application/json"));
     }
     let body = plain_body(call, body, BODY_BYTES_MAX, &mut share).await?;
-    let options = RespondOptions { log_id: Some(call.record.id()), ..options(&call.head.headers) };
+    let options = RespondOptions {
+        log_id: Some(call.record.id()),
+        body_share: Some(Box::new(share)),
+        ..options(&call.head.headers)
+    };
     let field = options.metadata_field;
     let engine = Arc::clone(&app.live().engine);
     let answer = ask(engine, caller, body, options).await;
@@ -72,7 +76,7 @@ pub(crate) async fn plain_body(
     call: &Call<'_>,
     body: &mut Incoming,
     bytes_max: usize,
-    share: &mut Share<'_>,
+    share: &mut Share,
 ) -> Result<Bytes, Fault> {
     let encoding = call.head.headers.get(CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {

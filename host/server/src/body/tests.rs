@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +15,8 @@ use crate::fault::Fault;
 const LIMITS: BodyLimits =
     BodyLimits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
 
-fn budget() -> BodyMemory {
-    BodyMemory::new(&Clock::manual(), usize::MAX)
+fn budget() -> Arc<BodyMemory> {
+    Arc::new(BodyMemory::new(&Clock::manual(), usize::MAX))
 }
 
 fn key(number: u8) -> KeyId {
