@@ -3,6 +3,8 @@
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::admin::Admin;
 use crate::kit::canary::{FORMS, Form, written};
+use crate::kit::host::Setup;
+use crate::kit::memory_group::MemoryGroup;
 use crate::kit::upstream::Reply;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -74,6 +76,21 @@ async fn responses_that_cannot_be_scanned_or_never_end_are_refused() {
     };
     bench.site.reply(switch);
     assert_error(&bench.get(&bench.url(API, "/")).await, "broken");
+}
+
+#[tokio::test]
+async fn long_answers_to_plugins_take_memory_of_the_budget_for_answers() {
+    // All long answers of this host may have 8 MiB.
+    let Some(group) = MemoryGroup::make(256) else { return };
+    let bench = Bench::with(Setup::new().in_group(&group), "", GRANT).await;
+    let long = json!({"url": bench.url(API, "/"), "body_bytes_max": 16 << 20});
+    bench.site.reply(whole(vec![], "x".repeat(9 << 20)));
+    assert_error(&bench.probe(long.clone()).await, "too-large");
+    for _ in 0..2 {
+        bench.site.reply(whole(vec![], "x".repeat(900 << 10)));
+        assert_ok(&bench.probe(long.clone()).await);
+    }
+    assert_eq!(group.kills(), 0);
 }
 
 #[tokio::test]

@@ -271,15 +271,21 @@ impl GuestBody {
         })
     }
 
-    /// Reads the whole body.
+    /// Reads the whole body. `cover` is told the length in bytes with each further chunk, before the
+    /// chunk is kept, and may refuse it.
     ///
     /// # Errors
     ///
-    /// Those of [`GuestBody::chunk`].
-    pub async fn collect(&mut self) -> Result<Bytes, Error> {
+    /// Those of [`GuestBody::chunk`], and that of `cover`.
+    pub async fn collect<E: From<Error>>(
+        &mut self,
+        mut cover: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<Bytes, E> {
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        cover(first.len())?;
         let mut whole = BytesMut::from(first);
         while let Some(piece) = self.chunk().await? {
+            cover(whole.len() + piece.len())?;
             whole.extend_from_slice(&piece);
         }
         Ok(whole.freeze())

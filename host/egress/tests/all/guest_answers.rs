@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::kit::{
     PATIENCE, Server, config, egress,
-    guest::{NAME, Scene, VALUE, echo, get, text, with_header},
+    guest::{NAME, Scene, VALUE, echo, get, text, whole, with_header},
     ok, read_head,
     vault::{self, Vault},
 };
@@ -74,7 +74,7 @@ async fn echoed_request_comes_back_without_the_secret() {
     let request =
         GuestRequest { method: "POST".to_owned(), body: Bytes::from_static(b"{}"), ..scene.get("/e") };
     let mut reply = scene.fetch(request, injections).await.unwrap();
-    let body = String::from_utf8(reply.body.collect().await.unwrap().to_vec()).unwrap();
+    let body = String::from_utf8(whole(&mut reply.body).await.unwrap().to_vec()).unwrap();
     assert!(body.contains(&format!("authorization: Bearer {LABEL}\n")), "{body}");
     assert!(body.contains("/e?k=[secret:other_key]\n"), "{body}");
     assert!(body.ends_with("{\"k\":\"[secret:third_key]\"}"), "{body}");
@@ -86,7 +86,7 @@ async fn echoed_request_comes_back_without_the_secret() {
 async fn answer_without_a_secret_reports_no_reflection() {
     let scene = Scene::new(ok).await;
     let mut reply = scene.fetch(scene.get("/"), vec![scene.bearer()]).await.unwrap();
-    assert_eq!(reply.body.collect().await.unwrap(), "fine");
+    assert_eq!(whole(&mut reply.body).await.unwrap(), "fine");
     assert!(reply.body.reflected().is_empty());
 }
 
@@ -138,7 +138,7 @@ async fn value_is_found_in_every_encoding() {
         for query in ["", "?error"] {
             let request = scene.get(&format!("/{way}{query}"));
             let mut reply = scene.fetch(request, vec![scene.with(slot(), VALUE)]).await.unwrap();
-            let body = reply.body.collect().await.unwrap();
+            let body = whole(&mut reply.body).await.unwrap();
             let body = String::from_utf8_lossy(&body);
             assert!(body.contains(LABEL), "{way}: {body}");
             assert_eq!(reply.body.reflected().len(), 1, "{way}");
@@ -235,7 +235,7 @@ async fn complete_events_are_not_delayed() {
         let mut body = vault::fetch(&egress, request, vec![injection]).await.unwrap().body;
         assert_eq!(body.chunk().await.unwrap().unwrap(), "data: ghp\n\n");
         seen.send(()).await.unwrap();
-        assert_eq!(body.collect().await.unwrap(), "data: 2\n\n");
+        assert_eq!(whole(&mut body).await.unwrap(), "data: 2\n\n");
     };
     tokio::time::timeout(PATIENCE, async { tokio::join!(server, client) }).await.unwrap();
 }
@@ -301,7 +301,7 @@ async fn long_heads_are_too_large_and_reflections_in_them_are_reported() {
     .await;
     let mut reply = script.reply().await.unwrap();
     assert!(reply.headers.is_empty());
-    assert_eq!(reply.body.collect().await.err(), Some(Error::TooLarge));
+    assert_eq!(whole(&mut reply.body).await.err(), Some(Error::TooLarge));
     assert_eq!(reply.body.reflected().len(), 1);
 }
 
@@ -316,12 +316,12 @@ async fn bodies_are_bounded_with_their_labels() {
     let longest = GuestRequest { limits: limits(1700), ..script.request() };
     assert_eq!(text(script.fetch(longest.clone()).await.unwrap()).await.len(), 1700);
     let shorter = GuestRequest { limits: limits(1699), ..script.request() };
-    assert_eq!(script.fetch(shorter).await.unwrap().body.collect().await.err(), Some(Error::TooLarge));
+    assert_eq!(whole(&mut script.fetch(shorter).await.unwrap().body).await.err(), Some(Error::TooLarge));
     // Each of the hundred values is replaced by a longer label.
     let slot = Placement::header("x-access", "{}").unwrap();
     let injection = script.vault.injection(slot, NAME, "0123456789abcdef", "localhost");
     let mut reply = vault::fetch(&script.egress, longest, vec![injection]).await.unwrap();
-    assert_eq!(reply.body.collect().await.err(), Some(Error::TooLarge));
+    assert_eq!(whole(&mut reply.body).await.err(), Some(Error::TooLarge));
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
 };
+use cofferdam_runtime::memory::MemoryShare;
 use cofferdam_runtime::services::HttpAccess;
 use cofferdam_runtime::wire::{self, HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, OnReflection, Plugin, SecretSource, UnsentRequest};
@@ -358,13 +359,15 @@ impl Visit<'_> {
     ) -> Result<HttpResponse, HttpError> {
         // Even if the answer is late, a part of it was read, and secrets found in that part are
         // noted.
-        let body = timeout_at(deadline, reached.reply.body.collect()).await;
-        let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
+        let mut memory = MemoryShare::of_answer();
+        let cover = |total: usize| memory.cover(total).map_err(|_| no_memory());
+        let body = timeout_at(deadline, reached.reply.body.collect(cover)).await;
+        let body = body.unwrap_or_else(|_| Err(cofferdam_egress::Error::TimedOut.into()));
         let reflected = reached.reply.body.reflected();
         self.end(&reached, if body.is_ok() { "ok" } else { "broken" }, reflected.len());
         self.note_reflections(&reflected)?;
         let Reached { target, reply, .. } = reached;
-        let body = body.map_err(|error| self.refuse(target.host_name(), error.into()))?;
+        let body = body.map_err(|unsent| self.refuse(target.host_name(), unsent))?;
         Ok(HttpResponse {
             status: reply.status.as_u16(),
             url: target.as_str().to_owned(),
@@ -457,4 +460,9 @@ impl Visit<'_> {
             request_id: self.capability.request_id.to_string(),
         }
     }
+}
+
+fn no_memory() -> UnsentRequest {
+    let log = "long answers take all the memory that they may have, or memory is short".to_owned();
+    UnsentRequest { error: HttpError::TooLarge, audit: None, log }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cofferdam_egress::{
-    Egress, EgressConfig, Error, GuestLimits, GuestReply, GuestRequest, Placement, Reason, Target,
+    Egress, EgressConfig, Error, GuestBody, GuestLimits, GuestReply, GuestRequest, Placement, Reason, Target,
 };
 use http::{Request, Response};
 use http_body_util::Full;
@@ -107,7 +107,7 @@ pub(crate) fn refusal(outcome: Result<GuestReply, Error>) -> Reason {
 
 pub(crate) async fn text(reply: GuestReply) -> String {
     let mut body = reply.body;
-    String::from_utf8(body.collect().await.unwrap().to_vec()).unwrap()
+    String::from_utf8(whole(&mut body).await.unwrap().to_vec()).unwrap()
 }
 
 /// Answers with the head and the body of the request.
@@ -117,4 +117,9 @@ pub(crate) fn echo(request: &Request<Bytes>) -> Response<Full<Bytes>> {
         text += &format!("{name}: {}\n", value.to_str().unwrap());
     }
     Response::new(Full::from([text.as_bytes(), b"\n", request.body()].concat()))
+}
+
+/// Reads a body to its end.
+pub(crate) async fn whole(body: &mut GuestBody) -> Result<Bytes, Error> {
+    body.collect(|_| Ok(())).await
 }
