@@ -381,10 +381,19 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::net::Ipv4Addr;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
-    use super::{Connections, Idle};
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use hyper::body::Incoming;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::sync::mpsc;
+
+    use super::{Connections, IDLE_ROUND, Idle};
+    use crate::peer::Peer;
+    use crate::reply::answer::ResponseBody;
     use crate::workers::Workers;
 
     #[tokio::test]
@@ -403,6 +412,34 @@ mod tests {
         assert!(open("192.0.2.1", Some(2)).await.is_some());
         drop(second);
         assert_eq!(connections.permits.available_permits(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_open_while_an_answer_runs_and_is_closed_when_it_is_idle() {
+        let connections = Connections::new(8, Arc::default(), Workers::current(), None);
+        let (chunks, body) = mpsc::channel(1);
+        let body = Mutex::new(Some(body));
+        let handler = move |_: Request<Incoming>, peer: Peer| {
+            let mut answer = ResponseBody::channel(body.lock().unwrap().take().unwrap());
+            answer.keep_running(peer.begin_request());
+            std::future::ready(Response::new(answer))
+        };
+        let (near, mut far) = duplex(4096);
+        let address = Ipv4Addr::LOCALHOST.into();
+        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+        let client = async {
+            far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            tokio::time::sleep(10 * IDLE_ROUND).await;
+            chunks.send(Bytes::from_static(b"late")).await.unwrap();
+            drop(chunks);
+            let mut answer = Vec::new();
+            far.read_to_end(&mut answer).await.unwrap();
+            String::from_utf8(answer).unwrap()
+        };
+        let handler = Arc::new(handler);
+        let handler = move |request, peer| handler(request, peer);
+        let ((), answer) = tokio::join!(connections.converse(near, peer, handler), client);
+        assert!(answer.ends_with("late\r\n0\r\n\r\n"), "{answer}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! have checks of their own.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -46,9 +45,10 @@ impl Admin {
     }
 
     pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {
-        peer.running.fetch_add(1, Ordering::Relaxed);
-        let response = self.answer(request).await;
-        peer.running.fetch_sub(1, Ordering::Relaxed);
+        let running = peer.begin_request();
+        let mut response = self.answer(request).await;
+        // A stream runs until its body is dropped.
+        response.body_mut().keep_running(running);
         response
     }
 

@@ -13,13 +13,17 @@ use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc::Receiver;
 
 use super::record::RequestRecord;
+use crate::peer::RunningRequest;
 use crate::telemetry::within;
 
-/// The content, and the log record of the request.
+/// The content, and what ends with the request.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
     content: Content,
+    /// The log record of a client's request.
     record: Option<Box<RequestRecord>>,
+    /// For a request to the admin listener, which has no record.
+    running: Option<RunningRequest>,
 }
 
 #[derive(Default)]
@@ -34,24 +38,29 @@ enum Content {
 impl ResponseBody {
     #[must_use]
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self { content: Content::Whole(bytes), record: None }
+        Self { content: Content::Whole(bytes), ..Self::default() }
     }
 
     /// A body that the engine produces while it is sent.
     #[must_use]
     pub(crate) fn stream(stream: EventStream) -> Self {
-        Self { content: Content::Stream(Box::new(stream)), record: None }
+        Self { content: Content::Stream(Box::new(stream)), ..Self::default() }
     }
 
     /// A body whose chunks another task sends.
     #[must_use]
     pub(crate) fn channel(chunks: Receiver<Bytes>) -> Self {
-        Self { content: Content::Channel(chunks), record: None }
+        Self { content: Content::Channel(chunks), ..Self::default() }
     }
 
     /// Attaches the record of the request, which is written when this body is dropped.
     pub(crate) fn attach(&mut self, record: Box<RequestRecord>) {
         self.record = Some(record);
+    }
+
+    /// Counts the request as running until this body is dropped.
+    pub(crate) fn keep_running(&mut self, running: RunningRequest) {
+        self.running = Some(running);
     }
 
     #[must_use]

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cofferdam_engine::Allowance;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::limits::admission::RateLimitHeaders;
 use crate::metrics::{Metrics, micros};
-use crate::peer::Peer;
+use crate::peer::{Peer, RunningRequest};
 use crate::route::Label;
 use crate::stall::Handed;
 use crate::telemetry::within;
@@ -39,7 +39,7 @@ pub(crate) struct RequestRecord {
     bytes_sent: u64,
     whole: bool,
     metrics: Arc<Metrics>,
-    running: Arc<AtomicUsize>,
+    _running: RunningRequest,
     handed: Option<Handed>,
 }
 
@@ -52,10 +52,8 @@ impl RequestRecord {
         peer: &Peer,
         client: IpAddr,
     ) -> Box<Self> {
-        let running = Arc::clone(&peer.running);
         // Over HTTP/1 the stall timer of the socket is enough; see `stall`.
         let handed = (request.version() == Version::HTTP_2).then(|| peer.answers.begin());
-        running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         Box::new(Self {
             route: Label::None,
@@ -73,7 +71,7 @@ impl RequestRecord {
             bytes_sent: 0,
             whole: false,
             metrics,
-            running,
+            _running: peer.begin_request(),
             handed,
         })
     }
@@ -116,7 +114,6 @@ impl RequestRecord {
 impl Drop for RequestRecord {
     fn drop(&mut self) {
         let elapsed = self.started.elapsed();
-        self.running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.requests_running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.count_request(self.route, self.status, elapsed);
         if self.streamed {
