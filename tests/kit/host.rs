@@ -391,9 +391,14 @@ impl Host {
 
     /// Waits for the process to end; the log is complete then.
     pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.wait_within(PATIENCE)
+    }
+
+    /// The same for a process that may take longer than others.
+    pub fn wait_within(&mut self, patience: Duration) -> std::process::ExitStatus {
         let text = self.log.text.lock().unwrap();
         let ended = |_: &mut String| !self.log.ended.load(Ordering::Acquire);
-        let (text, waited) = self.log.grown.wait_timeout_while(text, PATIENCE, ended).unwrap();
+        let (text, waited) = self.log.grown.wait_timeout_while(text, patience, ended).unwrap();
         drop(text);
         assert!(!waited.timed_out(), "the host does not end");
         let status = self.child.wait().unwrap();

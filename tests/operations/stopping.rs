@@ -125,3 +125,22 @@ fn a_signal_right_after_the_greeting_is_handled() {
     host.signal("HUP");
     host.command(&["status"]);
 }
+
+#[tokio::test]
+async fn signal_to_stop_ends_a_host_whose_reload_hangs() {
+    let mut host = Setup::new().config("[limits]\nstreams = 7").start();
+    Admin::new(&host).until_ready().await;
+    let file = host.directory().join("cofferdam.toml");
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    host.signal("HUP");
+    // Opening it waits until the host reads. The host gets neither a byte nor the end.
+    let open = tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(file).unwrap());
+    let unwritten = tokio::time::timeout(std::time::Duration::from_secs(60), open)
+        .await
+        .expect("the host does not reload")
+        .unwrap();
+    host.signal("TERM");
+    assert!(host.wait().success());
+    drop(unwritten);
+}

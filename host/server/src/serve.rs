@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cofferdam_engine::{Memory, ShutdownSender};
 use cofferdam_runtime::processors;
-use cofferdam_store::Clock;
+use cofferdam_store::{Clock, Store};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -103,10 +103,25 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
     if matches!(ended, Err(Failure::StoreHangs)) {
         // Closing would wait for the writer, which waits for the disk.
         std::mem::forget(store);
-    } else {
-        store.close();
+        return ended;
     }
-    ended
+    ended.and(close(store))
+}
+
+/// Closes the store, on a thread of its own: it is not waited for longer than for a commit, in case
+/// the disk hangs.
+///
+/// # Errors
+///
+/// The store is not closed, and never will be.
+fn close(store: Store) -> Result<(), Failure> {
+    let (tell, closed) = std::sync::mpsc::channel();
+    let close = move || {
+        store.close();
+        tell.send(()).ok();
+    };
+    std::thread::Builder::new().name("close".to_owned()).spawn(close).map_err(Failure::system("a thread"))?;
+    closed.recv_timeout(watchdog::COMMIT_MAX).map_err(|_| Failure::StoreHangs)
 }
 
 /// Raises the limit of open files: each connection is an open file, and its request to a provider
@@ -221,18 +236,13 @@ async fn serve(
         lost = watchdog::until_lost(&store) => Err(lost),
     };
     notifier.stopping();
-    let ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
-    let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
+    let mut ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     // No client is left. The admin listener has reported the drain until now.
     stop.cancel();
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
-    if lost {
-        // A task may wait for the store without end, for example for a command.
-        drop(tokio::time::timeout(LOST_PATIENCE, tasks.wait()).await);
-    } else {
-        tasks.wait().await;
-    }
+    // A task may wait for the store, for example for a command.
+    unless_lost(&store, &mut ended, tasks.wait()).await;
     if let Err(error) = admin::socket::remove(&options.data) {
         tracing::debug!(%error, "admin.sock could not be removed");
     }
@@ -255,7 +265,7 @@ async fn drain_clients(
     tracing::info!("stopping");
     let Stop { drain, unready, end } = stop;
     let window = tokio::time::sleep((*unready).min(*drain));
-    let (ended, hurried) = match ended {
+    let (mut ended, hurried) = match ended {
         Err(lost) => (Err(lost), false),
         // Keep accepting for a while: a load balancer may not have polled `/readyz` yet.
         Ok(()) => tokio::select! {
@@ -264,26 +274,47 @@ async fn drain_clients(
             lost = watchdog::until_lost(&app.store) => (Err(lost), false),
         },
     };
-    let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
-    let last = if lost { (Instant::now() + LOST_PATIENCE).min(begun + *drain) } else { begun + *drain };
+    let was_lost = is_lost(&ended);
+    let last = if was_lost { (Instant::now() + LOST_PATIENCE).min(begun + *drain) } else { begun + *drain };
+    // A second signal and the loss of the store end running requests early, each with a last event.
     let hurry = async {
-        if !hurried {
-            signals.stop().await;
+        if hurried {
+            return;
+        }
+        tokio::select! {
+            () = signals.stop() => {}
+            lost = watchdog::until_lost(&app.store), if !was_lost => ended = Err(lost),
         }
     };
-    // A second signal ends running requests early, each with a last event.
     let cut = clients.drain(last, hurry, || end.begin()).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
     // Responses that are read on after their client has left are settled here, so that their usage
     // rows are written.
-    memory.end_reading_on().await;
-    if !lost {
+    unless_lost(&app.store, &mut ended, memory.end_reading_on()).await;
+    if !is_lost(&ended) {
         let broadcast = app.live().broadcast.clone();
         broadcast.flush(FLUSH_PATIENCE).await;
     }
     ended
+}
+
+fn is_lost(ended: &Result<(), Failure>) -> bool {
+    matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs))
+}
+
+/// Waits for the last work of a shutdown. Work that needs a store which is lost, or is lost
+/// meanwhile, may never end.
+async fn unless_lost(store: &Store, ended: &mut Result<(), Failure>, work: impl Future<Output = ()>) {
+    if is_lost(ended) {
+        drop(tokio::time::timeout(LOST_PATIENCE, work).await);
+        return;
+    }
+    tokio::select! {
+        () = work => {}
+        lost = watchdog::until_lost(store) => *ended = Err(lost),
+    }
 }
 
 async fn accept_clients(connections: Connections, listener: TcpListener, app: Arc<App>) {

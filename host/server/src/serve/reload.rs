@@ -134,7 +134,12 @@ impl Reload {
                 _ = signals.hang_up.recv() => {}
             }
             self.notifier.reloading();
-            match self.read().await {
+            // Compiling takes a while, and a file may not let itself be read.
+            let read = tokio::select! {
+                read = self.read() => read,
+                () = signals.stop() => return,
+            };
+            match read {
                 Ok((live, pair)) => {
                     app.replace_certificate(pair);
                     self.settled.warn_of_restart(&live.config);

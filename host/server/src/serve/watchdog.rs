@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The time between two checks.
 const ROUND: Duration = Duration::from_millis(250);
 /// How long one commit may take.
-const COMMIT_MAX_MS: u64 = 60_000;
+pub(super) const COMMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Returns when the store has stopped writing, with the reason.
 pub(crate) async fn until_lost(store: &Store) -> Failure {
@@ -44,7 +44,9 @@ impl StallWatch {
             tracing::error!(stalled_for_ms, "a commit of the store takes too long; the host is not ready");
         }
         self.stalled = stalled_for_ms.is_some();
-        stalled_for_ms.filter(|for_ms| *for_ms >= COMMIT_MAX_MS).map(|_| Failure::StoreHangs)
+        stalled_for_ms
+            .filter(|for_ms| Duration::from_millis(*for_ms) >= COMMIT_MAX)
+            .map(|_| Failure::StoreHangs)
     }
 }
 
