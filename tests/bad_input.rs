@@ -112,7 +112,7 @@ async fn embedding_fields_of_the_wrong_type_are_named_by_path() {
         (json!({"input": [-1]}), "input[0]"),
         (json!({"input": [{"content": []}]}), "input[0].content"),
         (json!({"input": [{"content": [{"type": "smell"}]}]}), "input[0].content[0].type"),
-        (json!({"input": {"content": CANARY}}), "input"),
+        (json!({"input": {"content": CANARY}}), "input.content"),
         (json!({"model": ""}), "model"),
         (json!({"dimensions": 0}), "dimensions"),
         (json!({"encoding_format": CANARY}), "encoding_format"),

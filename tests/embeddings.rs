@@ -52,6 +52,7 @@ async fn every_form_of_input_gets_its_vectors() {
         (json!(["good", "morning", "good"]), 3),
         (json!([1, 2, 3]), 1),
         (json!([[1, 2], [3]]), 2),
+        (text("one"), 1),
         (json!([text("one"), text("two")]), 2),
         (json!(["one", [4, 5], text("two")]), 3),
     ] {

@@ -74,7 +74,7 @@ fn embeddings_request() -> Value {
     with(embeddings::BODY.schema(), [("input", embeddings_input())])
 }
 
-/// A text, a list of tokens, one list or object for each vector.
+/// A text, a list of tokens, an object with content, or a list with one of these for each vector.
 fn embeddings_input() -> Value {
     let tokens = json!({"type": "array", "items": TOKEN.schema(), "minItems": 1});
     let parts =
@@ -82,7 +82,7 @@ fn embeddings_input() -> Value {
     let object = json!({"type": "object", "properties": {"content": parts}, "required": ["content"]});
     let one = json!({"anyOf": [NAME.schema(), tokens, object]});
     let several = json!({"type": "array", "items": one, "minItems": 1, "maxItems": INPUTS_MAX});
-    json!({"anyOf": [NAME.schema(), tokens, several]})
+    json!({"anyOf": [NAME.schema(), tokens, object, several]})
 }
 
 /// A message. In those of users and systems the parts are [`INPUT_PARTS`].

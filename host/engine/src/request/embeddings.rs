@@ -108,15 +108,15 @@ struct Input {
 }
 
 impl Input {
-    /// Checks an input: a text, one list of tokens, or a list of inputs.
+    /// Checks an input: a text, one list of tokens, one object with content, or a list of inputs.
     fn check(input: JsonValue<'_>) -> Result<Self, InvalidRequest> {
         let mut counted = Self { count: 1, ..Self::default() };
-        if input.kind() == JsonKind::String {
+        if matches!(input.kind(), JsonKind::String | JsonKind::Object) {
             counted.element(input)?;
             return Ok(counted);
         }
         if input.kind() != JsonKind::Array {
-            return Err(input.mistyped("a string or an array"));
+            return Err(input.mistyped("a string, an array or an object with content"));
         }
         match input.items().next().map(JsonValue::kind) {
             None => return Err(input.invalid("must hold at least 1 element")),
@@ -180,7 +180,7 @@ fn write(fields: &BodyFields<'_>, size: usize) -> Bytes {
         model.write(&mut out);
     }
     if let Some(input) = fields.get("input") {
-        // A single text or list of tokens becomes the only element.
+        // A single text, object or list of tokens becomes the only element.
         let lone = !input.items().next().is_some_and(|first| first.kind() != JsonKind::Number);
         out.extend_from_slice(if lone { br#","input":["# } else { br#","input":"# });
         input.write(&mut out);

@@ -25,6 +25,7 @@ fn every_input_form_becomes_an_array() {
         (json!([1, 2, 3]), json!([[1, 2, 3]]), 1, 3),
         (json!([[1, 2], [3]]), json!([[1, 2], [3]]), 2, 3),
         (json!([parts]), json!([parts]), 1, 1),
+        (parts.clone(), json!([parts]), 1, 1),
         (
             json!(["a", [1], {"content": [{"type": "text", "text": "b"}]}]),
             json!(["a", [1], {"content": [{"type": "text", "text": "b"}]}]),
@@ -76,8 +77,9 @@ fn faulty_bodies_are_refused_by_path() {
         (json!({"input": "x"}), "model is required"),
         (input(json!("")), "input must not be empty"),
         (input(json!([])), "input must hold at least 1 element"),
-        (input(json!(5)), "input must be a string or an array, not a number"),
-        (input(json!({"content": []})), "input must be a string or an array, not an object"),
+        (input(json!(5)), "input must be a string, an array or an object with content, not a number"),
+        (input(json!({"content": []})), "input.content must hold at least 1 element"),
+        (input(json!({})), "input.content is required"),
         (input(json!(["a", ""])), "input[1] must not be empty"),
         (
             input(json!(["a", 1])),
