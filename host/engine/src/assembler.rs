@@ -27,10 +27,10 @@ pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
-use crate::request::RenderedTools;
+use crate::request::{RenderedTools, ServiceTier};
 use approval_requests::StreamedCall;
 use citations::WaitingCitation;
-use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
+use cofferdam_runtime::wire::{CallDelta, CallStart, Event, Finish, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{ContentPart, ItemBody, ItemStatus, OutputItem};
 use json::compact_json;
@@ -65,8 +65,17 @@ pub enum Malformed {
 pub struct Ended {
     /// The reason that the provider gave.
     pub reason: FinishReason,
-    /// The tier that served the turn, if the provider reported it.
-    pub service_tier: Option<String>,
+    /// The tier that served the turn, if the provider reported one that a response can name.
+    pub service_tier: Option<ServiceTier>,
+}
+
+impl Ended {
+    fn of(finish: Finish) -> Self {
+        Self {
+            reason: finish.reason,
+            service_tier: finish.service_tier.as_deref().and_then(ServiceTier::named),
+        }
+    }
 }
 
 /// The state of one response while its events arrive.
@@ -184,7 +193,7 @@ impl Assembler {
         let Some(event) = self.take_into_summary(event)? else { return Ok(()) };
         match event {
             Event::MessageStart(phase) => {
-                self.close_reasoning();
+                self.close_reasoning(ItemStatus::Completed);
                 self.close_message(ItemStatus::Completed);
                 self.open_message(phase)?;
             }
@@ -207,7 +216,7 @@ impl Assembler {
             Event::Usage(usage) if usage == cost::no_usage() => {}
             Event::Usage(usage) => self.usage = Some(usage),
             Event::Finish(finish) => {
-                self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
+                self.ended = Some(Ended::of(finish));
             }
             // Callers handle errors before they apply events.
             Event::Error(_) => {}
@@ -266,7 +275,7 @@ impl Assembler {
     /// The index of the open message and of its last part, which is opened if necessary so that it
     /// is a refusal or a text as requested.
     fn part(&mut self, refusal: bool) -> Result<(usize, usize), Malformed> {
-        self.close_reasoning();
+        self.close_reasoning(ItemStatus::Completed);
         let index = match self.open_message {
             Some(index) => index,
             None => self.open_message(None)?,
@@ -357,7 +366,7 @@ impl Assembler {
         if self.open_call(start.key).is_some() || self.is_asking(start.key) {
             return Err(Malformed::UnknownCall);
         }
-        self.close_reasoning();
+        self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
         if let Some(item) = self.call_item(&start).filter(|_| !custom) {
             return self.start_tool(start, item);
@@ -466,7 +475,7 @@ impl Assembler {
 
     /// Closes everything except calls of server tools.
     fn close_open(&mut self, status: ItemStatus) {
-        self.close_reasoning();
+        self.close_reasoning(status);
         self.close_message(status);
         for index in self.turn_start..self.items.len() {
             let Some(item) = self.items.get(index) else { continue };

@@ -18,7 +18,7 @@ impl Assembler {
             }
             Event::Usage(_) | Event::Error(_) => return Ok(Some(event)),
             Event::Finish(finish) => {
-                self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
+                self.ended = Some(Ended::of(finish));
             }
             // Reasoning and calls are not part of a summary.
             _ => {}

@@ -86,7 +86,7 @@ impl Assembler {
         let empty = seal.encrypted_content.is_none() && seal.signature.is_none() && seal.format.is_none();
         if empty {
             // An empty seal only ends the open item.
-            self.close_reasoning();
+            self.close_reasoning(ItemStatus::Completed);
             return Ok(());
         }
         self.grow(seal.encrypted_content.as_ref().map_or(0, String::len))?;
@@ -96,11 +96,11 @@ impl Assembler {
         {
             *place = Some(seal);
         }
-        self.close_reasoning();
+        self.close_reasoning(ItemStatus::Completed);
         Ok(())
     }
 
-    pub(super) fn close_reasoning(&mut self) {
+    pub(super) fn close_reasoning(&mut self, status: ItemStatus) {
         let Some(index) = self.open_reasoning.take() else { return };
         let summary_parts = self.items.get(index).map_or(0, OutputItem::summary_parts);
         if summary_parts > 0 {
@@ -116,6 +116,6 @@ impl Assembler {
                 items::write_text_part("reasoning_text", item.reasoning_text(), event.name("part"));
             });
         }
-        self.finish_item(index, ItemStatus::Completed);
+        self.finish_item(index, status);
     }
 }

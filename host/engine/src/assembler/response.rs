@@ -123,8 +123,8 @@ impl Assembler {
         } else {
             self.write_usage(response.name("usage"), receipt);
         }
-        let served = self.ended.as_ref().and_then(|ended| ended.service_tier.as_deref());
-        response.value("service_tier", served.unwrap_or(&identity.service_tier));
+        let served = self.ended.as_ref().and_then(|ended| ended.service_tier);
+        response.value("service_tier", served.map_or(identity.service_tier.as_str(), |tier| tier.as_str()));
         response.members(identity.echo.as_bytes());
         if let (Some((field, metadata)), false) = (&receipt.metadata, is_running) {
             response.value(field, metadata);

@@ -218,6 +218,44 @@ fn a_failure_closes_open_items_and_carries_type_and_code() {
 }
 
 #[test]
+fn reasoning_that_breaks_off_is_incomplete() {
+    let reasoning = || Event::ReasoningTextDelta("because".to_owned());
+    let failed = Outcome::Failed(Refusal::new(502, ErrorKind::Server, "broken"));
+    for (events, outcome, status) in [
+        (vec![reasoning()], failed.clone(), "incomplete"),
+        (
+            vec![reasoning(), finish(FinishReason::Length)],
+            Outcome::Incomplete("max_output_tokens"),
+            "incomplete",
+        ),
+        (vec![reasoning(), text("a")], failed, "completed"),
+        (vec![reasoning(), finish(FinishReason::Stop)], Outcome::Completed, "completed"),
+    ] {
+        let events = streamed(events, &outcome);
+        let output = &events.last().unwrap()["response"]["output"][0];
+        assert_eq!((&output["type"], &output["status"]), (&"reasoning".into(), &status.into()));
+        let done = events.iter().find(|event| event["type"] == "response.output_item.done").unwrap();
+        assert_eq!(done["item"]["status"], status);
+    }
+}
+
+#[test]
+fn only_tiers_of_the_api_are_reported() {
+    for (reported, tier) in [
+        (Some("flex"), "flex"),
+        (Some("fast"), "priority"),
+        (Some("standard"), "default"),
+        (Some(""), "default"),
+        (None, "default"),
+    ] {
+        let finish =
+            Event::Finish(Finish { reason: FinishReason::Stop, service_tier: reported.map(str::to_owned) });
+        let events = streamed(vec![text("a"), finish], &Outcome::Completed);
+        assert_eq!(events.last().unwrap()["response"]["service_tier"], tier, "{reported:?}");
+    }
+}
+
+#[test]
 fn a_stream_without_content_has_first_and_terminal_events() {
     let outcome = Outcome::Incomplete("max_output_tokens");
     let events = streamed(vec![finish(FinishReason::Length)], &outcome);

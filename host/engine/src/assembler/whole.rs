@@ -6,7 +6,7 @@ use cofferdam_runtime::wire::Image;
 
 impl Assembler {
     fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
-        self.close_reasoning();
+        self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
         let index = self.add(ItemBody::Image { result: None }, Some(key))?;
         for name in
@@ -41,7 +41,7 @@ impl Assembler {
 
     pub(super) fn opaque(&mut self, item: &[u8]) -> Result<(), Malformed> {
         self.grow(item.len())?;
-        self.close_reasoning();
+        self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
         let tag = tag_of(item).ok_or(Malformed::InvalidJson)?;
         if !self.permits.allow(&tag) {

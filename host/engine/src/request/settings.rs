@@ -87,13 +87,20 @@ pub enum ServiceTier {
 
 impl ServiceTier {
     pub(super) fn of(value: JsonValue<'_>) -> Self {
-        match value.text().as_ref() {
-            "default" => Self::Default,
-            "flex" => Self::Flex,
-            "fast" | "priority" => Self::Priority,
-            "scale" => Self::Scale,
-            "ultrafast" => Self::Ultrafast,
-            _ => Self::Auto,
+        Self::named(&value.text()).unwrap_or_default()
+    }
+
+    /// The tier of this name; `None` for any other word.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "default" => Some(Self::Default),
+            "flex" => Some(Self::Flex),
+            "fast" | "priority" => Some(Self::Priority),
+            "scale" => Some(Self::Scale),
+            "ultrafast" => Some(Self::Ultrafast),
+            _ => None,
         }
     }
 
