@@ -1,7 +1,7 @@
 //! Invalid HTTP: lengths, speeds and heads.
 
 use super::{CANARY, end};
-use crate::kit::client::Client;
+use crate::kit::client::{self, Client, http};
 use crate::kit::host::Setup;
 use crate::kit::raw::{Raw, post_head};
 use serde_json::json;
@@ -100,6 +100,22 @@ async fn heads_that_are_too_long_are_refused_with_an_envelope() {
     raw.send(head.as_bytes()).await;
     let (status, ..) = raw.answer().await;
     assert_eq!(status, 431);
+    // The requests have some headers beside these.
+    for http2 in [false, true] {
+        let version = if http2 { http().http2_prior_knowledge() } else { http().http1_only() };
+        let plain = version.build().unwrap();
+        for (count, status) in [(100, 200), (129, 431), (200, 431)] {
+            let mut request = plain.get(format!("{}/models", host.base)).bearer_auth(&host.key);
+            for number in 0..count {
+                request = request.header(format!("x-h{number}"), "1");
+            }
+            let answer = client::read(request.send().await.unwrap()).await;
+            assert_eq!(answer.status, status, "{count} headers, HTTP/2: {http2}: {}", answer.text);
+            if status == 431 {
+                assert_eq!(answer.message(), "Request headers too large");
+            }
+        }
+    }
     let path = format!("/models/{}", "p".repeat(9000));
     let answer = client.get(&path).await;
     assert_eq!(answer.status, 414, "{}", answer.text);

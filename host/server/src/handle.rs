@@ -32,6 +32,8 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 /// The maximum length of all headers together, in bytes. Up to twice this length the refusal is a
 /// JSON error document; beyond that, hyper refuses the head itself.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
+/// The headers of one request.
+pub(crate) const HEADERS_MAX: usize = 128;
 
 /// The host's id of the request, sent with every response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -242,7 +244,7 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
     }
     let headers = head.headers.iter();
     let bytes: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    if bytes > HEADERS_BYTES_MAX {
+    if bytes > HEADERS_BYTES_MAX || head.headers.len() > HEADERS_MAX {
         return Err(Fault::HeadersTooLarge);
     }
     let hosts = head.headers.get_all(HOST).iter().count();

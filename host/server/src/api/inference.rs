@@ -139,7 +139,7 @@ fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 fn session(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(&SESSION_HEADER)?.to_str().ok()?;
+    let value = std::str::from_utf8(headers.get(&SESSION_HEADER)?.as_bytes()).ok()?;
     (!value.is_empty()).then(|| value.to_owned())
 }
 
@@ -147,7 +147,7 @@ fn session(headers: &HeaderMap) -> Option<String> {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{ALIAS_FIELD, SERVICE_FIELD, options};
+    use super::{ALIAS_FIELD, SERVICE_FIELD, SESSION_HEADER, options};
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -185,5 +185,15 @@ mod tests {
     fn empty_session_header_is_no_session() {
         assert_eq!(options(&headers(&[("x-session-id", "")])).session_header, None);
         assert_eq!(options(&headers(&[("x-session-id", "s")])).session_header, Some("s".to_owned()));
+    }
+
+    #[test]
+    fn session_header_is_read_as_utf_8() {
+        let session = |bytes: &[u8]| {
+            let value = HeaderValue::from_bytes(bytes).unwrap();
+            options(&HeaderMap::from_iter([(SESSION_HEADER.clone(), value)])).session_header
+        };
+        assert_eq!(session("größe".as_bytes()), Some("größe".to_owned()));
+        assert_eq!(session(b"gr\xf6\xdfe"), None);
     }
 }
