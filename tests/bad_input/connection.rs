@@ -4,6 +4,7 @@ use super::{CANARY, end};
 use crate::kit::client::{self, Client, http};
 use crate::kit::host::Setup;
 use crate::kit::raw::{Raw, post_head};
+use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
 
 #[tokio::test]
@@ -100,25 +101,27 @@ async fn heads_that_are_too_long_are_refused_with_an_envelope() {
     raw.send(head.as_bytes()).await;
     let (status, ..) = raw.answer().await;
     assert_eq!(status, 431);
-    // The requests have some headers beside these.
-    for http2 in [false, true] {
-        let version = if http2 { http().http2_prior_knowledge() } else { http().http1_only() };
-        let plain = version.build().unwrap();
-        for (count, status) in [(100, 200), (129, 431), (200, 431)] {
-            let mut request = plain.get(format!("{}/models", host.base)).bearer_auth(&host.key);
-            for number in 0..count {
-                request = request.header(format!("x-h{number}"), "1");
-            }
-            let answer = client::read(request.send().await.unwrap()).await;
-            assert_eq!(answer.status, status, "{count} headers, HTTP/2: {http2}: {}", answer.text);
-            if status == 431 {
-                assert_eq!(answer.message(), "Request headers too large");
-            }
-        }
-    }
     let path = format!("/models/{}", "p".repeat(9000));
     let answer = client.get(&path).await;
     assert_eq!(answer.status, 414, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn more_than_128_headers_are_refused_over_either_version_of_http() {
+    let host = Setup::new().start();
+    let header =
+        |number: u32| (HeaderName::try_from(format!("x-h{number}")).unwrap(), HeaderValue::from_static("1"));
+    for version in [http().http1_only(), http().http2_prior_knowledge()] {
+        let client = version.build().unwrap();
+        // The requests have some headers beside these.
+        for (count, status) in [(100, 200), (129, 431), (200, 431)] {
+            let headers = (0..count).map(header);
+            let request = client.get(format!("{}/models", host.base)).bearer_auth(&host.key);
+            let answer = client::read(request.headers(headers.collect()).send().await.unwrap()).await;
+            assert_eq!(answer.status, status, "{count} headers: {}", answer.text);
+            assert!(status == 200 || answer.message() == "Request headers too large");
+        }
+    }
 }
 
 #[tokio::test]

@@ -105,7 +105,8 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
         std::mem::forget(store);
         return ended;
     }
-    ended.and(close(store))
+    let closed = close(store);
+    ended.and(closed)
 }
 
 /// Closes the store, on a thread of its own: it is not waited for longer than for a commit, in case
@@ -115,7 +116,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve, lines: PluginLines) -> R
 ///
 /// The store is not closed, and never will be.
 fn close(store: Store) -> Result<(), Failure> {
-    let (tell, closed) = std::sync::mpsc::channel();
+    let (tell, closed) = std::sync::mpsc::sync_channel(1);
     let close = move || {
         store.close();
         tell.send(()).ok();
