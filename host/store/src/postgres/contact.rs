@@ -16,8 +16,8 @@ use super::barrier::Waiting;
 use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::feed::FeedReader;
-use super::host::{self, HostId, HostRow, ThisHost};
-use super::witness::Witness;
+use super::host::{self, Beat, HostId, HostRow, ThisHost};
+use super::witness::{SeenNumbers, Witness};
 use crate::knowledge::Knowledge;
 use crate::published::PublishedState;
 
@@ -169,13 +169,13 @@ impl Contact {
     /// before it.
     async fn beat(&mut self) -> Result<(), Failure> {
         let sent_ms = self.shared.clock().boot_ms();
-        let (news, seen, numbers) = self.feed.seen();
+        let ((news, seen), accepted_losses) = (self.feed.seen(), self.witness.accepted_losses());
         let (session, id) = (connected(&self.database, &mut self.session).await?, self.host.id());
         let asked = Instant::now();
         session.take_warning();
-        let rows = match host::beat(session, id, &seen, self.host.about()).await {
+        let Beat { rows, numbers } = match host::beat(session, id, &seen, self.host.about()).await {
             Err(Failure::NoHost) => return self.enter_again().await,
-            rows => rows?,
+            beat => beat?,
         };
         if session.take_warning() {
             return Err(Failure::Unexpected("a beat"));
@@ -183,12 +183,13 @@ impl Contact {
         let own = rows.iter().find(|row| row.id == id).ok_or(Failure::NoHost)?;
         let beat = own.beat;
         self.host.acknowledge(beat);
-        // What could be seen before a commit is as durable as the commit.
-        self.witness.learn(&numbers);
         self.learn(asked, rows);
         self.reported = news;
         self.due = asked + BEAT_EVERY;
         self.feed.until_whole(id, beat).await;
+        // Of a database that has all that was known before. What only the feed has seen may be of another server,
+        // on which it never became durable.
+        self.witness.learn(&SeenNumbers::new(accepted_losses, numbers));
         self.shared.extend_contact(sent_ms, CONTACT_MS);
         if self.kept.is_none_or(|kept| kept.elapsed() >= KEPT_EVERY) {
             self.kept = Some(Instant::now());

@@ -30,7 +30,7 @@ use super::place::ChainId;
 use super::schema::{self, SCHEMA_ROW};
 use super::statement::Statement;
 use super::transaction::bounded;
-use super::witness::{self, ChainNumbers, SeenNumbers, Verdict, Witness};
+use super::witness::{self, ChainNumbers, Verdict, Witness};
 use crate::changes::Slices;
 use crate::directory::Directory;
 use crate::error::OpenError;
@@ -93,8 +93,6 @@ struct Look {
     /// Grows with each look that found something.
     news: u64,
     seen: Arc<Seen>,
-    /// The last commit of each chain.
-    numbers: Arc<SeenNumbers>,
     /// This host, and the last sign of life of it that the look could see.
     beat: Option<(HostId, i64)>,
 }
@@ -116,11 +114,10 @@ impl FeedReader {
         self.looks.borrow().news
     }
 
-    /// How often something new was found, how far the commits of each chain are in the directory, and the
-    /// last commit of each chain.
-    pub(super) fn seen(&self) -> (u64, Arc<Seen>, Arc<SeenNumbers>) {
+    /// How often something new was found, and how far the commits of each chain are in the directory.
+    pub(super) fn seen(&self) -> (u64, Arc<Seen>) {
         let look = self.looks.borrow();
-        (look.news, Arc::clone(&look.seen), Arc::clone(&look.numbers))
+        (look.news, Arc::clone(&look.seen))
     }
 
     /// Waits until there may be news.
@@ -194,8 +191,7 @@ impl Feed {
         let FeedLinks { database, keys, shared, kept, host, witness, header, reload, slices } = links;
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
-        let look =
-            Look { is_whole: false, news: 0, seen: Arc::new(seen), numbers: Arc::default(), beat: None };
+        let look = Look { is_whole: false, news: 0, seen: Arc::new(seen), beat: None };
         let (looks, reader) = watch::channel(look);
         let wanted = Arc::new(Notify::new());
         let has_gap = Arc::new(AtomicBool::new(false));
@@ -351,14 +347,13 @@ impl Feed {
         {
             slices.recall(|slice| changes.concern(slice));
         }
-        if let Some(Changed { seen, is_whole, is_new, numbers, beat, .. }) = look {
+        if let Some(Changed { seen, is_whole, is_new, beat, .. }) = look {
             self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
             if is_whole {
                 self.shared.note_poll(began_ms);
             }
             let news = self.looks.borrow().news + u64::from(is_new);
-            let (seen, numbers) = (Arc::new(seen), Arc::new(self.witness.seen(numbers)));
-            self.looks.send_replace(Look { is_whole, news, seen, numbers, beat: Some(beat) });
+            self.looks.send_replace(Look { is_whole, news, seen: Arc::new(seen), beat: Some(beat) });
         }
         Ok(())
     }

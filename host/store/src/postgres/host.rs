@@ -18,6 +18,7 @@ use super::place::ChainId;
 use super::schema;
 use super::statement::Statement;
 use super::transaction::{BEGIN, bounded};
+use super::witness::ChainNumbers;
 use crate::hosts::HostFacts;
 use crate::seal::StoreKeys;
 
@@ -201,29 +202,43 @@ pub(super) struct HostRow {
 /// The columns of a row as text.
 const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex'), about NOT LIKE '%\"serves\":false%'";
 
-/// Commits a sign of life with what the host tells about itself, and returns the rows of all hosts.
+/// What the transaction of a sign of life has read. It is as durable as the sign of life.
+pub(super) struct Beat {
+    /// The rows of all hosts.
+    pub(super) rows: Vec<HostRow>,
+    /// The last commit of each chain.
+    pub(super) numbers: ChainNumbers,
+}
+
+/// Commits a sign of life with what the host tells about itself.
 ///
 /// It is one transaction without a word COMMIT: the server answers once it is durable. The wait for another
 /// transaction is bounded by the server, so that attempts which were given up do not pile up there.
 ///
 /// # Errors
 /// [`Failure::NoHost`] where this host has no row any more.
-pub(super) async fn beat(
-    session: &Session,
-    id: HostId,
-    seen: &Seen,
-    about: &About,
-) -> Result<Vec<HostRow>, Failure> {
+pub(super) async fn beat(session: &Session, id: HostId, seen: &Seen, about: &About) -> Result<Beat, Failure> {
+    const UNEXPECTED: Failure = Failure::Unexpected("a sign of life");
     let seen = crate::hex::encode(&to_bytes(seen));
     let about = crate::hex::encode(about.text(id).as_bytes());
     let script = format!(
         "SET LOCAL statement_timeout = 2000; SET LOCAL synchronous_commit = on; \
          UPDATE host SET beat = beat + 1, seen = decode('{seen}', 'hex'), \
          about = convert_from(decode('{about}', 'hex'), 'UTF8') WHERE id = decode('{id}', 'hex'); \
-         SELECT {COLUMNS} FROM host"
+         SELECT {COLUMNS} FROM host; SELECT encode(id, 'hex'), seq FROM chain WHERE NOT retired"
     );
-    let rows = parse(&session.script(&script).await?)?;
-    if rows.iter().any(|row| row.id == id) { Ok(rows) } else { Err(Failure::NoHost) }
+    let answer = session.script(&script).await?;
+    let (chains, rows): (Vec<_>, Vec<_>) = answer.into_iter().partition(|row| row.len() == 2);
+    let rows = parse(&rows)?;
+    if !rows.iter().any(|row| row.id == id) {
+        return Err(Failure::NoHost);
+    }
+    let number = |row: &Vec<Option<String>>| {
+        let [Some(chain), Some(seq)] = row.as_slice() else { return None };
+        Some((ChainId(crate::hex::decode(chain)?.try_into().ok()?), seq.parse().ok()?))
+    };
+    let numbers = chains.iter().map(|row| number(row).ok_or(UNEXPECTED)).collect::<Result<_, _>>()?;
+    Ok(Beat { rows, numbers })
 }
 
 /// The rows of all hosts.

@@ -25,6 +25,7 @@ mod same_rows;
 mod schemas;
 mod seats;
 mod secrecy;
+mod set_back;
 mod stores;
 
 use std::sync::Arc;

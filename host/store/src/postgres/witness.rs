@@ -41,9 +41,14 @@ pub(super) struct SeenNumbers {
 }
 
 impl SeenNumbers {
+    /// What was read after so many losses were accepted.
+    pub(super) fn new(accepted_losses: u32, chains: ChainNumbers) -> SeenNumbers {
+        SeenNumbers { accepted_losses, chains }
+    }
+
     /// A commit of this host, whose transaction began when so many losses were accepted.
     pub(super) fn of_commit(accepted_losses: u32, chain: ChainId, number: i64) -> SeenNumbers {
-        SeenNumbers { accepted_losses, chains: [(chain, number)].into() }
+        SeenNumbers::new(accepted_losses, [(chain, number)].into())
     }
 }
 
@@ -192,11 +197,6 @@ impl Witness {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a look has found after the last loss that was accepted.
-    pub(super) fn seen(&self, chains: ChainNumbers) -> SeenNumbers {
-        SeenNumbers { accepted_losses: self.accepted_losses(), chains }
-    }
-
     /// Notes that these commits are durable, unless a loss was accepted since they were seen: they may be among the lost
     /// commits.
     pub(super) fn learn(&self, seen: &SeenNumbers) {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn learn(witness: &Witness, numbers: impl IntoIterator<Item = (ChainId, i64)>) {
-        witness.learn(&witness.seen(numbers.into_iter().collect()));
+        witness.learn(&SeenNumbers::new(witness.accepted_losses(), numbers.into_iter().collect()));
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn a_loss_is_accepted_by_a_header_that_is_newer_than_what_is_known() {
         let witness = Witness::new(keys(), None, 1);
-        let before = witness.seen(ChainNumbers::from([(A, 7)]));
+        let before = SeenNumbers::new(1, [(A, 7)].into());
         witness.learn(&before);
         assert_eq!(witness.numbers()[&A], 7);
         let loss = || compare(&witness.numbers(), &ChainNumbers::new(), true);
