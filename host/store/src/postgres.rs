@@ -46,7 +46,7 @@ pub(crate) use connect::Database;
 pub(crate) use copy::{Copy, has_copy};
 pub(crate) use departure::{Departure, ListedHost, hosts};
 pub(crate) use engine::{Engine, LANES, ReadingRuntime, Start};
-pub(crate) use feed::{Reload, Seen};
+pub(crate) use feed::{DirectoryPoint, Reload};
 pub(crate) use host::{HostId, ThisHost};
 pub(crate) use schema::{NEWEST as NEWEST_SCHEMA, Upgrade};
 pub(crate) use url::{DatabaseUrl, Password};

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::header::{Header, follow};
-use crate::postgres::{self, About, Database, Seen, ThisHost, Verdict, Witness};
+use crate::postgres::{self, About, Database, DirectoryPoint, ThisHost, Verdict, Witness};
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, Keyspace, RowKind};
 use crate::seal::STORE_KEYS;
@@ -25,8 +25,8 @@ pub(crate) struct OpenedDatabase {
     pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) money: Money,
-    /// How far the changes of each chain are in the directory.
-    pub(crate) seen: Seen,
+    /// How far the directory was read.
+    pub(crate) point: DirectoryPoint,
     /// This host, whose row is there.
     pub(crate) host: Arc<ThisHost>,
     /// What this host knows to be durable.
@@ -74,9 +74,9 @@ pub(crate) fn open_database(
         _ => Ok(loaded),
     });
     let loaded = loaded.inspect_err(|_| postgres::leave(database, runtime, host.id()))?;
-    let LoadedDirectory { header, directory, money, seen } = loaded;
+    let LoadedDirectory { header, directory, money, point } = loaded;
     let header = header.ok_or(OpenError::NoStore)?;
-    Ok(OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss })
+    Ok(OpenedDatabase { access, header, rotate_to, directory, money, point, host, witness, loss })
 }
 
 /// Where a host keeps what it knows to be durable, and the loss that its operator accepts.
@@ -136,8 +136,8 @@ pub(crate) struct LoadedDirectory {
     pub(crate) header: Option<Header>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) money: Money,
-    /// How far the changes of each chain are in it.
-    pub(crate) seen: Seen,
+    /// How far it was read.
+    pub(crate) point: DirectoryPoint,
 }
 
 /// What is committed now.
@@ -149,7 +149,7 @@ pub(crate) fn read_directory(
     runtime: &Handle,
     access: &VaultReader,
 ) -> Result<LoadedDirectory, OpenError> {
-    let (state, seen) = postgres::first_look(database, &access.keys, runtime)?;
+    let (state, point) = postgres::first_look(database, &access.keys, runtime)?;
     let row = |key: &[u8]| state.row(Keyspace::Keys, key).map_err(unread);
     let header = match row(rows::HEADER)? {
         Some(header) => Some(follow(&access.keys, &header, row(STORE_KEYS)?.as_deref())?),
@@ -160,7 +160,7 @@ pub(crate) fn read_directory(
         return Err(OpenError::MovedAway);
     }
     let (directory, money) = load(&*state, access)?;
-    Ok(LoadedDirectory { header, directory: Arc::new(directory), money, seen })
+    Ok(LoadedDirectory { header, directory: Arc::new(directory), money, point })
 }
 
 /// The keyspace `keys` in memory. A damaged row is left out: its owner is refused, and all others are

@@ -8,9 +8,9 @@ use tokio_postgres::types::Type;
 use super::about::About;
 use super::connect::{Database, Session};
 use super::failure::Failure;
-use super::feed::Seen;
+use super::feed::{DirectoryPoint, Seen};
 use super::host::{self, HostId, ThisHost};
-use super::place::ChainId;
+use super::place::{ChainId, ServerId};
 use super::readers::{CommittedState, Readers};
 use super::schema;
 use super::statement::Statement;
@@ -137,8 +137,8 @@ pub(crate) fn lost(
     })
 }
 
-/// What is committed now, and how far each chain is in it. Both are of one moment, so no change is left
-/// out between them.
+/// What is committed now, and how far a directory is read that is read from it. Both are of one moment, so no
+/// change is left out between them.
 ///
 /// # Errors
 /// [`OpenError::Database`].
@@ -146,11 +146,11 @@ pub(crate) fn first_look(
     database: &Arc<Database>,
     keys: &Arc<StoreKeys>,
     runtime: &Handle,
-) -> Result<(Box<dyn State>, Seen), OpenError> {
+) -> Result<(Box<dyn State>, DirectoryPoint), OpenError> {
     let readers = Arc::new(Readers::new(Arc::clone(database), Arc::clone(keys), runtime.clone()));
     let state = CommittedState::new(&readers, Arc::default());
-    let seen = chains(&state).map_err(unusable)?;
-    Ok((Box::new(state), seen))
+    let point = point(&state).map_err(unusable)?;
+    Ok((Box::new(state), point))
 }
 
 /// A row of the store itself.
@@ -161,16 +161,20 @@ pub(super) async fn row(session: &Session, key: &[u8]) -> Result<Option<Vec<u8>>
     rows.first().map(|row| row.try_get(0)).transpose().map_err(|_| UNEXPECTED)
 }
 
-fn chains(state: &CommittedState) -> Result<Seen, Failure> {
+fn point(state: &CommittedState) -> Result<DirectoryPoint, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question for chains");
-    let asks = Statement::new("SELECT id, changed FROM chain WHERE NOT retired");
-    let rows = state.moment().rows(asks, usize::MAX, |_| Ok(0))?;
+    let sql =
+        format!("SELECT {}, id, changed FROM (SELECT) AS this LEFT JOIN chain ON NOT retired", ServerId::SQL);
+    let rows = state.moment().rows(Statement::new(sql), usize::MAX, |_| Ok(0))?;
+    let server = rows.first().ok_or(UNEXPECTED)?.try_get(0).map_err(|_| UNEXPECTED)?;
     let chain = |row: &tokio_postgres::Row| {
-        let id: &[u8] = row.try_get(0).map_err(|_| UNEXPECTED)?;
+        let id: Option<&[u8]> = row.try_get(1).map_err(|_| UNEXPECTED)?;
+        let Some(id) = id else { return Ok(None) };
         let id = ChainId(id.try_into().map_err(|_| UNEXPECTED)?);
-        Ok((id, row.try_get(1).map_err(|_| UNEXPECTED)?))
+        Ok(Some((id, row.try_get(2).map_err(|_| UNEXPECTED)?)))
     };
-    rows.iter().map(chain).collect()
+    let seen = rows.iter().filter_map(|row| chain(row).transpose()).collect::<Result<Seen, Failure>>()?;
+    Ok(DirectoryPoint { server: Some(ServerId::of(server)), seen })
 }
 
 /// Runs what asks the database, and blocks this thread until it ends. The thread may be one of a

@@ -169,11 +169,11 @@ impl Contact {
     /// before it.
     async fn beat(&mut self) -> Result<(), Failure> {
         let sent_ms = self.shared.clock().boot_ms();
-        let ((news, seen), accepted_losses) = (self.feed.seen(), self.witness.accepted_losses());
+        let ((news, point), accepted_losses) = (self.feed.point(), self.witness.accepted_losses());
         let (session, id) = (connected(&self.database, &mut self.session).await?, self.host.id());
         let asked = Instant::now();
         session.take_warning();
-        let Beat { rows, numbers } = match host::beat(session, id, &seen, self.host.about()).await {
+        let Beat { server, rows, numbers } = match host::beat(session, id, &point, self.host.about()).await {
             Err(Failure::NoHost) => return self.enter_again().await,
             beat => beat?,
         };
@@ -186,7 +186,7 @@ impl Contact {
         self.learn(asked, rows);
         self.reported = news;
         self.due = asked + BEAT_EVERY;
-        self.feed.until_whole(id, beat).await;
+        self.feed.until_whole(id, beat, server).await;
         // Of a database that has all that was known before. What only the feed has seen may be of another server,
         // on which it never became durable.
         self.witness.learn(&SeenNumbers::new(accepted_losses, numbers));

@@ -14,7 +14,7 @@ use super::barrier::{Barrier, Drained, Waiting};
 use super::begin;
 use super::connect::Database;
 use super::contact::{CONTACT_MS, Contact};
-use super::feed::{Announcer, Feed, FeedLinks, Reload, Seen};
+use super::feed::{Announcer, DirectoryPoint, Feed, FeedLinks, Reload};
 use super::history;
 use super::host::{self, HostId, ThisHost};
 use super::kept::{KeptSecrets, SecretReader};
@@ -83,8 +83,8 @@ pub(crate) struct Start {
     pub(crate) host: Arc<ThisHost>,
     /// What is known to be durable.
     pub(crate) witness: Arc<Witness>,
-    /// How far the changes of each chain are in the published directory.
-    pub(crate) seen: Seen,
+    /// How far the published directory was read.
+    pub(crate) point: DirectoryPoint,
     /// Reads the header and the whole directory.
     pub(crate) reload: Reload,
     /// The header, as this host knows it.
@@ -131,7 +131,7 @@ impl Engine {
     /// The system starts no thread, or no runtime on it.
     pub(crate) fn start(start: Start) -> io::Result<Engine> {
         let Start { database, access, queues, shared, clock, host, is_leased, .. } = start;
-        let Start { witness, seen, reload, header, kept_bytes_max, runtime, .. } = start;
+        let Start { witness, point, reload, header, kept_bytes_max, runtime, .. } = start;
         let keeper = is_leased.then(|| SliceKeeper::new(&clock, &host, &shared, &queues));
         let keys = &access.keys;
         // The directory was read after this host got its row.
@@ -148,7 +148,7 @@ impl Engine {
             reload,
             slices: keeper.as_ref().map(|keeper| Arc::clone(keeper.slices())),
         };
-        let (feed, announcer, reader) = Feed::new(links, seen);
+        let (feed, announcer, reader) = Feed::new(links, point);
         runtime.handle().spawn(feed.run());
         let waiting = Arc::new(Waiting::default());
         let (contact, hosts) = Contact::new(

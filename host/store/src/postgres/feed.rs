@@ -26,7 +26,7 @@ use super::connect::{Database, Session};
 use super::failure::Failure;
 use super::host::{HostId, ThisHost};
 use super::kept::KeptSecrets;
-use super::place::ChainId;
+use super::place::{ChainId, ServerId};
 use super::schema::{self, SCHEMA_ROW};
 use super::statement::Statement;
 use super::transaction::bounded;
@@ -85,20 +85,28 @@ impl Announcer {
 /// How far the commits of each chain are in the directory.
 pub(crate) type Seen = BTreeMap<ChainId, i64>;
 
+/// How far a directory was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DirectoryPoint {
+    /// Where it was read; `None` if nothing was read.
+    pub(super) server: Option<ServerId>,
+    pub(super) seen: Seen,
+}
+
 /// The last look at the changes of other hosts.
 #[derive(Clone)]
 struct Look {
     /// Whether it came to the end of the changes.
     is_whole: bool,
-    /// Grows with each look that found something.
+    /// Grows with each look that found something, and when the directory was read anew.
     news: u64,
-    seen: Arc<Seen>,
+    point: Arc<DirectoryPoint>,
     /// This host, and the last sign of life of it that the look could see.
     beat: Option<(HostId, i64)>,
 }
 
-/// Reads the whole directory, and how far the changes of each chain are in it. Blocks its thread.
-pub(crate) type Reload = Arc<dyn Fn() -> Result<(Arc<Directory>, Seen), OpenError> + Send + Sync>;
+/// Reads the whole directory, and how far it was read. Blocks its thread.
+pub(crate) type Reload = Arc<dyn Fn() -> Result<(Arc<Directory>, DirectoryPoint), OpenError> + Send + Sync>;
 
 /// What the feed knows, for the task that reports it.
 pub(super) struct FeedReader {
@@ -114,10 +122,10 @@ impl FeedReader {
         self.looks.borrow().news
     }
 
-    /// How often something new was found, and how far the commits of each chain are in the directory.
-    pub(super) fn seen(&self) -> (u64, Arc<Seen>) {
+    /// How often something new was found, and how far the directory was read.
+    pub(super) fn point(&self) -> (u64, Arc<DirectoryPoint>) {
         let look = self.looks.borrow();
-        (look.news, Arc::clone(&look.seen))
+        (look.news, Arc::clone(&look.point))
     }
 
     /// Waits until there may be news.
@@ -133,11 +141,15 @@ impl FeedReader {
     }
 
     /// Waits until all changes that were committed before this sign of life of this host are in the
-    /// directory. A server that does not have the sign of life is not the primary, whatever it answers.
-    pub(super) async fn until_whole(&mut self, host: HostId, beat: i64) {
+    /// directory. A server that does not have the sign of life is not the primary, whatever it answers; it may
+    /// have another one with the same number, which was never acknowledged.
+    pub(super) async fn until_whole(&mut self, host: HostId, beat: i64, server: ServerId) {
         self.wanted.notify_one();
-        let is_whole =
-            |look: &Look| look.is_whole && look.beat.is_some_and(|(of, seen)| of == host && seen >= beat);
+        let is_whole = |look: &Look| {
+            look.is_whole
+                && look.point.server == Some(server)
+                && look.beat.is_some_and(|(of, seen)| of == host && seen >= beat)
+        };
         if self.looks.wait_for(is_whole).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -187,11 +199,11 @@ pub(super) struct FeedLinks {
 
 impl Feed {
     /// The task, where lanes hand over their commits, and where others learn what it has read.
-    pub(super) fn new(links: FeedLinks, seen: Seen) -> (Feed, Announcer, FeedReader) {
+    pub(super) fn new(links: FeedLinks, point: DirectoryPoint) -> (Feed, Announcer, FeedReader) {
         let FeedLinks { database, keys, shared, kept, host, witness, header, reload, slices } = links;
         let (sender, commits) = mpsc::channel(WAITING_MAX);
         let (session, own, due) = (None, BTreeSet::new(), Instant::now());
-        let look = Look { is_whole: false, news: 0, seen: Arc::new(seen), beat: None };
+        let look = Look { is_whole: false, news: 0, point: Arc::new(point), beat: None };
         let (looks, reader) = watch::channel(look);
         let wanted = Arc::new(Notify::new());
         let has_gap = Arc::new(AtomicBool::new(false));
@@ -296,11 +308,13 @@ impl Feed {
         let reload = Arc::clone(&self.reload);
         let read = tokio::task::spawn_blocking(move || reload()).await;
         let read = read.map_err(|_| Failure::Unexpected("the whole directory"))?;
-        let (directory, seen) = read.map_err(|error| Failure::Lost(error.to_string()))?;
+        let (directory, point) = read.map_err(|error| Failure::Lost(error.to_string()))?;
         self.shared.directory.store(directory);
         self.slices.iter().for_each(|slices| slices.recall(|_| true));
         self.kept.drop_all();
-        self.looks.send_modify(|look| look.seen = Arc::new(seen));
+        self.looks.send_modify(|look| {
+            *look = Look { is_whole: false, news: look.news + 1, point: Arc::new(point), beat: None };
+        });
         self.has_gap.store(false, Ordering::Release);
         Ok(())
     }
@@ -347,27 +361,28 @@ impl Feed {
         {
             slices.recall(|slice| changes.concern(slice));
         }
-        if let Some(Changed { seen, is_whole, is_new, beat, .. }) = look {
+        if let Some(Changed { point, is_whole, is_new, beat, .. }) = look {
             self.due = began + if is_whole { POLL_EVERY } else { Duration::ZERO };
             if is_whole {
                 self.shared.note_poll(began_ms);
             }
             let news = self.looks.borrow().news + u64::from(is_new);
-            self.looks.send_replace(Look { is_whole, news, seen: Arc::new(seen), beat: Some(beat) });
+            self.looks.send_replace(Look { is_whole, news, point: Arc::new(point), beat: Some(beat) });
         }
         Ok(())
     }
 
     /// Looks for changes of other hosts, and whether the database has what is known to be durable. `None`
-    /// where an operator has accepted a loss: the directory is read anew before the next look.
+    /// where the directory has to be read anew before the next look: an operator has accepted a loss, or another
+    /// server may lack commits that the directory has, which were visible on the former one and never acknowledged.
     async fn look(&mut self, is_new_session: bool) -> Result<Option<Changed>, Failure> {
         let session = self.session.as_ref().ok_or(Failure::NotCommitted)?;
-        let seen = Arc::clone(&self.looks.borrow().seen);
+        let point = Arc::clone(&self.looks.borrow().point);
         // What was durable before the question.
         let (id, acknowledged) = self.host.acknowledged();
         let known = self.witness.numbers();
         let asked_for = if is_new_session { Some(&known) } else { None };
-        let changed = bounded(changed(session, id, &self.own, &seen, asked_for)).await?;
+        let changed = bounded(changed(session, id, &self.own, &point, asked_for)).await?;
         // There is no header while the store is made.
         let accepted_losses = changed.header.as_deref().map_or(Some(0), |row| {
             let header: Header = rows::decode(&self.keys, KEYS, rows::HEADER, row)?;
@@ -377,8 +392,8 @@ impl Feed {
         let loss = witness::compare(&known, &changed.numbers, is_new_session);
         match self.witness.judge(loss, accepted_losses) {
             Verdict::Whole if changed.beat.1 < acknowledged => Err(Failure::FormerPrimary),
-            Verdict::Whole => Ok(Some(changed)),
-            Verdict::Accepted => {
+            Verdict::Whole if !changed.is_other => Ok(Some(changed)),
+            Verdict::Whole | Verdict::Accepted => {
                 self.has_gap.store(true, Ordering::Release);
                 self.due = Instant::now();
                 Ok(None)
@@ -397,7 +412,9 @@ impl Feed {
 /// What other hosts have changed since the last look.
 struct Changed {
     topics: Topics,
-    seen: Seen,
+    point: DirectoryPoint,
+    /// Whether the directory may have changes that this database lacks.
+    is_other: bool,
     /// Whether that is all.
     is_whole: bool,
     is_new: bool,
@@ -415,7 +432,7 @@ async fn changed(
     session: &Session,
     host: HostId,
     own: &BTreeSet<ChainId>,
-    before: &Seen,
+    before: &DirectoryPoint,
     asked_for: Option<&ChainNumbers>,
 ) -> Result<Changed, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the question what changed");
@@ -432,12 +449,13 @@ async fn changed(
     let script = format!(
         "SELECT coalesce((SELECT beat FROM host WHERE id = decode('{host}', 'hex')), 0), \
          (SELECT encode(body, 'hex') FROM store WHERE k = decode('{header}', 'hex')), \
-         (SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW}); \
+         (SELECT convert_from(body, 'UTF8') FROM store WHERE k = {SCHEMA_ROW}), {server}; \
          SELECT encode(id, 'hex'), changed, seq, retired FROM chain WHERE NOT retired {asked_for}",
         header = crate::hex::encode(rows::HEADER),
+        server = ServerId::SQL,
     );
     let answer = session.script(&script).await?;
-    let Some(([Some(beat), header, Some(schema)], chains_found)) =
+    let Some(([Some(beat), header, Some(schema), Some(server)], chains_found)) =
         answer.split_first().map(|(first, rest)| (first.as_slice(), rest))
     else {
         return Err(UNEXPECTED);
@@ -445,6 +463,8 @@ async fn changed(
     let beat = (host, beat.parse().map_err(|_| UNEXPECTED)?);
     let header = header.as_deref().and_then(crate::hex::decode);
     let schema = schema::number_in(schema)?;
+    let server = ServerId::parse(server).ok_or(UNEXPECTED)?;
+    let mut is_other = before.server.is_some_and(|before| before != server);
     let mut numbers = ChainNumbers::new();
     for row in chains_found {
         let mut columns = row.iter().map(|column| column.as_deref().unwrap_or_default());
@@ -455,8 +475,9 @@ async fn changed(
         if columns.next() == Some("t") {
             continue;
         }
-        let known = before.get(&chain).copied().unwrap_or_default();
+        let known = before.seen.get(&chain).copied().unwrap_or_default();
         if own.contains(&chain) || last <= known {
+            is_other |= last < known && !own.contains(&chain);
             seen.insert(chain, known.max(last));
             continue;
         }
@@ -481,5 +502,6 @@ async fn changed(
             topics.read(topic);
         }
     }
-    Ok(Changed { topics, seen, is_whole, is_new, numbers, beat, header, schema })
+    let point = DirectoryPoint { server: Some(server), seen };
+    Ok(Changed { topics, point, is_other, is_whole, is_new, numbers, beat, header, schema })
 }

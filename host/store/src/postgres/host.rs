@@ -13,8 +13,8 @@ use tokio_postgres::types::Type;
 use super::about::{self, About};
 use super::connect::Session;
 use super::failure::Failure;
-use super::feed::Seen;
-use super::place::ChainId;
+use super::feed::{DirectoryPoint, Seen};
+use super::place::{ChainId, ServerId};
 use super::schema;
 use super::statement::Statement;
 use super::transaction::{BEGIN, bounded};
@@ -204,30 +204,43 @@ const COLUMNS: &str = "encode(id, 'hex'), beat, encode(seen, 'hex'), about NOT L
 
 /// What the transaction of a sign of life has read. It is as durable as the sign of life.
 pub(super) struct Beat {
+    pub(super) server: ServerId,
     /// The rows of all hosts.
     pub(super) rows: Vec<HostRow>,
     /// The last commit of each chain.
     pub(super) numbers: ChainNumbers,
 }
 
-/// Commits a sign of life with what the host tells about itself.
+/// Commits a sign of life with what the host tells about itself. How far its directory was read counts only on the
+/// server where it was read. On another one, a commit that the host has not seen may have the number of one that it has.
 ///
 /// It is one transaction without a word COMMIT: the server answers once it is durable. The wait for another
 /// transaction is bounded by the server, so that attempts which were given up do not pile up there.
 ///
 /// # Errors
 /// [`Failure::NoHost`] where this host has no row any more.
-pub(super) async fn beat(session: &Session, id: HostId, seen: &Seen, about: &About) -> Result<Beat, Failure> {
+pub(super) async fn beat(
+    session: &Session,
+    id: HostId,
+    DirectoryPoint { server, seen }: &DirectoryPoint,
+    about: &About,
+) -> Result<Beat, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("a sign of life");
-    let seen = crate::hex::encode(&to_bytes(seen));
+    let seen = format!("decode('{}', 'hex')", crate::hex::encode(&to_bytes(seen)));
+    let seen = match server {
+        Some(server) => format!("CASE {} WHEN {server} THEN {seen} ELSE seen END", ServerId::SQL),
+        None => seen,
+    };
     let about = crate::hex::encode(about.text(id).as_bytes());
     let script = format!(
         "SET LOCAL statement_timeout = 2000; SET LOCAL synchronous_commit = on; \
-         UPDATE host SET beat = beat + 1, seen = decode('{seen}', 'hex'), \
+         UPDATE host SET beat = beat + 1, seen = {seen}, \
          about = convert_from(decode('{about}', 'hex'), 'UTF8') WHERE id = decode('{id}', 'hex'); \
-         SELECT {COLUMNS} FROM host; SELECT encode(id, 'hex'), seq FROM chain WHERE NOT retired"
+         SELECT {COLUMNS} FROM host; SELECT encode(id, 'hex'), seq FROM chain WHERE NOT retired; SELECT {}",
+        ServerId::SQL
     );
-    let answer = session.script(&script).await?;
+    let mut answer = session.script(&script).await?;
+    let server = answer.pop().and_then(|row| ServerId::parse(row.first()?.as_deref()?)).ok_or(UNEXPECTED)?;
     let (chains, rows): (Vec<_>, Vec<_>) = answer.into_iter().partition(|row| row.len() == 2);
     let rows = parse(&rows)?;
     if !rows.iter().any(|row| row.id == id) {
@@ -238,7 +251,7 @@ pub(super) async fn beat(session: &Session, id: HostId, seen: &Seen, about: &Abo
         Some((ChainId(crate::hex::decode(chain)?.try_into().ok()?), seq.parse().ok()?))
     };
     let numbers = chains.iter().map(|row| number(row).ok_or(UNEXPECTED)).collect::<Result<_, _>>()?;
-    Ok(Beat { rows, numbers })
+    Ok(Beat { server, rows, numbers })
 }
 
 /// The rows of all hosts.

@@ -2,6 +2,8 @@
 //!
 //! A row key is the same in every engine, so a table and a key together lead back to it.
 
+use std::fmt;
+
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::{DIGEST_BYTES, Digest};
@@ -116,6 +118,32 @@ impl ChainId {
     /// The id as a constant of a statement.
     pub(super) fn literal(self) -> String {
         format!("decode('{}', 'hex')", crate::hex::encode(&self.0))
+    }
+}
+
+/// A process of a server of the database: when it began, in microseconds since 1970. What was visible in it stays
+/// visible in it. A standby that is promoted is another one, and may lack what was not acknowledged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ServerId(i64);
+
+impl ServerId {
+    /// What a statement asks for it with.
+    pub(super) const SQL: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
+
+    /// Of a column as a number.
+    pub(super) fn of(column: i64) -> ServerId {
+        ServerId(column)
+    }
+
+    /// Of a column as text.
+    pub(super) fn parse(column: &str) -> Option<ServerId> {
+        column.parse().ok().map(ServerId)
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -40,7 +40,7 @@ use super::about::About;
 use super::begin;
 use super::connect::{Database, Session};
 use super::engine::{Engine, LANES, ReadingRuntime, Start};
-use super::feed::Seen;
+use super::feed::DirectoryPoint;
 use super::load::load;
 use super::schema;
 use super::url::DatabaseUrl;
@@ -172,8 +172,8 @@ impl World {
         let reading = (Arc::clone(&database), runtime.handle().clone(), access.clone());
         let reload = move || {
             let (database, runtime, access) = &reading;
-            let LoadedDirectory { directory, seen, .. } = read_directory(database, runtime, access)?;
-            Ok((directory, seen))
+            let LoadedDirectory { directory, point, .. } = read_directory(database, runtime, access)?;
+            Ok((directory, point))
         };
         let start = Start {
             database: Arc::clone(&database),
@@ -185,7 +185,7 @@ impl World {
             clock,
             host,
             witness: Arc::new(super::Witness::new(Arc::clone(&self.keys), None, 0)),
-            seen: Seen::new(),
+            point: DirectoryPoint::default(),
             kept_bytes_max: 1 << 20,
             runtime,
             is_leased: false,

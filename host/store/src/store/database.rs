@@ -67,7 +67,7 @@ impl Store {
             clock: options.clock.clone(),
             host,
             witness: Arc::new(postgres::Witness::new(Arc::clone(&keys), None, 0)),
-            seen: postgres::Seen::new(),
+            point: postgres::DirectoryPoint::default(),
             kept_bytes_max: 0,
             runtime,
             is_leased: false,
@@ -161,7 +161,7 @@ fn connect(
     let Database { connector, hosts, ledger: mode, .. } = database;
     let runtime = postgres::ReadingRuntime::new().map_err(OpenError::Thread)?;
     let opened = open_database(connector, runtime.handle(), given, &options.clock, serves, witness)?;
-    let OpenedDatabase { access, header, rotate_to, directory, money, seen, host, witness, loss } = opened;
+    let OpenedDatabase { access, header, rotate_to, directory, money, point, host, witness, loss } = opened;
     if let Some(next) = rotate_to.as_ref().and_then(RootKeyMaterial::id)
         && serves
     {
@@ -186,7 +186,7 @@ fn connect(
         clock: clock.clone(),
         host,
         witness,
-        seen,
+        point,
         kept_bytes_max: if serves { database.kept_bytes_max } else { 0 },
         runtime,
         is_leased: serves && *mode == LedgerMode::Leased,
@@ -220,9 +220,9 @@ fn reload(
     let (database, runtime) = (Arc::clone(database), runtime.clone());
     let (access, known) = (access.clone(), Arc::clone(header));
     Arc::new(move || {
-        let LoadedDirectory { header, directory, seen, .. } = read_directory(&database, &runtime, &access)?;
+        let LoadedDirectory { header, directory, point, .. } = read_directory(&database, &runtime, &access)?;
         header.into_iter().for_each(|header| known.store(Arc::new(header)));
-        Ok((directory, seen))
+        Ok((directory, point))
     })
 }
 

@@ -1,7 +1,11 @@
 //! A database that goes on without commits that were visible in it.
 
-use super::World;
-use super::stores::until;
+use cofferdam_test_postgres::{self as kit, Options, Proxy};
+
+use super::stores::{Place, until};
+use super::{OPERATOR, World};
+use crate::authentication::AuthenticationError;
+use crate::scratch::{Now, issue_key, token};
 
 /// The numbers of the last commits of all chains.
 fn numbers(world: &World) -> Vec<i64> {
@@ -35,4 +39,50 @@ fn a_sign_of_life_vouches_for_no_commit_that_only_an_earlier_look_has_seen() {
     assert_eq!(host.engine.witness().numbers().into_values().max(), before.into_iter().max());
     until(|| host.shared.has_contact());
     host.create_workspace("after").unwrap();
+}
+
+#[test]
+fn a_commit_with_the_number_of_one_that_another_server_never_had_is_seen() {
+    if !kit::installed() {
+        return;
+    }
+    let mut server = Options::new().without_sync().start().unwrap();
+    let address = server.database("number").unwrap();
+    let proxy = Proxy::start(address.port).unwrap();
+    let place = Place::on(address);
+    place.create().unwrap();
+    let (one, other) = (place.open_at(&place.address), place.open_at(&place.address.at(proxy.port())));
+    let [id, of_other] = [&one, &other].map(|host| host.host_id().unwrap().to_string());
+    let key = issue_key(&one);
+    until(|| other.authenticate(&token(&key)).now().is_ok());
+    // A commit of each chain of the one host that the other host sees.
+    let query = |server: &kit::Server, sql: &str| server.query_in("number", sql).unwrap();
+    let next = format!("FROM chain WHERE host = '{id}'");
+    query(&server, &format!("INSERT INTO change SELECT id, seq + 1, 0, '\\x00' {next}"));
+    query(&server, &format!("UPDATE chain SET changed = seq + 1 WHERE host = '{id}'"));
+    let sees = format!(
+        "SELECT bool_and(position(chain.id || int8send(chain.changed) IN host.seen) > 0)::text FROM chain, host \
+         WHERE chain.host = '{id}' AND host.id = decode('{of_other}', 'hex')"
+    );
+    until(|| query(&server, &sees) == [[Some("true".to_owned())]]);
+    // The server that takes the place of this one has neither the commits nor what the other host said of them.
+    proxy.refuse(true);
+    proxy.cut();
+    query(&server, &format!("DELETE FROM change WHERE (chain, seq) IN (SELECT id, changed {next})"));
+    query(&server, &format!("UPDATE chain SET changed = seq WHERE host = '{id}'"));
+    query(&server, &format!("UPDATE host SET seen = '' WHERE id = decode('{of_other}', 'hex')"));
+    let commits = format!("SELECT sum(seq)::text {next}");
+    let before = query(&server, &commits);
+    server.kill9().unwrap();
+    server.restart().unwrap();
+    std::thread::scope(|scope| {
+        until(|| one.has_contact());
+        let revoked = scope.spawn(|| one.revoke_key(OPERATOR, key.key.id));
+        until(|| query(&server, &commits) != before);
+        proxy.refuse(false);
+        revoked.join().unwrap().unwrap();
+    });
+    until(|| other.has_contact());
+    let refused = other.authenticate(&token(&key)).now().unwrap_err();
+    assert_eq!(refused, AuthenticationError::Revoked(key.key.id));
 }
