@@ -136,7 +136,13 @@ impl WriteBatch {
         Ok(self.slices.host == Some(id.host) && self.has_row(&id.row_key())?)
     }
 
-    /// Takes out of a slice what a request holds, because it has an intent in this batch.
+    /// Whether this batch takes a request out of its slice.
+    pub(crate) fn leaves_slice(&self, request: &Arc<dyn SliceRequest>) -> bool {
+        self.slices.movers.iter().any(|(mover, _)| Arc::ptr_eq(mover, request))
+    }
+
+    /// Takes out of a slice what a request holds, because it has an intent in this batch. Where it has left already,
+    /// only the amount of its intent rises.
     pub(crate) fn leave_slice(
         &mut self,
         id: SliceId,
@@ -144,6 +150,11 @@ impl WriteBatch {
         request: Arc<dyn SliceRequest>,
         amount: u64,
     ) {
+        let before = self.slices.movers.iter_mut().find(|(mover, _)| Arc::ptr_eq(mover, &request));
+        if let Some((_, covered)) = before {
+            *covered = amount.max(*covered);
+            return;
+        }
         let taken = self.slices.taken.entry(id).or_default();
         taken.moved = taken.moved.saturating_add(pico);
         taken.movers += 1;

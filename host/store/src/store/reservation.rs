@@ -65,6 +65,9 @@ struct ReservationState {
     /// What it holds of a slice of this host; as much as is reserved, and without an intent.
     #[cfg(feature = "postgres")]
     slice: Option<SlicePart>,
+    /// Whether a commit for its slice may have written an intent, whatever becomes of what the request asks for.
+    #[cfg(feature = "postgres")]
+    leaves_slice: bool,
 }
 
 impl Store {
@@ -95,6 +98,8 @@ impl Store {
             asked_by: None,
             #[cfg(feature = "postgres")]
             slice: None,
+            #[cfg(feature = "postgres")]
+            leaves_slice: false,
         };
         Ok(Reservation {
             store: self.clone(),

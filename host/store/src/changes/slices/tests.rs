@@ -259,13 +259,14 @@ impl World {
         }
     }
 
-    /// Commits what a host has to do for its slices.
+    /// Commits what a host has to do for its slices. Requests that get an intent of their own were asked for twice, as
+    /// where the first commit takes long.
     fn keep(&mut self, host: usize) {
         let Host { id, slices, .. } = &self.hosts[host];
         for DueSlices { workspace, keys, movers } in slices.due(*id) {
             self.commit(host, false, move |draft| {
                 keys.iter().for_each(|key| draft.touch_slice(workspace, *key));
-                movers.iter().try_for_each(|request| Arc::clone(request).own_intent(draft))
+                movers.iter().chain(&movers).try_for_each(|request| Arc::clone(request).own_intent(draft))
             });
         }
     }
@@ -428,6 +429,25 @@ fn a_dead_host_is_charged_what_ran_when_its_slice_was_written() {
     assert!(world.intents().is_empty(), "the rest is free");
     // Its request ends after all, and counts no more.
     world.hosts[0].id = world.id();
+    world.end();
+}
+
+#[test]
+fn a_request_that_leaves_a_slice_twice_in_one_commit_takes_nothing_from_others() {
+    let mut world = World::new();
+    world.begin(0, 0, 50);
+    world.settle(0, 0, 100);
+    world.commit(0, false, |_| Ok(()));
+    world.begin(0, 0, 30);
+    world.clock.advance(Duration::from_secs(7));
+    world.begin(0, 0, 20);
+    world.clock.advance(Duration::from_secs(3));
+    world.keep(0);
+    let amounts: Vec<_> = world.intents().iter().map(|it| (it.amount_pico, it.running_pico)).collect();
+    assert_eq!(amounts, [(30, None), (20, Some(20))], "its own intent, and the slice of the other one");
+    world.settle(0, 1, 100);
+    world.commit(0, false, |_| Ok(()));
+    assert_eq!(world.spent().0, 70);
     world.end();
 }
 

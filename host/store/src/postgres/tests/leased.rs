@@ -1,6 +1,7 @@
 //! Credit and limits with hosts that reserve ahead.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use cofferdam_test_postgres::{Proxy, Server};
@@ -8,11 +9,12 @@ use cofferdam_test_postgres::{Proxy, Server};
 use super::OPERATOR;
 use super::limits::{Two, settle};
 use super::stores::{Place, until};
-use crate::changes::KeyChange;
+use crate::changes::{KeyChange, WriteBatch, guarded};
 use crate::clock::Clock;
 use crate::database::{Database, LedgerMode};
 use crate::scratch::Now;
 use crate::spend::{SpendLimits, SpendWindow};
+use crate::state::Guard;
 use crate::store::{OpenOptions, Store};
 use crate::usage::{ReservationRefused, UsageOutcome};
 
@@ -164,6 +166,65 @@ fn a_request_that_runs_for_long_has_an_intent_of_its_own() {
     host.flush().unwrap();
     let expected = [("r_first".to_owned(), 0, false), ("r_long".to_owned(), 70, true)];
     assert_eq!(leased.rows(), expected.into());
+    leased.two.is_whole();
+}
+
+#[test]
+fn a_request_that_gets_its_intent_twice_in_one_commit_leaves_other_requests_their_part() {
+    let Some(leased) = Leased::new("leased_twice", Some(10_000), None) else { return };
+    leased.with_slice(100);
+    let [host, _] = &leased.two.hosts;
+    let long = leased.two.pledge(host, "r_long", 70).unwrap();
+    let other = leased.two.pledge(host, "r_other", 30).unwrap();
+    leased.clock.advance(Duration::from_secs(10));
+    // In the order of their beginning.
+    let request = host.due_slices().into_iter().flat_map(|due| due.movers).next().unwrap();
+    let twice = move |draft: &mut WriteBatch| {
+        Arc::clone(&request).own_intent(draft)?;
+        Arc::clone(&request).own_intent(draft)
+    };
+    host.make(guarded([Guard::Account(leased.two.workspace)], twice)).unwrap();
+    settle(other, 30);
+    host.flush().unwrap();
+    settle(long, 60);
+    host.flush().unwrap();
+    assert_eq!(leased.money().0, 90);
+    let expected = [("r_first", 0), ("r_long", 60), ("r_other", 30)];
+    assert_eq!(leased.rows(), expected.map(|(request, cost)| (request.to_owned(), cost, false)).into());
+    leased.two.is_whole();
+}
+
+#[test]
+fn a_request_that_is_refused_more_after_it_got_an_intent_ends_with_a_row() {
+    let Some(leased) = Leased::new("leased_refused", Some(400), None) else { return };
+    leased.with_slice(40);
+    let [host, other] = &leased.two.hosts;
+    let long = leased.two.pledge(host, "r_long", 40).unwrap();
+    let most = leased.two.pledge(other, "r_most", 360).unwrap();
+    // Its intent is written by the commit that refuses it more: both wait for the one before.
+    let ((begun, is_begun), (go_on, goes_on)) = (mpsc::sync_channel(1), mpsc::sync_channel::<()>(1));
+    let goes_on = Mutex::new(goes_on);
+    let waits = move |_: &mut WriteBatch| {
+        begun.try_send(()).unwrap_or_default();
+        goes_on.lock().unwrap().recv().unwrap_or_default();
+        Ok(())
+    };
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| host.make(guarded([Guard::Account(leased.two.workspace)], waits)).unwrap());
+        is_begun.recv().unwrap();
+        leased.clock.advance(Duration::from_secs(10));
+        let asks = scope.spawn(|| long.0.pledge(100).now().map(drop));
+        until(|| host.status().queued_mutations == 2);
+        drop(go_on);
+        asks.join().unwrap().unwrap_err()
+    });
+    assert!(refused.is_busy(), "{refused}");
+    drop(long.1);
+    long.0.release();
+    settle(most, 0);
+    host.flush().unwrap();
+    leased.clock.advance(Duration::from_secs(3));
+    until(|| leased.intents() == 0);
     leased.two.is_whole();
 }
 

@@ -55,8 +55,22 @@ impl Reservation {
     }
 }
 
+#[cfg(test)]
+impl super::Store {
+    /// What has to be committed now for the slices of this host.
+    pub(crate) fn due_slices(&self) -> Vec<crate::changes::DueSlices> {
+        let (slices, host) = (self.0.engine.slices().unwrap(), self.host_id().unwrap());
+        slices.due(SliceHost(host.0))
+    }
+}
+
 impl SliceRequest for Mutex<ReservationState> {
     fn own_intent(self: Arc<Self>, draft: &mut WriteBatch) -> Result<(), Gap> {
+        let request: Arc<dyn SliceRequest> = Arc::<Self>::clone(&self);
+        // It may be asked for again while an earlier attempt waits, and be part of the same commit twice.
+        if draft.leaves_slice(&request) {
+            return Ok(());
+        }
         let mut guard = lock(&self);
         let state = &mut *guard;
         let (Some(row), Some(slice), Some(host)) = (&state.row, &state.slice, draft.slice_host()) else {
@@ -70,10 +84,10 @@ impl SliceRequest for Mutex<ReservationState> {
         let key = rows::shared_intent_key(row.workspace, &row.request_id);
         let intent = Intent::of(row, amount).on(&host.to_string());
         draft.put_row(Guard::Account(row.workspace), key, &intent)?;
-        state.has_intent = true;
+        (state.has_intent, state.leaves_slice) = (true, true);
         state.is_named = !row.model.is_empty();
         drop(guard);
-        draft.leave_slice(id, pico, self, amount);
+        draft.leave_slice(id, pico, request, amount);
         Ok(())
     }
 

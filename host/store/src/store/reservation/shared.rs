@@ -88,6 +88,7 @@ impl Reservation {
         let made = made.unwrap_or(Err(Error::TimedOut));
         let mut state = self.state();
         let state = &mut *state;
+        let had_intent = had_intent || state.leaves_slice;
         let held = match made {
             Ok(Ok(held)) => held,
             // Certainly nothing was written.
