@@ -71,7 +71,7 @@ pub(super) struct Lane {
     slices: Option<Arc<Slices>>,
     slices_epoch: u64,
     witness: Arc<Witness>,
-    /// How many losses were accepted when the chain was begun.
+    /// How many losses were accepted when the chain was begun, or before its last commit, which it outlived.
     accepted_losses: u32,
     /// Changes that were left out of the group before, older than those in the queue.
     left_out: VecDeque<Box<dyn Job>>,
@@ -330,7 +330,7 @@ impl Lane {
     }
 
     /// Begins a new chain on a database that was set back, if an operator has accepted that since the chain
-    /// was begun. `false` if that is not so: the database may be replaced by the right one.
+    /// was begun or got its last commit. `false` if that is not so: the database may be replaced by the right one.
     fn begin_anew(&mut self) -> bool {
         let is_accepted = self.witness.accepted_losses() > self.accepted_losses;
         if is_accepted {
@@ -383,7 +383,6 @@ impl Lane {
         let (Some(session), Some((chain, before))) = (&self.session, self.chain) else {
             return Ok(Some(Failure::NotCommitted));
         };
-        let durable = |end: ChainEnd| SeenNumbers::of_commit(accepted_losses, chain, number(end.seq));
         match written {
             None => {
                 if let Err(failure) = rollback(session).await {
@@ -393,7 +392,7 @@ impl Lane {
             Some(written) => match commit(session, chain, before, &written).await {
                 Committed::Yes { has_others } => {
                     self.chain = Some((chain, written.end));
-                    self.witness.learn(&durable(written.end));
+                    self.note_durable(accepted_losses, chain, written.end);
                     self.unseen = has_others.then_some((chain, written.end.seq));
                 }
                 Committed::No(failure) => return Ok(Some(failure)),
@@ -401,7 +400,7 @@ impl Lane {
                     if !self.resolve(chain, before, written.end, &failure).await? {
                         return Ok(Some(Failure::NotCommitted));
                     }
-                    self.witness.learn(&durable(written.end));
+                    self.note_durable(accepted_losses, chain, written.end);
                     self.unseen = Some((chain, written.end.seq));
                 }
             },
@@ -424,6 +423,13 @@ impl Lane {
             feed.announce(chain, changes, || self.has_closed_in_vain()).await;
         }
         Ok(None)
+    }
+
+    /// Notes a durable commit, whose transaction began when so many losses were accepted. The chain had all its commits
+    /// then, so only a loss that is accepted later is a reason to leave it.
+    fn note_durable(&mut self, accepted_losses: u32, chain: ChainId, end: ChainEnd) {
+        self.accepted_losses = accepted_losses;
+        self.witness.learn(&SeenNumbers::of_commit(accepted_losses, chain, number(end.seq)));
     }
 
     /// Rolls back, or closes the connection where that is not possible.

@@ -3,9 +3,13 @@
 use cofferdam_test_postgres::{self as kit, Options, Proxy};
 
 use super::stores::{Place, until};
-use super::{OPERATOR, World};
+use super::{Host, OPERATOR, World};
+use crate::audit::AuditAction;
 use crate::authentication::AuthenticationError;
+use crate::changes::{WriteBatch, guarded};
+use crate::error::Error;
 use crate::scratch::{Now, issue_key, token};
+use crate::state::Guard;
 
 /// The numbers of the last commits of all chains.
 fn numbers(world: &World) -> Vec<i64> {
@@ -85,4 +89,30 @@ fn a_commit_with_the_number_of_one_that_another_server_never_had_is_seen() {
     until(|| other.has_contact());
     let refused = other.authenticate(&token(&key)).now().unwrap_err();
     assert_eq!(refused, AuthenticationError::Revoked(key.key.id));
+}
+
+/// Notes in the header that a loss was accepted.
+fn accept_loss(host: &Host) {
+    let accept = guarded([Guard::Store], |draft: &mut WriteBatch| {
+        let action = AuditAction::LossAccepted { newest: 1, chains: 1, commits: 1 };
+        draft.change_header(action, |header| header.accepted_losses += 1)
+    });
+    host.make(None, accept).unwrap();
+}
+
+#[test]
+fn a_chain_that_outlived_a_loss_is_not_left_for_a_later_one_that_nobody_accepted() {
+    let Some(world) = World::new("outlived") else { return };
+    let host = world.host();
+    let workspace = host.create_workspace("w").unwrap().id;
+    host.put(workspace, "a", "value").unwrap();
+    accept_loss(&host);
+    until(|| host.engine.witness().accepted_losses() == 1 && host.shared.has_contact());
+    host.put(workspace, "b", "value").unwrap();
+    let chains = numbers(&world).len();
+    world.sql("UPDATE chain SET seq = seq - 1");
+    until(|| !host.shared.has_contact());
+    let refused = host.put(workspace, "c", "value");
+    assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
+    assert_eq!(numbers(&world).len(), chains, "no new chain");
 }
