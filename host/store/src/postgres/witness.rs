@@ -222,8 +222,8 @@ impl Witness {
         *self.lock() = Known { accepted_losses, ..Known::default() };
     }
 
-    /// What a database lacks whose header has this number of accepted losses. Knowledge from before a
-    /// loss that was accepted meanwhile is dropped.
+    /// What a database lacks whose header has this number of accepted losses. Where a loss was accepted meanwhile and
+    /// the database lacks something, knowledge from before that is dropped.
     pub(crate) fn judge(&self, loss: Loss, accepted_losses: u32) -> Verdict {
         let own = self.accepted_losses();
         if loss.is_empty() && accepted_losses == own {
@@ -234,7 +234,7 @@ impl Witness {
         }
         if loss.is_empty() {
             self.lock().accepted_losses = accepted_losses;
-            return Verdict::Whole;
+            return Verdict::Accepted;
         }
         if accepted_losses == own {
             return Verdict::Lacks(loss);
@@ -289,7 +289,8 @@ impl Witness {
 pub(crate) enum Verdict {
     /// The database has all that is known.
     Whole,
-    /// It has not, and an operator has accepted that. What is known begins anew.
+    /// An operator has accepted a loss since. What this host has read may be lost even if it lacks nothing that is
+    /// known to be durable: it may have seen commits that it never learned to be.
     Accepted,
     /// It has not.
     Lacks(Loss),
@@ -410,9 +411,10 @@ mod tests {
         // A commit that ended meanwhile may be one of the old database.
         witness.learn(&SeenNumbers::of_commit(1, B, 4));
         assert_eq!(witness.numbers().len(), 0);
-        // Another host accepted a loss that this one has not seen.
+        // Another host accepted a loss that this one does not know of.
         learn(&witness, [(A, 3)]);
-        assert_eq!(witness.judge(Loss::default(), 3), Verdict::Whole);
+        assert_eq!(witness.judge(Loss::default(), 3), Verdict::Accepted);
+        assert_eq!((witness.judge(Loss::default(), 3), witness.numbers()[&A]), (Verdict::Whole, 3));
         assert!(matches!(witness.judge(loss(), 3), Verdict::Lacks(_)));
     }
 }

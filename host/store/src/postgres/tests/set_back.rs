@@ -7,8 +7,9 @@ use super::{Host, OPERATOR, World};
 use crate::audit::AuditAction;
 use crate::authentication::AuthenticationError;
 use crate::changes::{WriteBatch, guarded};
+use crate::directory::NameKey;
 use crate::error::Error;
-use crate::scratch::{Now, issue_key, token};
+use crate::scratch::{Now, issue_key, name, token};
 use crate::state::Guard;
 
 /// The numbers of the last commits of all chains.
@@ -115,4 +116,19 @@ fn a_chain_that_outlived_a_loss_is_not_left_for_a_later_one_that_nobody_accepted
     let refused = host.put(workspace, "c", "value");
     assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
     assert_eq!(numbers(&world).len(), chains, "no new chain");
+}
+
+#[test]
+fn a_host_that_knows_of_no_loss_reads_the_directory_anew_when_one_is_accepted() {
+    let Some(world) = World::new("accepted") else { return };
+    let hosts = [world.host(), world.host()];
+    hosts[0].create_workspace("lost").unwrap();
+    let lost = NameKey::Workspace(name("lost"));
+    let has_it = |host: &Host| host.shared.directory.load().named(&lost).is_some();
+    until(|| hosts.iter().all(has_it));
+    // The database goes on without it.
+    world.sql("DELETE FROM directory WHERE name = 'lost'");
+    accept_loss(&hosts[0]);
+    until(|| !hosts.iter().any(has_it));
+    until(|| hosts.iter().all(|host| host.shared.has_contact()));
 }
