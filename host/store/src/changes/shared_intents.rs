@@ -41,7 +41,6 @@ impl WriteBatch {
     /// has reserved so far, if it did that out of a slice of its host.
     pub(crate) fn reserve_shared(
         &mut self,
-        host: &str,
         row: &UsageRow,
         request: HeldAmount,
         had_intent: bool,
@@ -67,14 +66,13 @@ impl WriteBatch {
             Err(refused) => return Ok(Err(refused)),
         };
         let covered = request.all_with(row, pledged);
-        self.put_shared_intent(host, row, covered)?;
+        self.put_shared_intent(row, covered)?;
         Ok(Ok(Held { pledged, covered: Some(covered) }))
     }
 
     /// Raises the intent of a request to what it has reserved, without a check.
     pub(crate) fn cover_shared(
         &mut self,
-        host: &str,
         row: &UsageRow,
         request: HeldAmount,
         had_intent: bool,
@@ -82,7 +80,7 @@ impl WriteBatch {
         if had_intent && !self.has_row(&rows::shared_intent_key(row.workspace, &row.request_id))? {
             return Ok(Err(ReservationRefused::Interrupted));
         }
-        self.put_shared_intent(host, row, request.all)?;
+        self.put_shared_intent(row, request.all)?;
         Ok(Ok(Held { pledged: 0, covered: Some(request.all) }))
     }
 
@@ -109,9 +107,13 @@ impl WriteBatch {
         keys.iter().map(|key| Ok((self.kept(&rows::key_spend_key(key.id))?, reserved_for(key)))).collect()
     }
 
-    fn put_shared_intent(&mut self, host: &str, row: &UsageRow, amount_pico: u64) -> Result<(), Gap> {
+    /// Writes an intent of the host of the commit's chain. The host may have got another id since the request asked, and
+    /// an intent of the former one would be charged by other hosts.
+    fn put_shared_intent(&mut self, row: &UsageRow, amount_pico: u64) -> Result<(), Gap> {
         let key = rows::shared_intent_key(row.workspace, &row.request_id);
-        self.put_row(Guard::Account(row.workspace), key, &Intent::of(row, amount_pico).on(host))
+        let host = self.host.ok_or(Error::NotWritable)?;
+        let intent = Intent::of(row, amount_pico).on(&host.to_string());
+        self.put_row(Guard::Account(row.workspace), key, &intent)
     }
 
     /// The limits of a workspace and of a key.

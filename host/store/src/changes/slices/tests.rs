@@ -166,7 +166,7 @@ impl World {
         let (id, rows, own) = (*id, std::mem::take(rows), Arc::clone(slices));
         let (epoch, settled) = (slices.epoch(), rows.clone());
         let change = move |draft: &mut WriteBatch| {
-            draft.slices.host = Some(id);
+            (draft.host, draft.slices.host) = (Some(id), Some(id));
             let done = apply(draft)?;
             draft.add_usage(settled.iter().cloned())?;
             Ok((done, draft.write_slices(&own, epoch)?))
@@ -204,8 +204,7 @@ impl World {
             lock(&request).part = part;
         } else {
             let asked = self.commit(host, false, move |draft| {
-                let held =
-                    draft.reserve_shared(&id.to_string(), &row, HeldAmount::default(), false, 0, estimate)?;
+                let held = draft.reserve_shared(&row, HeldAmount::default(), false, 0, estimate)?;
                 draft.touch_slice(workspace, key);
                 Ok(held)
             });

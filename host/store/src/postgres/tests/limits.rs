@@ -1,13 +1,16 @@
 //! Limits of what may be spent, with several hosts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cofferdam_test_postgres::Proxy;
 
 use super::stores::{Place, until};
-use super::{OPERATOR, runtime};
+use super::{OPERATOR, database, runtime};
 use crate::changes::{KeyOwner, NewKey};
 use crate::ids::WorkspaceId;
+use crate::postgres::begin;
+use crate::postgres::engine::ReadingRuntime;
 use crate::scratch::{Now, create_workspace, go_on};
 use crate::spend::{SpendLimits, SpendWindow};
 use crate::store::{Pledge, Reservation, Store};
@@ -237,6 +240,29 @@ fn a_request_of_a_host_that_is_taken_for_dead_is_charged_once() {
     assert_eq!(third.usage_rows(10).now().unwrap().len(), 3, "none is there twice");
     let balance = slept.balance(two.workspace).now().unwrap();
     assert_eq!((balance.spent_pico, balance.reserved_pico), (540, 0));
+    two.is_whole();
+}
+
+#[test]
+fn a_request_that_asked_before_its_host_got_another_id_is_not_charged_as_one_of_the_host_that_ended() {
+    let Some(place) = Place::new("limits_renamed") else { return };
+    let two = Two::new(&place, Some(1_000), None);
+    let [host, other] = &two.hosts;
+    // The lane has a chain of the host that ends.
+    settle(two.pledge(host, "r_before", 10).unwrap(), 10);
+    host.flush().unwrap();
+    let (was, request) = (host.host_id().unwrap(), two.begin(host, "r_renamed"));
+    let (reading, database) = (ReadingRuntime::new().unwrap(), Arc::new(database(&place.address.url())));
+    begin::leave(&database, reading.handle(), was);
+    let pledge = request.pledge(300).now().unwrap().unwrap();
+    until(|| host.host_id() != Some(was));
+    let live = || two.hosts.iter().map(|host| host.host_id().unwrap().to_string()).collect();
+    assert_eq!(other.charge_interrupted(live).unwrap(), 0);
+    until(|| host.has_contact());
+    settle((request, pledge), 20);
+    host.flush().unwrap();
+    let balance = other.balance(two.workspace).now().unwrap();
+    assert_eq!((balance.spent_pico, balance.reserved_pico), (30, 0));
     two.is_whole();
 }
 

@@ -83,7 +83,7 @@ impl Reservation {
             state.asked_by.get_or_insert(SliceHost(host.0));
             std::mem::replace(&mut state.has_intent, true)
         };
-        let change = self.shared_change(host, asked);
+        let change = self.shared_change(asked);
         let made = timeout(PATIENCE, self.store.enqueue(place, change)).await;
         let made = made.unwrap_or(Err(Error::TimedOut));
         let mut state = self.state();
@@ -111,14 +111,10 @@ impl Reservation {
     }
 
     /// The change that asks. It uses the reservation as it is when the change is applied.
-    fn shared_change(
-        &self,
-        host: HostId,
-        asked: Asked,
-    ) -> impl Change<Done = Result<Held, ReservationRefused>> + use<> {
+    fn shared_change(&self, asked: Asked) -> impl Change<Done = Result<Held, ReservationRefused>> + use<> {
         let request = self.state().row.as_ref().map(|row| (row.workspace, row.key));
         let guards: Vec<Guard> = request.iter().map(|(workspace, _)| Guard::Account(*workspace)).collect();
-        let (shared, host) = (Arc::clone(&self.state), host.to_string());
+        let shared = Arc::clone(&self.state);
         let apply = move |draft: &mut WriteBatch| {
             let mut state = lock(&shared);
             // The request has ended: nothing is reserved for it any more.
@@ -133,9 +129,9 @@ impl Reservation {
             let in_slice = slice.map_or(0, |(_, pico)| pico);
             let held = match asked {
                 Asked::Pledge(estimate) => {
-                    draft.reserve_shared(&host, row, state.held, had_intent, in_slice, estimate)?
+                    draft.reserve_shared(row, state.held, had_intent, in_slice, estimate)?
                 }
-                Asked::Cover => draft.cover_shared(&host, row, state.held, had_intent)?,
+                Asked::Cover => draft.cover_shared(row, state.held, had_intent)?,
             };
             if let Ok(Held { covered: Some(covered), .. }) = held {
                 let request = Arc::clone(&shared);
