@@ -113,8 +113,31 @@ pub struct Running<K> {
 }
 
 struct RunningCounts<K> {
-    each: BTreeMap<K, u64>,
+    each: BTreeMap<K, Requests>,
     all: u64,
+}
+
+/// The requests of one `K`.
+#[derive(Clone, Copy, Default)]
+struct Requests {
+    running: u64,
+    /// Those that ask for a seat. Seats that were taken for them are not returned before they begin.
+    asking: u64,
+}
+
+impl<K: Ord + Copy> RunningCounts<K> {
+    /// Changes the requests of `who`, and returns the seats that these do not need.
+    fn change(&mut self, who: K, seats: Option<&KeySeats>, change: impl FnOnce(&mut Requests)) {
+        let requests = self.each.entry(who).or_default();
+        change(requests);
+        let Requests { running, asking } = *requests;
+        if let Some(seats) = seats {
+            seats.trim(running.saturating_add(asking));
+        }
+        if running == 0 && asking == 0 {
+            self.each.remove(&who);
+        }
+    }
 }
 
 impl<K> Default for Running<K> {
@@ -145,9 +168,8 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
     ) -> Result<RunPermit<K>, E> {
         let mut running = lock(&self.counts);
         let RunningCounts { each, all } = &mut *running;
-        let taken = each.get(&who).copied().unwrap_or_default();
-        may_enter(taken, *all)?;
-        each.insert(who, taken + 1);
+        may_enter(each.get(&who).map_or(0, |it| it.running), *all)?;
+        each.entry(who).or_default().running += 1;
         *all += 1;
         Ok(RunPermit { running: Arc::clone(&self.counts), who, seats: None })
     }
@@ -179,44 +201,48 @@ impl<K: Ord + Copy + fmt::Display> Running<K> {
         };
         let mut entered = attempt(0);
         if matches!(entered, Err(None)) {
+            let _asking = Asking::new(&self.counts, who, &seats);
             entered = attempt(seats.ask().await);
         }
-        match entered {
-            Ok(mut permit) => {
-                permit.seats = Some(seats);
-                Ok(permit)
-            }
-            Err(refused) => {
-                let running = lock(&self.counts);
-                seats.trim(running.each.get(&who).copied().unwrap_or_default());
-                Err(refused.unwrap_or_else(full))
-            }
-        }
+        let mut permit = entered.map_err(|refused| refused.unwrap_or_else(full))?;
+        permit.seats = Some(seats);
+        Ok(permit)
+    }
+}
+
+/// A request that asks for a seat, until it begins, is refused or is given up.
+struct Asking<'a, K: Ord + Copy> {
+    counts: &'a Mutex<RunningCounts<K>>,
+    who: K,
+    seats: &'a KeySeats,
+}
+
+impl<'a, K: Ord + Copy> Asking<'a, K> {
+    fn new(counts: &'a Mutex<RunningCounts<K>>, who: K, seats: &'a KeySeats) -> Self {
+        lock(counts).change(who, None, |it| it.asking += 1);
+        Self { counts, who, seats }
+    }
+}
+
+impl<K: Ord + Copy> Drop for Asking<'_, K> {
+    fn drop(&mut self) {
+        lock(self.counts).change(self.who, Some(self.seats), |it| it.asking = it.asking.saturating_sub(1));
     }
 }
 
 /// The permit of one running request. Dropping it releases it.
-pub struct RunPermit<K: Ord> {
+pub struct RunPermit<K: Ord + Copy> {
     running: Arc<Mutex<RunningCounts<K>>>,
     who: K,
     /// Where hosts share the limit of `who`.
     seats: Option<KeySeats>,
 }
 
-impl<K: Ord> Drop for RunPermit<K> {
+impl<K: Ord + Copy> Drop for RunPermit<K> {
     fn drop(&mut self) {
-        let mut running = lock(&self.running);
-        let RunningCounts { each, all } = &mut *running;
-        *all = all.saturating_sub(1);
-        if let Some(taken) = each.get_mut(&self.who) {
-            *taken = taken.saturating_sub(1);
-            if let Some(seats) = &self.seats {
-                seats.trim(*taken);
-            }
-            if *taken == 0 {
-                each.remove(&self.who);
-            }
-        }
+        let mut counts = lock(&self.running);
+        counts.all = counts.all.saturating_sub(1);
+        counts.change(self.who, self.seats.as_ref(), |it| it.running = it.running.saturating_sub(1));
     }
 }
 

@@ -60,7 +60,8 @@ impl KeySeats {
         }
     }
 
-    /// Returns seats that are not needed for `own` requests. To be called while nothing else counts requests.
+    /// Returns seats that are not needed for `own` requests, those included that ask for one. To be called while nothing
+    /// else counts requests.
     pub(super) fn trim(&self, own: u64) {
         let held = self.limits.seats(&self.key);
         self.limits.keep_seats(&self.key, self.terms.kept(own, held));

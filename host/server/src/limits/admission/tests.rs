@@ -194,3 +194,64 @@ fn tokens_are_charged_when_used_and_an_overdraft_must_be_waited_out() {
     assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_tokens_per_minute", 1));
     host.admit(C, &pace).unwrap();
 }
+
+/// Two hosts of a store in a database.
+#[cfg(feature = "postgres")]
+fn hosts_of(address: &cofferdam_test_postgres::Database) -> [cofferdam_store::Store; 2] {
+    use cofferdam_store::{Database, DatabaseUrl, OpenOptions, RootKeySource, Secret, Store};
+    let folder = tempfile::tempdir().unwrap();
+    let root_key = RootKeySource::File(folder.path().join("root.key"));
+    let options =
+        OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() };
+    let url = format!("postgres://{}@127.0.0.1:{}/{}", address.user, address.port, address.name);
+    let (url, password) = (url.parse::<DatabaseUrl>().unwrap(), Secret::from(address.password.clone()));
+    let database = Database::new(&url, Some(&password), &[]).unwrap();
+    drop(Store::create_in(&database, &options).unwrap());
+    [(); 2].map(|()| Store::open_in(&database, &options).unwrap())
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_seat_that_was_taken_for_a_request_is_there_when_it_begins() {
+    if !cofferdam_test_postgres::installed() {
+        return;
+    }
+    let server = cofferdam_test_postgres::Server::shared().unwrap();
+    let hosts = hosts_of(&server.database("seat_taken").unwrap());
+    let until = |holds: &mut dyn FnMut() -> bool| {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(std::time::Instant::now() < end);
+            std::thread::yield_now();
+        }
+    };
+    let limits = hosts[0].shared_limits().unwrap();
+    // Each request needs a seat.
+    let (key, most) = (A.0.parse::<KeyId>().unwrap(), 2);
+    until(&mut || limits.hosts() == 2);
+    let running = Running::new(Some(limits.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let enter = || running.enter_within(key, most, |_, _| Ok(()), || ());
+    let mut first = None;
+    // Without an answer of the database in time it is let in without a seat.
+    until(&mut || {
+        first = None;
+        first = runtime.block_on(enter()).ok();
+        limits.seats(A.0) == 1
+    });
+    let mut second = Box::pin(enter());
+    runtime.block_on(async {
+        assert!(futures_util::poll!(&mut second).is_pending());
+    });
+    until(&mut || limits.seats(A.0) == 2);
+    // The first one ends before the other one learns that it has a seat.
+    drop(first);
+    let second = runtime.block_on(second);
+    assert!(second.is_ok(), "nothing runs");
+    assert_eq!(limits.seats(A.0), 1, "the seat of the first one is returned");
+    // A request that is given up while it asks leaves no seat behind.
+    let third = Box::pin(enter());
+    drop(runtime.block_on(async { tokio::time::timeout(Duration::ZERO, third).await }));
+    drop(second);
+    until(&mut || limits.seats(A.0) == 0);
+}
