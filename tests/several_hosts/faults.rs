@@ -34,6 +34,7 @@ async fn one_fault_after_another_loses_and_doubles_nothing() {
     primary::kill(&mut cluster).await;
     connections::strike(&mut cluster, &connections::BREAKS, 0).await;
     primary::crash(&mut cluster).await;
+    primary::forget(&mut cluster).await;
     primary::pause(&mut cluster).await;
     linear::compete(&mut cluster, &mut random, 0).await;
     cluster.end_round(load).await;

@@ -84,6 +84,32 @@ pub async fn crash(cluster: &mut Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_that_only_a_crashed_primary_had_are_forgotten_when_its_standby_is_promoted() {
+    let fault = "crash restart of the primary with commits in doubt, standby without them promoted";
+    table(fault, 5, async |cluster, _, _| forget(cluster).await).await;
+}
+
+pub async fn forget(cluster: &mut Cluster) {
+    let waits = "SELECT (count(*) > 0)::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    blocking(|| cluster.pair.standby.kill9()).unwrap();
+    cluster.pair.primary.until(waits, "true").await.unwrap();
+    let fault = cluster.begin_fault();
+    blocking(|| {
+        cluster.pair.primary.kill9().unwrap();
+        cluster.pair.primary.restart().unwrap();
+    });
+    // Hosts are there again, and see what was never acknowledged.
+    cluster.pair.primary.until(waits, "true").await.unwrap();
+    blocking(|| {
+        cluster.pair.primary.kill9().unwrap();
+        cluster.pair.standby.restart().unwrap();
+    });
+    cluster.promote();
+    cluster.until_served(fault).await;
+    cluster.replace_old_primary();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_standby_changes_are_in_doubt_and_then_refused_until_it_is_back() {
     let fault = "standby killed, 504 and then 503, standby started again";
     table(fault, 5, async |cluster, _, round| without_standby(cluster, round).await).await;
