@@ -4,6 +4,7 @@ mod stopping;
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
+use crate::kit::deadline;
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup, program, program_at};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
@@ -447,4 +448,44 @@ fn public_addresses_without_a_proxy_are_warned_of() {
     };
     assert!(serve("").contains("unencrypted"));
     assert!(!serve("trusted_proxies = [\"10.0.0.0/8\"]").contains("unencrypted"));
+}
+
+/// How often a thread of the host went to sleep, by the name of the thread.
+fn sleeps_of(host: &Host, thread: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap();
+    let of_name =
+        |task: &Path| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == thread);
+    let task = tasks.map(|task| task.unwrap().path()).find(|task| of_name(task)).unwrap();
+    let status = std::fs::read_to_string(task.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn thread_that_interrupts_guests_sleeps_while_there_is_no_instance() {
+    let host = Setup::new().start();
+    let (client, admin) = (Client::new(&host), Admin::new(&host));
+    admin.until_ready().await;
+    let request = json!({"model": "local/demo", "input": "x"});
+    let ticks = async || {
+        let before = sleeps_of(&host, "epoch");
+        assert_eq!(client.post("/responses", &request).await.status, 200);
+        // The instances of the request are kept for ten seconds.
+        deadline::until("ticks", async || sleeps_of(&host, "epoch") > before + 2).await;
+    };
+    ticks().await;
+    let no_instance = async || {
+        let kept = admin.metric("cofferdam_instances_idle").await;
+        kept + admin.metric("cofferdam_instances").await == 0
+    };
+    deadline::until("the end of all instances", no_instance).await;
+    let asleep = async || {
+        let before = sleeps_of(&host, "epoch");
+        for _ in 0..20 {
+            admin.get("/healthz").await;
+        }
+        sleeps_of(&host, "epoch") == before
+    };
+    deadline::until("a thread that sleeps", asleep).await;
+    ticks().await;
 }

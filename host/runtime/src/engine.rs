@@ -2,7 +2,7 @@
 //! has room for, and the thread that interrupts guests.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -184,11 +184,22 @@ fn pool_of(instances: u32) -> PoolingAllocationConfig {
 }
 
 /// The thread that increments the epoch, which interrupts guests, and ends a few expired idle
-/// instances per tick. It does nothing else, so nothing can delay it. It stops when this value is
-/// dropped.
+/// instances per tick. It does nothing else, so nothing can delay it. It sleeps while there is no
+/// instance, so an idle host does not wake the processor. It stops when this value is dropped.
 pub(crate) struct Ticker {
-    stop: Option<SyncSender<()>>,
+    /// Instances that exist, in use or idle.
+    instances: Arc<AtomicUsize>,
+    stops: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
+}
+
+/// An instance that exists, for which the epoch is incremented until this value is dropped.
+pub(crate) struct TickedInstance(Arc<AtomicUsize>);
+
+impl Drop for TickedInstance {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Ticker {
@@ -197,24 +208,49 @@ impl Ticker {
         tick: Duration,
         warm: Arc<Warm<T>>,
     ) -> Result<Self, StartError> {
-        let (stop, stopped) = sync_channel::<()>(1);
-        let engine = engine.clone();
-        let thread = thread::Builder::new()
-            .name("epoch".to_owned())
-            .spawn(move || {
-                while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
-                    engine.increment_epoch();
-                    warm.expire(Instant::now());
+        let (instances, stops) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (engine, counted, stopped) = (engine.clone(), Arc::clone(&instances), Arc::clone(&stops));
+        let run = move || {
+            while !stopped.load(Ordering::Acquire) {
+                if counted.load(Ordering::Relaxed) == 0 {
+                    // A wake that comes before this ends it at once.
+                    thread::park();
+                } else {
+                    thread::park_timeout(tick);
                 }
-            })
-            .map_err(StartError::Ticker)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+                engine.increment_epoch();
+                warm.expire(Instant::now());
+            }
+        };
+        let thread =
+            thread::Builder::new().name("epoch".to_owned()).spawn(run).map_err(StartError::Ticker)?;
+        Ok(Self { instances, stops, thread: Some(thread) })
+    }
+
+    /// Counts an instance that is about to be made, and wakes the thread for the first one.
+    pub(crate) fn begin_instance(&self) -> TickedInstance {
+        if self.instances.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.wake();
+        }
+        TickedInstance(Arc::clone(&self.instances))
+    }
+
+    /// Instances that exist.
+    pub(crate) fn instances(&self) -> usize {
+        self.instances.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        self.stops.store(true, Ordering::Release);
+        self.wake();
         if let Some(thread) = self.thread.take() {
             // The result does not matter: the thread has ended even if it panicked.
             drop(thread.join());
@@ -289,7 +325,13 @@ mod tests {
     fn the_ticker_ticks_and_stops() {
         let engine = Sandbox::start(1).unwrap().engine;
         let warm = Arc::new(Warm::<()>::new(1, 1));
-        let ticker = Ticker::start(&engine, Duration::from_millis(1), warm).unwrap();
-        drop(ticker);
+        // With an instance it waits for the next tick, without one for an instance.
+        for has_instance in [true, false] {
+            let ticker = Ticker::start(&engine, Duration::from_secs(3600), Arc::clone(&warm)).unwrap();
+            let instance = has_instance.then(|| ticker.begin_instance());
+            assert_eq!(ticker.instances(), usize::from(has_instance));
+            drop(ticker);
+            drop(instance);
+        }
     }
 }

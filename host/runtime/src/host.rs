@@ -54,7 +54,6 @@ pub(crate) struct Host {
     instances_max: u32,
     instances_wanted: u32,
     pooled: bool,
-    live: Arc<AtomicUsize>,
     code_bytes: Arc<AtomicUsize>,
     saturated: AtomicU64,
     /// By the name of the plugin.
@@ -65,7 +64,7 @@ pub(crate) struct Host {
     /// Present where tests search the memory of guests.
     #[cfg(debug_assertions)]
     pub(crate) memories: Option<GuestMemories>,
-    _ticker: Ticker,
+    ticker: Ticker,
 }
 
 /// How many instances are in use and free.
@@ -137,7 +136,6 @@ impl Host {
             instances_wanted: sandbox.wanted,
             pooled: sandbox.pooled,
             engine: sandbox.engine,
-            live: Arc::new(AtomicUsize::new(0)),
             code_bytes: Arc::default(),
             saturated: AtomicU64::new(0),
             counters: NamedMeters::new(COUNTED_PLUGINS_MAX),
@@ -145,7 +143,7 @@ impl Host {
             meter: sandbox.metered.then(Meter::default),
             #[cfg(debug_assertions)]
             memories: sandbox.memories,
-            _ticker: ticker,
+            ticker,
         }
     }
 
@@ -209,7 +207,7 @@ impl Host {
                 Err(_) => return None,
             }
         };
-        Some(InstanceSlot::new(permit, &self.live))
+        Some(InstanceSlot::new(permit, self.ticker.begin_instance()))
     }
 
     /// A unique number for a plugin.
@@ -224,7 +222,7 @@ impl Host {
     pub(crate) fn gauges(&self) -> Gauges {
         let idle = self.warm.len();
         Gauges {
-            instances: self.live.load(Ordering::Relaxed).saturating_sub(idle),
+            instances: self.ticker.instances().saturating_sub(idle),
             idle,
             instances_max: self.instances_max as usize,
             instances_wanted: self.instances_wanted as usize,

@@ -1,10 +1,8 @@
 //! Permits for instances: the permit to use one, and the room for one that exists.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::engine::TickedInstance;
 use crate::fairness::{Fairness, OwnerPermit};
 
 /// How many permits for instances are taken, and the rule that limits each owner.
@@ -34,19 +32,11 @@ impl Claim {
 /// Room for one instance, idle or in use. Given back on drop.
 pub(crate) struct InstanceSlot {
     _permit: OwnedSemaphorePermit,
-    live: Arc<AtomicUsize>,
+    _ticked: TickedInstance,
 }
 
 impl InstanceSlot {
-    /// A slot that is counted in `live` until it is dropped.
-    pub(crate) fn new(permit: OwnedSemaphorePermit, live: &Arc<AtomicUsize>) -> Self {
-        live.fetch_add(1, Ordering::Relaxed);
-        Self { _permit: permit, live: Arc::clone(live) }
-    }
-}
-
-impl Drop for InstanceSlot {
-    fn drop(&mut self) {
-        self.live.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn new(permit: OwnedSemaphorePermit, ticked: TickedInstance) -> Self {
+        Self { _permit: permit, _ticked: ticked }
     }
 }

@@ -102,7 +102,7 @@ fn accept_loss(host: &Host) {
 }
 
 #[test]
-fn a_chain_that_outlived_a_loss_is_not_left_for_a_later_one_that_nobody_accepted() {
+fn a_chain_that_outlived_a_loss_is_not_left_for_a_later_one_without_acceptance() {
     let Some(world) = World::new("outlived") else { return };
     let host = world.host();
     let workspace = host.create_workspace("w").unwrap().id;
