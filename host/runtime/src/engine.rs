@@ -15,6 +15,7 @@ use crate::error::StartError;
 use crate::guest_memory::{BeforePool, GuestMemories};
 use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
 use crate::manifest::MEMORY_MIB_MAX;
+use crate::permits::TickedInstance;
 use crate::warm::Warm;
 
 /// Instances in addition to one per stream, for the routers, hooks and tools of the same requests.
@@ -193,15 +194,6 @@ pub(crate) struct Ticker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// An instance that exists, for which the epoch is incremented until this value is dropped.
-pub(crate) struct TickedInstance(Arc<AtomicUsize>);
-
-impl Drop for TickedInstance {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Ticker {
     pub(crate) fn start<T: Send + 'static>(
         engine: &Engine,
@@ -211,16 +203,10 @@ impl Ticker {
         let (instances, stops) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let (engine, counted, stopped) = (engine.clone(), Arc::clone(&instances), Arc::clone(&stops));
         let run = move || {
-            while !stopped.load(Ordering::Acquire) {
-                if counted.load(Ordering::Relaxed) == 0 {
-                    // A wake that comes before this ends it at once.
-                    thread::park();
-                } else {
-                    thread::park_timeout(tick);
-                }
+            run(&stopped, &counted, tick, || {
                 engine.increment_epoch();
                 warm.expire(Instant::now());
-            }
+            });
         };
         let thread =
             thread::Builder::new().name("epoch".to_owned()).spawn(run).map_err(StartError::Ticker)?;
@@ -229,10 +215,11 @@ impl Ticker {
 
     /// Counts an instance that is about to be made, and wakes the thread for the first one.
     pub(crate) fn begin_instance(&self) -> TickedInstance {
-        if self.instances.fetch_add(1, Ordering::Relaxed) == 0 {
+        let (instance, is_first) = TickedInstance::count(&self.instances);
+        if is_first {
             self.wake();
         }
-        TickedInstance(Arc::clone(&self.instances))
+        instance
     }
 
     /// Instances that exist.
@@ -245,6 +232,27 @@ impl Ticker {
             thread.thread().unpark();
         }
     }
+}
+
+/// Ticks until it is stopped.
+fn run(stops: &AtomicBool, instances: &AtomicUsize, every: Duration, tick: impl Fn()) {
+    while !stops.load(Ordering::Acquire) {
+        if wait(instances, every) {
+            tick();
+        }
+    }
+}
+
+/// Waits for the next tick, or while there is no instance for the first one. Returns whether a tick is due.
+fn wait(instances: &AtomicUsize, every: Duration) -> bool {
+    let has_instance = instances.load(Ordering::Relaxed) > 0;
+    if has_instance {
+        thread::park_timeout(every);
+    } else {
+        // A wake that comes before this ends it at once.
+        thread::park();
+    }
+    has_instance
 }
 
 impl Drop for Ticker {
@@ -322,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ticker_ticks_and_stops() {
+    fn the_ticker_stops_while_it_waits() {
         let engine = Sandbox::start(1).unwrap().engine;
         let warm = Arc::new(Warm::<()>::new(1, 1));
         // With an instance it waits for the next tick, without one for an instance.

@@ -1,8 +1,10 @@
 //! Permits for instances: the permit to use one, and the room for one that exists.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::engine::TickedInstance;
 use crate::fairness::{Fairness, OwnerPermit};
 
 /// How many permits for instances are taken, and the rule that limits each owner.
@@ -26,6 +28,23 @@ pub(crate) struct Claim {
 impl Claim {
     pub(crate) fn new(permit: OwnedSemaphorePermit, held: Option<OwnerPermit>) -> Self {
         Self { _permit: permit, _held: held }
+    }
+}
+
+/// An instance that exists, idle or in use. The epoch is incremented until this value is dropped.
+pub(crate) struct TickedInstance(Arc<AtomicUsize>);
+
+impl TickedInstance {
+    /// Counts an instance in `instances`. Returns also whether it is the only one.
+    pub(crate) fn count(instances: &Arc<AtomicUsize>) -> (Self, bool) {
+        let is_first = instances.fetch_add(1, Ordering::Relaxed) == 0;
+        (Self(Arc::clone(instances)), is_first)
+    }
+}
+
+impl Drop for TickedInstance {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
