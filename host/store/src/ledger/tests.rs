@@ -132,6 +132,19 @@ fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it()
 }
 
 #[test]
+fn a_key_with_little_left_does_not_make_its_workspace_reserve_little() {
+    let store = ScratchDirectory::new().open();
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    let limits = SpendLimits { total_pico: Some(1), ..SpendLimits::default() };
+    let [first, second] = [(); 2].map(|()| key_with(&store, limits));
+    let open = reserve(&store, first, 90).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 90), "it may cost so much, alone on its key");
+    assert_eq!(reserve(&store, second, 90).unwrap_err(), BUSY, "10 are left of the credit");
+    settle(&open, 90);
+    assert_eq!(balance(&store), (Some(100), 90, 0));
+}
+
+#[test]
 fn a_reservation_grows_to_what_its_request_has_spent() {
     let store = ScratchDirectory::new().open();
     let key = key(&store);
@@ -164,7 +177,7 @@ fn a_key_is_refused_until_its_exhausted_window_ends() {
     };
     settle(&reserve(&store, limited, 4).unwrap(), 9);
     let open = reserve(&store, limited, 50).unwrap();
-    assert_eq!(store.key_spend(limited).now().unwrap().reserved_pico, 1, "what is left of the day");
+    assert_eq!(store.key_spend(limited).now().unwrap().reserved_pico, 16, "what is left of the month");
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, true));
     settle(&open, 2);
     assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(SpendWindow::Day, 10, false));

@@ -110,8 +110,9 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// What is pledged for a part of a request, whose reservation so far is part of the sums. An
-    /// estimate above what is left gets what is left, but only while nothing else runs on the account:
-    /// one request may overdraw an account, several at once may not.
+    /// estimate above what a limit leaves is allowed only while nothing else runs on the account: one
+    /// request may overdraw an account, several at once may not. It is pledged up to the most that any
+    /// of its limits leaves: a key with little left must not make the workspace reserve little.
     pub(crate) fn pledge(
         &self,
         row: &UsageRow,
@@ -120,8 +121,8 @@ impl Standing {
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, ReservationRefused> {
-        // How much the request may still spend beyond what it has used, over all limits.
-        let mut left = u64::MAX;
+        // The most that one of the limits leaves beyond what the request has used.
+        let mut left = 0;
         let rest = |limit, spent, held| rest(limit, spent, held, row, request, estimate);
         if let Some((credited, spent_before)) = terms.credit {
             let (spent, held) = self.workspace;
@@ -135,7 +136,7 @@ impl Standing {
             let refused =
                 |is_busy| ReservationRefused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
             let spent = spent.charged.at(now_ms).of(window);
-            left = left.min(rest(limit_pico, spent, held).map_err(refused)?);
+            left = left.max(rest(limit_pico, spent, held).map_err(refused)?);
         }
         // What the request has reserved already and not used is still its own.
         let unused = request.all.saturating_sub(request.used(row));

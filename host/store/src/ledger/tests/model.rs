@@ -91,14 +91,14 @@ impl Model {
         self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
     }
 
-    /// What all limits leave for the request beyond what it has used, if the estimate is allowed.
+    /// The most that one of the limits leaves for the request beyond what it has used, if the estimate is allowed.
     fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, asks: &Asks) -> Option<u64> {
         let others = |held: u64| held - asks.held;
         let mut left = asks.left(self.credited, self.spent(), others(self.held(|_| true)))?;
         for window in SpendWindow::ALL {
             let Some(limit) = limits.of(window) else { continue };
             let others = others(self.held(|of| of == key));
-            left = left.min(asks.left(limit, self.in_window(key, window, now_ms), others)?);
+            left = left.max(asks.left(limit, self.in_window(key, window, now_ms), others)?);
         }
         Some(left)
     }
