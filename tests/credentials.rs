@@ -70,6 +70,31 @@ fn assert_byok(answer: &Answer, byok: bool) {
 }
 
 #[tokio::test]
+async fn a_caller_without_a_key_of_its_own_pays_for_an_answer_that_it_does_not_wait_for() {
+    let mut a = Upstream::start().await;
+    let priced = "[[models]]\nid = \"test/priced\"\n\
+        endpoints = [{ provider = \"a\", model = \"m\", input = 1000000, output = 1000000 }]\n";
+    let mut host = setup(&[&a]).config(priced).start();
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    // The head of an answer whose body never comes.
+    let (_body, silent) = Reply::fed_as("application/json");
+    a.reply(silent);
+    let client = Client::new(&host);
+    let request = json!({"model": "test/priced", "input": "four", "max_output_tokens": 9});
+    let asking = async { client.post("/responses", &request).await };
+    tokio::select! {
+        answer = asking => panic!("{}", answer.text),
+        _ = a.until_asked(1) => {}
+    }
+    a.dropped.recv().await.unwrap();
+    assert_eq!(sent(&a), format!("Bearer {OPERATORS}"));
+    let rows = usage_of(&mut host);
+    let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+    assert_eq!((row.outcome, row.byok_pico), (UsageOutcome::Cancelled, 0));
+    assert!(row.cost_pico > 0);
+}
+
+#[tokio::test]
 async fn operators_secret_is_sent_to_its_host_and_audited() {
     let a = Upstream::start().await;
     let mut host = host(&[&a]);

@@ -164,10 +164,11 @@ impl LedgerEntry {
     }
 
     /// Begins an attempt at `endpoint`, with an estimate of the input tokens and a limit of the
-    /// output tokens.
+    /// output tokens. `is_byok`: the caller's own credential will be used, as far as is known.
     pub(crate) fn asked(
         &mut self,
         endpoint: &Endpoint,
+        is_byok: bool,
         input_tokens: u64,
         output_max: u64,
         presence: &Arc<ClientPresence>,
@@ -177,7 +178,8 @@ impl LedgerEntry {
         self.attempts = self.attempts.saturating_add(1);
         // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.turns.usage.output_tokens);
-        self.underway = Some(Underway::of(endpoint, input_tokens, output_max, presence, &self.hosted));
+        self.underway =
+            Some(Underway::of(endpoint, is_byok, input_tokens, output_max, presence, &self.hosted));
         self.note_row(|row| {
             name(row, endpoint);
             row.attempts = row.attempts.saturating_add(1);

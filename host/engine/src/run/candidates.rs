@@ -152,8 +152,8 @@ impl Run {
             let presence = self.deadline.presence();
             presence.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms()));
             let output_max = turn.tokens.output_at(&endpoint);
-            self.entry.asked(&endpoint, turn.input_tokens, output_max, presence);
             let is_byok = self.order.is_byok(index);
+            self.entry.asked(&endpoint, is_byok, turn.input_tokens, output_max, presence);
             self.open_attempt(&endpoint);
             // Boxed, so that a request has no room for it while its answer is read.
             let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline));

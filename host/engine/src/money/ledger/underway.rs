@@ -42,15 +42,15 @@ impl Underway {
     /// `hosted` are the types of the provider's own tools that the request offers.
     pub(super) fn of(
         endpoint: &Endpoint,
+        is_byok: bool,
         input_tokens: u64,
         output_max: u64,
         presence: &Arc<ClientPresence>,
         hosted: &[String],
     ) -> Self {
-        let authentication = endpoint.provider.authentication.as_ref();
         Self {
             prices: endpoint.prices,
-            is_byok: authentication.is_some_and(|it| it.byok.is_some()),
+            is_byok,
             input_tokens,
             output_max,
             output_bytes: 0,
