@@ -302,20 +302,23 @@ impl Feed {
 
     /// Reads the whole directory, if changes of it may be lost.
     async fn close_gap(&self) -> Result<(), Failure> {
-        if !self.has_gap.load(Ordering::Acquire) {
+        // Taken before the directory is read: changes may be lost again meanwhile.
+        if !self.has_gap.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         let reload = Arc::clone(&self.reload);
         let read = tokio::task::spawn_blocking(move || reload()).await;
-        let read = read.map_err(|_| Failure::Unexpected("the whole directory"))?;
-        let (directory, point) = read.map_err(|error| Failure::Lost(error.to_string()))?;
+        let read = match read {
+            Ok(read) => read.map_err(|error| Failure::Lost(error.to_string())),
+            Err(_) => Err(Failure::Unexpected("the whole directory")),
+        };
+        let (directory, point) = read.inspect_err(|_| self.has_gap.store(true, Ordering::Release))?;
         self.shared.directory.store(directory);
         self.slices.iter().for_each(|slices| slices.recall(|_| true));
         self.kept.drop_all();
         self.looks.send_modify(|look| {
             *look = Look { is_whole: false, news: look.news + 1, point: Arc::new(point), beat: None };
         });
-        self.has_gap.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -394,6 +397,10 @@ impl Feed {
             Verdict::Whole if changed.beat.1 < acknowledged => Err(Failure::FormerPrimary),
             Verdict::Whole if !changed.is_other => Ok(Some(changed)),
             Verdict::Whole | Verdict::Accepted => {
+                if changed.is_other {
+                    // The directory is read through a new connection, which may lead to another server than this one.
+                    self.session = None;
+                }
                 self.has_gap.store(true, Ordering::Release);
                 self.due = Instant::now();
                 Ok(None)

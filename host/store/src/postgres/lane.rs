@@ -428,7 +428,8 @@ impl Lane {
     /// Notes a durable commit, whose transaction began when so many losses were accepted. The chain had all its commits
     /// then, so only a loss that is accepted later is a reason to leave it.
     fn note_durable(&mut self, accepted_losses: u32, chain: ChainId, end: ChainEnd) {
-        self.accepted_losses = accepted_losses;
+        // The chain may have been begun after the number was read.
+        self.accepted_losses = self.accepted_losses.max(accepted_losses);
         self.witness.learn(&SeenNumbers::of_commit(accepted_losses, chain, number(end.seq)));
     }
 
