@@ -360,7 +360,7 @@ impl Visit<'_> {
         // Even if the answer is late, a part of it was read, and secrets found in that part are
         // noted.
         let mut memory = MemoryShare::of_answer();
-        let cover = |total: usize| memory.cover(total).map_err(|_| no_memory());
+        let cover = |total: usize| memory.cover(total).map_err(|_| self.no_memory());
         let body = timeout_at(deadline, reached.reply.body.collect(cover)).await;
         let body = body.unwrap_or_else(|_| Err(cofferdam_egress::Error::TimedOut.into()));
         let reflected = reached.reply.body.reflected();
@@ -374,6 +374,15 @@ impl Visit<'_> {
             headers: reply.headers,
             body: body.into(),
         })
+    }
+
+    /// The answer is longer than there is memory for now.
+    fn no_memory(&self) -> UnsentRequest {
+        let log = "long answers take all the memory that they may have, or memory is short";
+        if self.capability.unreached.is_due(&format!("{} memory", self.plugin), Instant::now()) {
+            tracing::warn!(plugin = self.plugin, "an answer for a plugin was not read: {log}");
+        }
+        UnsentRequest { error: HttpError::TooLarge, audit: None, log: log.to_owned() }
     }
 
     /// Audits and counts secrets that came back.
@@ -460,9 +469,4 @@ impl Visit<'_> {
             request_id: self.capability.request_id.to_string(),
         }
     }
-}
-
-fn no_memory() -> UnsentRequest {
-    let log = "long answers take all the memory that they may have, or memory is short".to_owned();
-    UnsentRequest { error: HttpError::TooLarge, audit: None, log }
 }
