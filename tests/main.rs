@@ -74,6 +74,8 @@ mod keys;
 mod metrics;
 #[cfg(test)]
 mod operations;
+#[cfg(test)]
+mod other_user;
 
 #[cfg(test)]
 mod health;

@@ -122,16 +122,20 @@ fn lock_or_send(
 ) -> Result<LockOrSent, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let held = match DirectoryLock::acquire(&options.data) {
+        let refused = match DirectoryLock::acquire(&options.data) {
             Ok(lock) => return Ok(LockOrSent::Locked(lock)),
             Err(error @ LockError::Held { .. }) => error,
+            // Root reaches the host of another user, such as that of a systemd unit.
+            Err(error @ LockError::WrongOwner { .. }) if rustix::process::geteuid().is_root() => error,
             Err(error) => return Err(error.into()),
         };
+        let is_held = matches!(refused, LockError::Held { .. });
         match socket::send(&options.data, command, progress) {
             Ok(outcome) => return Ok(LockOrSent::Sent(outcome?)),
             Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
-            Err(SendError::NotListening) if Instant::now() < end => pause(),
-            Err(SendError::NotListening) => return Err(held.into()),
+            Err(SendError::Untrusted(directory)) => return Err(directory.into()),
+            Err(SendError::NotListening) if is_held && Instant::now() < end => pause(),
+            Err(SendError::NotListening) => return Err(refused.into()),
         }
     }
 }
@@ -148,6 +152,7 @@ fn on_database(
     match socket::send(&options.data, command, progress) {
         Ok(outcome) => return Ok(outcome?),
         Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
+        Err(SendError::Untrusted(directory)) => return Err(directory.into()),
         Err(SendError::NotListening) => {}
     }
     let store = connect(config, database, StoreUse::Command)?;

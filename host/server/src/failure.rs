@@ -17,6 +17,15 @@ const UNAVAILABLE: u8 = 69;
 /// The configuration is not valid (`EX_CONFIG` of sysexits.h).
 const CONFIGURATION: u8 = 78;
 
+/// A data directory in which another user can make a socket. A command may hold a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum UntrustedDirectory {
+    #[error("{} belongs to user {owner}: nothing was sent to its admin.sock", path.display())]
+    WrongOwner { path: std::path::PathBuf, owner: u32 },
+    #[error("other users may write into {}: nothing was sent to its admin.sock", .0.display())]
+    TooOpen(std::path::PathBuf),
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The configuration is not valid.
@@ -27,6 +36,8 @@ pub enum Failure {
     Wiring(#[from] WiringError),
     #[error(transparent)]
     Lock(#[from] LockError),
+    #[error(transparent)]
+    UntrustedDirectory(#[from] UntrustedDirectory),
     /// A command that only reads found no store.
     #[error("no store in {}; serve makes one", .0.display())]
     NoStore(std::path::PathBuf),

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use super::dispatch::dispatch;
 use crate::app::App;
 use crate::command::{Command, CommandError, CommandOutcome, Progress};
+use crate::failure::UntrustedDirectory;
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path in a socket address on Linux, with its final zero.
@@ -62,8 +63,24 @@ enum SocketReply {
 pub(crate) enum SendError {
     /// No process listens, or not yet; nothing was sent.
     NotListening,
+    /// Another user can have made the socket; nothing was sent.
+    Untrusted(UntrustedDirectory),
     /// The connection broke after sending. The command may have been carried out.
     OutcomeUnknown,
+}
+
+/// Checks that only this user, or for root the owner of the directory, can have made the socket.
+fn check(data: &Path) -> Result<(), SendError> {
+    let metadata = std::fs::metadata(data).map_err(|_| SendError::NotListening)?;
+    let (user, owner) = (rustix::process::geteuid().as_raw(), metadata.uid());
+    if user != owner && user != 0 {
+        let untrusted = UntrustedDirectory::WrongOwner { path: data.to_owned(), owner };
+        return Err(SendError::Untrusted(untrusted));
+    }
+    if metadata.permissions().mode() & 0o022 != 0 {
+        return Err(SendError::Untrusted(UntrustedDirectory::TooOpen(data.to_owned())));
+    }
+    Ok(())
 }
 
 /// A path to the socket that fits a socket address, and the directory descriptor that keeps it
@@ -109,7 +126,7 @@ pub(crate) fn remove(data: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// No process listens, or the outcome is unknown.
+/// No process listens, another user can have made the socket, or the outcome is unknown.
 pub(crate) fn send(
     data: &Path,
     command: &Command,
@@ -117,6 +134,7 @@ pub(crate) fn send(
 ) -> Result<Result<CommandOutcome, CommandError>, SendError> {
     let reachable = reach(data).map_err(|_| SendError::NotListening)?;
     let mut stream = UnixStream::connect(&reachable.path).map_err(|_| SendError::NotListening)?;
+    check(data)?;
     let unknown = |_: io::Error| SendError::OutcomeUnknown;
     stream.set_read_timeout(Some(OUTCOME_PATIENCE)).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
