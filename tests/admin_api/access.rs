@@ -2,6 +2,7 @@
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, http, read};
+use crate::kit::deadline;
 use crate::kit::host::{Host, Setup};
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -190,4 +191,18 @@ async fn another_operator_token_is_taken_at_a_reload() {
     assert_eq!(before.ask("status").await.status, 401);
     assert_eq!(Admin::new(&host).ask("status").await.status, 200);
     assert!(!host.log().contains(&before.token));
+}
+
+#[tokio::test]
+async fn another_operator_token_is_taken_where_the_configuration_is_refused() {
+    let host = Setup::new().config("[limits]\nstreams = 7").start();
+    let before = Admin::new(&host);
+    before.until_ready().await;
+    std::fs::remove_file(host.data().join("operator.token")).unwrap();
+    std::fs::write(host.directory().join("cofferdam.toml"), "[limits]\nstraems = 7").unwrap();
+    host.signal("HUP");
+    let is_refused = async || before.ask("status").await.status == 401;
+    deadline::until("the end of the old token", is_refused).await;
+    host.until_logged("the old one stays");
+    assert_eq!(Admin::new(&host).ask("status").await.status, 200);
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -27,6 +27,8 @@ pub enum OperatorTokenError {
     File { path: PathBuf, source: io::Error },
     #[error("{} has mode {mode:04o}; it must be 0600 or 0400: use `chmod 600`", path.display())]
     TooOpen { path: PathBuf, mode: u32 },
+    #[error("{} belongs to user {owner}; it must belong to the user of the host or to root", path.display())]
+    WrongOwner { path: PathBuf, owner: u32 },
     #[error(
         "{} is no operator token: one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} visible ASCII characters \
          without commas; delete the file to get a new one",
@@ -48,13 +50,27 @@ pub(super) fn read_or_make(data: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTo
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = random_text()?;
             let token = Zeroizing::new([PREFIX.as_bytes(), text.as_bytes()].concat());
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            let mut made = made.map_err(failed)?;
-            made.write_all(&token).and_then(|()| made.write_all(b"\n")).map_err(failed)?;
+            make(data, &path, &token).map_err(failed)?;
             Ok(token)
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Makes the file at once: a host that is killed here, or has no space, leaves no part of a token, which the
+/// next start would refuse.
+fn make(data: &Path, path: &Path, token: &[u8]) -> io::Result<()> {
+    let draft = path.with_added_extension("new");
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(token)?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    File::open(data)?.sync_all()
 }
 
 fn read(file: &File, path: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenError> {
@@ -63,6 +79,9 @@ fn read(file: &File, path: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenErr
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o7177 != 0 {
         return Err(OperatorTokenError::TooOpen { path: path.to_owned(), mode });
+    }
+    if ![rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
+        return Err(OperatorTokenError::WrongOwner { path: path.to_owned(), owner: metadata.uid() });
     }
     let mut token = Zeroizing::new(Vec::with_capacity(TOKEN_BYTES_MAX + 2));
     file.take(TOKEN_BYTES_MAX as u64 + 2).read_to_end(&mut token).map_err(failed)?;

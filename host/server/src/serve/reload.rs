@@ -146,7 +146,6 @@ impl Reload {
                     set_limits(&live.config, &app.store);
                     tell_configuration(&live.config, &self.options.data, &app.store);
                     app.replace(live);
-                    self.read_operator_token(app);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");
                 }
@@ -156,6 +155,8 @@ impl Reload {
                     tracing::error!(plugin, %error, "the new configuration is not used, the old one stays");
                 }
             }
+            // Also where the configuration is refused: a token that leaked has to go.
+            self.read_operator_token(app);
             self.notifier.ready();
         }
     }
