@@ -11,6 +11,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
+use crate::manifest::is_shown;
 use crate::profile::Profile;
 use crate::tape::Tape;
 
@@ -154,7 +155,7 @@ fn printable(message: &[u8]) -> String {
     let cut = message.get(..LOG_LINE_BYTES_MAX).unwrap_or(message);
     let mut line = String::with_capacity(cut.len());
     for character in String::from_utf8_lossy(cut).chars() {
-        if character.is_control() || is_invisible(character) {
+        if !is_shown(character) {
             line.extend(character.escape_unicode());
         } else {
             line.push(character);
@@ -164,11 +165,6 @@ fn printable(message: &[u8]) -> String {
         line.push_str(" [cut]");
     }
     line
-}
-
-/// Invisible characters, line and paragraph separators, and marks that reorder text on a terminal.
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// One of a guest's standard streams.

@@ -254,6 +254,11 @@ impl Manifest {
     ///
     /// The first mistake, with its line.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        // First: other errors may repeat a text of the manifest.
+        if let Some((key, line)) = hidden_text(text) {
+            let message = format!("`{key}` has a control character, or one that a terminal does not show");
+            return Err(ManifestError { line, message });
+        }
         let mut manifest: Self = toml::from_str(text).map_err(|error| ManifestError {
             line: error.span().map_or(1, |span| line_of(text, span.start)),
             message: first_line(error.message()),
@@ -360,7 +365,7 @@ impl Manifest {
             }
         }
         if let Some(slot) = self.provider.as_ref().and_then(|provider| provider.credential.as_ref()) {
-            if slot.format.matches("{}").count() != 1 || slot.format.chars().any(char::is_control) {
+            if slot.format.matches("{}").count() != 1 {
                 return Some(("credential", "needs a format with {} exactly once".to_owned()));
             }
             if !is_header_name(&slot.header) {
@@ -412,12 +417,59 @@ fn line_of(text: &str, offset: usize) -> usize {
 
 /// The line that sets `key`, for values that parse but break a rule; 1 if there is none.
 fn line_of_key(text: &str, key: &str) -> usize {
+    find_line(text, key).unwrap_or(1)
+}
+
+/// The line that begins with this key, or with the table of this name.
+fn find_line(text: &str, key: &str) -> Option<usize> {
     let sets = |line: &str| {
         let line = line.trim_start().trim_start_matches('[');
         line.strip_prefix(key)
             .is_some_and(|rest| matches!(rest.trim_start().bytes().next(), Some(b'=' | b']')))
     };
-    text.lines().position(sets).map_or(1, |index| index + 1)
+    Some(text.lines().position(sets)? + 1)
+}
+
+/// The first key that has, or whose value has, a character that a terminal does not show as itself, and its line.
+/// Operators read these texts before they grant what a plugin asks for.
+fn hidden_text(text: &str) -> Option<(String, usize)> {
+    let table: toml::Table = toml::from_str(text).ok()?;
+    let keys = hidden_below(&table)?;
+    // A key of an inline table begins no line.
+    let line = keys.iter().rev().find_map(|key| find_line(text, key)).unwrap_or(1);
+    Some((keys.last()?.escape_debug().to_string(), line))
+}
+
+/// The keys that lead to the first such character.
+fn hidden_below(table: &toml::Table) -> Option<Vec<&str>> {
+    table.iter().find_map(|(key, value)| {
+        let mut below = if is_hidden(key) { Vec::new() } else { hidden_in(value)? };
+        below.insert(0, key.as_str());
+        Some(below)
+    })
+}
+
+fn hidden_in(value: &toml::Value) -> Option<Vec<&str>> {
+    match value {
+        toml::Value::String(text) => is_hidden(text).then(Vec::new),
+        toml::Value::Array(items) => items.iter().find_map(hidden_in),
+        toml::Value::Table(table) => hidden_below(table),
+        _ => None,
+    }
+}
+
+fn is_hidden(text: &str) -> bool {
+    !text.chars().all(is_shown)
+}
+
+/// Whether a terminal shows the character as itself: no control character, invisible character, separator of
+/// lines and paragraphs, or mark that reorders text.
+pub(crate) fn is_shown(character: char) -> bool {
+    let is_invisible = matches!(
+        character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+    );
+    !character.is_control() && !is_invisible
 }
 
 fn first_line(message: &str) -> String {

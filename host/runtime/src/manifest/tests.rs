@@ -152,6 +152,12 @@ fn refusals_name_the_line_and_the_key() {
             tool(&format!("secrets = [\"*\"]\nhosts = [\"*\"]\n{0}\n{0}", injection(QUERY))),
             "line 7: `injections` puts two secrets into one place for a.b",
         ),
+        (format!("{ROUTER}description = \"a\\u001b[8m\"\n"), "line 4: `description` has a control character"),
+        (format!("{ROUTER}[limits]\n\"a\\nb\" = 1\n"), "line 4: `a\\nb` has a control character"),
+        (
+            "name = \"h\"\nkind = \"hook\"\nversion = \"1\"\n[hook]\nid = \"a\\u202eb\"\n".to_owned(),
+            "line 5: `id` has a control character",
+        ),
         ("name = 3".to_owned(), "line 1: invalid type: integer"),
         (String::new(), "line 1: missing field `name`"),
     ];
@@ -164,12 +170,16 @@ fn refusals_name_the_line_and_the_key() {
 
 #[test]
 fn a_credential_needs_one_place_for_the_secret() {
-    for format in ["Bearer", "{}{}", "a\\n{}"] {
+    for (format, problem) in [
+        ("Bearer", "`credential` needs a format"),
+        ("{}{}", "`credential` needs a format"),
+        ("a\\n{}", "`format` has a control character"),
+    ] {
         let text = format!(
             "name = \"p\"\nkind = \"provider\"\nversion = \"1\"\n[provider]\n\
              credential = {{ header = \"x-api-key\", format = \"{format}\" }}\n"
         );
-        assert!(refused(&text).starts_with("line 5: `credential` needs"), "{format}");
+        assert!(refused(&text).starts_with(&format!("line 5: {problem}")), "{format}");
     }
 }
 

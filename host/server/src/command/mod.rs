@@ -454,5 +454,16 @@ impl ListArguments {
     }
 }
 
+/// A text as one word of a shell, in quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A text as one word of a shell, in quotes only where it needs them.
+fn word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) { text.to_owned() } else { quoted(text) }
+}
+
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::table::{pairs, table};
-use super::{CommandOutcome, Folder, Remote};
+use super::{CommandOutcome, Folder, Remote, word};
 use crate::facts::{Facts, HeldFacts, PluginFacts, PluginReach};
 
 pub use kit::{
@@ -181,7 +181,7 @@ pub(crate) fn grant_lines(
         command.push_str(&format!(" --import {import}"));
     }
     for header in manifest.placeholder_headers.difference(&granted.placeholder_headers) {
-        command.push_str(&format!(" --placeholder-header {header}"));
+        command.push_str(&format!(" --placeholder-header {}", word(header)));
     }
     // A manifest that asks for `*` leaves the names to the operator.
     let has_hosts = granted.any_host || !granted.hosts.is_empty();
@@ -194,7 +194,9 @@ pub(crate) fn grant_lines(
     match command.as_str() {
         "" => missing_grants(manifest, granted).into_iter().map(|denial| denial.line).collect(),
         _ => {
-            let folder = folder.map(|folder| format!(" --plugins {}", folder.display())).unwrap_or_default();
+            let folder = folder
+                .map(|folder| format!(" --plugins {}", word(&folder.to_string_lossy())))
+                .unwrap_or_default();
             vec![format!("cofferdam plugin grant {}{folder}{command}", manifest.name)]
         }
     }

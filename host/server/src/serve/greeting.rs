@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::app::{Addresses, App};
 use crate::command::CommandError;
+use crate::command::quoted;
 use crate::failure::Failure;
 
 pub(crate) struct Greeting {
@@ -103,9 +104,4 @@ fn reach(app: &App, address: SocketAddr) -> String {
         }
         _ => format!("{trust}https://{address}"),
     }
-}
-
-/// A text as one word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
