@@ -6,7 +6,10 @@ use crate::kit::client::{Client, events_of};
 use crate::kit::deadline;
 use crate::kit::host::Setup;
 use crate::kit::upstream::{Reply, Upstream};
+use rustix::fs::OFlags;
 use serde_json::json;
+use std::cell::OnceCell;
+use std::os::unix::fs::OpenOptionsExt;
 use tokio::net::TcpStream;
 
 #[tokio::test]
@@ -134,12 +137,12 @@ async fn signal_to_stop_ends_a_host_whose_reload_hangs() {
     std::fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
     host.signal("HUP");
-    // Opening it waits until the host reads. The host gets neither a byte nor the end.
-    let open = tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(file).unwrap());
-    let unwritten = tokio::time::timeout(std::time::Duration::from_secs(60), open)
-        .await
-        .expect("the host does not reload")
-        .unwrap();
+    // It can be opened once the host reads. The host gets neither a byte nor the end.
+    let unwritten = OnceCell::new();
+    let mut options = std::fs::File::options();
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let opens = async || options.open(&file).is_ok_and(|opened| unwritten.set(opened).is_ok());
+    deadline::until("a reload", opens).await;
     host.signal("TERM");
     assert!(host.wait().success());
     drop(unwritten);

@@ -50,8 +50,8 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 /// [`HEADERS_MAX`] the request is refused with an error document; of more than this hyper refuses it
 /// itself, without one.
 const READ_HEADERS_MAX: usize = 2 * HEADERS_MAX;
-/// Concurrent requests on one HTTP/2 connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
+/// Concurrent requests of clients on one HTTP/2 connection.
+pub(crate) const CLIENT_STREAMS_MAX: u32 = 256;
 /// How long requests that are ended early may take to send their last event.
 const LAST_WORD: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, which mostly means that no file descriptor is left.
@@ -84,6 +84,8 @@ pub(crate) struct Connections {
     metrics: Arc<Metrics>,
     workers: Workers,
     tls: Option<Arc<Tls>>,
+    /// Concurrent requests on one HTTP/2 connection.
+    streams_max: u32,
     tasks: TaskTracker,
     stop: CancellationToken,
     cut: CancellationToken,
@@ -93,6 +95,7 @@ impl Connections {
     #[must_use]
     pub(crate) fn new(
         connections_max: usize,
+        streams_max: u32,
         metrics: Arc<Metrics>,
         workers: Workers,
         tls: Option<Arc<Tls>>,
@@ -104,6 +107,7 @@ impl Connections {
             metrics,
             workers,
             tls,
+            streams_max,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -280,7 +284,8 @@ impl Connections {
                 handler(request, peer.clone()).map(Ok::<_, Infallible>)
             })
         };
-        let builder = builder(Tracked { workers: self.workers.clone(), tasks: self.tasks.clone() });
+        let builder =
+            builder(Tracked { workers: self.workers.clone(), tasks: self.tasks.clone() }, self.streams_max);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut idle = Idle::default();
         idle.round(&running, &served);
@@ -347,7 +352,7 @@ impl Idle {
     }
 }
 
-fn builder(tasks: Tracked) -> Builder<Tracked> {
+fn builder(tasks: Tracked, streams_max: u32) -> Builder<Tracked> {
     let mut builder = Builder::new(tasks);
     builder
         .http1()
@@ -358,7 +363,7 @@ fn builder(tasks: Tracked) -> Builder<Tracked> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_concurrent_streams(streams_max)
         .max_header_list_size(u32::try_from(READ_BYTES_MAX).unwrap_or(u32::MAX))
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
@@ -388,19 +393,20 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use bytes::Bytes;
-    use http::{Request, Response};
+    use http::{Request, Response, Version};
+    use http_body_util::BodyExt;
     use hyper::body::Incoming;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::sync::mpsc;
 
-    use super::{Connections, IDLE_ROUND, Idle};
+    use super::{Connections, IDLE_ROUND, Idle, STALL_MAX};
     use crate::peer::Peer;
     use crate::reply::answer::ResponseBody;
     use crate::workers::Workers;
 
     #[tokio::test]
     async fn connections_of_one_address_are_limited() {
-        let connections = Connections::new(8, Arc::default(), Workers::current(), None);
+        let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
         let open = async |address: &str, most| {
             let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();
             connections.of_address(permit, address.parse().unwrap(), most)
@@ -418,12 +424,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_is_open_while_an_answer_runs_and_is_closed_when_it_is_idle() {
-        let connections = Connections::new(8, Arc::default(), Workers::current(), None);
+        let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
         let (chunks, body) = mpsc::channel(1);
         let body = Mutex::new(Some(body));
-        let handler = move |_: Request<Incoming>, peer: Peer| {
+        let handler = move |request: Request<Incoming>, peer: Peer| {
             let mut answer = ResponseBody::channel(body.lock().unwrap().take().unwrap());
-            answer.keep_running(peer.begin_request());
+            answer.keep_running(peer.begin_request(request.version()));
             std::future::ready(Response::new(answer))
         };
         let (near, mut far) = duplex(4096);
@@ -442,6 +448,20 @@ mod tests {
         let handler = move |request, peer| handler(request, peer);
         let ((), answer) = tokio::join!(connections.converse(near, peer, handler), client);
         assert!(answer.ends_with("late\r\n0\r\n\r\n"), "{answer}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_over_http_2_that_the_client_does_not_take_is_noticed_without_a_record() {
+        let address = Ipv4Addr::LOCALHOST.into();
+        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+        let mut answer = ResponseBody::whole(Bytes::from_static(b"page"));
+        answer.keep_running(peer.begin_request(Version::HTTP_2));
+        answer.frame().await.unwrap().unwrap();
+        assert!(!peer.answers.any_stalled(STALL_MAX));
+        tokio::time::advance(STALL_MAX).await;
+        assert!(peer.answers.any_stalled(STALL_MAX));
+        assert!(answer.frame().await.is_none(), "the client has taken it");
+        assert!(!peer.answers.any_stalled(STALL_MAX));
     }
 
     #[test]

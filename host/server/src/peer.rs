@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::stall::OpenAnswers;
+use http::Version;
+
+use crate::stall::{Handed, OpenAnswers};
 
 /// The client's end of a connection.
 #[derive(Clone)]
@@ -18,17 +20,39 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// Counts a request of this connection as running until the result is dropped.
-    pub(crate) fn begin_request(&self) -> RunningRequest {
+    pub(crate) fn begin_request(&self, version: Version) -> RunningRequest {
         self.running.fetch_add(1, Ordering::Relaxed);
-        RunningRequest(Arc::clone(&self.running))
+        // Over HTTP/1 the stall timer of the socket is enough; see `stall`.
+        let handed = (version == Version::HTTP_2).then(|| self.answers.begin());
+        RunningRequest { running: Arc::clone(&self.running), handed }
     }
 }
 
-/// A request that is not answered completely. Its connection is not idle.
-pub(crate) struct RunningRequest(Arc<AtomicUsize>);
+/// A request that is not answered completely. Its connection is not idle, and is cut if the client
+/// does not take the answer.
+pub(crate) struct RunningRequest {
+    running: Arc<AtomicUsize>,
+    handed: Option<Handed>,
+}
+
+impl RunningRequest {
+    /// Notes that the connection asks for the next chunk of the answer.
+    pub(crate) fn asked(&self) {
+        if let Some(handed) = &self.handed {
+            handed.taken();
+        }
+    }
+
+    /// Notes that a chunk was handed to the connection.
+    pub(crate) fn sent(&self) {
+        if let Some(handed) = &self.handed {
+            handed.hand();
+        }
+    }
+}
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 }

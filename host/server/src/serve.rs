@@ -30,7 +30,7 @@ use crate::admin;
 use crate::admin::listener::Admin;
 use crate::app::{Addresses, App};
 use crate::config::{Config, Environment};
-use crate::connection::Connections;
+use crate::connection::{CLIENT_STREAMS_MAX, Connections};
 use crate::failure::Failure;
 use crate::forwarded;
 use crate::grants::GrantEditor;
@@ -54,6 +54,9 @@ use notify::Notifier;
 use reload::{FixedSettings, Reload, Signals};
 
 const ADMIN_CONNECTIONS: usize = 64;
+/// Concurrent requests on one HTTP/2 connection of the admin listener. A browser with some pages of
+/// the console needs fewer.
+const ADMIN_STREAMS_MAX: u32 = 32;
 /// For how long running requests may go on after the store has stopped writing.
 const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -209,9 +212,11 @@ async fn serve(
     let greeting = Greeting::new(&app, &ground.store).await?;
     write_out(&greeting.text(options.json))?;
 
-    let clients = Connections::new(limits.connections, Arc::clone(&metrics), workers.clone(), tls.clone());
+    let (counted, uncounted) = (Arc::clone(&metrics), Arc::new(Metrics::default()));
+    let (streams_max, admin_streams_max) = (CLIENT_STREAMS_MAX, ADMIN_STREAMS_MAX);
+    let clients = Connections::new(limits.connections, streams_max, counted, workers.clone(), tls.clone());
     let operators =
-        Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()), Workers::current(), tls.clone());
+        Connections::new(ADMIN_CONNECTIONS, admin_streams_max, uncounted, Workers::current(), tls.clone());
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));

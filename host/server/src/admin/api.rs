@@ -32,6 +32,8 @@ use crate::reply::json_response;
 const PREFIX: &str = "/admin/v1/";
 /// The maximum length of the body of a command, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The longest body of a request to sign in, in bytes. It is read before anything is known of its sender.
+const SIGN_IN_BYTES_MAX: usize = 2 * 1024;
 /// The maximum length of a body with a request for a model, in bytes.
 const PLAYGROUND_BYTES_MAX: usize = 1024 * 1024;
 /// How long a command waits for others to end.
@@ -156,7 +158,7 @@ async fn sign_in(
     head: &Parts,
     body: &mut Incoming,
 ) -> Result<Response<ResponseBody>, AdminFault> {
-    let members = read_members(admin, head, body, BODY_BYTES_MAX).await?;
+    let members = read_members(admin, head, body, SIGN_IN_BYTES_MAX).await?;
     let credential = match (members.len(), members.get("code").or_else(|| members.get("token"))) {
         (1, Some(Value::String(credential))) => Zeroizing::new(credential.clone()),
         _ => return Err(AdminFault::malformed("the body must be {\"code\": TEXT} or {\"token\": TEXT}")),

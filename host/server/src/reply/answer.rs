@@ -86,6 +86,16 @@ impl ResponseBody {
         next
     }
 
+    /// The next chunk of an answer without a record.
+    fn next_unrecorded(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.running.iter().for_each(RunningRequest::asked);
+        let next = self.next(context);
+        if let Poll::Ready(Some(_)) = &next {
+            self.running.iter().for_each(RunningRequest::sent);
+        }
+        next
+    }
+
     fn take_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match std::mem::take(&mut self.content) {
             Content::Empty => Poll::Ready(None),
@@ -117,7 +127,7 @@ impl http_body::Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(mut record) = self.record.take() else {
-            return self.next(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))));
+            return self.next_unrecorded(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))));
         };
         record.asked();
         let next = within(record.id(), || self.next(context));

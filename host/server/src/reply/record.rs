@@ -9,14 +9,13 @@ use std::time::Instant;
 
 use cofferdam_engine::Allowance;
 use cofferdam_store::KeyId;
-use http::{Method, Request, Version};
+use http::{Method, Request};
 use uuid::Uuid;
 
 use crate::limits::admission::RateLimitHeaders;
 use crate::metrics::{Metrics, micros};
 use crate::peer::{Peer, RunningRequest};
 use crate::route::Label;
-use crate::stall::Handed;
 use crate::telemetry::within;
 
 /// What is known of a request so far.
@@ -39,8 +38,7 @@ pub(crate) struct RequestRecord {
     bytes_sent: u64,
     whole: bool,
     metrics: Arc<Metrics>,
-    _running: RunningRequest,
-    handed: Option<Handed>,
+    running: RunningRequest,
 }
 
 impl RequestRecord {
@@ -52,8 +50,6 @@ impl RequestRecord {
         peer: &Peer,
         client: IpAddr,
     ) -> Box<Self> {
-        // Over HTTP/1 the stall timer of the socket is enough; see `stall`.
-        let handed = (request.version() == Version::HTTP_2).then(|| peer.answers.begin());
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         Box::new(Self {
             route: Label::None,
@@ -71,8 +67,7 @@ impl RequestRecord {
             bytes_sent: 0,
             whole: false,
             metrics,
-            _running: peer.begin_request(),
-            handed,
+            running: peer.begin_request(request.version()),
         })
     }
 
@@ -88,18 +83,14 @@ impl RequestRecord {
 
     /// Records that the connection asks for the next chunk.
     pub(crate) fn asked(&self) {
-        if let Some(handed) = &self.handed {
-            handed.taken();
-        }
+        self.running.asked();
     }
 
     /// Records the length of a chunk that was handed to the connection, or the end (`None`).
     pub(crate) fn sent(&mut self, chunk: Option<usize>) {
         match chunk {
             Some(bytes) => {
-                if let Some(handed) = &self.handed {
-                    handed.hand();
-                }
+                self.running.sent();
                 if self.streamed && self.bytes_sent == 0 {
                     self.metrics.first_bytes.observe(micros(self.started.elapsed()));
                 }
