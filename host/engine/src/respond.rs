@@ -206,6 +206,12 @@ impl ResponseRun {
         Ok(Box::new(Self { run, job, body_share: None, guard: None }))
     }
 
+    /// Frees the document, once no guest will be given it any more, and what the body counts for.
+    fn drop_document(&mut self) {
+        self.job.request.drop_document();
+        self.body_share = None;
+    }
+
     /// Answers the request with a stream to `client`.
     async fn answer_stream(mut self: Box<Self>, client: Sender<Bytes>) -> Result<(), Refusal> {
         let is_held = hooks::hold_streams(&self.job.hooks);

@@ -213,10 +213,10 @@ async fn serve(
     write_out(&greeting.text(options.json))?;
 
     let (counted, uncounted) = (Arc::clone(&metrics), Arc::new(Metrics::default()));
-    let (streams_max, admin_streams_max) = (CLIENT_STREAMS_MAX, ADMIN_STREAMS_MAX);
-    let clients = Connections::new(limits.connections, streams_max, counted, workers.clone(), tls.clone());
+    let clients =
+        Connections::new(limits.connections, CLIENT_STREAMS_MAX, counted, workers.clone(), tls.clone());
     let operators =
-        Connections::new(ADMIN_CONNECTIONS, admin_streams_max, uncounted, Workers::current(), tls.clone());
+        Connections::new(ADMIN_CONNECTIONS, ADMIN_STREAMS_MAX, uncounted, Workers::current(), tls.clone());
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));

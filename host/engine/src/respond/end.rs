@@ -68,8 +68,7 @@ impl ResponseRun {
         let said = self.run.deadline.send(last).await;
         // The client may send its next request while the provider's connection is drained.
         self.job.scope.caller.allowance.give_place_back();
-        self.job.request.drop_document();
-        self.body_share = None;
+        self.drop_document();
         if said.is_ok()
             && let Some(mut reading) = reading
         {

@@ -23,8 +23,7 @@ impl ResponseRun {
         let mut assembler = self.assembler(&answering);
         if self.job.tools.is_none() && self.job.hooks.is_empty() {
             // The answer has begun, so no other endpoint is tried. It may take long and the input may be large.
-            self.job.request.drop_document();
-            self.body_share = None;
+            self.drop_document();
         }
         let (outcome, reading) = loop {
             assembler.use_told(answering.begun.rest.told.take());
