@@ -2,6 +2,7 @@
 
 use super::changes::until_version;
 use super::{Commands, Edition, NAME, setup};
+use crate::kit::admin::Admin;
 use serde_json::json;
 
 /// A manifest that asks for hosts.
@@ -42,7 +43,8 @@ fn an_update_that_asks_for_more_is_held_until_it_is_accepted() {
     );
     until_version(&host, "0.1.0");
     let listed = host.listed().unwrap();
-    assert_eq!(listed["held"], json!({"version": "0.2.0", "asks_more": ["host b.test"]}));
+    let digest = listed["held"]["digest"].clone();
+    assert_eq!(listed["held"], json!({"version": "0.2.0", "digest": digest, "asks_more": ["host b.test"]}));
     let status = host.done(&["status"]);
     assert_eq!(status["held_plugins"][0]["version"], "0.2.0");
     let doctor = host.output(&["doctor", "--offline"]);
@@ -60,6 +62,43 @@ fn an_update_that_asks_for_more_is_held_until_it_is_accepted() {
     assert_eq!(listed.get("held"), None);
     host.done(&["plugin", "rollback", NAME]);
     until_version(&host, "0.1.0");
+}
+
+/// Another update of the same version takes the place of the one that the operator looked at.
+#[tokio::test]
+async fn the_update_that_is_accepted_is_the_one_that_was_shown() {
+    let host = setup().start();
+    host.done(&["plugin", "install", &Edition::plain(0, "0.1.0").file()]);
+    let mut digests = Vec::new();
+    for hosts in ["\"a.test\"", "\"a.test\", \"b.test\""] {
+        let held = host.done(&["plugin", "update", &asking(0, "0.2.0", hosts).file()]);
+        digests.push(held["digest"].as_str().unwrap().to_owned());
+        let listed = host.listed().unwrap();
+        assert_eq!(listed["held"]["digest"], held["digest"]);
+    }
+    let [shown, held] = digests.try_into().unwrap();
+    let admin = Admin::new(&host);
+    let accept = |digest: &str| json!({"name": NAME, "accept": true, "digest": digest});
+    let undecided = admin.change("plugin/grant", &json!({"name": NAME, "accept": true})).await;
+    assert_eq!(undecided.status, 400, "{}", undecided.text);
+    assert!(undecided.text.contains("`digest`"), "{}", undecided.text);
+    let other = admin.change("plugin/grant", &accept(&shown)).await;
+    assert_eq!(other.status, 409, "{}", other.text);
+    let command = ["plugin", "grant", NAME, "--accept", "--digest"];
+    let complaint = host.refused(&[&command[..], &[&shown]].concat());
+    for text in [&other.text, &complaint] {
+        assert!(text.contains(&shown) && text.contains(&held), "{text}");
+    }
+    assert_eq!(host.version().as_deref(), Some("0.1.0"));
+    // The command that is shown accepts what is shown.
+    let remedy = String::from_utf8(host.output(&["doctor", "--offline"]).stdout).unwrap();
+    assert!(
+        remedy.contains(&format!("`cofferdam plugin grant {NAME} --accept --digest {held}`")),
+        "{remedy}"
+    );
+    let accepted = admin.change("plugin/grant", &accept(&held)).await;
+    assert_eq!((accepted.status, &accepted.body["state"]), (200, &json!("accepted")), "{}", accepted.text);
+    until_version(&host, "0.2.0");
 }
 
 #[test]

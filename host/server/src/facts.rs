@@ -24,9 +24,18 @@ pub struct Facts {
 pub struct HeldFacts {
     pub plugin: String,
     pub version: String,
+    /// The digest by which it is accepted.
+    pub digest: String,
     /// The version that serves.
     pub serving: String,
     pub asks_more: Vec<String>,
+}
+
+impl HeldFacts {
+    /// The command that accepts this update and no other one.
+    pub(crate) fn accept_command(&self) -> String {
+        format!("cofferdam plugin grant {} --accept --digest {}", self.plugin, self.digest)
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -170,7 +170,7 @@ impl<'d> Installer<'d> {
         more: Vec<String>,
     ) -> Result<CommandOutcome, Failure> {
         let name = &package.manifest.name;
-        let shown = version.version.clone();
+        let (shown, digest) = (version.version.clone(), version.digest());
         let serving = installed.current.version.clone();
         self.files.put(name, &version, &package.files)?;
         // Whether it could serve is found out now and not when it is accepted.
@@ -178,7 +178,7 @@ impl<'d> Installer<'d> {
         self.check_update(name, &self.candidate(name, Some(accepted)))?;
         let held = LockedPlugin { held: Some(version), ..installed.clone() };
         self.commit(&self.candidate(name, Some(held)))?;
-        let change = Change::new(name, &shown, ChangeKind::Held { serving, more });
+        let change = Change::new(name, &shown, ChangeKind::Held { digest, serving, more });
         Ok(change.outcome(Became::Nothing))
     }
 

@@ -99,6 +99,7 @@ pub(crate) fn held(data: &Path) -> Vec<HeldFacts> {
         Some(HeldFacts {
             plugin: name.clone(),
             version: held.version.clone(),
+            digest: held.digest(),
             serving: plugin.current.version.clone(),
             asks_more: files.asks_more(name, plugin).unwrap_or_default(),
         })

@@ -62,13 +62,13 @@ function held(plugin, page) {
       h("ul", {}, plugin.held.asks_more.map((line) => h("li", {}, code(line))))],
     verb: "Accept",
     act: async () => {
-      await page.change("plugin/grant", { name: plugin.name, accept: true });
+      await page.change("plugin/grant", { name: plugin.name, accept: true, digest: plugin.held.digest });
     },
   }).then((isDone) => isDone && page.refresh());
   return notice("warn",
     h("p", {}, h("strong", {}, `Version ${plugin.held.version} is held. `), `It asks for more than ${plugin.version}, which goes on serving:`),
     h("ul", {}, plugin.held.asks_more.map((line) => h("li", {}, code(line)))),
-    copied(`cofferdam plugin grant ${plugin.name} --accept`),
+    copied(`cofferdam plugin grant ${plugin.name} --accept --digest ${plugin.held.digest}`),
     h("div", { class: "buttons" }, button("Accept", accept, { class: "primary" }),
       button("Go back to an older version", () => dialog({
         title: `Put the version before ${plugin.version} in place`,

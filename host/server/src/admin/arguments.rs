@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::fault::AdminFault;
 use crate::command::remote::{RemoteCommand, definition};
-use crate::command::{Command, WorkspaceCommand};
+use crate::command::{Command, GrantCommand, PluginCommand, WorkspaceCommand};
 use crate::route::decode;
 
 /// Entries of one list in a request.
@@ -106,6 +106,13 @@ pub(super) fn command(remote: &RemoteCommand, members: &Map<String, Value>) -> R
         Command::Workspace(WorkspaceCommand::Delete { yes: false, .. }) => {
             Err(AdminFault::malformed("deleting a workspace cannot be undone: set `yes` to true"))
         }
+        // Another update may be held by now than the one that the operator was shown.
+        Command::Plugin(PluginCommand::Grant(GrantCommand {
+            accept: true,
+            print: false,
+            digest: None,
+            ..
+        })) => Err(AdminFault::malformed("to accept an update, send its `digest`, which plugin/list has")),
         command => Ok(command),
     }
 }

@@ -72,6 +72,10 @@ pub struct GrantCommand {
     #[arg(long, conflicts_with_all = ["hosts", "secrets", "imports", "placeholder_headers"])]
     #[serde(default)]
     pub accept: bool,
+    /// Accept only the update with this digest, which `plugin list` and `plugin grant NAME` show
+    #[arg(long, value_name = "SHA256", requires = "accept")]
+    #[serde(default)]
+    pub digest: Option<String>,
     /// Only print the lines, change nothing
     #[arg(long)]
     pub print: bool,
@@ -142,21 +146,24 @@ fn with_held(plugin: &PluginFacts, held: &[HeldFacts]) -> Value {
     let mut document = json!(plugin);
     let held = held.iter().find(|held| held.plugin == plugin.name);
     if let (Some(held), Some(members)) = (held, document.as_object_mut()) {
-        members.insert("held".to_owned(), json!({"version": held.version, "asks_more": held.asks_more}));
+        let HeldFacts { version, digest, asks_more, .. } = held;
+        members
+            .insert("held".to_owned(), json!({"version": version, "digest": digest, "asks_more": asks_more}));
     }
     document
 }
 
 /// The lines about an update that is held.
 pub(crate) fn held_text(held: &HeldFacts) -> String {
-    let HeldFacts { plugin, version, serving, asks_more } = held;
+    let HeldFacts { plugin, version, serving, asks_more, .. } = held;
     let more =
         if asks_more.is_empty() { "its files cannot be read".to_owned() } else { asks_more.join("\n") };
     format!(
         "\n{plugin} {version} is held: it asks for more than {serving}, which goes on serving:\n{}\
-         to accept it:  cofferdam plugin grant {plugin} --accept\n\
+         to accept it:  {}\n\
          to drop it:    cofferdam plugin remove {plugin} --held\n",
-        indented(&more)
+        indented(&more),
+        held.accept_command()
     )
 }
 

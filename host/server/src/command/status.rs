@@ -23,7 +23,8 @@ pub(super) async fn status(store: Option<&Store>, facts: &Facts) -> Result<Comma
     }
     let updates = facts.held.iter().map(|held| {
         let HeldFacts { plugin, version, .. } = held;
-        ("plugin held", format!("{plugin} {version}: `cofferdam plugin grant {plugin} --accept` accepts it"))
+        let text = format!("{plugin} {version}: `cofferdam plugin grant {plugin}` shows what it asks for");
+        ("plugin held", text)
     });
     rows.extend(updates);
     let stored = match store {

@@ -29,7 +29,7 @@ pub(super) fn check(plugins: &Plugins, installation: &Installation<'_>) -> Vec<C
 }
 
 fn held(update: HeldFacts) -> CheckFinding {
-    let HeldFacts { plugin, version, serving, asks_more } = update;
+    let HeldFacts { plugin, version, serving, asks_more, .. } = &update;
     CheckFinding::warn(
         ID,
         format!("plugin {plugin}"),
@@ -38,8 +38,8 @@ fn held(update: HeldFacts) -> CheckFinding {
             asks_more.join(", ")
         ),
         format!(
-            "accept it with `cofferdam plugin grant {plugin} --accept`, or drop it with `cofferdam plugin remove \
-             {plugin} --held`"
+            "accept it with `{}`, or drop it with `cofferdam plugin remove {plugin} --held`",
+            update.accept_command()
         ),
     )
 }

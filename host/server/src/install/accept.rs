@@ -7,12 +7,12 @@ use cofferdam_runtime::Manifest;
 
 use super::report::{Change, ChangeKind};
 use super::{Installer, refusal};
-use crate::command::{Became, CommandOutcome, GrantCommand};
+use crate::command::{Became, CommandError, CommandOutcome, FailureCause, GrantCommand};
 use crate::config::edit::{self, Additions};
 use crate::facts;
 use crate::failure::Failure;
 use crate::grants::replace;
-use crate::installed::{InstalledAsks, LockedPlugin, VersionPart, beyond, granted};
+use crate::installed::{InstalledAsks, InstalledVersion, LockedPlugin, VersionPart, beyond, granted};
 
 impl Installer<'_> {
     pub(super) fn accept(&self, wanted: &GrantCommand) -> Result<CommandOutcome, Failure> {
@@ -22,6 +22,7 @@ impl Installer<'_> {
         let Some(held) = installed.held else {
             return Err(refusal(format!("no update of {name} is held")));
         };
+        check_digest(name, &held, wanted.digest.as_deref())?;
         self.files.read(name, &held).map_err(|error| error.in_part(VersionPart::Held))?;
         let new = self.files.manifest(name, &held)?;
         let (from, version) = (installed.current.version.clone(), held.version.clone());
@@ -54,6 +55,18 @@ impl Installer<'_> {
         let granted = self.grant_of(name)?;
         Ok(change.with_asks(&new, &granted).outcome(self.desk.tell()))
     }
+}
+
+/// Refuses to accept another update than the one that the operator looked at.
+fn check_digest(name: &str, held: &InstalledVersion, wanted: Option<&str>) -> Result<(), CommandError> {
+    let digest = held.digest();
+    let Some(wanted) = wanted.filter(|wanted| *wanted != digest) else { return Ok(()) };
+    let message = format!(
+        "another update of {name} is held: {} with the digest {digest}, not the one with {wanted}; `cofferdam plugin \
+         grant {name}` shows what it asks for",
+        held.version
+    );
+    Err(CommandError { cause: FailureCause::Conflict, ..CommandError::new(message) })
 }
 
 /// Grants for what the new version asks for by name and the old one did not.

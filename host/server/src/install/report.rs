@@ -16,6 +16,7 @@ pub(super) enum ChangeKind {
         from: String,
     },
     Held {
+        digest: String,
         serving: String,
         more: Vec<String>,
     },
@@ -78,11 +79,15 @@ impl Change {
                 format!("{name} {version} is installed already; its files were written again.\n")
             }
             ChangeKind::Updated { from } => format!("Updated {name} from {from} to {version}.\n"),
-            ChangeKind::Held { serving, more } => {
-                let (plugin, version) = (name.clone(), version.clone());
-                held_text(&HeldFacts { plugin, version, serving: serving.clone(), asks_more: more.clone() })
-                    .trim_start()
-                    .to_owned()
+            ChangeKind::Held { digest, serving, more } => {
+                let facts = HeldFacts {
+                    plugin: name.clone(),
+                    version: version.clone(),
+                    digest: digest.clone(),
+                    serving: serving.clone(),
+                    asks_more: more.clone(),
+                };
+                held_text(&facts).trim_start().to_owned()
             }
             ChangeKind::Accepted { from, more, lines } => {
                 let verb = if became == Became::Printed { "would replace" } else { "replaces" };
@@ -121,7 +126,8 @@ impl Change {
         set("reloading", json!(became == Became::Told));
         match kind {
             ChangeKind::Updated { from } | ChangeKind::RolledBack { from } => set("from", json!(from)),
-            ChangeKind::Held { serving, more } => {
+            ChangeKind::Held { digest, serving, more } => {
+                set("digest", json!(digest));
                 set("from", json!(serving));
                 set("asks_more", json!(more));
             }

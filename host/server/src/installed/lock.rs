@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cofferdam_runtime::Inspection;
 use serde::{Deserialize, Serialize};
 
 /// The format of the file.
@@ -57,6 +58,11 @@ pub(crate) struct InstalledVersion {
 impl InstalledVersion {
     pub(crate) fn has_bytes_of(&self, other: &Self) -> bool {
         self.manifest_sha256 == other.manifest_sha256 && self.component_sha256 == other.component_sha256
+    }
+
+    /// The SHA-256 of the digests of manifest and component.
+    pub(crate) fn digest(&self) -> String {
+        Inspection::digest_of(format!("{}{}", self.manifest_sha256, self.component_sha256).as_bytes())
     }
 }
 
