@@ -96,6 +96,16 @@ async fn what_a_hooks_tools_cost_is_added() {
 }
 
 #[tokio::test]
+async fn a_tool_without_a_price_is_charged_at_most_a_hundred_dollars_a_call() {
+    let (mut host, upstream, _guests) = bench().await;
+    upstream.reply(answer(false, "fine"));
+    let all = json!({"text": u64::MAX.to_string()}).to_string();
+    let answer = Client::new(&host).post("/responses", &request("rogue", "charge", &all)).await;
+    assert_eq!(answer.body["usage"]["cost"], json!(100), "{}", answer.text);
+    assert_eq!(usage_of(&mut host)[0].cost_pico, 100_000_000_000_000);
+}
+
+#[tokio::test]
 async fn what_a_hooks_tools_cost_is_in_the_books_also_when_the_request_is_refused_right_after() {
     let (mut host, _upstream, _guests) = bench().await;
     let mut unserved = request("rogue", "charge", "{}");

@@ -180,9 +180,9 @@ impl Assembler {
         }
     }
 
-    /// Sets an estimated usage for the turn, unless the provider has reported one.
-    pub fn assume(&mut self, usage: Option<Usage>) {
-        self.usage = self.usage.or(usage);
+    /// Sets the usage of the turn, where the provider has reported none or left out some of it.
+    pub fn assume(&mut self, usage: Usage) {
+        self.usage = Some(usage);
     }
 
     /// Applies one event of the provider's answer.

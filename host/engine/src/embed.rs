@@ -9,7 +9,7 @@ use crate::Engine;
 use crate::RespondOptions;
 use crate::caller::Caller;
 use crate::catalog::{Model, ModelKind};
-use crate::cost::{Amount, no_usage};
+use crate::cost::Amount;
 use crate::lifecycle::deadline::Deadline;
 use crate::money::credit::TurnTokens;
 use crate::offload::aside;
@@ -20,9 +20,9 @@ use crate::routing::{self, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, RequestGuard, StepType};
-use attempt::EmbeddingAttempt;
+use attempt::{EmbeddingAttempt, usage_of};
 use bytes::Bytes;
-use cofferdam_runtime::wire::{Purpose, RequestSummary, Usage};
+use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
 use document::EmbeddingsAnswer;
 use std::sync::Arc;
@@ -95,6 +95,7 @@ async fn answer(
         // Embeddings have no output tokens.
         tokens: TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 },
         input_tokens: request.weight.about().max(request.input_tokens.into()),
+        has_unknown_input: request.weight.has_unknown(),
         may_be_empty: true,
     };
     run.reserve(turn.tokens).await?;
@@ -108,8 +109,7 @@ async fn answer(
         vectors.total_tokens = vectors.total_tokens.max(turn.input_tokens);
         run.entry.estimated();
     }
-    let (input_tokens, cost_dollars) = (vectors.prompt_tokens, vectors.cost_dollars);
-    let usage = Usage { input_tokens, cost_dollars, ..no_usage() };
+    let usage = usage_of(vectors);
     let cost = answering.price(&usage, Amount::default());
     run.entry.consumed(&usage, &usage, &cost);
     run.entry.settle(UsageOutcome::Completed);

@@ -23,8 +23,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) is_byok: bool,
     /// The beginning of the provider's own error answer.
     pub(crate) raw: Option<String>,
-    /// This host stopped waiting.
-    pub(crate) is_timed_out: bool,
+    /// This host ended the exchange, and the provider charges for what it has read and produced.
+    pub(crate) is_cut_here: bool,
 }
 
 /// The kind of failure, as far as the next step depends on it.
@@ -114,7 +114,7 @@ impl AttemptFailure {
     }
 
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
+        Self { status, failure, cause, is_byok: false, raw: None, is_cut_here: false }
     }
 
     pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
@@ -125,6 +125,11 @@ impl AttemptFailure {
     /// A failure whose only message is that the provider failed.
     pub(crate) fn of(cause: Cause) -> Self {
         Self::plain(cause, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+    }
+
+    /// This failure, for which this host ended the exchange.
+    pub(crate) fn cut_here(self) -> Self {
+        Self { is_cut_here: true, ..self }
     }
 
     /// This failure, after an answer with this status.
@@ -145,8 +150,7 @@ impl AttemptFailure {
 
     pub(crate) fn late(late: Late, begun: bool) -> Self {
         let cause = Cause::Late { total: late == Late::Total, begun };
-        let failed = Self::plain(cause, ErrorKind::Timeout, STEP_TIMED_OUT);
-        Self { is_timed_out: true, ..failed }
+        Self::plain(cause, ErrorKind::Timeout, STEP_TIMED_OUT).cut_here()
     }
 
     pub(crate) fn dialect(failure: Failure) -> Self {
@@ -165,8 +169,10 @@ impl AttemptFailure {
             ReadError::Call(error) => error.into(),
             ReadError::Upstream(error) => error.into(),
             ReadError::Guest(failure) => Self::in_band(failure, None),
-            ReadError::TooLong => Self::of(Cause::Endpoint),
-            ReadError::OutOfMemory => Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED),
+            ReadError::TooLong => Self::of(Cause::Endpoint).cut_here(),
+            ReadError::OutOfMemory => {
+                Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED).cut_here()
+            }
         };
         failed.with_status(status)
     }
@@ -200,10 +206,11 @@ impl AttemptFailure {
 impl From<CallError> for AttemptFailure {
     fn from(error: CallError) -> Self {
         tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-        match error.is_saturated() {
+        let failed = match error.is_saturated() {
             true => Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, SATURATED),
             false => Self::of(Cause::Plugin),
-        }
+        };
+        failed.cut_here()
     }
 }
 
@@ -217,6 +224,7 @@ impl From<EgressError> for AttemptFailure {
         tracing::info!(%error, "an exchange with a provider failed");
         match error {
             EgressError::TimedOut => Self::late(Late::Step, false),
+            EgressError::TooLarge => Self::of(Cause::Endpoint).cut_here(),
             _ => Self::of(Cause::Endpoint),
         }
     }

@@ -52,6 +52,7 @@ pub use tool_source::{ToolPath, ToolSource};
 pub(crate) use tools::is_search;
 pub use tools::{RequestTool, ToolChoice};
 pub(crate) use transcript::{PlainItem, ToolResult, TranscriptItem, read_transcript};
+pub(crate) use weight::Weight;
 
 #[cfg(test)]
 mod tests;

@@ -263,8 +263,8 @@ impl ResponseRun {
         let identity = self.job.identity(&self.run.trace.requested, "default");
         let mut assembler = Assembler::new(identity, true);
         self.job.echo(&mut assembler);
-        assembler.assume(Some(self.run.entry.usage()));
-        let receipt = self.receipt(self.job.cost);
+        assembler.assume(self.run.entry.usage());
+        let receipt = self.receipt(self.job.cost.plus(&self.run.entry.lost()));
         let last = assembler.complete(&Outcome::Failed(refusal), &receipt);
         // If the client is gone, the last event is not needed.
         self.run.deadline.send(last).await.unwrap_or_default();

@@ -116,12 +116,13 @@ impl Grant {
         Joined { grant, denials, idle }
     }
 
-    /// The most that one call of the tool costs by the operator's configuration, in dollars.
+    /// The most that one call of the tool costs by the operator's configuration, in dollars. `None`
+    /// where neither the manifest nor the configuration says.
     #[must_use]
-    pub fn call_price(&self) -> f64 {
+    pub fn call_price(&self) -> Option<f64> {
         let (manifest, operator) = &*self.sides;
         let key = manifest.tool.as_ref().and_then(|tool| tool.price.as_ref());
-        key.and_then(|key| operator.config.get(key)?.as_f64()).unwrap_or_default()
+        operator.config.get(key?)?.as_f64()
     }
 
     /// The imports that are linked: those that are granted, and those that the plugin can run

@@ -205,6 +205,9 @@ pub(crate) struct Spent {
     month: Current,
 }
 
+/// By how many days a clock is set back at most without having been wrong before.
+const DAYS_SET_BACK_MAX: u32 = 2;
+
 /// Spend in the latest window that has any.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 struct Current {
@@ -214,18 +217,24 @@ struct Current {
 }
 
 impl Current {
-    /// Adds to the window that begins on `first_day`. A day before the current window (the clock
-    /// was set back) counts in the current window, so that a sum is never reset twice for the same
-    /// window.
-    fn add(&mut self, first_day: u32, pico: u64) {
-        if first_day > self.since {
+    /// Adds to the window of `day`, which begins on `first_day`.
+    fn add(&mut self, day: u32, first_day: u32, pico: u64) {
+        if !self.has(day, first_day) {
             *self = Current { since: first_day, pico: 0 };
         }
         self.pico = self.pico.saturating_add(pico);
     }
 
-    fn at(&self, first_day: u32) -> u64 {
-        if first_day > self.since { 0 } else { self.pico }
+    fn at(&self, day: u32, first_day: u32) -> u64 {
+        if self.has(day, first_day) { self.pico } else { 0 }
+    }
+
+    /// Whether `day`, whose window begins on `first_day`, counts in the current window. A day before it
+    /// does (the clock was set back), so that a sum is never reset twice for the same window. But a
+    /// window that begins more than [`DAYS_SET_BACK_MAX`] days later was begun by a clock that was
+    /// ahead, and it would not end in time.
+    fn has(&self, day: u32, first_day: u32) -> bool {
+        first_day <= self.since && self.since <= day.saturating_add(DAYS_SET_BACK_MAX)
     }
 }
 
@@ -237,9 +246,9 @@ impl Spent {
         }
         let day = day_of(at_ms);
         self.total = self.total.saturating_add(pico);
-        self.day.add(day, pico);
-        self.week.add(SpendWindow::Week.first_day(day), pico);
-        self.month.add(SpendWindow::Month.first_day(day), pico);
+        self.day.add(day, day, pico);
+        self.week.add(day, SpendWindow::Week.first_day(day), pico);
+        self.month.add(day, SpendWindow::Month.first_day(day), pico);
     }
 
     /// Spend of all time, pico-dollars.
@@ -251,9 +260,9 @@ impl Spent {
     pub(crate) fn at(&self, now_ms: u64) -> WindowSpend {
         let day = day_of(now_ms);
         WindowSpend {
-            day_pico: self.day.at(day),
-            week_pico: self.week.at(SpendWindow::Week.first_day(day)),
-            month_pico: self.month.at(SpendWindow::Month.first_day(day)),
+            day_pico: self.day.at(day, day),
+            week_pico: self.week.at(day, SpendWindow::Week.first_day(day)),
+            month_pico: self.month.at(day, SpendWindow::Month.first_day(day)),
             total_pico: self.total,
         }
     }

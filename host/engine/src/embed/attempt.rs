@@ -4,8 +4,10 @@ use super::document::floats;
 use crate::attempt::{begin_call, exchange, open};
 use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
+use crate::cost::no_usage;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::Deadline;
+use crate::money::ledger::LedgerEntry;
 use crate::request::EmbeddingsRequest;
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
@@ -14,6 +16,7 @@ use crate::upstream::reading::ANSWER_BYTES_MAX;
 use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{
     EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, ResponseHead, UpstreamRequest,
+    Usage,
 };
 use std::sync::Arc;
 
@@ -31,6 +34,7 @@ impl Trial for EmbeddingAttempt<'_> {
         endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> Result<Begun<Embeddings>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
         let request = &self.request.guest_json;
@@ -51,7 +55,7 @@ impl Trial for EmbeddingAttempt<'_> {
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
         let used = self.scope.credentials().release(&endpoint.provider, is_byok).await?;
-        match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline, entry).await {
             Ok((vectors, status)) => Ok(begun(Some(status), used, vectors)),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
@@ -66,6 +70,7 @@ impl EmbeddingAttempt<'_> {
         upstream: UpstreamRequest,
         used: Option<&UsedCredential>,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let (head, body) = exchange(self.scope, &mut instance, endpoint, upstream, used, deadline).await?;
         let (status, idle) = (head.status, self.scope.parts().timeouts.idle);
@@ -83,6 +88,7 @@ impl EmbeddingAttempt<'_> {
         timeline.end_call(step, call_outcome(&vectors), instance.spent(), &[]);
         let vectors = vectors?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status)))?;
+        entry.told(usage_of(&vectors));
         let vectors = self.checked(vectors)?;
         instance.close().await;
         Ok((vectors, status))
@@ -103,6 +109,11 @@ impl EmbeddingAttempt<'_> {
             false => Err(AttemptFailure::of(Cause::Endpoint)),
         }
     }
+}
+
+/// The usage that the provider reported with the vectors.
+pub(super) fn usage_of(vectors: &Embeddings) -> Usage {
+    Usage { input_tokens: vectors.prompt_tokens, cost_dollars: vectors.cost_dollars, ..no_usage() }
 }
 
 /// The endpoint made vectors of another length than the client asked for.

@@ -22,6 +22,14 @@ pub(crate) struct CostAccount {
     spent: Mutex<SpentSoFar>,
 }
 
+/// A part of what was spent, which may also fall: a provider may correct the usage that it reported
+/// before.
+#[derive(Clone, Copy)]
+struct Change {
+    before: Outlay,
+    after: Outlay,
+}
+
 #[derive(Debug, Default)]
 struct SpentSoFar {
     /// The request's own turns.
@@ -62,8 +70,8 @@ impl CostAccount {
     pub(crate) fn set_turns(&self, outlay: Outlay, usage: &Usage, pledge: Option<&mut Pledge>) {
         let mut spent = self.spent();
         spent.usage = Some(*usage);
-        let more = outlay.minus(std::mem::replace(&mut spent.turns, outlay));
-        self.book(spent, more, pledge);
+        let before = std::mem::replace(&mut spent.turns, outlay);
+        self.book(spent, Change { before, after: outlay }, pledge);
     }
 
     /// Reserves the price of one call of a server tool, before it is made. `None` where the call is
@@ -86,20 +94,21 @@ impl CostAccount {
     /// Adds what a call of a server tool cost, at the moment at which it is over: its result is
     /// shown later, and the client may leave before that. The cost is taken from `pledge`.
     pub(crate) fn add_tool(&self, cost: Amount, mut pledge: Option<Pledge>) {
-        self.add_plugin(Outlay::charged(cost), pledge.as_mut());
+        let change = Change { before: Outlay::default(), after: Outlay::charged(cost) };
+        self.change_plugin(change, pledge.as_mut());
     }
 
-    fn add_plugin(&self, more: Outlay, pledge: Option<&mut Pledge>) {
+    fn change_plugin(&self, change: Change, pledge: Option<&mut Pledge>) {
         let mut spent = self.spent();
-        spent.plugins = spent.plugins.plus(more);
-        self.book(spent, more, pledge);
+        spent.plugins = spent.plugins.minus(change.before).plus(change.after);
+        self.book(spent, change, pledge);
     }
 
-    /// Adds the increase of what was spent to the account above, or to the usage row at the top.
-    fn book(&self, spent: MutexGuard<'_, SpentSoFar>, more: Outlay, pledge: Option<&mut Pledge>) {
+    /// Adds the change to the account above, or to the usage row at the top.
+    fn book(&self, spent: MutexGuard<'_, SpentSoFar>, change: Change, pledge: Option<&mut Pledge>) {
         if let Some(parent) = &self.parent {
             drop(spent);
-            return parent.add_plugin(more, pledge);
+            return parent.change_plugin(change, pledge);
         }
         // The row is changed under the lock, so that an earlier sum never replaces a later one.
         if let Some(reservation) = self.own_reservation() {
@@ -189,6 +198,16 @@ mod tests {
         assert!(!client.is_overdrawn());
         spend(&question, 0, 51);
         assert!(question.is_overdrawn() && charged(&client) == Amount(10));
+    }
+
+    #[test]
+    fn a_cost_that_falls_and_rises_again_is_counted_once_in_the_accounts_above() {
+        let client = Arc::new(CostAccount::default());
+        let question = CostAccount::new(Some(Arc::clone(&client)), None);
+        for cost in [50, 20, 30] {
+            spend(&question, cost, 0);
+            assert_eq!((charged(&question), charged(&client)), (Amount(cost), Amount(cost)));
+        }
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 mod lost;
 mod underway;
 
-pub(crate) use lost::Charged;
+pub(crate) use lost::{Charged, Lost};
 
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
@@ -42,6 +42,9 @@ pub(crate) struct LedgerEntry {
     aside: Option<Underway>,
     /// The pledge of the current turn, where there is a limit.
     pledge: Option<Pledge>,
+    /// Whether an attempt of the current turn was charged, so that the pledge does not cover the next
+    /// one any more.
+    is_pledge_stale: bool,
     /// The record for the request export, if there is a destination.
     pending: Option<Box<PendingExport>>,
     /// The health of the endpoint that was asked last, for the model's meter.
@@ -85,6 +88,7 @@ impl LedgerEntry {
             hosted: Vec::new(),
             aside: None,
             pledge: None,
+            is_pledge_stale: false,
             pending: None,
             asked: None,
             attempts: 0,
@@ -148,6 +152,7 @@ impl LedgerEntry {
         turn: TurnEstimate<'_>,
         deadline: &mut Deadline,
     ) -> Result<(), Refusal> {
+        self.is_pledge_stale = false;
         let Some(reservation) = self.account.reservation() else { return Ok(()) };
         if !reservation.is_limited() {
             return Ok(());
@@ -163,6 +168,12 @@ impl LedgerEntry {
         credit::written(deadline.during(reservation.commit_intent(), INTENT_TIME_MAX).await)
     }
 
+    /// Whether the most that the turn may cost has to be reserved again, because an attempt of it was
+    /// charged.
+    pub(crate) fn is_pledge_stale(&self) -> bool {
+        self.is_pledge_stale
+    }
+
     /// Begins an attempt at `endpoint`, with an estimate of the input tokens and a limit of the
     /// output tokens. `is_byok`: the caller's own credential will be used, as far as is known.
     pub(crate) fn asked(
@@ -176,8 +187,6 @@ impl LedgerEntry {
         self.meter_use();
         self.asked = Some(Arc::clone(&endpoint.health));
         self.attempts = self.attempts.saturating_add(1);
-        // The input of a later turn includes the output of the turns before.
-        let input_tokens = input_tokens.saturating_add(self.turns.usage.output_tokens);
         self.underway =
             Some(Underway::of(endpoint, is_byok, input_tokens, output_max, presence, &self.hosted));
         self.note_row(|row| {
@@ -186,15 +195,27 @@ impl LedgerEntry {
         });
     }
 
-    /// Records that the endpoint gave no answer, so nothing is charged for the attempt.
-    pub(crate) fn unanswered(&mut self) {
-        self.underway = None;
+    /// Counts what an attempt has received before its answer is used: events, and the usage that the
+    /// provider reports with them.
+    pub(crate) fn seen(&mut self, events: &[Event]) {
+        if let Some(underway) = &mut self.underway {
+            underway.seen(events);
+        }
     }
 
-    /// Records that the endpoint answers. `is_byok`: the caller's own credential was used.
+    /// Notes the usage that a provider reports in an attempt, before its answer is used.
+    pub(crate) fn told(&mut self, usage: Usage) {
+        if let Some(underway) = &mut self.underway {
+            underway.told(usage);
+        }
+    }
+
+    /// Records that the endpoint answers. `is_byok`: the caller's own credential was used. The events
+    /// so far are counted again when the answer is read.
     pub(crate) fn answered(&mut self, is_byok: bool) {
         if let Some(underway) = &mut self.underway {
             underway.is_byok = is_byok;
+            underway.read_again();
         }
     }
 
@@ -208,7 +229,7 @@ impl LedgerEntry {
     /// Sets what the current turn and all turns have used so far, by the providers' own figures.
     pub(crate) fn consumed(&mut self, turn: &Usage, all: &Usage, cost: &Cost) {
         if let Some(underway) = &mut self.underway {
-            underway.reported(*turn);
+            underway.recorded(*turn);
         }
         self.turns = Used { usage: *all, cost: *cost };
         self.note();
@@ -224,13 +245,20 @@ impl LedgerEntry {
         self.turns.usage
     }
 
-    /// Estimates the usage of the current answer, whose provider ended it without any figures.
-    /// `is_unseen`: it was read on for a client that has left.
-    pub(crate) fn unreported(&mut self, is_unseen: bool) -> Option<Usage> {
+    /// Estimates the usage of the current answer, whose provider has ended it, where figures are
+    /// missing in what it `reported`. `None` if none are missing. `is_unseen`: the answer was read on
+    /// for a client that has left.
+    pub(crate) fn unreported(&mut self, reported: Option<Usage>, is_unseen: bool) -> Option<Usage> {
         let underway = self.underway.as_ref()?;
+        let usage = match reported {
+            None if is_unseen => underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico)),
+            reported => underway.completed(reported),
+        };
+        if reported == Some(usage) {
+            return None;
+        }
         self.is_estimated = true;
-        let left = self.pledge.as_ref().map(Pledge::left_pico);
-        Some(if is_unseen { underway.missing_by_now(left) } else { underway.missing() })
+        Some(usage)
     }
 
     /// Ends the current turn: its provider has reported its usage, or never will.
@@ -242,7 +270,8 @@ impl LedgerEntry {
 
     /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
-        let Used { usage, cost } = self.turns.plus(&self.lost);
+        let aside = self.aside.as_ref().map(|aside| aside.whole().0).unwrap_or_default();
+        let Used { usage, cost } = self.turns.plus(&self.lost).plus(&aside);
         self.account.set_turns(cost.paid, &self.turns.usage, self.pledge.as_mut());
         self.note_row(|row| {
             row.input_tokens = usage.input_tokens;
@@ -317,16 +346,20 @@ impl LedgerEntry {
     }
 
     /// Stops reading the current answer. If its provider has not reported the usage, what has
-    /// arrived is charged, or what the endpoint produces in the elapsed time by its measured speed.
-    /// For the latter at most what is reserved is charged. Returns what is charged beyond the
-    /// provider's own figures.
-    pub(crate) fn break_off(&mut self) -> Cost {
+    /// arrived is charged; with `is_produced` also what the endpoint produces in the elapsed time by
+    /// its measured speed. For the latter at most what is reserved is charged. Returns what is charged
+    /// beyond the provider's own figures.
+    pub(crate) fn break_off(&mut self, is_produced: bool) -> Cost {
         let Some(underway) = self.underway.take() else {
             self.note();
             return Cost::default();
         };
-        let missing = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));
-        self.is_estimated |= missing != no_usage();
+        let missing = if is_produced {
+            underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico))
+        } else {
+            underway.missing()
+        };
+        self.is_estimated |= missing != underway.unrecorded().unwrap_or_else(no_usage);
         let cost = underway.cost(&missing);
         self.turns = self.turns.plus(&Used { usage: missing, cost });
         self.note();
@@ -337,7 +370,7 @@ impl LedgerEntry {
     /// has arrived.
     fn abandon(&mut self) {
         self.charge_aside();
-        self.break_off();
+        self.break_off(true);
         self.note_end(UsageOutcome::Cancelled);
         self.charge_tokens();
         match self.account.own_reservation() {

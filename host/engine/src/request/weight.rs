@@ -2,8 +2,8 @@
 //!
 //! Providers count with tokenizers that this host does not have, and each provider decides how it
 //! counts pictures and files. So this is not an estimate but a bound: one token for each byte of
-//! text, of a schema or of sealed reasoning, a fixed count for each picture, and one token for two
-//! bytes of any other file.
+//! text, of a schema or of sealed reasoning, a fixed count for each picture, one token for two bytes
+//! of any other file, and a fixed count for each item, message and part.
 
 use super::json::{JsonKind, JsonValue};
 
@@ -13,6 +13,9 @@ const PICTURE_TOKENS: u64 = 6_000;
 const BYTES_PER_TOKEN: u64 = 2;
 /// The smallest reasoning budget that is accepted by models which require a number.
 const REASONING_TOKENS_MIN: u64 = 1_024;
+/// Tokens of the marks between which models receive an item, a message or a part. Providers count a
+/// few for each.
+const ITEM_TOKENS: u64 = 8;
 /// The likely number of tokens is the upper bound divided by this.
 const MOST_PER_TOKEN: u64 = 4;
 /// The assumed size of a file that the provider fetches itself: the largest that providers commonly
@@ -48,7 +51,7 @@ pub(crate) struct Weight {
 
 impl Weight {
     /// Content in the request itself, of this many tokens.
-    pub(super) fn tokens(known: u64) -> Self {
+    pub(crate) fn tokens(known: u64) -> Self {
         Self { known, ..Self::default() }
     }
 
@@ -64,6 +67,11 @@ impl Weight {
             elsewhere: self.elsewhere.saturating_add(more.elsewhere),
             reasoning: self.reasoning.saturating_add(more.reasoning),
         }
+    }
+
+    /// Whether there are files that the provider fetches.
+    pub(crate) fn has_unknown(self) -> bool {
+        self.elsewhere > 0
     }
 
     /// The upper bound of input tokens.
@@ -109,12 +117,12 @@ fn of_object(object: JsonValue<'_>) -> Weight {
         word @ ("input_file" | "input_audio" | "input_video") => {
             // Some parts have their file in an object with the same name as the part's type.
             let part = object.get(word).unwrap_or(object);
-            file(part).plus(of_members(part, &FILES))
+            file(part).plus(of_members(part, &FILES)).plus(Weight::tokens(ITEM_TOKENS))
         }
         word => {
             let has_frame = !word.is_empty() || object.get("role").is_some();
-            let keys = if has_frame { Weight::default() } else { keys(object) };
-            keys.plus(of_members(object, &[]))
+            let frame = if has_frame { Weight::tokens(ITEM_TOKENS) } else { keys(object) };
+            frame.plus(of_members(object, &[]))
         }
     }
 }
@@ -175,24 +183,24 @@ mod tests {
     }
 
     #[test]
-    fn text_counts_by_bytes_and_structural_members_do_not_count() {
+    fn text_counts_by_bytes_and_structural_members_count_once_an_item() {
         assert_eq!(weight(&json!("x")), 1);
-        assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 6);
-        assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 7);
+        assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 8 + 6);
+        assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 2 * 8 + 7);
         let escaped = br#""\u00e9\ud83d\ude00\n\\""#;
         assert_eq!(of(JsonDocument::parse(escaped).unwrap().root()), Weight::tokens(2 + 4 + 1 + 1));
         let call =
             json!([{"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}]);
-        assert_eq!(weight(&call), 3);
+        assert_eq!(weight(&call), 8 + 3);
         let sealed = json!([{"type": "reasoning", "summary": [], "encrypted_content": "s".repeat(4_000)}]);
-        assert_eq!(weight(&sealed), 4_000);
+        assert_eq!(weight(&sealed), 8 + 4_000);
     }
 
     #[test]
     fn text_in_names_and_schemas_counts() {
         let long = "n".repeat(500);
         let action = json!([{"type": "web_search_call", "action": {long.clone(): ""}}]);
-        assert_eq!(weight(&action), 500);
+        assert_eq!(weight(&action), 8 + 500);
         let tools =
             json!([{"type": "mcp_list_tools", "server_label": "s", "tools": [{"type": "object", long: 1}]}]);
         assert!(weight(&tools) > 500);
@@ -201,23 +209,31 @@ mod tests {
     #[test]
     fn pictures_and_files_count_by_their_kind() {
         let url = format!("data:image/png;base64,{}", "A".repeat(400_000));
-        assert_eq!(weight(&part(json!({"type": "input_image", "image_url": url}))), 6_000);
+        assert_eq!(weight(&part(json!({"type": "input_image", "image_url": url}))), 8 + 6_000);
         let shot = json!([{"type": "computer_call_output", "call_id": "c",
             "output": {"type": "computer_screenshot", "image_url": url}}]);
-        assert_eq!(weight(&shot), 6_000);
+        assert_eq!(weight(&shot), 8 + 6_000);
         let drawn = json!([{"type": "image_generation_call", "id": "ig", "result": "A".repeat(400_000)}]);
         assert_eq!(weight(&drawn), 6_000);
         let data = "A".repeat(4_000);
         let file = json!({"type": "input_file", "filename": "ab", "file_data": format!("data:application/pdf;base64,{data}")});
-        assert_eq!(weight(&part(file)), 1_502);
+        assert_eq!(weight(&part(file)), 2 * 8 + 1_502);
         let plain = json!({"type": "input_file", "file_data": data});
-        assert_eq!(weight(&part(plain)), 1_500);
+        assert_eq!(weight(&part(plain)), 2 * 8 + 1_500);
         let audio = json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}});
-        assert_eq!(weight(&part(audio)), 1_503);
+        assert_eq!(weight(&part(audio)), 2 * 8 + 1_503);
         let video = json!({"type": "input_video", "video_url": "https://example.com/v"});
-        assert_eq!(weight(&part(video)), 16 << 20);
+        assert_eq!(weight(&part(video)), 2 * 8 + (16 << 20));
         let elsewhere = json!({"type": "input_file", "file_id": "file_1"});
-        assert_eq!(weight(&part(elsewhere)), 16 << 20);
+        assert_eq!(weight(&part(elsewhere)), 2 * 8 + (16 << 20));
+    }
+
+    #[test]
+    fn each_item_and_each_part_counts_beside_its_text() {
+        let message = json!({"role": "user", "content": [{"type": "input_text", "text": "x"}]});
+        let input = serde_json::Value::Array(vec![message; 10_000]);
+        // Providers count up to seven tokens for such a message.
+        assert!(weight(&input) >= 70_000);
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use crate::authentication::UsedCredential;
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::{Deadline, Late, Timeouts};
+use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
@@ -55,6 +56,7 @@ impl Trial for ResponseAttempt<'_> {
         endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
         let rendered = self.rendered(endpoint, is_byok).await?;
@@ -82,10 +84,8 @@ impl Trial for ResponseAttempt<'_> {
         if let Some(echo) = self.echo {
             echo.note(&upstream.body, used.as_ref());
         }
-        let mut begun = match self.exchange(instance, endpoint, upstream, used.as_ref(), deadline).await {
-            Ok(begun) => begun,
-            Err(failed) => return Err(failed.after(used.as_ref())),
-        };
+        let begun = self.exchange(instance, endpoint, upstream, used.as_ref(), deadline, entry).await;
+        let mut begun = begun.map_err(|failed| failed.after(used.as_ref()))?;
         begun.used = used;
         begun.rest.told = told;
         Ok(begun)
@@ -119,6 +119,7 @@ impl ResponseAttempt<'_> {
         upstream: UpstreamRequest,
         used: Option<&UsedCredential>,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
         let Timeouts { first_event, .. } = self.scope.parts().timeouts;
         let begin_by = Instant::now() + endpoint.first_event.unwrap_or(first_event);
@@ -126,7 +127,7 @@ impl ResponseAttempt<'_> {
         let status = head.status;
         let framing = head.streamed.then(|| framing_of(endpoint.provider.adapter.manifest()));
         let reading = UpstreamReading::open(instance, head, body, framing, &self.scope.timeline).await?;
-        self.first_events(endpoint, reading, status, begin_by, deadline).await
+        self.first_events(endpoint, reading, status, begin_by, deadline, entry).await
     }
 
     async fn first_events(
@@ -136,6 +137,7 @@ impl ResponseAttempt<'_> {
         status: u16,
         begin_by: Instant,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
         let mut events = Vec::new();
         let mut held_bytes = 0;
@@ -156,7 +158,8 @@ impl ResponseAttempt<'_> {
                 // Bytes that are no event, such as comments, arrived in time for each read.
                 return Err(AttemptFailure::read(ReadError::Late(Late::Step), status, begun));
             }
-            self.check(endpoint, &more).map_err(|failed| failed.with_status(status))?;
+            entry.seen(&more);
+            self.check(endpoint, &more).map_err(|failed| failed.with_status(status).cut_here())?;
             let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
             let mut verdict = verdict_for(&more, deadline.is_streamed());
             if deadline.is_held() {

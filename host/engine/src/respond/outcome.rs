@@ -12,14 +12,30 @@ use crate::upstream::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
+use std::time::Duration;
+
+/// How long a client has to keep this host from reading, before it may be the reason that the
+/// provider ended the connection.
+const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
 /// How reading one turn ended.
 pub(super) struct TurnEnd {
     pub(super) outcome: Outcome,
     /// For a failure: whether it counts against the endpoint.
     pub(super) is_endpoints_fault: bool,
-    /// This host stopped reading before the end, and the provider charges for what it has produced.
-    pub(super) is_cut_here: bool,
+    /// What is charged beyond what the provider has reported.
+    pub(super) unreported: Unreported,
+}
+
+/// What is charged for an answer beyond what its provider has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreported {
+    /// Nothing: the provider has ended the answer itself.
+    Nothing,
+    /// The input and what has arrived: the provider has stopped sending.
+    Arrived,
+    /// Also what the endpoint has produced since, by its measured speed: this host has stopped reading.
+    Produced,
 }
 
 impl TurnEnd {
@@ -27,39 +43,45 @@ impl TurnEnd {
     /// endpoint is not blamed, except for an item that the provider must not make.
     pub(super) fn malformed(malformed: Malformed) -> Self {
         let is_endpoints_fault = malformed == Malformed::Forged;
-        let is_cut_here = malformed == Malformed::TooLarge;
-        Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here }
+        Self { outcome: refused(malformed), is_endpoints_fault, unreported: Unreported::Produced }
     }
 
     /// The provider ended the turn itself.
     pub(super) fn reported(outcome: Outcome) -> Self {
         let is_endpoints_fault =
             matches!(&outcome, Outcome::Failed(refusal) if status_of(refusal.kind) >= 500);
-        Self { outcome, is_endpoints_fault, is_cut_here: false }
+        Self { outcome, is_endpoints_fault, unreported: Unreported::Nothing }
     }
 
-    /// Reading failed.
-    pub(super) fn broken(error: ReadError) -> Self {
+    /// This host ended the turn, and does not blame the endpoint.
+    fn cut_here(outcome: Outcome) -> Self {
+        Self { outcome, is_endpoints_fault: false, unreported: Unreported::Produced }
+    }
+
+    /// Reading failed. `held` is how long the client kept this host from reading.
+    pub(super) fn broken(error: ReadError, held: Duration) -> Self {
         match error {
             // The deadline of the whole request.
-            ReadError::Late(Late::Total) => {
-                let outcome = host_failed(ErrorKind::Timeout, TIMED_OUT);
-                Self { outcome, is_endpoints_fault: false, is_cut_here: true }
-            }
+            ReadError::Late(Late::Total) => Self::cut_here(host_failed(ErrorKind::Timeout, TIMED_OUT)),
             ReadError::Call(error) => {
                 tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-                let outcome = host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED);
-                Self { outcome, is_endpoints_fault: false, is_cut_here: false }
+                Self::cut_here(host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED))
             }
-            ReadError::OutOfMemory => {
-                let outcome = host_failed(ErrorKind::ProviderOverloaded, SATURATED);
-                Self { outcome, is_endpoints_fault: false, is_cut_here: true }
-            }
+            ReadError::OutOfMemory => Self::cut_here(host_failed(ErrorKind::ProviderOverloaded, SATURATED)),
             ReadError::Late(Late::Step) | ReadError::Upstream(EgressError::TimedOut) => {
-                Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT))
+                let unreported = Unreported::Arrived;
+                Self { unreported, ..Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT)) }
             }
-            ReadError::Upstream(_) | ReadError::TooLong => {
-                Self::reported(Outcome::Failed(Refusal::provider_broke()))
+            ReadError::Upstream(EgressError::TooLarge) | ReadError::TooLong => {
+                let unreported = Unreported::Produced;
+                Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
+            }
+            ReadError::Upstream(_) => {
+                // A provider ends a connection that is not read from. The client must not get the
+                // answer for nothing by being slow.
+                let is_slow_client = held >= SLOW_CLIENT;
+                let unreported = if is_slow_client { Unreported::Arrived } else { Unreported::Nothing };
+                Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
             }
             ReadError::Guest(failure) => Self::reported(failed(&failure)),
         }

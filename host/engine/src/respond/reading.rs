@@ -2,7 +2,7 @@
 
 use super::ResponseRun;
 use super::attempt::RestOfAnswer;
-use super::outcome::{TurnEnd, covered, failed, finished, refused};
+use super::outcome::{TurnEnd, Unreported, covered, failed, finished, refused};
 use super::turns::TurnStep;
 use crate::assembler::{Assembler, Outcome, Permits};
 use crate::cost::no_usage;
@@ -76,14 +76,15 @@ impl ResponseRun {
         self.run.entry.answered(answering.is_byok());
         // Time spent waiting for the client does not count for the endpoint's speed.
         let held = self.run.deadline.held();
-        let TurnEnd { outcome, is_endpoints_fault, is_cut_here } = self.read(answering, assembler).await?;
+        let TurnEnd { outcome, is_endpoints_fault, unreported } = self.read(answering, assembler).await?;
         let Self { job, run, .. } = self;
         // Read before the entry forgets the turn.
         let calls = run.entry.noted_calls();
         let is_failed = matches!(outcome, Outcome::Failed(_));
         // The provider will not report the rest of its usage, so the rest is estimated.
-        if is_cut_here || (is_failed && run.deadline.has_left()) {
-            job.cost = job.cost.plus(&run.entry.break_off());
+        let is_produced = unreported == Unreported::Produced || (is_failed && run.deadline.has_left());
+        if is_produced || unreported == Unreported::Arrived {
+            job.cost = job.cost.plus(&run.entry.break_off(is_produced));
         }
         run.entry.turn_over();
         run.deadline.presence().has_answered();
@@ -137,11 +138,14 @@ impl ResponseRun {
     ) -> Result<TurnEnd, ClientGone> {
         let Self { job, run, .. } = self;
         let mut events = mem::take(&mut answering.begun.events);
+        let held = run.deadline.held();
         loop {
             run.entry.received(&events);
             let applied = apply(assembler, events);
-            if assembler.ended().is_some() && assembler.usage().is_none() {
-                assembler.assume(run.entry.unreported(run.deadline.has_left()));
+            if assembler.ended().is_some()
+                && let Some(usage) = run.entry.unreported(assembler.usage().copied(), run.deadline.has_left())
+            {
+                assembler.assume(usage);
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Recorded at once: if the client leaves, what was used until then is charged.
@@ -159,7 +163,9 @@ impl ResponseRun {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(&mut run.deadline, job.scope.parts().timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => return Ok(TurnEnd::broken(error)),
+                        Err(error) => {
+                            return Ok(TurnEnd::broken(error, run.deadline.held().saturating_sub(held)));
+                        }
                     }
                 }
                 // The provider's answer ended without a final event.

@@ -7,6 +7,7 @@ use crate::assembler::{Assembler, Outcome, Permits};
 use crate::money::credit::TurnTokens;
 use crate::plugins::tools::Interrupted;
 use crate::refusal::{Refusal, TIMED_OUT, is_length};
+use crate::request::Weight;
 use crate::routing::RoutingPlan;
 use crate::routing::model_choice::ChosenModels;
 use crate::run::{Answering, Turn};
@@ -37,7 +38,12 @@ impl Job {
                 output: request.max_output_tokens,
                 reasoning: request.weight.most_reasoning(),
             },
-            input_tokens: request.weight.about().max(request.input_tokens.into()),
+            input_tokens: request
+                .weight
+                .about()
+                .max(request.input_tokens.into())
+                .saturating_add(Weight::tokens(more).about()),
+            has_unknown_input: request.weight.has_unknown(),
             // After the result of a call the model may have nothing left to say.
             may_be_empty: request.ends_with_result || tools.as_ref().is_some_and(|tools| tools.has_run()),
         }
@@ -122,7 +128,7 @@ impl ResponseRun {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = job.cost.paid.plus(job.asking.account().plugins()).everywhere();
+        let cost = job.asking.account().total().everywhere();
         tools.prepare_turn(&job.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask().await;
         self.job.echo(assembler);

@@ -15,7 +15,7 @@ use crate::lifecycle::deadline::Deadline;
 use crate::memory::health::AttemptWatch;
 use crate::memory::retry::{Retries, Round};
 use crate::money::credit::TurnTokens;
-use crate::money::ledger::{Charged, LedgerEntry};
+use crate::money::ledger::{Charged, LedgerEntry, Lost};
 use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepType};
@@ -33,11 +33,14 @@ pub(crate) trait Trial: Sync {
 
     /// Tries one endpoint, up to the first content of a stream or to the end of an answer that is
     /// not streamed. `is_byok`: the request was routed there with the caller's own credential.
+    /// `entry` is told what arrives, because it is charged even if the attempt fails or the client
+    /// leaves.
     fn run(
         &self,
         endpoint: &Arc<Endpoint>,
         is_byok: bool,
         deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
     ) -> impl Future<Output = Result<Begun<Self::Rest>, AttemptFailure>> + Send;
 }
 
@@ -88,6 +91,9 @@ pub(crate) struct Turn {
     pub(crate) tokens: TurnTokens,
     /// A rough count of the turn's input tokens, for the ledger.
     pub(crate) input_tokens: u64,
+    /// Whether the input has files whose size this host does not know, so that only the provider can
+    /// tell what they cost.
+    pub(crate) has_unknown_input: bool,
     /// Whether a normal end without content is accepted at once, before the other endpoints are
     /// asked.
     pub(crate) may_be_empty: bool,
@@ -99,6 +105,8 @@ struct RoundFailures<T> {
     retries: Retries,
     /// The first answer without content. It is used if no endpoint gives content.
     spare: Option<Spare<T>>,
+    /// Why no further attempt may be paid for.
+    unpaid: Option<Refusal>,
 }
 
 impl Run {
@@ -114,8 +122,8 @@ impl Run {
         self.turns = self.turns.saturating_add(1);
         self.deadline.note_dispatch();
         self.memory().retries.earn();
-        let mut failed =
-            RoundFailures { failures: Failures::default(), retries: Retries::default(), spare: None };
+        let (failures, retries) = (Failures::default(), Retries::default());
+        let mut failed = RoundFailures { failures, retries, spare: None, unpaid: None };
         let others = (0..self.order.endpoints.len()).filter(|index| Some(*index) != self.preferred);
         let mut indexes = self.preferred.into_iter().chain(others).collect();
         let answering = loop {
@@ -131,7 +139,8 @@ impl Run {
         };
         // An answer without content is better than an error.
         let answering = answering.or_else(|| failed.spare.map(|spare| spare.take(self)));
-        let answering = answering.ok_or_else(|| failed.failures.refusal(&self.trace))?;
+        let (failures, unpaid) = (failed.failures, failed.unpaid);
+        let answering = answering.ok_or_else(|| unpaid.unwrap_or_else(|| failures.refusal(&self.trace)))?;
         self.preferred = Some(answering.index);
         Ok(answering)
     }
@@ -145,18 +154,22 @@ impl Run {
         turn: &Turn,
         failed: &mut RoundFailures<T::Rest>,
     ) -> ControlFlow<Option<Answering<T::Rest>>> {
-        let RoundFailures { failures, retries, spare } = failed;
+        let RoundFailures { failures, retries, spare, unpaid } = failed;
         let mut indexes = RemainingCandidates::new(indexes);
         while let Some((index, endpoint, mut watch)) = self.start(&mut indexes, failures) {
+            if let Err(refusal) = self.reserve_again(turn).await {
+                *unpaid = Some(refusal);
+                return ControlFlow::Break(None);
+            }
             // Set before the attempt, because the client may leave at any point of it.
             let presence = self.deadline.presence();
-            presence.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms()));
+            presence.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms(), turn.has_unknown_input));
             let output_max = turn.tokens.output_at(&endpoint);
             let is_byok = self.order.is_byok(index);
             self.entry.asked(&endpoint, is_byok, turn.input_tokens, output_max, presence);
             self.open_attempt(&endpoint);
             // Boxed, so that a request has no room for it while its answer is read.
-            let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline));
+            let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline, &mut self.entry));
             let (failed, charged) = match attempt.await {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
@@ -190,6 +203,11 @@ impl Run {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Reserves the most that the turn may cost once more, where an attempt of it was charged.
+    async fn reserve_again(&mut self, turn: &Turn) -> Result<(), Refusal> {
+        if self.entry.is_pledge_stale() { self.reserve(turn.tokens).await } else { Ok(()) }
     }
 
     /// Begins the next attempt of a round.
@@ -258,17 +276,15 @@ impl Run {
     }
 }
 
-/// Charges a failed attempt: nothing, unless it was sent and not answered in time.
+/// Charges a failed attempt, see [`LedgerEntry::attempt_failed`].
 fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &Deadline) -> Option<Charged> {
-    let is_sent = deadline.presence().is_sent();
-    deadline.presence().has_answered();
-    if is_sent && failed.is_timed_out {
-        return entry.timed_out(failed.is_byok);
-    }
-    if is_sent && deadline.has_left() && failed.status.is_none_or(|status| status < 400) {
-        // The client left, the answer was read on for its usage, and it ended without any.
-        entry.break_off_lost(failed.is_byok);
-    }
-    entry.unanswered();
-    None
+    let presence = deadline.presence();
+    let is_charged = presence.is_sent() && failed.status.is_none_or(|status| status < 400);
+    presence.has_answered();
+    let lost = match is_charged {
+        true if failed.is_cut_here => Lost::CutHere,
+        true if deadline.has_left() => Lost::ReadOn,
+        _ => Lost::Failed,
+    };
+    entry.attempt_failed(lost, failed.is_byok)
 }

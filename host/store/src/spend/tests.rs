@@ -50,6 +50,21 @@ fn a_clock_that_is_set_back_does_not_reset_a_window() {
 }
 
 #[test]
+fn windows_reset_again_after_a_clock_that_was_ahead_is_set() {
+    let mut spent = Spent::default();
+    spent.add(ms("2030-02-01T00:00:00Z"), 7);
+    let seen = |spent: &Spent, now: &str| {
+        let at = spent.at(ms(now));
+        (at.day_pico, at.week_pico, at.month_pico, at.total_pico)
+    };
+    assert_eq!(seen(&spent, "2026-01-30T12:00:00Z"), (0, 0, 0, 7));
+    spent.add(ms("2026-01-30T12:00:00Z"), 5);
+    assert_eq!(seen(&spent, "2026-01-30T13:00:00Z"), (5, 5, 5, 12));
+    assert_eq!(seen(&spent, "2026-01-31T00:00:00Z"), (0, 5, 5, 12));
+    assert_eq!(seen(&spent, "2026-02-02T00:00:00Z"), (0, 0, 0, 12));
+}
+
+#[test]
 fn days_are_read_as_they_are_written() {
     assert_eq!("2026-01-31".parse::<UsageDay>().unwrap().to_string(), "2026-01-31");
     for wrong in ["", "2026-02-30", "2026-1-31", "31.01.2026", "1969-12-31", "2026-01-31T00:00:00", "today"] {

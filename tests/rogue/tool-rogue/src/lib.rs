@@ -53,7 +53,7 @@ impl Guest for Tool {
             "cite" => {
                 Ok(Output { annotations: vec![citation(text), b"{\"type\":\"x\"}".to_vec()], ..told("see") })
             }
-            "charge" => Ok(Output { cost_pico: 250_000_000_000, ..told("paid") }),
+            "charge" => Ok(Output { cost_pico: text.parse().unwrap_or(250_000_000_000), ..told("paid") }),
             "refuse" => Err(ToolError::InvalidArguments("text is not to my liking".to_owned())),
             "fail" => Err(ToolError::Failed("it did not work".to_owned())),
             "trap" => deeds::trap(),

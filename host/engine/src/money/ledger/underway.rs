@@ -4,7 +4,7 @@
 //! provider has read the input and produced the output that arrived, and charges for both.
 
 use crate::catalog::{CallPrices, Endpoint};
-use crate::cost::{Amount, Cost, Prices, no_usage, sum};
+use crate::cost::{Amount, Cost, Prices, Used, no_usage, sum};
 use crate::lifecycle::departure::ClientPresence;
 use crate::memory::health::Health;
 use cofferdam_runtime::wire::{Event, Usage};
@@ -35,7 +35,9 @@ pub(super) struct Underway {
     /// Says whether the endpoint may have seen the request.
     presence: Arc<ClientPresence>,
     /// The usage that the provider has reported so far.
-    pub(super) reported: Option<Usage>,
+    reported: Option<Usage>,
+    /// Whether `reported` is included in a recorded cost already.
+    is_recorded: bool,
 }
 
 impl Underway {
@@ -62,7 +64,34 @@ impl Underway {
             health: Arc::clone(&endpoint.health),
             presence: Arc::clone(presence),
             reported: None,
+            is_recorded: false,
         }
+    }
+
+    /// Counts what arrived, and notes the usage that the provider reports with it.
+    pub(super) fn seen(&mut self, events: &[Event]) {
+        self.received(events);
+        let told = events.iter().rev().find_map(|event| match event {
+            Event::Usage(usage) => Some(*usage),
+            _ => None,
+        });
+        if let Some(usage) = told {
+            self.told(usage);
+        }
+    }
+
+    /// Notes the usage that the provider reported. No cost is recorded for it yet.
+    pub(super) fn told(&mut self, usage: Usage) {
+        // Some providers report zeros where they do not count, so zeros are ignored.
+        if usage != no_usage() {
+            self.reported = Some(usage);
+            self.is_recorded = false;
+        }
+    }
+
+    /// The usage that the provider has reported and that no recorded cost includes.
+    pub(super) fn unrecorded(&self) -> Option<Usage> {
+        self.reported.filter(|_| !self.is_recorded)
     }
 
     pub(super) fn received(&mut self, events: &[Event]) {
@@ -87,24 +116,20 @@ impl Underway {
 
     /// Sets the usage that the provider reported. All calls so far are included in the cost that is
     /// recorded with it.
-    pub(super) fn reported(&mut self, usage: Usage) {
+    pub(super) fn recorded(&mut self, usage: Usage) {
         self.reported = Some(usage);
+        self.is_recorded = true;
         self.noted_calls = self.calls;
     }
 
     /// Counts all events of a complete answer. `is_byok`: the caller's own credential was used.
     pub(super) fn is_whole(&mut self, events: &[Event], is_byok: bool) {
         self.is_byok = is_byok;
-        self.received(events);
-        let told = events.iter().rev().find_map(|event| match event {
-            Event::Usage(usage) => Some(*usage),
-            _ => None,
-        });
-        // Some providers report zeros where they do not count, so zeros are ignored.
-        self.reported = told.filter(|usage| *usage != no_usage()).or(self.reported);
+        self.read_again();
+        self.seen(events);
     }
 
-    /// Resets the counts: the same events are about to be counted again one by one.
+    /// Resets the counts: the same events are about to be counted again.
     pub(super) fn read_again(&mut self) {
         (self.output_bytes, self.images) = (0, 0);
         (self.calls, self.noted_calls) = (Amount::default(), Amount::default());
@@ -118,7 +143,7 @@ impl Underway {
             return no_usage();
         }
         let missing = self.missing();
-        let seen = self.reported.unwrap_or_else(no_usage).output_tokens.saturating_add(missing.output_tokens);
+        let seen = self.used().output_tokens;
         let time = if self.presence.is_sent() { self.began.elapsed() } else { Duration::ZERO };
         let made = made(time, self.health.tokens_per_second()).min(self.output_max);
         let unseen = made.saturating_sub(seen).min(self.affordable(&missing, left_pico));
@@ -133,21 +158,55 @@ impl Underway {
         left.saturating_sub(self.cost(missing).paid.here.0) / self.prices.output.0
     }
 
-    /// Estimates what was used beyond the reported usage, by what has arrived.
+    /// Estimates what was used beyond what is recorded, by what has arrived.
     pub(super) fn missing(&self) -> Usage {
-        let reported = self.reported.unwrap_or_else(no_usage);
-        let input_tokens = if reported.input_tokens == 0 { self.input_tokens } else { 0 };
-        let output_tokens = self.output_bytes.div_ceil(BYTES_PER_TOKEN);
+        let used = self.used();
+        let Some(recorded) = self.reported.filter(|_| self.is_recorded) else { return used };
         Usage {
-            input_tokens,
-            output_tokens: output_tokens.saturating_sub(reported.output_tokens),
-            images: self.images.saturating_sub(reported.images),
+            input_tokens: used.input_tokens.saturating_sub(recorded.input_tokens),
+            output_tokens: used.output_tokens.saturating_sub(recorded.output_tokens),
+            images: used.images.saturating_sub(recorded.images),
             ..no_usage()
         }
     }
 
+    /// What was used until now: the reported usage, and at least what has arrived.
+    fn used(&self) -> Usage {
+        let reported = self.completed(self.reported);
+        Usage {
+            output_tokens: reported.output_tokens.max(self.output_tokens()),
+            images: reported.images.max(self.images),
+            ..reported
+        }
+    }
+
+    /// What the answer used if it is complete: the reported figures, and an estimate for each that
+    /// is zero, because some providers report zeros where they do not count.
+    pub(super) fn completed(&self, reported: Option<Usage>) -> Usage {
+        let reported = reported.unwrap_or_else(no_usage);
+        let or = |figure: u64, estimate: u64| if figure > 0 { figure } else { estimate };
+        Usage {
+            input_tokens: or(reported.input_tokens, self.input_tokens),
+            output_tokens: or(reported.output_tokens, self.output_tokens()),
+            images: if reported.images > 0 { reported.images } else { self.images },
+            ..reported
+        }
+    }
+
+    /// The tokens of the output that has arrived, by its length.
+    fn output_tokens(&self) -> u64 {
+        self.output_bytes.div_ceil(BYTES_PER_TOKEN)
+    }
+
+    /// What a complete answer that is not used has cost, and whether a part of it is estimated.
+    pub(super) fn whole(&self) -> (Used, bool) {
+        let usage = self.completed(self.reported);
+        (Used { usage, cost: self.cost(&usage) }, self.reported != Some(usage))
+    }
+
     pub(super) fn cost(&self, usage: &Usage) -> Cost {
-        Cost::of(usage, &self.prices, self.is_byok).with_calls(self.calls.minus(self.noted_calls))
+        let calls = if self.is_byok { Amount::default() } else { self.calls.minus(self.noted_calls) };
+        Cost::of(usage, &self.prices, self.is_byok).with_calls(calls)
     }
 }
 
@@ -206,6 +265,7 @@ mod tests {
                 Arc::new(presence)
             },
             reported: None,
+            is_recorded: false,
         }
     }
 
@@ -222,7 +282,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(output(None), 5_000, "no more than the answer may have");
         let told = Usage { input_tokens: 7, output_tokens: 4_000, ..no_usage() };
-        let told = Underway { reported: Some(told), ..underway(5_000) };
+        let told = Underway { reported: Some(told), is_recorded: true, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(45)).await;
         let missing = told.missing_by_now(None);
         assert_eq!((missing.input_tokens, missing.output_tokens), (0, 500), "beyond what it has said");

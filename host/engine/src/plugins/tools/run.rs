@@ -24,6 +24,9 @@ use tokio::time::timeout;
 const CALL_TIME_MAX: Duration = Duration::from_secs(180);
 /// Like [`CALL_TIME_MAX`], but for a tool that asks models, one after the other.
 const ASKING_CALL_TIME_MAX: Duration = Duration::from_secs(300);
+/// The most that is charged for one call of a tool for which no price is stated, in dollars. A sum of
+/// such costs stays far below the largest amount.
+const COST_DOLLARS_MAX: f64 = 100.0;
 /// The longest result of one call for a model, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 20;
 /// The longest error message of a tool, in characters.
@@ -126,13 +129,16 @@ impl Invocation<'_> {
         capabilities: &RequestCapabilities,
     ) -> Result<Output, ToolFailure> {
         let account = capabilities.asking().account();
-        let price = Amount::from_dollars(self.plugin.grant().call_price());
-        let pledge = account.pledge_call(price).await.map_err(|_: Refusal| ToolFailure::NoCredit)?;
+        let price = self.plugin.grant().call_price().map(Amount::from_dollars);
+        let pledge = account
+            .pledge_call(price.unwrap_or_default())
+            .await
+            .map_err(|_: Refusal| ToolFailure::NoCredit)?;
         let started = Instant::now();
         let ended = self.run_unsearched(context, services).await;
         self.plugin.counters().tool_called(started.elapsed(), ended.is_err());
         if let Ok(output) = &ended {
-            account.add_tool(Amount(output.cost_pico), pledge);
+            account.add_tool(self.charge(Amount(output.cost_pico), price), pledge);
         }
         let clean = capabilities.http().clean(self.plugin, ended, |search, ended| match ended {
             Ok(output) => Ok(search.output(output)),
@@ -143,6 +149,21 @@ impl Invocation<'_> {
             Err(mishap) => Err(mishap),
         });
         clean.unwrap_or(Err(ToolFailure::Withheld))
+    }
+
+    /// What is charged for a call: what the guest says, and at most the price that was reserved.
+    fn charge(&self, told: Amount, price: Option<Amount>) -> Amount {
+        let most = price.unwrap_or_else(|| Amount::from_dollars(COST_DOLLARS_MAX));
+        if told > most {
+            let plugin = self.plugin.name();
+            tracing::warn!(
+                plugin,
+                told_pico = told.0,
+                charged_pico = most.0,
+                "a tool says that a call cost more than it may"
+            );
+        }
+        told.min(most)
     }
 
     /// Like [`Self::run`], but for an output that is dropped: it is not searched for secrets.
