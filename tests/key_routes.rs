@@ -63,6 +63,22 @@ async fn status_of(host: &Host, token: &str) -> u16 {
     Client::with_key(host, token).get("/models").await.status
 }
 
+/// The key of this name pays for requests of the operator.
+#[tokio::test]
+async fn a_key_gets_no_name_of_the_operator() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let (id, _) = manager.created("team").await;
+    for answer in [
+        manager.create(&json!({"name": "console"})).await,
+        manager.patch(&id, &json!({"name": "console"})).await,
+    ] {
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.text.contains("name must not be `console`"), "{}", answer.text);
+    }
+    assert_eq!(manager.names("").await.0, ["team", ""]);
+}
+
 #[tokio::test]
 async fn a_key_works_from_its_creation_to_its_deletion() {
     let mut host = Setup::new().start();

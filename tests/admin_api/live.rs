@@ -245,6 +245,20 @@ async fn playground_streams_the_answer_with_its_steps_and_pays_as_the_console_ke
 }
 
 #[tokio::test]
+async fn requests_of_the_playground_at_the_same_time_make_one_key() {
+    let host = Setup::new().start();
+    let admin = Admin::new(&host);
+    let request = json!({"as": "default", "request": {"model": "local/demo", "input": "Say hello."}});
+    let answers = futures_util::future::join_all((0..8).map(|_| admin.change("playground", &request))).await;
+    for answer in answers {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    let keys = admin.ask("key/list").await.body;
+    let named = keys.as_array().unwrap().iter().filter(|key| key["name"] == "console").count();
+    assert_eq!(named, 1, "{keys}");
+}
+
+#[tokio::test]
 async fn playground_refuses_what_a_client_would_be_refused() {
     let host = Setup::new().start();
     let admin = Admin::new(&host);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::fault::AdminFault;
@@ -32,6 +32,8 @@ pub(crate) struct Admin {
     /// Live streams of events.
     pub(super) streams: Arc<Semaphore>,
     pub(super) playgrounds: Arc<Semaphore>,
+    /// Held while the key of the playground is found or made.
+    pub(super) console_keys: Mutex<()>,
     /// Cancelled when the host stops.
     pub(super) stop: CancellationToken,
 }
@@ -41,7 +43,7 @@ impl Admin {
         let permits = |most| Arc::new(Semaphore::new(most));
         let (commands, streams, playgrounds) =
             (permits(COMMANDS_MAX), permits(STREAMS_MAX), permits(PLAYGROUNDS_MAX));
-        Self { app, commands, streams, playgrounds, stop }
+        Self { app, commands, streams, playgrounds, console_keys: Mutex::default(), stop }
     }
 
     pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::events::event;
 use super::fault::AdminFault;
 use super::listener::Admin;
+use crate::api::keys::CONSOLE_KEY;
 use crate::command::CommandError;
 use crate::fault::Fault;
 use crate::limits::admission::Admitted;
@@ -27,8 +28,6 @@ use crate::reply::event_stream;
 use crate::route::Label;
 use crate::telemetry::within_polls;
 
-/// The name of the key that pays.
-const KEY_NAME: &str = "console";
 /// Chunks that wait for a slow client; a full queue slows the provider down.
 const WAITING_MAX: usize = 16;
 
@@ -45,8 +44,10 @@ pub(super) async fn run(
     let key = console_key(admin, &workspace).await?;
     let now_ms = app.clock.now_ms();
     if key.disabled || key.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-        let message =
-            format!("the key `{KEY_NAME}` of this workspace is disabled or expired: `key enable {}`", key.id);
+        let message = format!(
+            "the key `{CONSOLE_KEY}` of this workspace is disabled or expired: `key enable {}`",
+            key.id
+        );
         return Err(AdminFault::Command(CommandError::new(message)));
     }
     app.store.record_playground_use(key.id, workspace.id).map_err(|_| AdminFault::Busy)?;
@@ -120,15 +121,16 @@ fn read(members: &Map<String, Value>) -> Result<(String, Bytes), AdminFault> {
 async fn console_key(admin: &Admin, workspace: &Workspace) -> Result<ApiKey, AdminFault> {
     let is_console = |key: &cofferdam_store::OwnedKey| {
         let key = key.key();
-        key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == KEY_NAME)
+        key.kind == KeyKind::Member && key.name.as_ref().is_some_and(|name| name.as_str() == CONSOLE_KEY)
     };
     let store = &admin.app.store;
+    let _turn = admin.console_keys.lock().await;
     let found = store.keys_of(workspace.id, is_console, 0, 1).await.map_err(failed)?;
     if let Some(key) = found.entries.first() {
         return Ok(key.key().clone());
     }
     let owner = KeyOwner::Member { workspace: workspace.id, member: None };
-    let name: Name = KEY_NAME.parse().map_err(|_| AdminFault::Internal)?;
+    let name: Name = CONSOLE_KEY.parse().map_err(|_| AdminFault::Internal)?;
     let new = NewKey { owner, name: Some(name), expires_at_ms: None, limits: SpendLimits::default() };
     let store = store.clone();
     let issued = tokio::task::spawn_blocking(move || store.issue_key(Actor::Operator, new)).await;

@@ -24,6 +24,8 @@ use crate::limits::rate::key_changes_quota;
 use crate::reply::answer::ResponseBody;
 use crate::reply::{DataDocument, PageDocument, document};
 
+/// The name of the key that pays for requests which the operator sends from the console.
+pub(crate) const CONSOLE_KEY: &str = "console";
 /// Live inference keys in one workspace. Every one of them is on some page of the list.
 const KEYS_MAX: usize = 10_000;
 /// Inference keys in one workspace, with revoked keys, which stay in the store.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::CONSOLE_KEY;
 use crate::api::spending::reset_of;
 use crate::fault::FieldError;
 
@@ -115,12 +116,16 @@ fn limits(limit_pico: Option<u64>, window: SpendWindow) -> Result<SpendLimits, F
 
 fn read_name(value: &RawValue) -> Result<Name, FieldError> {
     let name = text(value).and_then(|text| Name::parse(&text).ok());
-    name.ok_or_else(|| {
+    let name = name.ok_or_else(|| {
         FieldError::at(
             "name",
             "must be a text of 1 to 64 characters, none of them a control character, no space at the ends",
         )
-    })
+    })?;
+    if name.as_str() == CONSOLE_KEY {
+        return Err(FieldError::at("name", "must not be `console`: the key of this name is the operator's"));
+    }
+    Ok(name)
 }
 
 /// An amount in pico-dollars, parsed from the JSON text so that no digit is lost.
