@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const CANARY: &str = "canary-7f3a-value";
 
@@ -407,6 +407,27 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
         assert_eq!((&listed[1]["hosts"], &listed[1]["fingerprint"]), (&Value::Null, &Value::Null));
         assert_eq!(text(&listed[1], "created_at"), "2024-01-02T03:04:05.000Z");
         assert!(listed[0]["hosts"].is_array());
+    });
+}
+
+/// The host would wait for the writer of a pipe, and has another standard input than the command.
+#[test]
+fn legacy_secrets_come_from_a_regular_file() {
+    in_both_ways(|place| {
+        let pipe = place.beside("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for file in ["/dev/stdin", "/dev/null", place.data().to_str().unwrap(), pipe.to_str().unwrap()] {
+            let complaint = place.failed(&format!("vault import-legacy {file} --workspace default"), 1);
+            assert!(complaint.contains(&format!("{file} is not a regular file")), "{complaint}");
+        }
+        let line = format!("{{\"name\":\"old\",\"value\":\"{CANARY}\"}}\n");
+        let file = place.beside("legacy.jsonl");
+        std::fs::write(&file, line).unwrap();
+        let mut import = program_at(&place.data());
+        import.args(["--json", "vault", "import-legacy", "/dev/stdin", "--workspace", "default"]);
+        let imported = import.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+        assert_eq!(done(&imported, "import-legacy of a file as standard input")["imported"], 1);
     });
 }
 

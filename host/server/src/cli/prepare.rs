@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::command::{
     Command, SecretCommand, Sensitive, UsageArguments, UsageCommand, VaultCommand, WorkspaceCommand,
+    not_a_regular_file,
 };
 use crate::failure::Failure;
 use crate::start::ask;
@@ -45,11 +46,10 @@ pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
             // The output of the command also shows this path, for the configuration.
             *source = absolute.to_string();
         }
-        Command::Vault(
-            VaultCommand::Backup { file }
-            | VaultCommand::Restore { file }
-            | VaultCommand::ImportLegacy { file, .. },
-        ) => *file = absolute(file)?,
+        Command::Vault(VaultCommand::Backup { file } | VaultCommand::Restore { file }) => {
+            *file = absolute(file)?
+        }
+        Command::Vault(VaultCommand::ImportLegacy { file, .. }) => *file = regular(file)?,
         _ => {}
     }
     Ok(())
@@ -69,6 +69,16 @@ fn confirm(question: &str) -> Result<(), Failure> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(Failure::system(path.display().to_string()))
+}
+
+/// The path of a regular file without links: `/dev/stdin` and links of `/proc` name other files in the running
+/// host.
+fn regular(path: &Path) -> Result<PathBuf, Failure> {
+    let failed = || Failure::system(path.display().to_string());
+    if !std::fs::metadata(path).map_err(failed())?.is_file() {
+        return Err(not_a_regular_file(path).into());
+    }
+    std::fs::canonicalize(path).map_err(failed())
 }
 
 fn absolute_source(text: &str) -> Result<RootKeySource, Failure> {

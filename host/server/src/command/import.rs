@@ -2,10 +2,13 @@
 //! written. The secrets are written in groups: after an interruption the first groups are stored,
 //! and a second run imports the rest.
 
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use cofferdam_store::{Actor, LegacySecret, SecretName, SecretValue, Store, WorkspaceId};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -54,10 +57,20 @@ pub(super) fn import(
     }
 }
 
+pub(crate) fn not_a_regular_file(file: &Path) -> CommandError {
+    CommandError::new(format!("{} is not a regular file", file.display()))
+}
+
 fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     let failed = |error: std::io::Error| CommandError::new(format!("{}: {error}", file.display()));
-    let source = std::fs::File::open(file).map_err(failed)?;
-    let length = source.metadata().map_err(failed)?.len();
+    // NONBLOCK: a running host would wait for the writer of a FIFO.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let source = OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
+    let metadata = source.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(not_a_regular_file(file));
+    }
+    let length = metadata.len();
     // Allocated at the length of the file: a buffer that grows would leave copies of its content
     // behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length.min(FILE_BYTES_MAX) as usize + 1));

@@ -33,6 +33,7 @@ use cofferdam_store::{Name, Page, Store, WorkspaceId};
 use table::or_dash;
 
 pub use credits::CreditsCommand;
+pub(crate) use import::not_a_regular_file;
 pub use intern::InternCommand;
 pub use key::{CreateKey, KeyCommand};
 pub use member::MemberCommand;
