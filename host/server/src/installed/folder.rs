@@ -2,15 +2,16 @@
 //! plugin and its digest, so that a new version never overwrites one that may serve.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use cofferdam_runtime::{
     COMPONENT_BYTES_MAX, Inspection, LoadError, MANIFEST_BYTES_MAX, Manifest, PluginSource,
     check_installed_folder, read_installed_file,
 };
+use cofferdam_store::{Draft, drafted};
 
 use super::asks::{InstalledAsks, beyond};
 use super::error::{InstalledError, VersionPart};
@@ -176,8 +177,7 @@ impl InstalledFolder {
             _ => check_installed_folder(&folder)?,
         }
         write_file(&self.manifest_file(name, version), files.manifest.as_bytes())?;
-        write_file(&self.component_file(name, version), &files.component)?;
-        sync_folder(&folder)
+        write_file(&self.component_file(name, version), &files.component)
     }
 
     /// Replaces the lock, durably. This is the moment at which a change takes effect.
@@ -189,8 +189,7 @@ impl InstalledFolder {
         let path = self.lock_file();
         let text =
             lock.text().map_err(|message| InstalledError::io(path.clone())(io::Error::other(message)))?;
-        write_file(&path, text.as_bytes())?;
-        sync_folder(&self.data)
+        write_file(&path, text.as_bytes())
     }
 
     /// Removes files that a lock does not name and an earlier command wrote. Files of any other name
@@ -275,36 +274,13 @@ fn is_absent(error: &LoadError) -> bool {
 /// Whether a file has a name that [`InstalledFolder::put`] gives, or that of its draft.
 fn is_own(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let name = name.strip_suffix(".new").unwrap_or(name);
+    let name = drafted(name).unwrap_or(name);
     let stem = name.strip_suffix(".toml").or_else(|| name.strip_suffix(".wasm"));
     stem.and_then(|stem| stem.rsplit_once('-')).is_some_and(|(_, digits)| {
         digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
 
-/// Replaces a file at once: writes a draft beside it, syncs and renames it. A symbolic link at either
-/// path is replaced and not followed.
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InstalledError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let draft = path.with_file_name(name);
-    let write = || {
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
-    };
-    write().map_err(|error| {
-        // The first error is the one to report.
-        fs::remove_file(&draft).unwrap_or_default();
-        InstalledError::io(path)(error)
-    })
-}
-
-fn sync_folder(folder: &Path) -> Result<(), InstalledError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(InstalledError::io(folder))
+    Draft::write(path, bytes, 0o600).and_then(Draft::replace).map_err(InstalledError::io(path))
 }

@@ -47,15 +47,6 @@ fn file_that_is_no_token_is_refused() {
 }
 
 #[test]
-fn part_of_a_token_that_a_killed_host_left_is_replaced() {
-    let data = tempfile::tempdir().unwrap();
-    let draft = data.path().join("operator.token.new");
-    std::fs::write(&draft, "cfd-oper").unwrap();
-    Operators::open(data.path(), &Clock::system()).unwrap().check(&token(data.path())).unwrap();
-    assert!(!draft.exists());
-}
-
-#[test]
 fn login_code_works_once_and_for_a_minute() {
     let data = tempfile::tempdir().unwrap();
     let clock = Clock::manual();

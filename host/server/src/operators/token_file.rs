@@ -2,10 +2,11 @@
 //! the host makes another one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use cofferdam_store::Draft;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
@@ -50,27 +51,12 @@ pub(super) fn read_or_make(data: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTo
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = random_text()?;
             let token = Zeroizing::new([PREFIX.as_bytes(), text.as_bytes()].concat());
-            make(data, &path, &token).map_err(failed)?;
+            let line = Zeroizing::new([&token[..], b"\n"].concat());
+            Draft::write(&path, &line, 0o600).and_then(Draft::replace).map_err(failed)?;
             Ok(token)
         }
         Err(error) => Err(failed(error)),
     }
-}
-
-/// Makes the file at once: a host that is killed here, or has no space, leaves no part of a token, which the
-/// next start would refuse.
-fn make(data: &Path, path: &Path, token: &[u8]) -> io::Result<()> {
-    let draft = path.with_added_extension("new");
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(token)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)?;
-    File::open(data)?.sync_all()
 }
 
 fn read(file: &File, path: &Path) -> Result<Zeroizing<Vec<u8>>, OperatorTokenError> {

@@ -1,11 +1,12 @@
 //! The folder of a plugin's project: its manifest, and what is built from it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use cofferdam_runtime::Manifest;
+use cofferdam_store::Draft;
 
 use crate::command::CommandError;
 use crate::failure::Failure;
@@ -140,13 +141,6 @@ pub(super) fn make_private_folder(dir: &Path) -> Result<(), Failure> {
 
 /// Replaces a file at once, so that a host that reads it meanwhile sees the old or the new one.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error| Failure::system(path.display().to_string())(error);
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let draft = path.with_file_name(name);
-    let mut options = fs::OpenOptions::new();
-    let mut file =
-        options.write(true).create(true).truncate(true).mode(0o644).open(&draft).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    fs::rename(&draft, path).map_err(failed)
+    let replaced = Draft::write(path, bytes, 0o644).and_then(Draft::replace);
+    replaced.map_err(Failure::system(path.display().to_string()))
 }

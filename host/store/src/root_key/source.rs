@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use super::{ROOT_KEY_BYTES, RootKey, RootKeyMaterial, Stretching};
+use crate::draft::Draft;
 use crate::hex;
 use crate::secret::Secret;
 
@@ -393,22 +394,8 @@ fn make_file(path: &Path) -> Result<RootKey, RootKeyError> {
     Ok(key)
 }
 
-/// Writes a key to a new file that only its owner can read. The content is written to a draft file
-/// first and then linked to `path`, so that an existing file is never overwritten and no crash
-/// leaves half a key at `path`.
+/// Writes a key to a new file that only its owner can read. An existing file is never overwritten.
 pub(crate) fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
-    let draft = path.with_added_extension("new");
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(key.to_hex().as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    std::fs::hard_link(&draft, path)?;
-    std::fs::remove_file(&draft)?;
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    File::open(folder)?.sync_all()
+    let line = Zeroizing::new([key.to_hex().as_bytes(), b"\n"].concat());
+    Draft::write(path, &line, 0o600)?.create()
 }
