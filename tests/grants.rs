@@ -2,6 +2,7 @@
 
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
+use crate::kit::shim::{Action, Call, Rule, Shim};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -81,6 +82,30 @@ fn a_grant_is_written_into_the_file_and_the_host_reads_it_again() {
     assert!(written(&host).contains("hosts = [\"api.test\", \"b.test\"]"));
     let files = std::fs::read_dir(host.directory()).unwrap().count();
     assert_eq!(files, 2, "the data directory and the configuration");
+}
+
+/// The host checks a grant before it writes the file, which takes a while.
+#[test]
+fn a_change_of_the_file_during_the_check_of_a_grant_is_kept() {
+    let guests = folder(&["tool-probe"]);
+    let setup = Setup::new().config("[limits]\nstreams = 50\n").plugins(guests.path());
+    let shim = Shim::new(setup.directory());
+    let host = shim.on(setup).start();
+    shim.rules(&[Rule::new(Call::Create, "cofferdam.toml", Action::Freeze)]);
+    let changed = written(&host) + "# changed by hand\n";
+    let complaint = std::thread::scope(|scope| {
+        let refused = scope.spawn(|| refused(&host, "tool-probe --host api.test", 1));
+        shim.until_frozen();
+        std::fs::write(file(&host), &changed).unwrap();
+        shim.rules(&[]);
+        refused.join().unwrap()
+    });
+    assert!(complaint.contains("was changed meanwhile"), "{complaint}");
+    assert_eq!(written(&host), changed);
+    let files = std::fs::read_dir(host.directory()).unwrap().count();
+    assert_eq!(files, 2, "the data directory and the configuration");
+    granted(&host, "tool-probe --host api.test");
+    assert!(written(&host).starts_with(&changed));
 }
 
 #[test]

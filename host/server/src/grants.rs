@@ -2,14 +2,13 @@
 //! atomically, and only by a configuration that `serve` would accept.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_engine::Memory;
 use cofferdam_runtime::{Asked, Manifest, Plugins, Runtime};
-use cofferdam_store::{HostName, SecretName};
+use cofferdam_store::{Draft, HostName, SecretName};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::command::{Became, CommandError, CommandOutcome, GrantCommand, granted, shown};
@@ -86,7 +85,7 @@ impl GrantEditor {
             }
             (false, false) => {
                 self.check(&edited.text, &file, None)?;
-                replace(&file, &edited.text).map_err(Failure::system(file.display().to_string()))?;
+                replace(&file, &text, &edited.text).map_err(Failure::system(file.display().to_string()))?;
                 self.tell()
             }
         };
@@ -208,9 +207,9 @@ fn list<T: Ord + ToString>(key: &str, asked: &Asked<T>) -> String {
     }
 }
 
-/// Replaces a file atomically: the text is written to a new file, synced and renamed. A symbolic
-/// link stays a link, and permissions stay.
-pub(crate) fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+/// Replaces the text of a file at once, unless it is another one than `before` by now. A symbolic link stays a
+/// link, and permissions stay.
+pub(crate) fn replace(file: &Path, before: &str, text: &str) -> std::io::Result<()> {
     let file = match std::fs::canonicalize(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => file.to_path_buf(),
         file => file?,
@@ -225,26 +224,14 @@ pub(crate) fn replace(file: &Path, text: &str) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0o600,
         metadata => metadata?.permissions().mode() & 0o7777,
     };
-    let beside = beside(&file);
-    let written = write(&beside, text, mode).and_then(|()| std::fs::rename(&beside, &file));
-    if written.is_err() {
-        // Removes the partial file. The first error is the one to report.
-        std::fs::remove_file(&beside).unwrap_or_default();
-        return written;
+    let draft = Draft::write(&file, text.as_bytes(), 0o600)?;
+    draft.set_mode(mode)?;
+    let now = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        now => now?,
+    };
+    if now != before {
+        return Err(std::io::Error::other("the file was changed meanwhile; try again"));
     }
-    // Makes the rename durable.
-    std::fs::File::open(folder)?.sync_all()
-}
-
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    file.with_file_name(name)
-}
-
-fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    draft.replace()
 }

@@ -305,7 +305,7 @@ impl<'d> Installer<'d> {
             self.commit(&candidate)?;
         }
         if left != text {
-            replace(&file, &left).map_err(Failure::system(file.display().to_string()))?;
+            replace(&file, &text, &left).map_err(Failure::system(file.display().to_string()))?;
         }
         if !replaces {
             self.commit(&candidate)?;

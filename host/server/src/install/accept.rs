@@ -48,7 +48,7 @@ impl Installer<'_> {
         // The configuration first: after a crash between the two, the update is still held, and the
         // grants that the old version does not ask for have no effect.
         if edited.text != text {
-            replace(&file, &edited.text).map_err(Failure::system(file.display().to_string()))?;
+            replace(&file, &text, &edited.text).map_err(Failure::system(file.display().to_string()))?;
         }
         self.commit(&self.candidate(name, Some(plugin)))?;
         tracing::info!(plugin = %name, %version, "accepted");
