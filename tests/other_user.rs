@@ -2,6 +2,8 @@
 //! programs as other users.
 
 use crate::kit::program::program;
+use crate::kit::shim::{Action, Call, Rule, Shim};
+use crate::plugin_lock::{Edition, NAME};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
@@ -61,6 +63,38 @@ fn root_reaches_the_host_of_another_user_and_takes_no_lock_of_it() {
     // Without the host, root does not open the store of another user.
     let refused = error_of(&command(&data, &["key", "list"]).output().unwrap());
     assert!(refused.contains(&format!("belongs to user {USER}")), "{refused}");
+}
+
+/// The owner of the data directory exchanges the folder in which root writes the copy of a plugin.
+#[test]
+fn root_writes_a_plugin_through_no_link_of_the_owner() {
+    let Some(folder) = folder() else { return };
+    let data = folder.path().join("data");
+    let (own, other) = (folder.path().join("file"), folder.path().join("links"));
+    std::fs::write(&own, "a file of root").unwrap();
+    std::fs::create_dir(&other).unwrap();
+    for name in [format!("{NAME}.toml"), format!("{NAME}.wasm")] {
+        std::os::unix::fs::symlink(&own, other.join(&name)).unwrap();
+        std::os::unix::fs::symlink(&own, other.join(format!("{name}.new"))).unwrap();
+    }
+    let shim = Shim::new(&data);
+    shim.rules(&[Rule::new(Call::Write, "plugin-incoming", Action::Freeze)]);
+    let plugin = Edition::plain(0, "0.1.0");
+    let mut install = command(&data, &["plugin", "install", &plugin.file()]);
+    install.envs(shim.environment()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let install = install.spawn().unwrap();
+    shim.until_frozen();
+    let entries = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let incoming =
+        entries.into_iter().find(|path| path.to_str().unwrap().contains("plugin-incoming")).unwrap();
+    std::fs::rename(&incoming, folder.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&other, &incoming).unwrap();
+    shim.rules(&[]);
+    error_of(&install.wait_with_output().unwrap());
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "a file of root");
+    for name in [format!("{NAME}.toml"), format!("{NAME}.wasm")] {
+        assert!(other.join(name).is_symlink(), "another file is in the place of the link");
+    }
 }
 
 #[test]

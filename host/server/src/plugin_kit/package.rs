@@ -1,16 +1,18 @@
 //! A checked copy of a plugin in the data directory, for `plugin install` and `plugin update`. The
 //! copy is what is checked, so that the bytes that are installed are those that were checked.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_runtime::{Inspection, Manifest};
+use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
 use super::examination::examine_files;
-use super::project::{Project, read_component, read_text, write_file, wrong};
+use super::project::{Project, read_component, read_text, wrong};
 use crate::command::StagedPlugin;
 use crate::failure::Failure;
 use crate::options::Options;
@@ -54,8 +56,8 @@ pub(crate) fn stage(options: &Options, file: &Path) -> Result<StagedCopy, Failur
     let folder = folder(&options.data)?;
     let (manifest_copy, component_copy) =
         (folder.path().join(format!("{name}.toml")), folder.path().join(format!("{name}.wasm")));
-    write_file(&manifest_copy, found.manifest_text.as_bytes())?;
-    write_file(&component_copy, &component)?;
+    write_copies(folder.path(), &name, found.manifest_text.as_bytes(), &component)
+        .map_err(Failure::system(folder.path().display().to_string()))?;
     let examination = examine_files(&name, &manifest_copy, &component_copy)?.map_err(wrong)?;
     match examination.problem {
         Some(problem) if problem.in_compile => {
@@ -140,9 +142,24 @@ fn folder(data: &Path) -> Result<TempDir, Failure> {
         DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed())?;
     }
     remove_left_behind(data);
-    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(data).map_err(failed())?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(failed())?;
-    Ok(folder)
+    tempfile::Builder::new().prefix(PREFIX).tempdir_in(data).map_err(failed())
+}
+
+/// Writes the files of a plugin into the folder of a copy. Root may write here into the data directory of another
+/// user, who can put a link in the place of the folder: so the folder is opened once, and only new files are made.
+fn write_copies(folder: &Path, name: &str, manifest: &[u8], component: &[u8]) -> io::Result<()> {
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let folder = OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
+    folder.set_permissions(Permissions::from_mode(0o755))?;
+    for (extension, bytes) in [("toml", manifest), ("wasm", component)] {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = rustix::fs::openat(&folder, format!("{name}.{extension}"), flags, mode)?;
+        let mut file = File::from(file);
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(bytes)?;
+    }
+    Ok(())
 }
 
 /// Removes copies that commands left behind which were killed.
