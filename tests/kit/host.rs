@@ -31,6 +31,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     listen: String,
+    admin: String,
     place: Place,
     /// The key printed by an earlier start, if there was one.
     key: String,
@@ -70,6 +71,7 @@ impl Setup {
             environment: Vec::new(),
             arguments: Vec::new(),
             listen: "127.0.0.1:0".to_owned(),
+            admin: "127.0.0.1:0".to_owned(),
             place: Place::default(),
             key: String::new(),
             root: None,
@@ -154,6 +156,12 @@ impl Setup {
         self
     }
 
+    /// Listens at another address for operators.
+    pub fn admin(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.admin);
+        self
+    }
+
     /// Runs the program and its commands in the user and mount namespaces of a process.
     pub fn in_namespaces(mut self, holder: u32) -> Self {
         self.place.namespaces = Some(holder);
@@ -201,7 +209,7 @@ impl Setup {
     /// The command that `start` runs.
     pub fn serve(&self) -> Command {
         let mut command = self.program();
-        command.args(["serve", "--listen", &self.listen, "--admin", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", &self.listen, "--admin", &self.admin]);
         if let Some(plugins) = &self.plugins {
             command.arg("--plugins").arg(plugins);
         }

@@ -74,6 +74,32 @@ async fn connections_of_an_address_are_limited_unless_it_is_loopback_or_a_truste
     }
 }
 
+#[tokio::test]
+async fn one_address_leaves_connections_to_the_admin_listener() {
+    let Some(address) = outer_address() else {
+        eprintln!("SKIPPED: this machine has only loopback addresses, whose connections are not limited");
+        return;
+    };
+    let host = Setup::new().admin("0.0.0.0:0").start();
+    let port = host.banner["admin"].as_str().unwrap().parse::<SocketAddr>().unwrap().port();
+    let outer = SocketAddr::new(address, port);
+    let healthy = async |address| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: host.test\r\n\r\n").await.ok()?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.ok()?;
+        assert_eq!(&head, b"HTTP/1.1 200");
+        Some(stream)
+    };
+    let mut held = Vec::new();
+    while let Some(stream) = healthy(outer).await {
+        held.push(stream);
+        assert!(held.len() <= 16, "one address has {} connections", held.len());
+    }
+    let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    assert!(healthy(loopback).await.is_some());
+}
+
 /// The turns of a model that makes six long calls when it is asked for many, and else a short one.
 fn turn(asked: &Asked) -> Reply {
     let streamed = asked.body["stream"] == true;

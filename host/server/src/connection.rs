@@ -204,7 +204,7 @@ impl Connections {
         let mut told = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|told| told.elapsed() >= REFUSED_LINE_EVERY) {
             *told = Some(Instant::now());
-            tracing::warn!(client = %address.to_canonical(), most, "connections of this address are refused: it has limits.connections_per_address open");
+            tracing::warn!(client = %address.to_canonical(), most, "connections of this address are refused: it has as many open as one address may have");
         }
         None
     }

@@ -54,6 +54,8 @@ use notify::Notifier;
 use reload::{FixedSettings, Reload, Signals};
 
 const ADMIN_CONNECTIONS: usize = 64;
+/// Connections of one address to the admin listener, unless `limits.connections_per_address` is less.
+const ADMIN_CONNECTIONS_OF_ADDRESS: usize = 16;
 /// Concurrent requests on one HTTP/2 connection of the admin listener. A browser with some pages of
 /// the console needs fewer.
 const ADMIN_STREAMS_MAX: u32 = 32;
@@ -220,7 +222,8 @@ async fn serve(
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
-    tasks.spawn(accept_operators(operators.clone(), admin, Admin::new(Arc::clone(&app), stop.clone())));
+    let host = Admin::new(Arc::clone(&app), stop.clone());
+    tasks.spawn(accept_operators(operators.clone(), admin, Arc::clone(&app), host));
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, tls = at.is_tls, "listening");
 
@@ -331,13 +334,17 @@ async fn accept_clients(connections: Connections, listener: TcpListener, app: Ar
         .await;
 }
 
-async fn accept_operators(connections: Connections, listener: TcpListener, admin: Admin) {
+async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>, admin: Admin) {
     let admin = Arc::new(admin);
+    let address_max = move |address| {
+        let most = connections_max(&app.live().config, address)?;
+        Some(most.min(ADMIN_CONNECTIONS_OF_ADDRESS))
+    };
     let handler = move |request, peer| {
         let admin = Arc::clone(&admin);
         async move { admin.handle(peer, request).await }
     };
-    connections.accept(listener, |_| None, handler).await;
+    connections.accept(listener, address_max, handler).await;
 }
 
 /// How many connections may be open from this address, if there is a limit. Loopback addresses and
