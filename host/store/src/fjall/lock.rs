@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use crate::space;
 
 /// Longest process id read from the lock file, in bytes.
@@ -104,6 +106,7 @@ fn lock(path: &Path) -> Result<File, LockError> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)
         .map_err(failed)?;
     file.try_lock().map_err(|error| match error {
@@ -145,6 +148,17 @@ mod tests {
         let _copy = lock.file.try_clone().unwrap();
         drop(lock);
         DirectoryLock::acquire(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, data.join("lock")).unwrap();
+        assert!(matches!(DirectoryLock::acquire(&data), Err(LockError::Io { .. })));
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
     }
 
     #[test]
