@@ -54,9 +54,14 @@ impl Admin {
 
     /// A sample of `/metrics` by its full name with labels; 0 if it does not exist.
     pub async fn metric(&self, sample: &str) -> u64 {
+        self.shown_metric(sample).await.unwrap_or(0)
+    }
+
+    /// A sample of `/metrics` by its full name with labels, if it exists.
+    pub async fn shown_metric(&self, sample: &str) -> Option<u64> {
         let text = self.get("/metrics").await.text;
-        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-        line.map_or(0, |value| value.parse().unwrap())
+        let value = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
+        Some(value.parse().unwrap())
     }
 
     /// Polls until `/readyz` answers 200.
