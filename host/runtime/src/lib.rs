@@ -88,6 +88,7 @@ mod bindings;
 
 mod error;
 mod schedule;
+mod text;
 
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;

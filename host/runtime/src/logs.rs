@@ -11,9 +11,9 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
-use crate::manifest::is_shown;
 use crate::profile::Profile;
 use crate::tape::Tape;
+use crate::text::is_shown;
 
 /// Lines per call. Further lines are counted and dropped.
 pub(crate) const LOG_LINES_MAX: u32 = 64;

@@ -6,11 +6,14 @@ mod asks;
 mod kinds;
 mod tool;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 pub use asks::Asked;
 pub use kinds::{Import, PluginKind};
@@ -18,6 +21,7 @@ pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;
+use crate::text::is_shown;
 
 /// Upper limit of the memory that a plugin may request, in MiB: the size of one slot of the pool.
 pub const MEMORY_MIB_MAX: u32 = 256;
@@ -254,15 +258,18 @@ impl Manifest {
     ///
     /// The first mistake, with its line.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
-        // First: other errors may repeat a text of the manifest.
-        if let Some((key, line)) = hidden_text(text) {
-            let message = format!("`{key}` has a control character, or one that a terminal does not show");
-            return Err(ManifestError { line, message });
-        }
-        let mut manifest: Self = toml::from_str(text).map_err(|error| ManifestError {
+        let mistake = |error: toml::de::Error| ManifestError {
             line: error.span().map_or(1, |span| line_of(text, span.start)),
             message: first_line(error.message()),
-        })?;
+        };
+        let table = DeTable::parse(text).map_err(mistake)?;
+        // First: other errors may repeat a text of the manifest.
+        if let Some(key) = hidden_below(table.get_ref()) {
+            let name = key.get_ref().escape_debug();
+            let message = format!("`{name}` has a control character, or one that a terminal does not show");
+            return Err(ManifestError { line: line_of(text, key.span().start), message });
+        }
+        let mut manifest = Self::deserialize(toml::Deserializer::from(table)).map_err(mistake)?;
         if manifest.component.is_empty() {
             manifest.component = format!("{}.wasm", manifest.name);
         }
@@ -415,61 +422,35 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The line that sets `key`, for values that parse but break a rule; 1 if there is none.
+/// The line that sets `key`, or begins the table of this name, for values that parse but break a rule; 1 if there
+/// is none.
 fn line_of_key(text: &str, key: &str) -> usize {
-    find_line(text, key).unwrap_or(1)
-}
-
-/// The line that begins with this key, or with the table of this name.
-fn find_line(text: &str, key: &str) -> Option<usize> {
     let sets = |line: &str| {
         let line = line.trim_start().trim_start_matches('[');
         line.strip_prefix(key)
             .is_some_and(|rest| matches!(rest.trim_start().bytes().next(), Some(b'=' | b']')))
     };
-    Some(text.lines().position(sets)? + 1)
+    text.lines().position(sets).map_or(1, |index| index + 1)
 }
 
-/// The first key that has, or whose value has, a character that a terminal does not show as itself, and its line.
-/// Operators read these texts before they grant what a plugin asks for.
-fn hidden_text(text: &str) -> Option<(String, usize)> {
-    let table: toml::Table = toml::from_str(text).ok()?;
-    let keys = hidden_below(&table)?;
-    // A key of an inline table begins no line.
-    let line = keys.iter().rev().find_map(|key| find_line(text, key)).unwrap_or(1);
-    Some((keys.last()?.escape_debug().to_string(), line))
-}
+type Key<'t> = Spanned<Cow<'t, str>>;
 
-/// The keys that lead to the first such character.
-fn hidden_below(table: &toml::Table) -> Option<Vec<&str>> {
+/// The first key that has, or whose value has, a character that a terminal does not show as itself. Operators read
+/// these texts before they grant what a plugin asks for.
+fn hidden_below<'a, 't>(table: &'a DeTable<'t>) -> Option<&'a Key<'t>> {
     table.iter().find_map(|(key, value)| {
-        let mut below = if is_hidden(key) { Vec::new() } else { hidden_in(value)? };
-        below.insert(0, key.as_str());
-        Some(below)
+        let is_hidden = !key.get_ref().chars().all(is_shown);
+        if is_hidden { Some(key) } else { hidden_in(key, value.get_ref()) }
     })
 }
 
-fn hidden_in(value: &toml::Value) -> Option<Vec<&str>> {
+fn hidden_in<'a, 't>(key: &'a Key<'t>, value: &'a DeValue<'t>) -> Option<&'a Key<'t>> {
     match value {
-        toml::Value::String(text) => is_hidden(text).then(Vec::new),
-        toml::Value::Array(items) => items.iter().find_map(hidden_in),
-        toml::Value::Table(table) => hidden_below(table),
+        DeValue::String(text) => (!text.chars().all(is_shown)).then_some(key),
+        DeValue::Array(items) => items.iter().find_map(|item| hidden_in(key, item.get_ref())),
+        DeValue::Table(table) => hidden_below(table),
         _ => None,
     }
-}
-
-fn is_hidden(text: &str) -> bool {
-    !text.chars().all(is_shown)
-}
-
-/// Whether a terminal shows the character as itself: no control character, invisible character, separator of
-/// lines and paragraphs, or mark that reorders text.
-pub(crate) fn is_shown(character: char) -> bool {
-    let is_invisible = matches!(
-        character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-    );
-    !character.is_control() && !is_invisible
 }
 
 fn first_line(message: &str) -> String {

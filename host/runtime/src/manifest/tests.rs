@@ -153,7 +153,7 @@ fn refusals_name_the_line_and_the_key() {
             "line 7: `injections` puts two secrets into one place for a.b",
         ),
         (format!("{ROUTER}description = \"a\\u001b[8m\"\n"), "line 4: `description` has a control character"),
-        (format!("{ROUTER}[limits]\n\"a\\nb\" = 1\n"), "line 4: `a\\nb` has a control character"),
+        (format!("{ROUTER}[limits]\n\"a\\nb\" = 1\n"), "line 5: `a\\nb` has a control character"),
         (
             "name = \"h\"\nkind = \"hook\"\nversion = \"1\"\n[hook]\nid = \"a\\u202eb\"\n".to_owned(),
             "line 5: `id` has a control character",
