@@ -136,7 +136,9 @@ async fn a_stream_that_this_host_ends_is_charged_what_has_arrived() {
         let events = client.stream(&request()).await;
         let response = last_response(&events);
         assert_eq!((&response["status"], &response["error_type"]), (&json!("failed"), &json!(error)));
-        assert_eq!(response["usage"]["cost"], json!(6), "{error}: {response}");
+        let usage = &response["usage"];
+        assert_eq!(usage["cost"], json!(6), "{error}: {response}");
+        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(2), &json!(4)), "{response}");
     }
     for row in usage_of(&mut host) {
         assert_eq!((row.outcome, row.estimated), (UsageOutcome::Failed, true), "{row:?}");
@@ -238,6 +240,79 @@ async fn an_answer_about_a_file_that_stands_elsewhere_is_read_on_for_its_usage()
         "output": [script::message("fine")], "usage": usage});
     let event = json!({"type": "response.completed", "sequence_number": 0, "response": response});
     sender.send(format!("event: response.completed\n{}", sse_event(&event))).await.ok();
+    drop(sender);
+    let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
+    crate::kit::deadline::until("the request has a usage row", has_row).await;
+    let row = only_row(&mut host);
+    assert_eq!(
+        (row.outcome, row.input_tokens, row.estimated),
+        (UsageOutcome::Cancelled, 50_000, false),
+        "{row:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_next_endpoint_is_asked_when_the_rest_of_the_credit_covers_it() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    // At the first endpoint a turn may cost far more than there is, at the second one twelve dollars.
+    let mut host = host("openai-chat", &[(&a, ", first_event_ms = 300, image = 1000.0"), (&b, "")], "");
+    host.command(&["credits", "add", "default", "100"]);
+    a.reply(Reply::Hang);
+    b.reply(script::chat("fine"));
+    let client = Client::new(&host);
+    let answer = client.post("/responses", &request()).await;
+    assert_eq!(answer.output_text(), "fine", "{}", answer.text);
+    assert_eq!(dollars(&only_row(&mut host)), 12);
+}
+
+#[tokio::test]
+async fn calls_of_a_providers_tools_are_charged_when_the_answer_fails() {
+    let upstream = Upstream::start().await;
+    let members =
+        ", supports = [\"tools\"], hosted_tools = [\"web_search\"], hosted_tool_prices = { web_search = 3 }";
+    let mut host = host("openai-responses", &[(&upstream, members)], "");
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed",
+        "action": {"type": "search", "query": "x"}});
+    let error = json!({"code": "server_error", "message": "it broke"});
+    let failed = json!({"id": "resp_up", "object": "response", "status": "failed", "output": [search], "error": error});
+    upstream.reply(Reply::json(200, failed));
+    let mut body = request();
+    body["tools"] = json!([{"type": "web_search"}]);
+    let answer = Client::new(&host).post("/responses", &body).await;
+    assert_eq!(answer.status, 502, "{}", answer.text);
+    assert_eq!(dollars(&only_row(&mut host)), 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_because_the_context_is_full_is_charged() {
+    let upstream = Upstream::start().await;
+    let mut host = host("openai-chat", &[(&upstream, "")], "");
+    let full = json!({"error": {"message": "the context is full", "code": "context_length_exceeded", "type": "invalid_request_error"}});
+    upstream.reply(Reply::sse(&[opening(), word("sixteen letters."), full]));
+    let events = Client::new(&host).stream(&request()).await;
+    let response = last_response(&events);
+    assert_eq!(response["status"], "incomplete", "{response}");
+    assert_eq!(response["usage"]["cost"], json!(6), "{response}");
+    let row = only_row(&mut host);
+    assert_eq!((row.outcome, row.estimated), (UsageOutcome::Incomplete, true), "{row:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn embeddings_are_read_on_for_their_usage_where_responses_are() {
+    let upstream = Upstream::start().await;
+    let mut host = host("openai-chat", &[(&upstream, ", supports = [\"reasoning\"]")], "");
+    let (sender, reply) = Reply::fed_as("application/json");
+    upstream.reply(reply);
+    let body = json!({"model": EMBEDDINGS, "input": "x"});
+    let client = Client::new(&host);
+    tokio::select! {
+        answer = client.post("/embeddings", &body) => panic!("{}", answer.text),
+        _ = upstream.until_asked(1) => {}
+    }
+    let left = "cofferdam_requests_total{route=\"embeddings\",status=\"499\"}";
+    crate::kit::admin::Admin::new(&host).until_metric(left, 1).await;
+    let vectors = json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 50_000, "total_tokens": 50_000}});
+    sender.send(vectors.to_string()).await.ok();
     drop(sender);
     let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
     crate::kit::deadline::until("the request has a usage row", has_row).await;

@@ -79,7 +79,8 @@ pub(crate) async fn exchange(
     let facts = [FactName::Status.number(status), FactName::ConnectUs.micros(connecting)];
     scope.timeline.end(step, outcome, &facts);
     let reply = sent?;
-    instance.resume(&scope.context).await?;
+    let resumed = instance.resume(&scope.context).await;
+    resumed.map_err(|error| AttemptFailure::from(error).with_status(reply.status.as_u16()))?;
     let streamed = asked_for_stream && is_event_stream(&reply.headers);
     let head = response_head(endpoint.provider.adapter.manifest(), &reply, streamed);
     if !reply.status.is_success() {

@@ -168,8 +168,8 @@ impl Catalog {
 }
 
 impl Endpoint {
-    /// Whether an answer is read to its end for its usage when the client disconnects: the endpoint
-    /// has prices, and is known to reason, or the request has input of unknown size.
+    /// Whether an answer is read on for its usage when the client disconnects: the endpoint has prices,
+    /// and is known to reason or gets input of unknown size.
     pub(crate) fn is_read_on(&self, now_ms: u64, has_unknown_input: bool) -> bool {
         self.prices.is_any() && (has_unknown_input || self.reasons || self.health.has_reasoned(now_ms))
     }

@@ -11,6 +11,7 @@ use crate::caller::Caller;
 use crate::catalog::{Model, ModelKind};
 use crate::cost::Amount;
 use crate::lifecycle::deadline::Deadline;
+use crate::lifecycle::departure::{AttendedWork, ClientDeparture, ClientPresence};
 use crate::money::credit::TurnTokens;
 use crate::offload::aside;
 use crate::random::random_hex;
@@ -40,11 +41,19 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let id = format!("embd_{}", random_hex());
         let guard = self.record(&id, &caller, UsageKind::Embeddings, body.len(), &mut options);
-        let result = self.embed_recorded(caller, body, options, &id, &guard).await;
-        guard.answered(&result);
-        let body = result?;
-        guard.timeline().responded(body.len());
-        Ok(Answer { id, body: AnswerBody::Whole(body) })
+        let departure = ClientDeparture::new(&self.parts.memory.detached_reads, &caller.allowance);
+        let (engine, presence) = (Arc::clone(self), departure.presence());
+        let work = async move {
+            let result = engine.embed_recorded(caller, body, options, &id, &guard, &presence).await;
+            // Without this, the guard records that the client has left.
+            if !presence.has_left() {
+                guard.answered(&result);
+            }
+            let body = result?;
+            guard.timeline().responded(body.len());
+            Ok(Answer { id, body: AnswerBody::Whole(body) })
+        };
+        AttendedWork::new(departure, work).await
     }
 
     async fn embed_recorded(
@@ -54,6 +63,7 @@ impl Engine {
         options: RespondOptions,
         id: &str,
         guard: &RequestGuard,
+        presence: &Arc<ClientPresence>,
     ) -> Result<Bytes, Refusal> {
         let timeline = guard.timeline();
         timeline.open(StepType::Parse, &["parse"], &[]);
@@ -66,6 +76,7 @@ impl Engine {
         let scope = RequestScope::new(Arc::clone(self), caller, options, id, timeline);
         let trace = scope.trace(&request.model, &request.provider, || None);
         let deadline = Deadline::new(self.parts.timeouts.total).ending(&self.parts.ending);
+        let deadline = deadline.attended(Arc::clone(presence));
         // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let (kind, account) = (UsageKind::Embeddings, Arc::default());
         let mut run = Run::open(&scope, kind, false, &account, trace, deadline).await?;
@@ -95,7 +106,7 @@ async fn answer(
         // Embeddings have no output tokens.
         tokens: TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 },
         input_tokens: request.weight.about().max(request.input_tokens.into()),
-        has_unknown_input: request.weight.has_unknown(),
+        fetched_tokens: request.weight.elsewhere(),
         may_be_empty: true,
     };
     run.reserve(turn.tokens).await?;
@@ -112,7 +123,8 @@ async fn answer(
     let usage = usage_of(vectors);
     let cost = answering.price(&usage, Amount::default());
     run.entry.consumed(&usage, &usage, &cost);
-    run.entry.settle(UsageOutcome::Completed);
+    let has_left = run.deadline.has_left();
+    run.entry.settle(if has_left { UsageOutcome::Cancelled } else { UsageOutcome::Completed });
     let answer = EmbeddingsAnswer {
         id: &scope.context.request_id,
         model: &answering.endpoint.candidate.model,

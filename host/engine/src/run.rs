@@ -115,8 +115,13 @@ impl Run {
     /// # Errors
     /// Those of [`LedgerEntry::reserve`].
     pub(crate) async fn reserve(&mut self, tokens: TurnTokens) -> Result<(), Refusal> {
+        self.reserve_at(tokens, None).await
+    }
+
+    /// Like [`Self::reserve`], for a turn that is only sent to the endpoints at these indexes.
+    async fn reserve_at(&mut self, tokens: TurnTokens, places: Option<&[usize]>) -> Result<(), Refusal> {
         let Order { endpoints, byok } = &self.order;
-        self.entry.reserve(TurnEstimate { endpoints, byok, tokens }, &mut self.deadline).await
+        self.entry.reserve(TurnEstimate { endpoints, byok, places, tokens }, &mut self.deadline).await
     }
 
     /// Counts the turns of a response that ends.

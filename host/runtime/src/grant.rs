@@ -117,7 +117,7 @@ impl Grant {
     }
 
     /// The most that one call of the tool costs by the operator's configuration, in dollars. `None`
-    /// where neither the manifest nor the configuration says.
+    /// unless the manifest names a key for it and the configuration has that key.
     #[must_use]
     pub fn call_price(&self) -> Option<f64> {
         let (manifest, operator) = &*self.sides;

@@ -205,37 +205,59 @@ pub(crate) struct Spent {
     month: Current,
 }
 
-/// By how many days a clock is set back at most without having been wrong before.
+/// By how many days a clock is set back at most without having been ahead.
 const DAYS_SET_BACK_MAX: u32 = 2;
 
-/// Spend in the latest window that has any.
+/// Spend in the two latest windows that have any. A clock that was ahead has begun a window that does
+/// not end in time. Until then the other one is the current window.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 struct Current {
-    /// First day of the window.
+    /// First day of the later window.
     since: u32,
     pico: u64,
+    /// First day of the window before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    before: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    before_pico: u64,
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl Current {
     /// Adds to the window of `day`, which begins on `first_day`.
     fn add(&mut self, day: u32, first_day: u32, pico: u64) {
-        if !self.has(day, first_day) {
-            *self = Current { since: first_day, pico: 0 };
+        if first_day > self.since {
+            let (before, before_pico) = (self.since, self.pico);
+            *self = Current { since: first_day, pico, before, before_pico };
+        } else if counts(self.since, day, first_day) {
+            self.pico = self.pico.saturating_add(pico);
+        } else if counts(self.before, day, first_day) {
+            self.before_pico = self.before_pico.saturating_add(pico);
+        } else {
+            (self.before, self.before_pico) = (first_day, pico);
         }
-        self.pico = self.pico.saturating_add(pico);
     }
 
+    /// Spend in the window of `day`, which begins on `first_day`.
     fn at(&self, day: u32, first_day: u32) -> u64 {
-        if self.has(day, first_day) { self.pico } else { 0 }
+        if counts(self.since, day, first_day) {
+            self.pico
+        } else if counts(self.before, day, first_day) {
+            self.before_pico
+        } else {
+            0
+        }
     }
+}
 
-    /// Whether `day`, whose window begins on `first_day`, counts in the current window. A day before it
-    /// does (the clock was set back), so that a sum is never reset twice for the same window. But a
-    /// window that begins more than [`DAYS_SET_BACK_MAX`] days later was begun by a clock that was
-    /// ahead, and it would not end in time.
-    fn has(&self, day: u32, first_day: u32) -> bool {
-        first_day <= self.since && self.since <= day.saturating_add(DAYS_SET_BACK_MAX)
-    }
+/// Whether `day`, whose window begins on `first_day`, counts in the window that begins on `since`. A
+/// day before that window does, because the clock was set back and a sum is never reset twice for the
+/// same window. It does not if the window begins more than [`DAYS_SET_BACK_MAX`] days later.
+fn counts(since: u32, day: u32, first_day: u32) -> bool {
+    first_day <= since && since <= day.saturating_add(DAYS_SET_BACK_MAX)
 }
 
 impl Spent {

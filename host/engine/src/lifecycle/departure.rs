@@ -1,15 +1,15 @@
 //! Requests whose clients have left.
 //!
 //! A request normally ends at once with its client, and the upstream request is cancelled. But
-//! where an endpoint is priced and reasons, its usage would stay unknown, because providers report
-//! reasoning tokens only at the end of an answer. There the answer is read on for its usage, for a
-//! limited time and a limited number of requests at once.
+//! where an endpoint is priced and reasons, or gets input of unknown size, its usage would stay
+//! unknown, because providers report it only at the end of an answer. There the answer is read on for
+//! its usage, for a limited time and a limited number of requests at once.
 
 use crate::limits::allowance::Allowance;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -17,7 +17,9 @@ use tokio::sync::{Semaphore, watch};
 use tracing::Instrument as _;
 
 /// How long an answer is read on.
-const READ_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const READING_TIME: Duration = Duration::from_secs(10);
+/// Like [`READING_TIME`], where the input may be most of the cost and is not known here.
+pub(crate) const LONG_READING_TIME: Duration = Duration::from_secs(60);
 /// How many answers are read on at once.
 const READS_MAX: u32 = 64;
 
@@ -37,9 +39,9 @@ impl Default for DetachedReads {
 }
 
 impl DetachedReads {
-    /// Continues `work` until it ends or its time is up. Where no permit is free, it is dropped at
+    /// Continues `work` until it ends or `time` is up. Where no permit is free, it is dropped at
     /// once.
-    fn read_on(&self, mut work: DetachedWork) {
+    fn read_on(&self, mut work: DetachedWork, time: Duration) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { return };
         // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
@@ -49,7 +51,7 @@ impl DetachedReads {
                 biased;
                 _ = is_over.wait_for(|is_over| *is_over) => {}
                 () = &mut work => {}
-                () = tokio::time::sleep(READ_TIME_MAX) => {}
+                () = tokio::time::sleep(time) => {}
             }
             // Dropping the work writes the usage row, which must happen before the permit is
             // released.
@@ -71,19 +73,20 @@ impl DetachedReads {
 /// The state of a request that decides what happens if its client leaves.
 #[derive(Debug, Default)]
 pub(crate) struct ClientPresence {
-    /// Whether the answer of the current endpoint is to be read on.
-    is_worth_reading: AtomicBool,
+    /// For how many milliseconds the answer of the current endpoint is to be read on; 0: not.
+    reading_ms: AtomicU64,
     /// Whether the current endpoint may have seen the request.
     is_sent: AtomicBool,
     has_left: AtomicBool,
 }
 
 impl ClientPresence {
-    /// Called before an endpoint is asked. The request counts as unsent until [`Self::sent`] is
-    /// set.
-    pub(crate) fn asks(&self, is_worth_reading: bool) {
+    /// Called before an endpoint is asked, with how long its answer is to be read on. The request
+    /// counts as unsent until [`Self::sent`] is set.
+    pub(crate) fn asks(&self, reading: Option<Duration>) {
         self.is_sent.store(false, Ordering::Relaxed);
-        self.is_worth_reading.store(is_worth_reading, Ordering::Relaxed);
+        let ms = reading.unwrap_or_default().as_millis();
+        self.reading_ms.store(u64::try_from(ms).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Set when the endpoint may have seen the request.
@@ -98,7 +101,7 @@ impl ClientPresence {
 
     /// The endpoint's answer is complete or has failed, so there is nothing to read on for.
     pub(crate) fn has_answered(&self) {
-        self.is_worth_reading.store(false, Ordering::Relaxed);
+        self.reading_ms.store(0, Ordering::Relaxed);
     }
 
     /// Whether the client has left and the answer is read on.
@@ -130,14 +133,15 @@ impl ClientDeparture {
     /// Called when the client has left before `work` was done: reads the answer on, or drops the
     /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
-        let ClientPresence { is_worth_reading, is_sent, has_left } = &*self.presence;
-        if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {
+        let ClientPresence { reading_ms, is_sent, has_left } = &*self.presence;
+        let reading = Duration::from_millis(reading_ms.load(Ordering::Relaxed));
+        if reading.is_zero() || !is_sent.load(Ordering::Relaxed) {
             return;
         }
         has_left.store(true, Ordering::Relaxed);
         self.allowance.give_place_back();
         let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
-        self.detached_reads.read_on(work);
+        self.detached_reads.read_on(work, reading);
     }
 }
 
@@ -190,7 +194,7 @@ mod tests {
 
     fn departure(detached_reads: &Arc<DetachedReads>) -> ClientDeparture {
         let departure = ClientDeparture::new(detached_reads, &Allowance::default());
-        departure.presence.asks(true);
+        departure.presence.asks(Some(READING_TIME));
         departure.presence.sent().store(true, Ordering::Relaxed);
         departure
     }

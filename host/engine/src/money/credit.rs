@@ -28,6 +28,8 @@ pub(crate) struct TurnEstimate<'a> {
     pub(crate) endpoints: &'a [Arc<Endpoint>],
     /// Indexes of the endpoints where the caller pays the provider directly.
     pub(crate) byok: &'a [usize],
+    /// Indexes of those that it is sent to; `None` for all.
+    pub(crate) places: Option<&'a [usize]>,
     pub(crate) tokens: TurnTokens,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct TurnTokens {
 
 impl TurnTokens {
     fn input_at(self, endpoint: &Endpoint) -> u64 {
-        known(endpoint.candidate.context_length).map_or(self.input, |context| self.input.min(context))
+        within_context(self.input, endpoint)
     }
 
     /// The most output at `endpoint`, with reasoning in addition to it.
@@ -68,6 +70,11 @@ impl TurnTokens {
     }
 }
 
+/// A number of input tokens, at most the context of the endpoint's model.
+pub(crate) fn within_context(tokens: u64, endpoint: &Endpoint) -> u64 {
+    known(endpoint.candidate.context_length).map_or(tokens, |context| tokens.min(context))
+}
+
 /// A limit of an endpoint. Zero means that the limit is unknown.
 fn known(limit: u32) -> Option<u64> {
     (limit > 0).then(|| u64::from(limit))
@@ -78,8 +85,13 @@ impl TurnEstimate<'_> {
     /// have, and one image where images have a price. Endpoints where the caller pays the provider
     /// directly count nothing.
     pub(crate) fn estimate(&self) -> Amount {
-        let charged = self.endpoints.iter().enumerate().filter(|(place, _)| !self.byok.contains(place));
+        let tried = self.endpoints.iter().enumerate().filter(|(place, _)| self.is_tried(*place));
+        let charged = tried.filter(|(place, _)| !self.byok.contains(place));
         charged.map(|(_, endpoint)| self.at(endpoint)).max().unwrap_or_default()
+    }
+
+    fn is_tried(&self, place: usize) -> bool {
+        self.places.is_none_or(|places| places.contains(&place))
     }
 
     fn at(&self, endpoint: &Endpoint) -> Amount {

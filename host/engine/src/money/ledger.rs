@@ -22,6 +22,7 @@ use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{Pledge, Reservation, Store, UsageKind, UsageOutcome, UsageRow};
 use std::sync::Arc;
 use underway::Underway;
+pub(crate) use underway::{AttemptTokens, Unreported};
 
 /// A request in the ledger, opened before any work is done for it. It is settled when it is
 /// dropped, at the latest. A request that was refused before it was routed, and has spent nothing,
@@ -174,21 +175,30 @@ impl LedgerEntry {
         self.is_pledge_stale
     }
 
-    /// Begins an attempt at `endpoint`, with an estimate of the input tokens and a limit of the
-    /// output tokens. `is_byok`: the caller's own credential will be used, as far as is known.
+    /// Has the next attempt reserve again.
+    pub(crate) fn outdate_pledge(&mut self) {
+        self.is_pledge_stale = true;
+    }
+
+    /// Whether the request offers the provider's own tools. What they find is input that only the
+    /// provider can count.
+    pub(crate) fn offers_hosted(&self) -> bool {
+        !self.hosted.is_empty()
+    }
+
+    /// Begins an attempt at `endpoint`. `is_byok`: the caller's own credential will be used, as far as
+    /// is known.
     pub(crate) fn asked(
         &mut self,
         endpoint: &Endpoint,
         is_byok: bool,
-        input_tokens: u64,
-        output_max: u64,
+        tokens: AttemptTokens,
         presence: &Arc<ClientPresence>,
     ) {
         self.meter_use();
         self.asked = Some(Arc::clone(&endpoint.health));
         self.attempts = self.attempts.saturating_add(1);
-        self.underway =
-            Some(Underway::of(endpoint, is_byok, input_tokens, output_max, presence, &self.hosted));
+        self.underway = Some(Underway::of(endpoint, is_byok, tokens, presence, &self.hosted));
         self.note_row(|row| {
             name(row, endpoint);
             row.attempts = row.attempts.saturating_add(1);
@@ -250,8 +260,9 @@ impl LedgerEntry {
     /// for a client that has left.
     pub(crate) fn unreported(&mut self, reported: Option<Usage>, is_unseen: bool) -> Option<Usage> {
         let underway = self.underway.as_ref()?;
+        let left = self.pledge.as_ref().map(Pledge::left_pico);
         let usage = match reported {
-            None if is_unseen => underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico)),
+            None if is_unseen => underway.unreported(Unreported::Unseen, left),
             reported => underway.completed(reported),
         };
         if reported == Some(usage) {
@@ -345,32 +356,26 @@ impl LedgerEntry {
         }
     }
 
-    /// Stops reading the current answer. If its provider has not reported the usage, what has
-    /// arrived is charged; with `is_produced` also what the endpoint produces in the elapsed time by
-    /// its measured speed. For the latter at most what is reserved is charged. Returns what is charged
-    /// beyond the provider's own figures.
-    pub(crate) fn break_off(&mut self, is_produced: bool) -> Cost {
+    /// Stops reading the current answer. Returns what is charged beyond what was recorded.
+    pub(crate) fn break_off(&mut self, unreported: Unreported) -> Used {
         let Some(underway) = self.underway.take() else {
             self.note();
-            return Cost::default();
+            return Used::default();
         };
-        let missing = if is_produced {
-            underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico))
-        } else {
-            underway.missing()
-        };
-        self.is_estimated |= missing != underway.unrecorded().unwrap_or_else(no_usage);
-        let cost = underway.cost(&missing);
-        self.turns = self.turns.plus(&Used { usage: missing, cost });
+        let left = self.pledge.as_ref().map(Pledge::left_pico);
+        let usage = underway.unreported(unreported, left);
+        self.is_estimated |= usage != underway.unrecorded().unwrap_or_else(no_usage);
+        let used = Used { usage, cost: underway.cost(&usage) };
+        self.turns = self.turns.plus(&used);
         self.note();
-        cost
+        used
     }
 
     /// The client left. What it was being sent is charged: by the provider's figures, else by what
     /// has arrived.
     fn abandon(&mut self) {
         self.charge_aside();
-        self.break_off(true);
+        self.break_off(Unreported::Unseen);
         self.note_end(UsageOutcome::Cancelled);
         self.charge_tokens();
         match self.account.own_reservation() {

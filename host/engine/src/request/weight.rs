@@ -69,9 +69,9 @@ impl Weight {
         }
     }
 
-    /// Whether there are files that the provider fetches.
-    pub(crate) fn has_unknown(self) -> bool {
-        self.elsewhere > 0
+    /// The upper bound of tokens of files that the provider fetches.
+    pub(crate) fn elsewhere(self) -> u64 {
+        self.elsewhere
     }
 
     /// The upper bound of input tokens.
@@ -145,18 +145,22 @@ fn keys(object: JsonValue<'_>) -> Weight {
     sum(object.members().map(|(key, _)| Weight::tokens(key.bytes() as u64)))
 }
 
-/// The weight of the file of a part.
+/// The weight of all files of a part. A part may name several sources, and which of them the provider
+/// uses is not known.
 fn file(part: JsonValue<'_>) -> Weight {
-    let found = SOURCES.iter().find_map(|(name, is_here)| Some((part.get(name)?, *is_here)));
-    let Some((source, is_here)) = found else { return Weight::default() };
+    let sources = SOURCES.iter().filter_map(|(name, is_here)| Some((part.get(name)?, *is_here)));
     // Some sources are objects with a `url`.
-    let source = source.get("url").unwrap_or(source);
+    sum(sources.map(|(source, is_here)| of_source(source.get("url").unwrap_or(source), is_here)))
+}
+
+fn of_source(source: JsonValue<'_>, is_here: bool) -> Weight {
     let here = |bytes: u64| Weight::tokens(bytes.div_ceil(BYTES_PER_TOKEN));
     let written = source.raw().trim_matches('"');
     match written.strip_prefix("data:").and_then(|url| url.split_once(',')) {
         Some((kind, data)) if kind.ends_with(";base64") => here(decoded(data.len())),
         Some((_, data)) => here(data.len() as u64),
-        None if is_here => here(decoded(written.len())),
+        // Some providers fetch a URL that stands in the place of the data. Base64 has no colon.
+        None if is_here && !written.contains(':') => here(decoded(written.len())),
         None => Weight { elsewhere: UNKNOWN_FILE_BYTES / BYTES_PER_TOKEN, ..Weight::default() },
     }
 }
@@ -226,6 +230,11 @@ mod tests {
         assert_eq!(weight(&part(video)), 2 * 8 + (16 << 20));
         let elsewhere = json!({"type": "input_file", "file_id": "file_1"});
         assert_eq!(weight(&part(elsewhere)), 2 * 8 + (16 << 20));
+        let both =
+            json!({"type": "input_file", "file_data": "QUFB", "file_url": "https://example.com/a.pdf"});
+        assert_eq!(weight(&part(both)), 2 * 8 + 2 + (16 << 20));
+        let url_as_data = json!({"type": "input_file", "file_data": "https://example.com/a.pdf"});
+        assert_eq!(weight(&part(url_as_data)), 2 * 8 + (16 << 20));
     }
 
     #[test]

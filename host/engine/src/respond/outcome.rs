@@ -2,7 +2,8 @@
 
 use crate::assembler::{Ended, Malformed, Outcome};
 use crate::authentication::UsedCredential;
-use crate::lifecycle::deadline::{Late, STOPPING};
+use crate::lifecycle::deadline::{Deadline, Late, STOPPING};
+use crate::money::ledger::Unreported;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{
     PLUGIN_FAILED, Refusal, RefusedBy, SATURATED, STEP_TIMED_OUT, TIMED_OUT, client_message, is_length,
@@ -14,7 +15,7 @@ use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
 use std::time::Duration;
 
-/// How long a client has to keep this host from reading, before it may be the reason that the
+/// How long a client has to keep this host from reading a turn in all, before it may be the reason that the
 /// provider ended the connection.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
@@ -27,23 +28,12 @@ pub(super) struct TurnEnd {
     pub(super) unreported: Unreported,
 }
 
-/// What is charged for an answer beyond what its provider has reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreported {
-    /// Nothing: the provider has ended the answer itself.
-    Nothing,
-    /// The input and what has arrived: the provider has stopped sending.
-    Arrived,
-    /// Also what the endpoint has produced since, by its measured speed: this host has stopped reading.
-    Produced,
-}
-
 impl TurnEnd {
     /// The plugin's events do not make a valid answer. The request may have caused that, so the
     /// endpoint is not blamed, except for an item that the provider must not make.
     pub(super) fn malformed(malformed: Malformed) -> Self {
         let is_endpoints_fault = malformed == Malformed::Forged;
-        Self { outcome: refused(malformed), is_endpoints_fault, unreported: Unreported::Produced }
+        Self { outcome: refused(malformed), is_endpoints_fault, unreported: Unreported::Arrived }
     }
 
     /// The provider ended the turn itself.
@@ -53,37 +43,51 @@ impl TurnEnd {
         Self { outcome, is_endpoints_fault, unreported: Unreported::Nothing }
     }
 
-    /// This host ended the turn, and does not blame the endpoint.
-    fn cut_here(outcome: Outcome) -> Self {
-        Self { outcome, is_endpoints_fault: false, unreported: Unreported::Produced }
+    /// The provider or its plugin reported a failure.
+    pub(super) fn failure(failure: &Failure) -> Self {
+        let end = Self::reported(failed(failure));
+        match end.outcome {
+            // The client gets an answer, although the provider ends it like a failure, without usage.
+            Outcome::Incomplete(_) => Self { unreported: Unreported::Arrived, ..end },
+            _ => end,
+        }
     }
 
-    /// Reading failed. `held` is how long the client kept this host from reading.
-    pub(super) fn broken(error: ReadError, held: Duration) -> Self {
+    /// Reading failed. `held_before` is how long the client had kept this host from reading when the turn
+    /// began.
+    pub(super) fn broken(error: ReadError, deadline: &Deadline, held_before: Duration) -> Self {
+        let held = deadline.held().saturating_sub(held_before);
+        let cut_here = |kind, message: &'static str| Self {
+            outcome: host_failed(kind, message),
+            is_endpoints_fault: false,
+            unreported: Unreported::Arrived,
+        };
+        let broke = || Self::reported(Outcome::Failed(Refusal::provider_broke()));
         match error {
-            // The deadline of the whole request.
-            ReadError::Late(Late::Total) => Self::cut_here(host_failed(ErrorKind::Timeout, TIMED_OUT)),
+            ReadError::Late(Late::Total) => {
+                let unreported =
+                    if deadline.is_cut_short() { Unreported::Arrived } else { Unreported::Produced };
+                Self { unreported, ..cut_here(ErrorKind::Timeout, TIMED_OUT) }
+            }
             ReadError::Call(error) => {
                 tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-                Self::cut_here(host_failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED))
+                cut_here(ErrorKind::ProviderUnavailable, PLUGIN_FAILED)
             }
-            ReadError::OutOfMemory => Self::cut_here(host_failed(ErrorKind::ProviderOverloaded, SATURATED)),
-            ReadError::Late(Late::Step) | ReadError::Upstream(EgressError::TimedOut) => {
-                let unreported = Unreported::Arrived;
-                Self { unreported, ..Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT)) }
-            }
+            ReadError::OutOfMemory => cut_here(ErrorKind::ProviderOverloaded, SATURATED),
+            ReadError::Late(Late::Step) | ReadError::Upstream(EgressError::TimedOut) => Self {
+                unreported: Unreported::Arrived,
+                ..Self::reported(host_failed(ErrorKind::Timeout, STEP_TIMED_OUT))
+            },
             ReadError::Upstream(EgressError::TooLarge) | ReadError::TooLong => {
-                let unreported = Unreported::Produced;
-                Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
+                Self { unreported: Unreported::Arrived, ..broke() }
             }
-            ReadError::Upstream(_) => {
-                // A provider ends a connection that is not read from. The client must not get the
-                // answer for nothing by being slow.
-                let is_slow_client = held >= SLOW_CLIENT;
-                let unreported = if is_slow_client { Unreported::Arrived } else { Unreported::Nothing };
-                Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
+            // A provider ends a connection that is not read from. The client must not get the answer for
+            // nothing by being slow.
+            ReadError::Upstream(_) if held >= SLOW_CLIENT => {
+                Self { unreported: Unreported::Arrived, ..broke() }
             }
-            ReadError::Guest(failure) => Self::reported(failed(&failure)),
+            ReadError::Upstream(_) => broke(),
+            ReadError::Guest(failure) => Self::failure(&failure),
         }
     }
 }
@@ -101,7 +105,7 @@ pub(super) fn finished(ended: &Ended) -> Outcome {
     }
 }
 
-pub(super) fn failed(failure: &Failure) -> Outcome {
+fn failed(failure: &Failure) -> Outcome {
     if is_length(failure.kind) {
         return Outcome::Incomplete("max_output_tokens");
     }

@@ -2,11 +2,12 @@
 
 use super::ResponseRun;
 use super::attempt::RestOfAnswer;
-use super::outcome::{TurnEnd, Unreported, covered, failed, finished, refused};
+use super::outcome::{TurnEnd, covered, finished, refused};
 use super::turns::TurnStep;
 use crate::assembler::{Assembler, Outcome, Permits};
-use crate::cost::no_usage;
+use crate::cost::{Used, no_usage, sum};
 use crate::lifecycle::deadline::ClientGone;
+use crate::money::ledger::Unreported;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{INTERNAL, Refusal, RefusedBy};
 use crate::run::Answering;
@@ -81,11 +82,10 @@ impl ResponseRun {
         // Read before the entry forgets the turn.
         let calls = run.entry.noted_calls();
         let is_failed = matches!(outcome, Outcome::Failed(_));
-        // The provider will not report the rest of its usage, so the rest is estimated.
-        let is_produced = unreported == Unreported::Produced || (is_failed && run.deadline.has_left());
-        if is_produced || unreported == Unreported::Arrived {
-            job.cost = job.cost.plus(&run.entry.break_off(is_produced));
-        }
+        let is_broken = is_failed || unreported != Unreported::Nothing;
+        let unreported = if run.deadline.has_left() { Unreported::Unseen } else { unreported };
+        // The provider will not report the rest of its usage.
+        let rest = if is_broken { run.entry.break_off(unreported) } else { Used::default() };
         run.entry.turn_over();
         run.deadline.presence().has_answered();
         let outcome = covered(outcome, answering.begun.used.as_ref());
@@ -99,7 +99,11 @@ impl ResponseRun {
             answering.watch.finished(&usage, run.deadline.held().saturating_sub(held));
             run.answered(answering, &usage);
         }
-        job.cost = job.cost.plus(&answering.price(&usage, calls));
+        job.cost = job.cost.plus(&answering.price(&usage, calls)).plus(&rest.cost);
+        let usage = sum(&usage, &rest.usage);
+        if rest.usage != no_usage() {
+            assembler.assume(usage);
+        }
         close_attempt(&job.scope.timeline, answering.begun.status, &usage, &outcome);
         if run.deadline.has_left() {
             // The answer was read on for its usage only. Dropping the entry records that the client
@@ -163,9 +167,7 @@ impl ResponseRun {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(&mut run.deadline, job.scope.parts().timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => {
-                            return Ok(TurnEnd::broken(error, run.deadline.held().saturating_sub(held)));
-                        }
+                        Err(error) => return Ok(TurnEnd::broken(error, &run.deadline, held)),
                     }
                 }
                 // The provider's answer ended without a final event.
@@ -194,7 +196,7 @@ fn close_attempt(timeline: &Timeline, status: Option<u16>, usage: &Usage, outcom
 fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<TurnEnd> {
     for event in events {
         if let Event::Error(failure) = event {
-            return Some(TurnEnd::reported(failed(&failure)));
+            return Some(TurnEnd::failure(&failure));
         }
         if let Err(malformed) = assembler.apply(event) {
             return Some(TurnEnd::malformed(malformed));

@@ -43,7 +43,7 @@ impl Job {
                 .about()
                 .max(request.input_tokens.into())
                 .saturating_add(Weight::tokens(more).about()),
-            has_unknown_input: request.weight.has_unknown(),
+            fetched_tokens: request.weight.elsewhere(),
             // After the result of a call the model may have nothing left to say.
             may_be_empty: request.ends_with_result || tools.as_ref().is_some_and(|tools| tools.has_run()),
         }

@@ -3,7 +3,7 @@
 //! ledger and routing trace are updated here.
 
 use super::Run;
-use super::fallback::Failures;
+use super::fallback::{Failures, beside_errors};
 use super::remaining::RemainingCandidates;
 use super::spare::Spare;
 use crate::authentication::UsedCredential;
@@ -12,10 +12,11 @@ use crate::cost::{Amount, Cost};
 use crate::failure::blame::Blame;
 use crate::failure::{AttemptFailure, Cause};
 use crate::lifecycle::deadline::Deadline;
+use crate::lifecycle::departure::{LONG_READING_TIME, READING_TIME};
 use crate::memory::health::AttemptWatch;
 use crate::memory::retry::{Retries, Round};
-use crate::money::credit::TurnTokens;
-use crate::money::ledger::{Charged, LedgerEntry, Lost};
+use crate::money::credit::{TurnTokens, within_context};
+use crate::money::ledger::{AttemptTokens, Charged, LedgerEntry, Lost};
 use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepType};
@@ -24,6 +25,7 @@ use cofferdam_runtime::wire::{Event, Usage};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// What is tried at one endpoint after another.
@@ -89,14 +91,26 @@ impl<T> Answering<T> {
 pub(crate) struct Turn {
     /// The most tokens that the turn can have.
     pub(crate) tokens: TurnTokens,
-    /// A rough count of the turn's input tokens, for the ledger.
+    /// A rough count of the turn's input tokens, without files that the provider fetches.
     pub(crate) input_tokens: u64,
-    /// Whether the input has files whose size this host does not know, so that only the provider can
-    /// tell what they cost.
-    pub(crate) has_unknown_input: bool,
+    /// An upper bound of tokens of files that the provider fetches. Their size is not known here.
+    pub(crate) fetched_tokens: u64,
     /// Whether a normal end without content is accepted at once, before the other endpoints are
     /// asked.
     pub(crate) may_be_empty: bool,
+}
+
+impl Turn {
+    /// The estimate of the turn at `endpoint`, for what is charged without figures of its provider.
+    fn most_at(&self, endpoint: &Endpoint) -> AttemptTokens {
+        let input = self.input_tokens;
+        let all = within_context(input.saturating_add(self.fetched_tokens), endpoint);
+        AttemptTokens {
+            input,
+            fetched: all.saturating_sub(input),
+            output_max: self.tokens.output_at(endpoint),
+        }
+    }
 }
 
 /// What has failed so far.
@@ -136,6 +150,7 @@ impl Run {
                 Some(again) => indexes = again,
                 None => break None,
             }
+            self.entry.outdate_pledge();
         };
         // An answer without content is better than an error.
         let answering = answering.or_else(|| failed.spare.map(|spare| spare.take(self)));
@@ -157,16 +172,15 @@ impl Run {
         let RoundFailures { failures, retries, spare, unpaid } = failed;
         let mut indexes = RemainingCandidates::new(indexes);
         while let Some((index, endpoint, mut watch)) = self.start(&mut indexes, failures) {
-            if let Err(refusal) = self.reserve_again(turn).await {
-                *unpaid = Some(refusal);
+            *unpaid = self.reserve_again(turn, index, &indexes).await.err();
+            if unpaid.is_some() || self.deadline.has_left() {
                 return ControlFlow::Break(None);
             }
             // Set before the attempt, because the client may leave at any point of it.
             let presence = self.deadline.presence();
-            presence.asks(endpoint.is_read_on(self.memory().clock.monotonic_ms(), turn.has_unknown_input));
-            let output_max = turn.tokens.output_at(&endpoint);
+            presence.asks(self.reading_time(&endpoint, turn));
             let is_byok = self.order.is_byok(index);
-            self.entry.asked(&endpoint, is_byok, turn.input_tokens, output_max, presence);
+            self.entry.asked(&endpoint, is_byok, turn.most_at(&endpoint), presence);
             self.open_attempt(&endpoint);
             // Boxed, so that a request has no room for it while its answer is read.
             let attempt = Box::pin(trial.run(&endpoint, is_byok, &mut self.deadline, &mut self.entry));
@@ -174,6 +188,7 @@ impl Run {
                 // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(begun) if begun.is_empty && !turn.may_be_empty && !self.deadline.has_left() => {
                     watch.answered();
+                    self.deadline.presence().has_answered();
                     self.scope.timeline.close("empty", &[]);
                     let failed = AttemptFailure { status: begun.status, ..AttemptFailure::of(Cause::Empty) };
                     let endpoint = Arc::clone(&endpoint);
@@ -205,9 +220,28 @@ impl Run {
         ControlFlow::Continue(())
     }
 
-    /// Reserves the most that the turn may cost once more, where an attempt of it was charged.
-    async fn reserve_again(&mut self, turn: &Turn) -> Result<(), Refusal> {
-        if self.entry.is_pledge_stale() { self.reserve(turn.tokens).await } else { Ok(()) }
+    /// Reserves the most that the turn may cost at the endpoint at `index` and those that are left, where
+    /// the former pledge does not cover them any more.
+    async fn reserve_again(
+        &mut self,
+        turn: &Turn,
+        index: usize,
+        others: &RemainingCandidates,
+    ) -> Result<(), Refusal> {
+        if !self.entry.is_pledge_stale() {
+            return Ok(());
+        }
+        let places: Vec<usize> = [index].into_iter().chain(others.rest()).collect();
+        let reserved = self.reserve_at(turn.tokens, Some(&places)).await;
+        reserved.map_err(|refusal| beside_errors(refusal, self.trace.previous_errors(usize::MAX)))
+    }
+
+    /// How long an answer of `endpoint` is read on when the client leaves.
+    fn reading_time(&self, endpoint: &Endpoint, turn: &Turn) -> Option<Duration> {
+        let has_unknown_input = turn.fetched_tokens > 0 || self.entry.offers_hosted();
+        let time = if has_unknown_input { LONG_READING_TIME } else { READING_TIME };
+        let now_ms = self.memory().clock.monotonic_ms();
+        endpoint.is_read_on(now_ms, has_unknown_input).then_some(time)
     }
 
     /// Begins the next attempt of a round.

@@ -8,7 +8,7 @@ use crate::refusal::{
 };
 use crate::trace::RoutingTrace;
 use cofferdam_runtime::wire::ErrorKind;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -107,14 +107,18 @@ impl Failures {
             if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
                 members.insert("raw".to_owned(), json!(raw));
             }
-            let previous = trace.previous_errors(place);
-            if !previous.is_empty() {
-                members.insert("previous_errors".to_owned(), json!(previous));
-            }
         }
         refusal.metadata = Box::new(metadata);
-        refusal
+        beside_errors(refusal, trace.previous_errors(place))
     }
+}
+
+/// The refusal with the errors of the attempts before it.
+pub(super) fn beside_errors(mut refusal: Refusal, previous: Vec<Value>) -> Refusal {
+    if let Some(members) = refusal.metadata.as_object_mut().filter(|_| !previous.is_empty()) {
+        members.insert("previous_errors".to_owned(), Value::Array(previous));
+    }
+    refusal
 }
 
 /// Which side refused.

@@ -17,6 +17,11 @@ impl RemainingCandidates {
         Self { left: indexes.into_iter(), put_off: VecDeque::new() }
     }
 
+    /// The indexes that are left.
+    pub(super) fn rest(&self) -> impl Iterator<Item = usize> {
+        self.left.as_slice().iter().chain(&self.put_off).copied()
+    }
+
     /// The next index that `allow` accepts, and the result of `begin` for it. `None` as the result
     /// means that the breaker does not admit the attempt, which is made nevertheless because no
     /// healthy endpoint (`is_well`) is left.

@@ -5,7 +5,7 @@
 use super::{Answering, Run};
 use crate::money::ledger::Charged;
 
-/// The first such answer, which is not charged yet.
+/// The first such answer. Its cost counts, and is not yet an answer's or a lost attempt's.
 pub(super) struct Spare<T> {
     answering: Answering<T>,
     /// Its index among the attempts of the routing trace.

@@ -164,6 +164,19 @@ fn a_reservation_grows_to_what_its_request_has_spent() {
 }
 
 #[test]
+fn a_cost_that_falls_and_rises_again_uses_its_pledge_once() {
+    let store = ScratchDirectory::new().open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 1_000).unwrap();
+    let reservation = reserve(&store, key, 0).unwrap();
+    let mut pledge = reservation.pledge(100).now().unwrap().unwrap();
+    for (cost, left) in [(50, 50), (20, 80), (70, 30), (130, 0), (90, 40)] {
+        reservation.spend(Some(&mut pledge), |row| row.cost_pico = cost);
+        assert_eq!(pledge.left_pico(), left, "after a cost of {cost}");
+    }
+}
+
+#[test]
 fn a_key_is_refused_until_its_exhausted_window_ends() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();

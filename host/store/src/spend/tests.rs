@@ -50,18 +50,32 @@ fn a_clock_that_is_set_back_does_not_reset_a_window() {
 }
 
 #[test]
-fn windows_reset_again_after_a_clock_that_was_ahead_is_set() {
+fn windows_go_on_after_a_clock_that_was_ahead_is_set() {
     let mut spent = Spent::default();
-    spent.add(ms("2030-02-01T00:00:00Z"), 7);
     let seen = |spent: &Spent, now: &str| {
         let at = spent.at(ms(now));
         (at.day_pico, at.week_pico, at.month_pico, at.total_pico)
     };
-    assert_eq!(seen(&spent, "2026-01-30T12:00:00Z"), (0, 0, 0, 7));
+    spent.add(ms("2026-01-29T12:00:00Z"), 3);
+    spent.add(ms("2030-02-01T00:00:00Z"), 7);
+    assert_eq!(seen(&spent, "2026-01-29T13:00:00Z"), (3, 3, 3, 10), "limits are not given away");
     spent.add(ms("2026-01-30T12:00:00Z"), 5);
-    assert_eq!(seen(&spent, "2026-01-30T13:00:00Z"), (5, 5, 5, 12));
-    assert_eq!(seen(&spent, "2026-01-31T00:00:00Z"), (0, 5, 5, 12));
-    assert_eq!(seen(&spent, "2026-02-02T00:00:00Z"), (0, 0, 0, 12));
+    assert_eq!(seen(&spent, "2026-01-30T13:00:00Z"), (5, 8, 8, 15));
+    assert_eq!(seen(&spent, "2026-01-31T00:00:00Z"), (0, 8, 8, 15));
+    assert_eq!(seen(&spent, "2026-02-02T00:00:00Z"), (0, 0, 0, 15), "windows end in time");
+    let kept: Spent = serde_json::from_str(&serde_json::to_string(&spent).unwrap()).unwrap();
+    assert_eq!(kept, spent);
+}
+
+#[test]
+fn a_row_of_days_ago_leaves_the_sum_of_today_as_it_is() {
+    let mut spent = Spent::default();
+    spent.add(ms("2026-01-28T12:00:00Z"), 3);
+    spent.add(ms("2026-01-31T12:00:00Z"), 5);
+    // A request that was interrupted by an outage is charged with the date on which it began.
+    spent.add(ms("2026-01-25T12:00:00Z"), 7);
+    assert_eq!(spent.at(ms("2026-01-31T13:00:00Z")).day_pico, 5);
+    assert_eq!(spent.total(), 15);
 }
 
 #[test]

@@ -119,7 +119,8 @@ impl Reservation {
     }
 
     /// Like [`Self::note`], but also reduces the pledge of the part that spent by the increase of the
-    /// row's cost. Both happen at once: no other part can pledge what is counted in neither of them.
+    /// row's cost, and raises it when the cost falls. Both happen at once: no other part can pledge
+    /// what is counted in neither of them.
     pub fn spend(&self, part: Option<&mut Pledge>, change: impl FnOnce(&mut UsageRow)) {
         let mut state = self.state();
         let ReservationState { row: Some(row), held, .. } = &mut *state else { return };
@@ -127,8 +128,10 @@ impl Reservation {
         change(row);
         if let Some(part) = part {
             let spent = row.cost_pico.saturating_sub(before).min(part.pico);
-            part.pico -= spent;
-            held.pledged = held.pledged.saturating_sub(spent);
+            let returned = before.saturating_sub(row.cost_pico).min(part.spent);
+            part.pico = part.pico - spent + returned;
+            part.spent = part.spent + spent - returned;
+            held.pledged = held.pledged.saturating_sub(spent).saturating_add(returned);
         }
         if self.is_limited {
             self.store.ledger().cover(row, held);
@@ -164,7 +167,7 @@ impl Reservation {
             // removed since.
             pico = self.store.ledger().pledge(row, held, estimate_pico)?.unwrap_or_default();
         }
-        Ok(Some(Pledge { state: Arc::clone(&self.state), pico }))
+        Ok(Some(Pledge { state: Arc::clone(&self.state), pico, spent: 0 }))
     }
 
     /// In a prepaid workspace, writes an intent that covers the reservation, with the model and the
@@ -335,7 +338,10 @@ fn lock(state: &Mutex<ReservationState>) -> MutexGuard<'_, ReservationState> {
 #[must_use = "dropping it gives back what was pledged"]
 pub struct Pledge {
     state: Arc<Mutex<ReservationState>>,
+    /// What is not spent of it.
     pico: u64,
+    /// What was spent of it.
+    spent: u64,
 }
 
 impl Pledge {

@@ -1,9 +1,9 @@
-//! The cost of attempts that are not the answer: attempts that were not answered in time, and
+//! The cost of attempts that are not the answer: attempts that failed or were ended by this host, and
 //! answers that were not used.
 
-use super::{LedgerEntry, name};
+use super::{LedgerEntry, Unreported, name};
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, Used};
+use crate::cost::{Amount, Cost, Used, no_usage};
 use cofferdam_runtime::wire::Event;
 use cofferdam_store::Pledge;
 
@@ -27,20 +27,29 @@ pub(crate) enum Lost {
     ReadOn,
 }
 
+impl Lost {
+    fn unreported(self) -> Unreported {
+        match self {
+            Self::Failed => Unreported::Nothing,
+            Self::CutHere => Unreported::Arrived,
+            Self::ReadOn => Unreported::Unseen,
+        }
+    }
+}
+
 impl LedgerEntry {
     /// Records that an attempt gave no answer: `failed` says why. What its provider has reported is
     /// charged in any case. Returns the charge.
     pub(crate) fn attempt_failed(&mut self, failed: Lost, is_byok: bool) -> Option<Charged> {
         let mut underway = self.underway.take()?;
         underway.is_byok = is_byok;
-        let usage = match (failed, underway.unrecorded()) {
-            (Lost::ReadOn, _) => underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico)),
-            (Lost::CutHere, _) => underway.missing(),
-            (Lost::Failed, Some(reported)) => reported,
-            (Lost::Failed, None) => return None,
-        };
-        let is_estimated = underway.unrecorded() != Some(usage);
+        let left = self.pledge.as_ref().map(Pledge::left_pico);
+        let usage = underway.unreported(failed.unreported(), left);
         let used = Used { usage, cost: underway.cost(&usage) };
+        if used == Used::default() {
+            return None;
+        }
+        let is_estimated = usage != underway.unrecorded().unwrap_or_else(no_usage);
         Some(self.lose(used, is_estimated))
     }
 

@@ -15,14 +15,37 @@ use tokio::time::Instant;
 /// The number of bytes of text that are estimated as one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
+/// The tokens that an attempt is estimated to have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AttemptTokens {
+    /// A rough count of the input.
+    pub(crate) input: u64,
+    /// An upper bound for files that the provider fetches.
+    pub(crate) fetched: u64,
+    /// The most output, by the request and the endpoint.
+    pub(crate) output_max: u64,
+}
+
+/// What is charged for an answer that broke off, beyond what its provider has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreported {
+    /// Nothing: the provider has ended the answer itself.
+    Nothing,
+    /// The input and what has arrived: this host has ended the answer.
+    Arrived,
+    /// Also what the endpoint has produced in the elapsed time by its measured speed, but at most what
+    /// is reserved: the time of the request is up.
+    Produced,
+    /// Also files that the provider has fetched, but at most what is reserved: the client has left.
+    Unseen,
+}
+
 /// An attempt that was sent, or a turn that is being read.
 pub(super) struct Underway {
     pub(super) prices: Prices,
     /// Whether the caller pays the provider directly. Until that is decided, whether it might.
     pub(super) is_byok: bool,
-    pub(super) input_tokens: u64,
-    /// The most output tokens, by the request and the endpoint.
-    output_max: u64,
+    tokens: AttemptTokens,
     output_bytes: u64,
     images: u32,
     call_prices: CallPrices,
@@ -38,6 +61,8 @@ pub(super) struct Underway {
     reported: Option<Usage>,
     /// Whether `reported` is included in a recorded cost already.
     is_recorded: bool,
+    /// Whether the answer is complete.
+    is_complete: bool,
 }
 
 impl Underway {
@@ -45,16 +70,14 @@ impl Underway {
     pub(super) fn of(
         endpoint: &Endpoint,
         is_byok: bool,
-        input_tokens: u64,
-        output_max: u64,
+        tokens: AttemptTokens,
         presence: &Arc<ClientPresence>,
         hosted: &[String],
     ) -> Self {
         Self {
             prices: endpoint.prices,
             is_byok,
-            input_tokens,
-            output_max,
+            tokens,
             output_bytes: 0,
             images: 0,
             call_prices: endpoint.call_prices(hosted),
@@ -65,6 +88,7 @@ impl Underway {
             presence: Arc::clone(presence),
             reported: None,
             is_recorded: false,
+            is_complete: false,
         }
     }
 
@@ -125,6 +149,7 @@ impl Underway {
     /// Counts all events of a complete answer. `is_byok`: the caller's own credential was used.
     pub(super) fn is_whole(&mut self, events: &[Event], is_byok: bool) {
         self.is_byok = is_byok;
+        self.is_complete = true;
         self.read_again();
         self.seen(events);
     }
@@ -135,31 +160,51 @@ impl Underway {
         (self.calls, self.noted_calls) = (Amount::default(), Amount::default());
     }
 
-    /// Estimates what was used beyond the reported usage, also by the elapsed time. `left_pico` is
-    /// what is left of the turn's reservation, where there is a limit.
-    pub(super) fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {
+    /// What is charged beyond what is recorded. `left_pico` is what is left of the turn's reservation,
+    /// where there is a limit.
+    pub(super) fn unreported(&self, unreported: Unreported, left_pico: Option<u64>) -> Usage {
+        match unreported {
+            Unreported::Nothing => self.unrecorded().unwrap_or_else(no_usage),
+            Unreported::Arrived => self.missing(),
+            _ if self.is_complete => self.missing(),
+            Unreported::Produced => self.missing_by_now(left_pico),
+            Unreported::Unseen => {
+                let missing = self.missing_by_now(left_pico);
+                let is_input_told = self.reported.is_some_and(|usage| usage.input_tokens > 0);
+                if missing == no_usage() || is_input_told {
+                    return missing;
+                }
+                let fetched =
+                    self.tokens.fetched.min(self.affordable(self.prices.input, &missing, left_pico));
+                sum(&missing, &Usage { input_tokens: fetched, ..no_usage() })
+            }
+        }
+    }
+
+    /// Estimates what was used beyond what is recorded, also by the elapsed time.
+    fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {
         if !self.presence.is_sent() && self.output_bytes == 0 && self.reported.is_none() {
             // The endpoint was not reached yet.
             return no_usage();
         }
         let missing = self.missing();
-        let seen = self.used().output_tokens;
         let time = if self.presence.is_sent() { self.began.elapsed() } else { Duration::ZERO };
-        let made = made(time, self.health.tokens_per_second()).min(self.output_max);
-        let unseen = made.saturating_sub(seen).min(self.affordable(&missing, left_pico));
+        let made = made(time, self.health.tokens_per_second()).min(self.tokens.output_max);
+        let unseen = made.saturating_sub(self.used().output_tokens);
+        let unseen = unseen.min(self.affordable(self.prices.output, &missing, left_pico));
         sum(&missing, &Usage { output_tokens: unseen, ..no_usage() })
     }
 
-    /// How many output tokens may be charged in addition to `missing`.
-    fn affordable(&self, missing: &Usage, left_pico: Option<u64>) -> u64 {
-        let Some(left) = left_pico.filter(|_| !self.is_byok && self.prices.output.0 > 0) else {
+    /// How many tokens at `price` may be charged in addition to `missing`.
+    fn affordable(&self, price: Amount, missing: &Usage, left_pico: Option<u64>) -> u64 {
+        let Some(left) = left_pico.filter(|_| !self.is_byok && price.0 > 0) else {
             return u64::MAX;
         };
-        left.saturating_sub(self.cost(missing).paid.here.0) / self.prices.output.0
+        left.saturating_sub(self.cost(missing).paid.here.0) / price.0
     }
 
     /// Estimates what was used beyond what is recorded, by what has arrived.
-    pub(super) fn missing(&self) -> Usage {
+    fn missing(&self) -> Usage {
         let used = self.used();
         let Some(recorded) = self.reported.filter(|_| self.is_recorded) else { return used };
         Usage {
@@ -186,7 +231,7 @@ impl Underway {
         let reported = reported.unwrap_or_else(no_usage);
         let or = |figure: u64, estimate: u64| if figure > 0 { figure } else { estimate };
         Usage {
-            input_tokens: or(reported.input_tokens, self.input_tokens),
+            input_tokens: or(reported.input_tokens, self.tokens.input),
             output_tokens: or(reported.output_tokens, self.output_tokens()),
             images: if reported.images > 0 { reported.images } else { self.images },
             ..reported
@@ -250,8 +295,7 @@ mod tests {
         Underway {
             prices: Prices { input: Amount(1), output: Amount(1), ..Prices::default() },
             is_byok: false,
-            input_tokens: 5,
-            output_max,
+            tokens: AttemptTokens { input: 5, fetched: 0, output_max },
             output_bytes: 40,
             images: 0,
             call_prices: CallPrices::default(),
@@ -266,14 +310,19 @@ mod tests {
             },
             reported: None,
             is_recorded: false,
+            is_complete: false,
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn unseen_output_is_charged_by_time_and_at_most_what_is_reserved() {
         let answer = underway(5_000);
-        let output = |left| answer.missing_by_now(left).output_tokens;
-        assert_eq!((output(None), answer.missing_by_now(None).input_tokens), (10, 5), "no time has passed");
+        let output = |left| answer.unreported(Unreported::Produced, left).output_tokens;
+        assert_eq!(
+            (output(None), answer.unreported(Unreported::Produced, None).input_tokens),
+            (10, 5),
+            "no time has passed"
+        );
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(output(None), 2_000, "twenty seconds of a hundred tokens");
         assert_eq!(output(Some(10_000)), 2_000);
@@ -284,7 +333,7 @@ mod tests {
         let told = Usage { input_tokens: 7, output_tokens: 4_000, ..no_usage() };
         let told = Underway { reported: Some(told), is_recorded: true, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(45)).await;
-        let missing = told.missing_by_now(None);
+        let missing = told.unreported(Unreported::Produced, None);
         assert_eq!((missing.input_tokens, missing.output_tokens), (0, 500), "beyond what it has said");
     }
 
@@ -292,7 +341,26 @@ mod tests {
     async fn nothing_is_charged_for_an_endpoint_that_was_not_reached() {
         let answer = Underway { presence: Arc::default(), output_bytes: 0, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert_eq!(answer.missing_by_now(None), no_usage());
+        assert_eq!(answer.unreported(Unreported::Produced, None), no_usage());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fetched_files_are_charged_to_a_client_that_left_unless_the_provider_reports_the_input() {
+        let mut answer = underway(5_000);
+        answer.tokens.fetched = 1_000;
+        let input = |answer: &Underway, left| answer.unreported(Unreported::Unseen, left).input_tokens;
+        assert_eq!(input(&answer, None), 1_005);
+        assert_eq!(input(&answer, Some(115)), 105, "ten of what is left are the output's");
+        assert_eq!(
+            answer.unreported(Unreported::Produced, None).input_tokens,
+            5,
+            "the client is still there"
+        );
+        answer.told(Usage { input_tokens: 7, ..no_usage() });
+        assert_eq!(input(&answer, None), 7);
+        answer.reported = None;
+        answer.is_whole(&[], false);
+        assert_eq!(input(&answer, None), 5, "a complete answer was not read on");
     }
 
     #[tokio::test(start_paused = true)]
@@ -300,6 +368,6 @@ mod tests {
         let key = underway(1).health.key().clone();
         let answer = Underway { health: Arc::new(Health::new(2, key, 0)), ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert_eq!(answer.missing_by_now(None).output_tokens, 10);
+        assert_eq!(answer.unreported(Unreported::Produced, None).output_tokens, 10);
     }
 }

@@ -41,7 +41,7 @@ impl Reservation {
         host: HostId,
         estimate_pico: u64,
     ) -> Result<Pledge, ReservationRefused> {
-        let pledge = |pico| Pledge { state: Arc::clone(&self.state), pico };
+        let pledge = |pico| Pledge { state: Arc::clone(&self.state), pico, spent: 0 };
         if estimate_pico == 0 {
             return Ok(pledge(0));
         }
