@@ -450,6 +450,34 @@ mod tests {
         assert!(answer.ends_with("late\r\n0\r\n\r\n"), "{answer}");
     }
 
+    /// Twice as slow, the last pieces would take as long as a connection may be idle.
+    #[tokio::test(start_paused = true)]
+    async fn long_answer_is_sent_whole_to_a_client_that_reads_slowly_all_the_time() {
+        const BYTES: usize = 4 << 20;
+        let connections = Connections::new(8, 8, Arc::default(), Workers::current(), None);
+        let handler = move |request: Request<Incoming>, peer: Peer| {
+            let mut answer = ResponseBody::whole(Bytes::from(vec![b'x'; BYTES]));
+            answer.keep_running(peer.begin_request(request.version()));
+            std::future::ready(Response::new(answer))
+        };
+        let (near, mut far) = duplex(4096);
+        let address = Ipv4Addr::LOCALHOST.into();
+        let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+        let client = async {
+            far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+            let (mut piece, mut read) = (vec![0; 4096], 0);
+            loop {
+                match far.read(&mut piece).await.unwrap() {
+                    0 => return read,
+                    more => read += more,
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+            }
+        };
+        let ((), read) = tokio::join!(connections.converse(near, peer, handler), client);
+        assert!(read > BYTES, "{read} bytes with the head");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn answer_over_http_2_that_the_client_does_not_take_is_noticed_without_a_record() {
         let address = Ipv4Addr::LOCALHOST.into();

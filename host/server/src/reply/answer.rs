@@ -16,10 +16,17 @@ use super::record::RequestRecord;
 use crate::peer::RunningRequest;
 use crate::telemetry::within;
 
+/// The most bytes that are handed to a connection at once. Hyper drops a body when it has its last
+/// piece, and HTTP/2 keeps a whole piece for the first byte that the client takes. So the pieces are
+/// small: the record of a request lives until nearly all of a long answer has been taken.
+const PIECE_BYTES_MAX: usize = 64 << 10;
+
 /// The content, and what ends with the request.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
     content: Content,
+    /// The rest of a chunk of the content that is handed over in pieces.
+    rest: Bytes,
     /// The log record of a client's request.
     record: Option<Box<RequestRecord>>,
     /// For a request to the admin listener, which has no record.
@@ -78,7 +85,7 @@ impl ResponseBody {
     }
 
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let next = self.take_next(context);
+        let next = self.next_piece(context);
         #[cfg(debug_assertions)]
         if let Poll::Ready(Some(bytes)) = &next {
             cofferdam_store::canaries::search("an answer", bytes);
@@ -94,6 +101,16 @@ impl ResponseBody {
             self.running.iter().for_each(RunningRequest::sent);
         }
         next
+    }
+
+    fn next_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.rest.is_empty() {
+            match self.take_next(context) {
+                Poll::Ready(Some(chunk)) if chunk.len() > PIECE_BYTES_MAX => self.rest = chunk,
+                next => return next,
+            }
+        }
+        Poll::Ready(Some(self.rest.split_to(PIECE_BYTES_MAX.min(self.rest.len()))))
     }
 
     fn take_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -140,7 +157,7 @@ impl http_body::Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Empty => true,
+            Content::Empty => self.rest.is_empty(),
             Content::Whole(bytes) => bytes.is_empty(),
             Content::Stream(_) | Content::Channel(_) => false,
         }
@@ -148,7 +165,7 @@ impl http_body::Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Empty => SizeHint::with_exact(0),
+            Content::Empty => SizeHint::with_exact(self.rest.len() as u64),
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Stream(_) | Content::Channel(_) => SizeHint::default(),
         }
