@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::place::ChainId;
+use crate::draft::Draft;
 use crate::error::OpenError;
 use crate::ids::StoreId;
 use crate::rows;
@@ -267,13 +267,7 @@ impl Witness {
         };
         let (keyspace, key) = FILE;
         let bytes = rows::encode(&self.keys, keyspace, key, &saved);
-        let draft = path.with_added_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&draft, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+        Draft::write(path, &bytes, 0o600)?.replace()
     }
 
     /// Writes the file; a failure is logged.
@@ -320,6 +314,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const A: ChainId = ChainId([1; 16]);
