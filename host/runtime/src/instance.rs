@@ -108,10 +108,10 @@ impl Instance {
         loop {
             match Self::make(plugin, context, services.clone(), line.clone()).await {
                 Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
-                // A slot was free, but the pool had no memories left. Ending an idle instance frees
-                // some.
-                Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
-                Err(error) => return Err(error),
+                // Ending an idle instance frees a slot, and memories of the pool.
+                Err(StartError::PoolIsFull) if plugin.host.warm.evict() => {}
+                Err(StartError::PoolIsFull) => return Err(saturated(plugin)),
+                Err(StartError::Failed(error)) => return Err(error),
             }
         }
     }
@@ -121,9 +121,9 @@ impl Instance {
         context: &CallContext,
         services: Services,
         line: Option<Arc<InLine>>,
-    ) -> Result<Box<LiveInstance>, CallError> {
+    ) -> Result<Box<LiveInstance>, StartError> {
         let compiled = plugin.compiled().await?;
-        let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
+        let slot = plugin.host.take_slot().ok_or(StartError::PoolIsFull)?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
         let account = Arc::new(InstanceAccount::new(Arc::clone(&plugin.host.turns), total, line));
@@ -141,6 +141,11 @@ impl Instance {
         }
         #[cfg(debug_assertions)]
         search_guests(plugin, "its start");
+        if let Some(Err(error)) = &started
+            && error.is::<wasmtime::PoolConcurrencyLimitError>()
+        {
+            return Err(StartError::PoolIsFull);
+        }
         let handle = settle(plugin, &account, "its start", store.data(), started)?;
         Ok(Box::new(LiveInstance::new(store, handle, account, slot)))
     }
@@ -277,6 +282,19 @@ fn search_guests(plugin: &Plugin, function: &str) {
     }
 }
 
+/// Why an instance did not start.
+enum StartError {
+    /// All slots, or all memories of the pool, are taken.
+    PoolIsFull,
+    Failed(CallError),
+}
+
+impl From<CallError> for StartError {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Counts and returns the error that no instance is free.
 fn saturated(plugin: &Plugin) -> CallError {
     plugin.host.count_saturated();
@@ -335,9 +353,6 @@ fn settle<T>(
 }
 
 fn classify(account: &InstanceAccount, error: &wasmtime::Error) -> CallErrorKind {
-    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
-        return CallErrorKind::Saturated;
-    }
     if is_out_of_hostcall_fuel(error) {
         return CallErrorKind::OutputTooLarge;
     }

@@ -122,5 +122,5 @@ pub use registry::{
     read_installed_file, read_plugin_dir,
 };
 pub use replay::{Replayed, ReplayedVerdict};
-pub use schedule::{processors, tune};
+pub use schedule::{number_thread, processors, tune};
 pub use services::Services;

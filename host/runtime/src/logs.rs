@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::profile::Profile;
@@ -206,8 +206,18 @@ impl LineStream {
     }
 }
 
+/// Traps on a write that is longer than [`LineStream::check_write`] permits. A guest may try that, and
+/// epochs do not interrupt the host while it splits what it gets into lines.
+fn check_length(bytes: &[u8]) -> StreamResult<()> {
+    match bytes.len() {
+        0..=LOG_LINE_BYTES_MAX => Ok(()),
+        _ => Err(StreamError::trap("a write is longer than its stream permitted")),
+    }
+}
+
 impl OutputStream for LineStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        check_length(&bytes)?;
         for byte in bytes {
             if byte == b'\n' {
                 self.end_line();
@@ -247,6 +257,12 @@ mod tests {
         assert_eq!(printable(b"a\nINFO fake\x1b[2J\x07\0"), "a\\u{a}INFO fake\\u{1b}[2J\\u{7}\\u{0}");
         assert_eq!(printable("x\u{2028}y\u{202e}z\u{85}".as_bytes()), "x\\u{2028}y\\u{202e}z\\u{85}");
         assert_eq!(printable(&[b'o', 0xff, b'k']), "o\u{fffd}k");
+    }
+
+    #[test]
+    fn a_write_that_is_longer_than_permitted_traps() {
+        assert!(check_length(&[b'\n'; LOG_LINE_BYTES_MAX]).is_ok());
+        assert!(matches!(check_length(&[b'\n'; LOG_LINE_BYTES_MAX + 1]), Err(StreamError::Trap(_))));
     }
 
     #[test]

@@ -5,9 +5,10 @@ mod variant;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use wasmtime::component::{Component, InstancePre};
 
 use crate::code::Code;
@@ -46,7 +47,7 @@ pub struct Plugin {
     idle: Vec<String>,
     taping: Taping,
     /// Held while compiling: other callers wait for the result instead of compiling again.
-    compiling: Mutex<()>,
+    compiling: Arc<Mutex<()>>,
     compiled: OnceLock<Result<Compiled, CompileFailed>>,
     /// The compile cache has its compiled form, which is not in memory yet.
     is_cached: AtomicBool,
@@ -134,7 +135,7 @@ impl Plugin {
             denials,
             idle,
             taping,
-            compiling: Mutex::new(()),
+            compiling: Arc::default(),
             compiled: OnceLock::new(),
             is_cached: AtomicBool::new(false),
         }
@@ -326,13 +327,13 @@ impl Plugin {
             return Ok(());
         }
         let plugin = Arc::clone(self);
-        let cached = tokio::task::spawn_blocking(move || plugin.fill_cache()).await;
+        let turn = Arc::clone(&self.compiling).lock_owned().await;
+        let cached = tokio::task::spawn_blocking(move || plugin.fill_cache(turn)).await;
         if matches!(cached, Ok(true)) { Ok(()) } else { self.compile().await }
     }
 
     /// Compiles the plugin into the cache, if it is not there. False if it is not there afterwards.
-    fn fill_cache(&self) -> bool {
-        let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+    fn fill_cache(&self, _turn: OwnedMutexGuard<()>) -> bool {
         let Some(cache) = self.host.cache.as_ref().ok().filter(|_| self.compiled.get().is_none()) else {
             return false;
         };
@@ -350,13 +351,9 @@ impl Plugin {
 
     pub(crate) async fn compiled(self: &Arc<Self>) -> Result<&Compiled, CallError> {
         if self.compiled.get().is_none() {
-            let plugin = Arc::clone(self);
-            // The task is independent of this call: if the client leaves, the result still serves
-            // the next request.
-            let done = tokio::task::spawn_blocking(move || plugin.compile_once()).await;
-            if done.is_err() {
-                return Err(CallError::new(self.name(), CallErrorKind::Compile));
-            }
+            // Other calls wait without a thread of their own.
+            let turn = Arc::clone(&self.compiling).lock_owned().await;
+            self.compile_in_turn(turn).await?;
         }
         match self.compiled.get() {
             Some(Ok(compiled)) => Ok(compiled),
@@ -365,16 +362,23 @@ impl Plugin {
         }
     }
 
+    async fn compile_in_turn(self: &Arc<Self>, turn: OwnedMutexGuard<()>) -> Result<(), CallError> {
+        if self.compiled.get().is_some() {
+            return Ok(());
+        }
+        let plugin = Arc::clone(self);
+        // The task is independent of this call: if the client leaves, the result still serves the next
+        // request.
+        let done = tokio::task::spawn_blocking(move || plugin.compile_once(turn)).await;
+        done.map_err(|_| CallError::new(self.name(), CallErrorKind::Compile))
+    }
+
     /// The compiled form. Always present for instances, which are made from it.
     pub(crate) fn compiled_now(&self) -> Option<&Compiled> {
         self.compiled.get()?.as_ref().ok()
     }
 
-    fn compile_once(&self) {
-        let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.compiled.get().is_some() {
-            return;
-        }
+    fn compile_once(&self, _turn: OwnedMutexGuard<()>) {
         let made = self.make();
         match &made {
             Ok(compiled) => {
@@ -383,7 +387,7 @@ impl Plugin {
             }
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
-        // Cannot fail: the lock above makes this the only writer.
+        // Cannot fail: the holder of the turn is the only writer.
         drop(self.compiled.set(made));
     }
 

@@ -1,6 +1,7 @@
 //! The threads that run guests: settings of their schedulers, and state that each thread has for
 //! itself.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of polls between two checks of timers and sockets. A guest's slice is one poll of up to a
@@ -44,17 +45,33 @@ impl<T> PerThread<T> {
     }
 
     fn index(&self) -> usize {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed));
-        NUMBER.with(|number| number % self.0.len())
+        number() % self.0.len()
     }
+}
+
+thread_local!(static NUMBER: Cell<Option<usize>> = const { Cell::new(None) });
+
+/// Gives the current thread its number among the threads that run guests, counted from 0. So each of
+/// them has the values of no other one, whichever threads use such values first.
+pub fn number_thread(number: usize) {
+    NUMBER.set(Some(number));
+}
+
+/// The number of the current thread. Threads without one are numbered as they come.
+fn number() -> usize {
+    static OTHERS: AtomicUsize = AtomicUsize::new(0);
+    NUMBER.get().unwrap_or_else(|| {
+        let number = OTHERS.fetch_add(1, Ordering::Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
-    use super::PerThread;
+    use super::{PerThread, number_thread};
 
     #[test]
     fn each_thread_has_a_value_of_its_own_and_sees_those_of_all() {
@@ -72,6 +89,28 @@ mod tests {
         assert_eq!(values.all().count(), 4096);
         assert_eq!(values.all().map(|value| *value.lock().unwrap()).sum::<i32>(), 6);
         assert!(std::ptr::eq(values.all().next().unwrap(), values.here()));
+    }
+
+    #[test]
+    fn numbered_threads_share_no_value_with_each_other() {
+        let mut made = 0;
+        let values = PerThread::new(4, || {
+            made += 1;
+            made
+        });
+        let mut seen = Vec::new();
+        for number in 0..4 {
+            std::thread::scope(|scope| {
+                // A thread without a number uses such values, too: the one that ends idle instances.
+                scope.spawn(|| values.here()).join().unwrap();
+                let numbered = || {
+                    number_thread(number);
+                    *values.here()
+                };
+                seen.push(scope.spawn(numbered).join().unwrap());
+            });
+        }
+        assert_eq!(seen, [1, 2, 3, 4]);
     }
 
     #[test]

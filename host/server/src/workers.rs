@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use cofferdam_runtime::tune;
+use cofferdam_runtime::{number_thread, tune};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -37,12 +37,13 @@ impl Workers {
         let stop = CancellationToken::new();
         let running = stop.clone().drop_guard();
         let mut workers = Vec::new();
-        for _ in 0..threads {
+        for number in 0..threads {
             let mut builder = Builder::new_current_thread();
             let runtime = tune(builder.enable_all()).build()?;
             workers.push(Worker { scheduler: runtime.handle().clone(), tasks: AtomicUsize::new(0) });
             let stop = stop.clone();
             thread::Builder::new().name("cofferdam".to_owned()).spawn(move || {
+                number_thread(number);
                 runtime.block_on(stop.cancelled());
                 runtime.shutdown_background();
             })?;

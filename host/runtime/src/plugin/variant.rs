@@ -2,7 +2,7 @@
 //! settings of each case.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ impl Plugin {
             denials: self.denials.clone(),
             idle: self.idle.clone(),
             taping: Taping::Off,
-            compiling: Mutex::new(()),
+            compiling: Arc::default(),
             compiled,
             is_cached: AtomicBool::new(false),
         }
