@@ -439,3 +439,19 @@ async fn every_request_of_a_session_has_an_id_of_its_own() {
         assert_eq!((ids.len(), distinct.len()), (5, 5), "{ids:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_ended_when_the_host_ends() {
+    let config =
+        format!("[timeouts]\ndrain_ms = 100\nunready_ms = 0\n[plugins.tool-mcp]\nhosts = [\"{HOST}\"]");
+    let mut bench = Reach::start(|_| config.clone()).await;
+    lists(&bench, json!([tool("add")]), false);
+    bench.chat.reply(Reply::Hang);
+    let request = with_tool(entry(&bench, json!({})));
+    let client = Client::new(&bench.host);
+    let asking = tokio::spawn(async move { client.post("/responses", &request).await });
+    bench.chat.until_asked(1).await;
+    bench.host.end();
+    drop(asking);
+    assert_eq!(bench.site.ended().await.header("mcp-session-id"), Some("session-1"));
+}

@@ -20,6 +20,10 @@ use crate::timeline::RequestRecorder;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::Semaphore;
+
+/// How many requests may be waited for because of the last calls of their tools.
+const CLOSING_CALLS_MAX: u32 = 4096;
 
 /// The memory shared by all engines of a process, of which there is one after each reload.
 pub struct Memory {
@@ -36,6 +40,8 @@ pub struct Memory {
     pub(crate) unreached: Arc<LogThrottle>,
     /// Answers that are read on after their clients have left.
     pub(crate) detached_reads: Arc<DetachedReads>,
+    /// A permit is held for each request that is over and whose tools make their last calls.
+    pub(crate) closing_calls: Arc<Semaphore>,
     recorder: Arc<RequestRecorder>,
     endpoints: Mutex<Endpoints>,
 }
@@ -67,6 +73,7 @@ impl Memory {
             lacking: LogThrottle::default(),
             unreached: Arc::default(),
             detached_reads: Arc::default(),
+            closing_calls: Arc::new(Semaphore::new(CLOSING_CALLS_MAX as usize)),
             recorder: Arc::default(),
             endpoints: Mutex::default(),
         }
@@ -76,6 +83,12 @@ impl Memory {
     /// when this returns.
     pub async fn end_reading_on(&self) {
         self.detached_reads.end().await;
+    }
+
+    /// Waits for the last calls of tools whose requests are over, each of which has a time limit.
+    pub async fn end_closing_calls(&self) {
+        // The semaphore is never closed.
+        drop(self.closing_calls.acquire_many(CLOSING_CALLS_MAX).await);
     }
 
     /// The recorder of the last requests.

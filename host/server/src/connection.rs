@@ -239,13 +239,12 @@ impl Connections {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be served"),
         };
-        self.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let _open = OpenConnection::count(&self.metrics);
         if let Some(tls) = &self.tls {
             self.shake_hands_and_converse(tls, stream, peer, handler).await;
         } else {
             self.converse(Stalling::new(stream, STALL_MAX), peer, handler).await;
         }
-        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
         drop(permit);
     }
 
@@ -315,6 +314,22 @@ impl Connections {
                 }
             }
         }
+    }
+}
+
+/// A connection that is counted as open until this is dropped.
+struct OpenConnection(Arc<Metrics>);
+
+impl OpenConnection {
+    fn count(metrics: &Arc<Metrics>) -> Self {
+        metrics.connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -21,8 +21,9 @@ use std::time::Duration;
 use cofferdam_engine::{Memory, ShutdownSender};
 use cofferdam_runtime::processors;
 use cofferdam_store::{Clock, Store};
+use futures_util::future;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -64,6 +65,9 @@ const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// For how long the export of the last finished requests may take.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// For how long the host waits for its own tasks, and for operators' commands, when it ends.
+const WORK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until a signal to stop, or with `--check` only checks the configuration.
 ///
@@ -223,6 +227,7 @@ async fn serve(
     let tasks = TaskTracker::new();
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
     let host = Admin::new(Arc::clone(&app), stop.clone());
+    let commands = host.running_commands();
     tasks.spawn(accept_operators(operators.clone(), admin, Arc::clone(&app), host));
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, tls = at.is_tls, "listening");
@@ -250,8 +255,13 @@ async fn serve(
     stop.cancel();
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
-    // A task may wait for the store, for example for a command.
-    unless_lost(&store, &mut ended, tasks.wait()).await;
+    // A task may wait for the store, for example for a command, or for a file system that hangs.
+    let last_work = async {
+        if timeout(WORK_PATIENCE, future::join(tasks.wait(), commands.ended())).await.is_err() {
+            tracing::warn!("the host ends although a task or an operator's command still runs");
+        }
+    };
+    unless_lost(&store, &mut ended, last_work).await;
     if let Err(error) = admin::socket::remove(&options.data) {
         tracing::debug!(%error, "admin.sock could not be removed");
     }
@@ -304,7 +314,7 @@ async fn drain_clients(
     unless_lost(&app.store, &mut ended, memory.end_reading_on()).await;
     if !is_lost(&ended) {
         let broadcast = app.live().broadcast.clone();
-        broadcast.flush(FLUSH_PATIENCE).await;
+        future::join(broadcast.flush(FLUSH_PATIENCE), memory.end_closing_calls()).await;
     }
     ended
 }
@@ -317,7 +327,7 @@ fn is_lost(ended: &Result<(), Failure>) -> bool {
 /// meanwhile, may never end.
 async fn unless_lost(store: &Store, ended: &mut Result<(), Failure>, work: impl Future<Output = ()>) {
     if is_lost(ended) {
-        drop(tokio::time::timeout(LOST_PATIENCE, work).await);
+        drop(timeout(LOST_PATIENCE, work).await);
         return;
     }
     tokio::select! {

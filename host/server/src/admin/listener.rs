@@ -38,12 +38,29 @@ pub(crate) struct Admin {
     pub(super) stop: CancellationToken,
 }
 
+/// The commands that run for the admin API. A command that changes something is finished even if its
+/// client has left.
+pub(crate) struct RunningCommands(Arc<Semaphore>);
+
+impl RunningCommands {
+    /// Waits until no command runs.
+    pub(crate) async fn ended(&self) {
+        // The semaphore is never closed.
+        drop(self.0.acquire_many(COMMANDS_MAX as u32).await);
+    }
+}
+
 impl Admin {
     pub(crate) fn new(app: Arc<App>, stop: CancellationToken) -> Self {
         let permits = |most| Arc::new(Semaphore::new(most));
         let (commands, streams, playgrounds) =
             (permits(COMMANDS_MAX), permits(STREAMS_MAX), permits(PLAYGROUNDS_MAX));
         Self { app, commands, streams, playgrounds, console_keys: Mutex::default(), stop }
+    }
+
+    /// The commands that run, to wait for them.
+    pub(crate) fn running_commands(&self) -> RunningCommands {
+        RunningCommands(Arc::clone(&self.commands))
     }
 
     pub(crate) async fn handle(&self, peer: Peer, request: Request<Incoming>) -> Response<ResponseBody> {

@@ -51,7 +51,7 @@ pub(super) async fn run(
         return Err(AdminFault::Command(CommandError::new(message)));
     }
     app.store.record_playground_use(key.id, workspace.id).map_err(|_| AdminFault::Busy)?;
-    let mut counted = CountedRun { metrics: Arc::clone(&app.metrics), began: Instant::now(), status: 500 };
+    let mut counted = CountedRun { metrics: Arc::clone(&app.metrics), began: Instant::now(), status: LEFT };
     let permits = app.runtime.instance_permits(key.id.as_str());
     let pace = app.live().config.limits.pace;
     let admitted = app.rates.inference.admit(key.id, workspace.id, &pace, permits).await;
@@ -68,7 +68,10 @@ pub(super) async fn run(
     let answer = within_polls(id, Box::pin(engine.respond(caller, body, options))).await;
     let stream = match answer {
         Ok(Answer { body: AnswerBody::Stream(stream), .. }) => stream,
-        Ok(Answer { body: AnswerBody::Whole(_), .. }) => return Err(AdminFault::Internal),
+        Ok(Answer { body: AnswerBody::Whole(_), .. }) => {
+            counted.status = 500;
+            return Err(AdminFault::Internal);
+        }
         Err(refusal) => {
             return Ok(counted.refused(Fault::Refused { refusal: Box::new(refusal), field: None }));
         }
@@ -81,6 +84,9 @@ pub(super) async fn run(
     });
     Ok(event_stream(ResponseBody::channel(answer)))
 }
+
+/// The status that is counted for a run whose operator has left before the answer began.
+const LEFT: u16 = 499;
 
 /// A run that counts in the metrics when it is over, like a request of a client.
 struct CountedRun {

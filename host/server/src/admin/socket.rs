@@ -164,10 +164,13 @@ pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: Cancellat
     let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
     let tasks = tokio_util::task::TaskTracker::new();
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break };
-        let accepted = tokio::select! {
+        let next = async {
+            let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>((listener.accept().await, permit))
+        };
+        let (accepted, permit) = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            next = next => next?,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -201,7 +204,10 @@ async fn converse(
     app: Arc<App>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let line = tokio::time::timeout(PATIENCE, read_line(&mut stream)).await??;
+    let line = tokio::select! {
+        line = tokio::time::timeout(PATIENCE, read_line(&mut stream)) => line??,
+        () = stop.cancelled() => return Ok(()),
+    };
     let Ok(command) = serde_json::from_slice::<Command>(&line) else {
         let message = "the running process does not know this command; is it another version?";
         return write_line(&mut stream, &SocketReply::Failed(CommandError::new(message))).await;

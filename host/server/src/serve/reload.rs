@@ -174,22 +174,29 @@ impl Reload {
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
         let settled = self.settled.clone();
         let now_s = unix_s(&ground.clock);
-        let read = move || -> Result<(LiveConfig, Option<CertificatePair>), Failure> {
+        let read = move || -> Result<LiveConfig, Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
             settled.close_own_ports(&mut config);
             let places = PluginPlaces::new(&options.data, arguments.plugins.as_deref());
-            let pair = config.server.tls.as_ref().map(|files| new_pair(files, now_s)).transpose()?;
-            Ok((wiring::live(config, places, &ground)?, pair))
+            Ok(wiring::live(config, places, &ground)?)
         };
-        // Reading files and loading plugins blocks.
-        let read = tokio::task::spawn_blocking(read).await;
-        let (live, pair) =
-            read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
+        let live = blocking(read).await?;
         wiring::warn_of_absent(&live.config, &self.ground.store).await;
         compile::required(&live).await?;
-        Ok((live, pair))
+        // Last, because a certificate that was renewed meanwhile must not be replaced by the one before.
+        let files = live.config.server.tls.clone();
+        let pair = move || Ok(files.as_ref().map(|files| new_pair(files, now_s)).transpose()?);
+        Ok((live, blocking(pair).await?))
     }
+}
+
+/// Reads files or loads plugins on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))?
 }
 
 /// Reads the certificate that a reload takes.

@@ -29,7 +29,12 @@ pub(super) async fn run(app: Arc<App>, tls: Arc<Tls>, clock: Clock, stop: Cancel
         let Some(files) = app.live().config.server.tls.clone() else { continue };
         let current = Arc::clone(&tls.current());
         // A disk may hang.
-        let Ok(look) = tokio::task::spawn_blocking(move || look(&files, &current)).await else { continue };
+        let looking = tokio::task::spawn_blocking(move || look(&files, &current));
+        let look = tokio::select! {
+            look = looking => look,
+            () = stop.cancelled() => return,
+        };
+        let Ok(look) = look else { continue };
         let Look { content, pair } = look;
         match pair.and_then(|pair| pair.map(|pair| pair.valid_at(unix_s(&clock))).transpose()) {
             Ok(None) => refused = RefusedPair::default(),

@@ -15,6 +15,7 @@ use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// How long all tools of a request together may take for it.
@@ -25,6 +26,8 @@ const CLOSING_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Closing {
     calls: Vec<LastCall>,
     context: Option<CallContext>,
+    /// A permit of these is held while the calls are made. A host that ends waits for all of them.
+    running: Arc<Semaphore>,
 }
 
 struct LastCall {
@@ -55,7 +58,7 @@ impl Closing {
         });
         let calls: Vec<_> = servers.filter_map(last_call).collect();
         let context = (!calls.is_empty()).then(|| context.clone());
-        Self { calls, context }
+        Self { calls, context, running: Arc::clone(&engine.parts.memory.closing_calls) }
     }
 }
 
@@ -63,7 +66,9 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let (Some(context), Ok(runtime)) = (self.context.take(), Handle::try_current()) else { return };
         let calls = std::mem::take(&mut self.calls);
+        let running = Arc::clone(&self.running).try_acquire_owned();
         runtime.spawn(async move {
+            let _running = running;
             let calls = stream::iter(calls).map(|call| call.make(&context));
             let ended = calls.buffer_unordered(CALLS_AT_ONCE).for_each(async |()| {});
             if timeout(CLOSING_TIME_MAX, ended).await.is_err() {
