@@ -30,6 +30,8 @@ use crate::vault::{
 
 /// The time limit for reading a page, for a release, and for each step of one that is recorded.
 const STEP_TIME: Duration = Duration::from_secs(5);
+/// How often a recorded release is decided where the secret changes meanwhile.
+const RECORDED_TRIES_MAX: usize = 4;
 /// Pages of secrets that are read at the same time. A read takes microseconds unless the disk hangs.
 pub(super) const PAGE_READS_MAX: usize = 64;
 
@@ -168,11 +170,26 @@ impl Store {
     }
 
     /// Like [`Store::release`], but the value is returned only after the audit record is on the
-    /// disk. The permit for the writer's queue, the read and the commit have 5 s each.
+    /// disk. A secret that is deleted or replaced until then is not returned: what counts is decided
+    /// and recorded anew. The permit for the writer's queue, each read and the commit have 5 s each.
     ///
     /// # Errors
-    /// As for [`Store::release`], and those of every mutation.
+    /// As for [`Store::release`], and those of every mutation. [`ReleaseError::Busy`] for a secret that is
+    /// replaced again and again.
     pub async fn release_recorded(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
+        for _ in 0..RECORDED_TRIES_MAX {
+            let release = self.release_once_recorded(request.clone()).await?;
+            let (now, version) = (request.clone(), release.version());
+            let is_same = move |view: &VaultSnapshot| now.would_release(view, version);
+            if self.read_secret(request.scope, request.secret.name.clone(), is_same, |_| true).await? {
+                return Ok(release);
+            }
+        }
+        Err(ReleaseError::Busy)
+    }
+
+    /// What was released when it was decided, after the audit record of that is on the disk.
+    async fn release_once_recorded(&self, request: ReleaseRequest) -> Result<Release, ReleaseError> {
         let place = within(self.place()).await?;
         let pending = self.aside(move |store| {
             let (entry, released) = store.read(|view| request.decide(view))?;

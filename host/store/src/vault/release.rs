@@ -49,7 +49,16 @@ pub struct Release {
     host: HostName,
     fingerprint: Option<FingerprintPrefix>,
     value: Secret,
+    version: SecretVersion,
     audit: Option<u64>,
+}
+
+/// Identifies one value of one secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SecretVersion {
+    vault: VaultId,
+    kid: u32,
+    generation: u64,
 }
 
 impl Release {
@@ -72,6 +81,10 @@ impl Release {
     /// the value was released.
     pub fn audit(&self) -> Option<u64> {
         self.audit
+    }
+
+    pub(crate) fn version(&self) -> SecretVersion {
+        self.version
     }
 
     pub(crate) fn recorded(self, seq: u64) -> Release {
@@ -135,6 +148,13 @@ impl ReleaseRequest {
         }
     }
 
+    /// Whether this version of the secret would be released.
+    pub(crate) fn would_release(&self, view: &VaultSnapshot, version: SecretVersion) -> Result<bool, Gap> {
+        let (vault, winner) = winner(view, self.scope, &self.secret.name)?;
+        let is_bound = is_bound_to(&winner, &self.secret.host)?;
+        Ok(is_bound && winner.is_ok_and(|stored| SecretVersion::of(vault, &stored) == version))
+    }
+
     fn settle(&self, view: &VaultSnapshot, vault: VaultId, winner: Winner) -> Result<Decision, Gap> {
         let released = match winner {
             Ok(winner) => self.open(view, vault, &winner)?,
@@ -168,6 +188,7 @@ impl ReleaseRequest {
             host: self.secret.host.clone(),
             fingerprint: winner.metadata.fingerprint.map(|it| it.prefix()),
             value: Secret::from(value),
+            version: SecretVersion::of(vault, winner),
             audit: None,
         }))
     }
@@ -190,6 +211,12 @@ impl ReleaseRequest {
             reason,
             purpose: self.purpose.clone(),
         }
+    }
+}
+
+impl SecretVersion {
+    fn of(vault: VaultId, stored: &Stored) -> SecretVersion {
+        SecretVersion { vault, kid: stored.kid, generation: stored.generation }
     }
 }
 

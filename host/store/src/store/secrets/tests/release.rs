@@ -164,3 +164,55 @@ fn a_recorded_release_is_returned_after_its_audit_record_is_durable() {
     assert_eq!(store.status().seq, seq + 2);
     assert_eq!(entries(&store, seq).len(), 2);
 }
+
+/// Makes a change that commits after a release was decided, and before it is recorded.
+fn meanwhile<T>(
+    store: &Store,
+    change: impl FnOnce() -> Pending<T>,
+    then: impl FnOnce(Pending<T>) + Send,
+) -> Result<Release, ReleaseError>
+where
+    T: Send,
+{
+    let (go_on, hold) = std::sync::mpsc::sync_channel::<()>(1);
+    let (begun, has_begun) = std::sync::mpsc::sync_channel::<()>(1);
+    let wait = move |_: &mut WriteBatch| {
+        begun.try_send(()).unwrap_or_default();
+        hold.recv().unwrap_or_default();
+        Ok(())
+    };
+    let held = store.enqueue(place(store), guarded([], wait));
+    has_begun.recv().unwrap();
+    let changed = change();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The change and the record wait behind the one that is held.
+            while store.0.queues.first().lengths().0 < 2 {
+                std::thread::yield_now();
+            }
+            drop(go_on);
+            held.wait(PATIENCE).unwrap();
+            then(changed);
+        });
+        store.release_recorded(request(ReleaseScope::Operator, "a", "b.example")).now()
+    })
+}
+
+#[test]
+fn what_changes_while_a_release_is_recorded_counts() {
+    let scratch = ScratchDirectory::new();
+    let store = scratch.open();
+    put(&store, VaultId::Operator, "a", "the old value");
+    let replace = || store.put_secret(place(&store), OPERATOR, new(VaultId::Operator, "a", "the new value"));
+    let released = meanwhile(&store, replace, |replaced| drop(replaced.wait(PATIENCE).unwrap()));
+    let released = released.ok().unwrap();
+    assert_eq!(released.expose(), b"the new value");
+    let seq = store.status().seq;
+    assert_eq!(released.audit(), Some(seq), "the release of the new value has a record of its own");
+
+    let delete = || store.delete_secret(place(&store), OPERATOR, VaultId::Operator, secret("a"));
+    let released = meanwhile(&store, delete, |deleted| deleted.wait(PATIENCE).unwrap());
+    assert!(matches!(released, Err(ReleaseError::Unavailable)));
+    let entries = entries(&store, seq);
+    assert!(entries.last().unwrap().contains("release_refused"), "{entries:?}");
+}
