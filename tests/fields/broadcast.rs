@@ -248,6 +248,20 @@ async fn a_failing_destination_is_retried_and_delays_no_request() {
 }
 
 #[tokio::test]
+async fn an_answer_that_does_not_end_delays_no_further_record() {
+    let (upstream, hook) = (Upstream::start().await, Upstream::start().await);
+    let host =
+        Setup::new().config(&(served(&upstream) + &destination("hook", "webhook", &hook.base))).start();
+    hook.reply(Reply::Comments);
+    hook.reply(taken());
+    for count in 1..=2 {
+        upstream.reply(script::chat("Hi"));
+        assert_eq!(Client::new(&host).post("/responses", &traced()).await.status, 200);
+        hook.until_asked(count).await;
+    }
+}
+
+#[tokio::test]
 async fn queued_records_are_sent_before_the_host_ends() {
     let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
     let config = served(&upstream) + &destination("otel", "otlp", &collector.base);

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The most spans in one request to a collector.
 const SPANS_MAX: usize = 256;
@@ -28,6 +28,9 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// For one try. Only the status of the answer is used, so the body may be short.
 const LIMITS: ExchangeLimits =
     ExchangeLimits { head: Duration::from_secs(10), idle: Duration::from_secs(5), body_bytes_max: 64 << 10 };
+
+/// How long the rest of an answer may take, all in all.
+const REST_MAX: Duration = Duration::from_secs(2);
 
 /// The worker of one destination.
 pub(super) struct Worker {
@@ -182,8 +185,9 @@ impl Worker {
             }
         };
         let status = reply.status.as_u16();
-        // Read the body to its end, so that the connection can be used again.
-        while let Ok(Some(_)) = reply.body.chunk().await {}
+        // Read the body to its end, so that the connection can be used again. One that is slow is closed.
+        let rest = async { while let Ok(Some(_)) = reply.body.chunk().await {} };
+        let (Ok(()) | Err(_)) = timeout(REST_MAX, rest).await;
         match status {
             200..=299 => Tried::Taken,
             408 | 429 | 500..=599 => Tried::Unavailable,
