@@ -81,11 +81,12 @@ impl Egress {
     ///
     /// [`EgressConfigError`] if a root certificate cannot be read or a library refuses its settings.
     pub fn new(config: EgressConfig) -> Result<Self, EgressConfigError> {
-        let tls = Arc::new(tls::settings(&config.roots)?);
+        let tls = tls::settings(&config.roots)?;
         let names = Arc::new(HostResolver::new(&config)?);
         let client = |rule: PoolRule| {
+            let tls = if matches!(rule, PoolRule::Guest(_)) { &tls.guests } else { &tls.providers };
             let names = CheckedNames::new(Arc::clone(&names), rule);
-            let dialler = Dialler::new(names, Arc::clone(&tls), config.connect_timeout);
+            let dialler = Dialler::new(names, Arc::clone(tls), config.connect_timeout);
             Client { dialler, pool: Arc::default() }
         };
         let clients = Clients {

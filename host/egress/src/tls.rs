@@ -11,6 +11,18 @@ use rustls_platform_verifier::Verifier;
 
 use crate::EgressConfigError;
 
+/// HTTP/2, or else HTTP/1.1.
+const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// For guests' own requests. The HTTP library cannot bound how many interim answers come before an answer in HTTP/2
+/// (egress rule R17).
+const ONE: &[&[u8]] = &[b"http/1.1"];
+
+/// The TLS settings of all connections.
+pub(crate) struct TlsSettings {
+    pub(crate) providers: Arc<ClientConfig>,
+    pub(crate) guests: Arc<ClientConfig>,
+}
+
 /// Builds the TLS settings: certificates are verified against the system's roots and the given ones.
 ///
 /// No setting turns verification off. The cryptographic provider is passed explicitly, so that this
@@ -20,7 +32,7 @@ use crate::EgressConfigError;
 ///
 /// [`EgressConfigError::Root`] for a root that cannot be used, [`EgressConfigError::Tls`] if the TLS library
 /// refuses its settings.
-pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, EgressConfigError> {
+pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<TlsSettings, EgressConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut extra = Vec::new();
     for (index, pem) in roots.iter().enumerate() {
@@ -29,14 +41,18 @@ pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, EgressConfigEr
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|_| EgressConfigError::Tls)?;
-    let mut settings = match verifier(extra, provider) {
+    let settings = match verifier(extra, provider) {
         Some(verifier) => {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
         }
         None => builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
     };
-    settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(settings)
+    Ok(TlsSettings { providers: offering(BOTH, settings.clone()), guests: offering(ONE, settings) })
+}
+
+fn offering(protocols: &[&[u8]], mut settings: ClientConfig) -> Arc<ClientConfig> {
+    settings.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Arc::new(settings)
 }
 
 /// `None` on a machine without any root certificate. Such a machine can still use a local model

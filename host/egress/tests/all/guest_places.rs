@@ -378,18 +378,13 @@ async fn answers_without_a_body_may_announce_a_length() {
         response.body(Full::default()).unwrap()
     }
     let authority = Authority::new();
-    for protocol in ["http/1.1", "h2"] {
-        let server = Server::start_tls(authority.acceptor("api.test", &[protocol]), length).await;
-        let egress = egress(&opened(&server, &authority));
-        for method in ["HEAD", "GET", "HEAD"] {
-            let request = get(&format!("https://api.test:{}/", server.address.port()));
-            let request = GuestRequest { method: method.to_owned(), ..request };
-            assert_eq!(
-                text(vault::fetch(&egress, request, Vec::new()).await.unwrap()).await,
-                "",
-                "{protocol} {method}"
-            );
-        }
-        assert_eq!(server.connections(), 1, "{protocol}");
+    let server = Server::start_tls(authority.acceptor("api.test", &["http/1.1"]), length).await;
+    let egress = egress(&opened(&server, &authority));
+    for method in ["HEAD", "GET", "HEAD"] {
+        let request = get(&format!("https://api.test:{}/", server.address.port()));
+        let request = GuestRequest { method: method.to_owned(), ..request };
+        let reply = vault::fetch(&egress, request, Vec::new()).await.unwrap();
+        assert_eq!(text(reply).await, "", "{method}");
     }
+    assert_eq!(server.connections(), 1);
 }
