@@ -27,7 +27,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use follow::Follower;
 use heads::{HEAD_BYTES, Heads, SpellingHead};
@@ -113,7 +113,7 @@ impl ScrubSet {
         if !search.follower.has_found() {
             return None;
         }
-        search.held.extend_from_slice(text);
+        search.hold(text);
         let clean = search.give(&self.0, search.seen);
         Some((clean.into(), search.follower.reflected()))
     }
@@ -191,10 +191,10 @@ impl Scrubber {
         let undecided = search.undecided(needles);
         if search.held.is_empty() && !search.follower.has_found() {
             // Nothing was held back before, so all undecided bytes belong to this chunk.
-            search.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
+            search.hold(&piece.split_off(piece.len().saturating_sub(undecided)));
             return piece;
         }
-        search.held.extend_from_slice(&piece);
+        search.hold(&piece);
         search.give(needles, search.seen - undecided as u64)
     }
 
@@ -248,6 +248,17 @@ impl NeedleSearch {
         *window = last;
     }
 
+    /// Adds to the bytes that are held. A buffer that becomes too small is wiped, because a value may be in it.
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.held.capacity() - self.held.len() < bytes.len() {
+            let mut larger = BytesMut::with_capacity(self.held.len() + bytes.len());
+            larger.extend_from_slice(&self.held);
+            self.held.as_mut().zeroize();
+            self.held = larger;
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
     /// How many of the last bytes could belong to a value that is not complete yet.
     fn undecided(&self, needles: &Needles) -> usize {
         self.follower.undecided().max(needles.heads.begun(self.window, self.seen))
@@ -283,13 +294,21 @@ impl NeedleSearch {
     }
 }
 
+impl Drop for NeedleSearch {
+    fn drop(&mut self) {
+        self.held.as_mut().zeroize();
+    }
+}
+
 /// Removes the bytes before position `until` from the front of `held`, which ends at position
-/// `end`, and appends them to `out`. Returns their number.
+/// `end`, and appends them to `out`, or wipes them. Returns their number.
 fn move_until(until: u64, end: u64, held: &mut BytesMut, out: Option<&mut BytesMut>) -> usize {
     let begin = end - held.len() as u64;
     let length = usize::try_from(until.saturating_sub(begin)).unwrap_or(usize::MAX).min(held.len());
-    if let (Some(out), Some(part)) = (out, held.get(..length)) {
-        out.extend_from_slice(part);
+    match (out, held.get_mut(..length)) {
+        (Some(out), Some(part)) => out.extend_from_slice(part),
+        (None, Some(value)) => value.zeroize(),
+        (_, None) => {}
     }
     held.advance(length);
     length

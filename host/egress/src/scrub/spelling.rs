@@ -106,6 +106,8 @@ const ESCAPES: &[Escape] = &[
 /// Number of a value's characters that a head is made from. Enough for eight bytes in every
 /// spelling: eight bytes of base64 need up to seven bytes.
 const HEAD_CHARS: usize = 12;
+/// The longest spelling of so many characters, in bytes: a character has up to four bytes, each as `%F4`.
+const BEGINNING_BYTES_MAX: usize = 12 * HEAD_CHARS;
 
 const fn json(unicode: u128, is_beyond: bool, has_slash: bool, digits: &'static [u8; 16]) -> Escape {
     Escape::Json { unicode, is_beyond, has_slash, digits }
@@ -161,7 +163,8 @@ pub(super) fn each_head(value: &[u8], mut found: impl FnMut(Spelling, u64)) {
     };
     let used = text.bytes().filter(u8::is_ascii).fold(NONE, |used, byte| used | 1 << byte);
     let has_beyond = !text.is_ascii();
-    let mut buffer = Zeroizing::new(Vec::with_capacity(8 * HEAD_CHARS));
+    // The buffer never grows, because growing would leave an unwiped copy behind.
+    let mut buffer = Zeroizing::new(Vec::with_capacity(BEGINNING_BYTES_MAX));
     let mut add = |spelling| {
         buffer.clear();
         append(spelling, beginning, &mut buffer);
@@ -313,5 +316,24 @@ fn name(character: char) -> &'static [u8] {
         '>' => b"&gt;",
         '"' => b"&quot;",
         _ => b"&apos;",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_have_room_for_the_longest_spelling() {
+        for character in ["a", "\"", "\u{1}", "\u{7f}", "\u{e9}", "\u{ffff}", "\u{10000}", "\u{10ffff}"] {
+            let value = character.repeat(HEAD_CHARS).into_bytes();
+            let escaped = ESCAPES.iter().map(|escape| Spelling::Text(*escape));
+            for spelling in escaped.chain(Spelling::ENCODED) {
+                let mut text = Vec::new();
+                append(spelling, &value, &mut text);
+                assert!(text.len() <= BEGINNING_BYTES_MAX, "{spelling:?} of {character:?}");
+                assert!(text.len() <= 10 * value.len(), "{spelling:?} of {character:?}");
+            }
+        }
     }
 }
