@@ -3,8 +3,11 @@
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::admin::Admin;
 use crate::kit::canary::{FORMS, Form, written};
+use crate::kit::client::Client;
+use crate::kit::config::MODEL;
 use crate::kit::host::Setup;
 use crate::kit::memory_group::MemoryGroup;
+use crate::kit::script::{chat, chat_message};
 use crate::kit::upstream::Reply;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -76,6 +79,89 @@ async fn responses_that_cannot_be_scanned_or_never_end_are_refused() {
     };
     bench.site.reply(switch);
     assert_error(&bench.get(&bench.url(API, "/")).await, "broken");
+}
+
+#[tokio::test]
+async fn a_value_is_searched_for_also_if_the_request_that_carried_it_failed() {
+    // The second host gives the guest the value itself.
+    let setup = Setup::new().without_canaries();
+    let mut bench = Bench::with(setup, "", &format!("{GRANT}record = 8\n")).await;
+    bench.secret("api_key", VALUE, API);
+    let requests = json!([{"url": bench.url(API, "/"), "timeout_ms": 1500}, {"url": bench.url(OTHER, "/")}]);
+    for (failing, error) in [
+        (Reply::Whole { status: 206, headers: vec![], body: "part".to_owned() }, "broken"),
+        (whole(vec![("content-encoding", "gzip".to_owned())], "bomb".to_owned()), "broken"),
+        (Reply::Hang, "timeout"),
+    ] {
+        bench.site.reply(failing);
+        bench.site.reply(whole(vec![], VALUE.to_owned()));
+        let shown = bench.run("probe", &bench.host.key, json!({"requests": requests})).await;
+        assert_error(&shown["answers"][0], error);
+        assert_eq!(shown["answers"][1]["body"], "[secret:api_key]", "{error}: {shown}");
+    }
+    bench.site.reply(Reply::Whole { status: 206, headers: vec![], body: "part".to_owned() });
+    bench.site.reply(whole(vec![], VALUE.to_owned()));
+    let other = bench.workspace("other", "api_key", VALUE, API);
+    bench.run("probe", &other, json!({"requests": requests, "broken": true})).await;
+    bench.host.until_logged("not recorded: a secret that was sent for it occurs in its recording");
+    bench.host.end();
+    assert!(bench.host.files_with(VALUE).is_empty());
+}
+
+#[tokio::test]
+async fn groups_of_secrets_are_limited_also_where_their_requests_fail() {
+    let names: Vec<String> = (0..9).map(|number| format!("key_{number}")).collect();
+    let secrets = GRANT.replace("[\"api_key\"]", &json!(names).to_string());
+    let mut bench = Bench::start(&format!("{secrets}placeholder_headers = [\"x-key\"]\n")).await;
+    for name in &names {
+        bench.secret(name, &format!("{VALUE}-{name}"), API);
+    }
+    let header = |secret: &str, header: &str| json!({"secret": secret, "header": [header, "", ""]});
+    let pairs = names.iter().flat_map(|one| names.iter().map(move |other| (one, other)));
+    let requests: Vec<Value> = pairs
+        .filter(|(one, other)| one != other)
+        .map(|(one, other)| {
+            let injections = [header(one, "authorization"), header(other, "x-key")];
+            json!({"url": bench.url(API, "/"), "injections": injections})
+        })
+        .collect();
+    // One call of a plugin has at most 32 requests. These three calls run side by side.
+    let calls: Vec<Value> = requests[..66]
+        .chunks(22)
+        .map(|requests| {
+            bench.site.reply(whole(vec![], String::new()));
+            let arguments = json!({ "requests": requests }).to_string();
+            json!({"id": format!("call_{}", requests[0]["injections"][0]["secret"]), "type": "function",
+                "function": {"name": "probe", "arguments": arguments}})
+        })
+        .collect();
+    for _ in calls.len()..66 {
+        bench.site.reply(Reply::Whole { status: 206, headers: vec![], body: String::new() });
+    }
+    bench
+        .model
+        .reply(chat_message(&json!({"role": "assistant", "content": "", "tool_calls": calls}), "tool_calls"));
+    bench.model.reply(chat("done"));
+    let request = json!({"model": MODEL, "input": "Go.", "tools": [{"type": "service:probe"}]});
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let asked = bench.model.asked().pop().unwrap();
+    let shown: Vec<Value> = asked.body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| serde_json::from_str(message["content"].as_str().unwrap()).unwrap())
+        .collect();
+    let with = |error: &str| {
+        let answers = shown.iter().flat_map(|shown| shown["answers"].as_array().unwrap());
+        answers.filter(|answer| answer["error"] == error).count()
+    };
+    assert_eq!((with("broken"), with("exhausted")), (61, 2), "{shown:?}");
+    assert_eq!(bench.site.seen().len(), 64);
+    bench.host.until_logged("more than 64 different groups of secrets");
+    let refused = bench.audit("request_refused");
+    assert_eq!(refused.iter().filter(|entry| entry["reason"] == "rule").count(), 2, "{refused:?}");
 }
 
 #[tokio::test]

@@ -46,8 +46,6 @@ pub struct GuestReply {
     pub headers: Vec<(String, String)>,
     /// The body, not yet read.
     pub body: GuestBody,
-    /// The secrets that were sent with the request.
-    pub sent: SentSecrets,
     /// How long it took to resolve the name, connect and make the TLS handshake. `None` where a
     /// connection was there.
     pub connecting: Option<Duration>,
@@ -63,7 +61,7 @@ pub struct GuestBody {
     reported: u64,
 }
 
-/// The secrets that were sent with one request, and a search for their values.
+/// The secrets that go with one request, and a search for their values.
 #[derive(Clone, Debug)]
 pub struct SentSecrets {
     /// The secrets, in the order in which they were released.
@@ -72,7 +70,7 @@ pub struct SentSecrets {
     pub values: ScrubSet,
 }
 
-/// A secret that was sent.
+/// A secret that goes with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentSecret {
     /// The name of the secret.
@@ -113,21 +111,21 @@ impl Egress {
     }
 
     /// Sends a request once, with its released secrets in the order of
-    /// [`CheckedRequest::secrets`], and waits for the head of the answer.
+    /// [`CheckedRequest::secrets`], and waits for the head of the answer. The server may have seen
+    /// the secrets also where this fails.
     ///
     /// # Errors
     ///
     /// See [`Error`]. It says nothing about the server beyond its variant.
-    pub async fn fetch(&self, checked: &CheckedRequest, releases: Vec<Release>) -> Result<GuestReply, Error> {
+    pub async fn fetch(&self, checked: &CheckedRequest, sent: SentSecrets) -> Result<GuestReply, Error> {
         let CheckedRequest { request, bare, .. } = checked;
         let total = request.limits.total.min(TOTAL_MAX);
         let deadline = Instant::now() + total;
         let mut outward = bare.clone();
-        placing::fill(&mut outward, &checked.with_values(&releases)?)?;
+        placing::fill(&mut outward, &checked.with_values(&sent)?)?;
         // Many servers leave the body of a GET or HEAD request unread.
         let desynchronizes =
             matches!(*outward.method(), Method::GET | Method::HEAD) && !outward.body().is_empty();
-        let sent = SentSecrets::new(releases);
         let with_secret = !sent.secrets.is_empty();
         let limits =
             ExchangeLimits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
@@ -162,35 +160,38 @@ impl Egress {
             // Such an answer has no body, whatever length its head announces.
             body.stop(Ok(()));
         }
-        let body = GuestBody { body, deadline, sent: sent.clone(), reported: 0 };
-        Ok(GuestReply { status, headers: headers.unwrap_or_default(), body, sent, connecting })
+        let body = GuestBody { body, deadline, sent, reported: 0 };
+        Ok(GuestReply { status, headers: headers.unwrap_or_default(), body, connecting })
     }
 }
 
 impl CheckedRequest {
     /// The places of the secrets with their values.
-    fn with_values<'a>(&'a self, releases: &'a [Release]) -> Result<Vec<(&'a Placement, &'a [u8])>, Reason> {
-        if releases.len() != self.secrets.len() {
+    fn with_values<'a>(&'a self, sent: &'a SentSecrets) -> Result<Vec<(&'a Placement, &'a [u8])>, Reason> {
+        if sent.secrets.len() != self.secrets.len() {
             return Err(Reason::SecretHost);
         }
-        let placed =
-            self.secrets.iter().zip(releases).map(|(PlacedSecret { secret, placement }, release)| {
-                // The release was for one host: a secret never goes to another one (egress rules R4 and
-                // R7).
-                if release.name() != secret || Some(release.host()) != self.request.target.host_name() {
-                    return Err(Reason::SecretHost);
-                }
-                if !(1..=VALUE_BYTES_MAX).contains(&release.expose().len()) {
-                    return Err(Reason::SecretLength);
-                }
-                Ok((placement, release.expose()))
-            });
+        let released = sent.secrets.iter().zip(sent.values.values());
+        let placed = self.secrets.iter().zip(released).map(|(placed, (sent, value))| {
+            let PlacedSecret { secret, placement } = placed;
+            // The release was for one host: a secret never goes to another one (egress rules R4 and
+            // R7).
+            if sent.name != *secret || Some(&sent.host) != self.request.target.host_name() {
+                return Err(Reason::SecretHost);
+            }
+            if !(1..=VALUE_BYTES_MAX).contains(&value.len()) {
+                return Err(Reason::SecretLength);
+            }
+            Ok((placement, value))
+        });
         placed.collect()
     }
 }
 
 impl SentSecrets {
-    fn new(releases: Vec<Release>) -> Self {
+    /// The secrets of these releases, which go with one request.
+    #[must_use]
+    pub fn new(releases: Vec<Release>) -> Self {
         let sent = |release: &Release| SentSecret {
             name: release.name().clone(),
             host: release.host().clone(),

@@ -89,6 +89,11 @@ impl ScrubSet {
         Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
     }
 
+    /// The values, also those that are too short to be searched for.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.values.iter().map(|needle| needle.value.as_ref())
+    }
+
     /// Returns whether there is nothing to search for.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -11,8 +11,8 @@
 //! 5. Everything that can be checked without a value is checked.
 //! 6. If a secret is sent, a connection is opened first. It shows that the address is allowed and
 //!    that the server's certificate is valid for the host.
-//! 7. The secrets are released, each after its audit record is on the disk, and the request is sent
-//!    at once.
+//! 7. The secrets are released, each after its audit record is on the disk. They are noted for the
+//!    search of what the plugin gives on, and the request is sent at once.
 //! 8. The values of the secrets are removed from the answer.
 //!
 //! A redirect is a new request that passes all of these steps.
@@ -29,7 +29,8 @@ use crate::memory::meters::{ReleaseCounts, ReleaseResult, ReleasedFor};
 use crate::memory::reflection::{Reflections, Use};
 use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::{
-    CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, Target,
+    CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, SentSecrets,
+    Target,
 };
 use cofferdam_runtime::memory::MemoryShare;
 use cofferdam_runtime::services::HttpAccess;
@@ -41,8 +42,8 @@ use cofferdam_store::{
 };
 use noted::{NotedHttp, error_word};
 pub use redirect::redirected;
-use released::Released;
 pub(crate) use released::{CredentialSearch, ReleasedSearch};
+use released::{GROUPS_MAX, Released};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -290,12 +291,17 @@ impl Visit<'_> {
             Some(host) if !checked.secrets().is_empty() => self.release(checked, host, timeline).await?,
             _ => (Vec::new(), None),
         };
-        let mut reply = self.capability.egress.fetch(checked, releases).await.map_err(|error| {
+        let sent = SentSecrets::new(releases);
+        // Before the request is sent: a server may send the secrets back in another answer, whatever becomes of this
+        // one.
+        if !self.capability.history.released.take(self.plugin, &sent) {
+            return Err(self.refuse(host.as_ref(), too_many_groups()));
+        }
+        let mut reply = self.capability.egress.fetch(checked, sent).await.map_err(|error| {
             let names = checked.secrets().iter().map(|placed| &placed.secret);
             self.refuse(host.as_ref(), UnsentRequest::from(error).about(names))
         })?;
         reply.connecting = reply.connecting.or(connecting);
-        self.capability.history.released.note(self.plugin, &reply.sent);
         Ok(reply)
     }
 
@@ -307,9 +313,8 @@ impl Visit<'_> {
         host: &HostName,
         timeline: &Timeline,
     ) -> Result<(Vec<Release>, Option<Duration>), HttpError> {
-        // A secret that could not be searched for in the plugin's outputs must not be sent.
-        if self.capability.history.released.is_full(self.plugin) {
-            return Err(HttpError::Exhausted);
+        if !self.capability.history.released.may_take(self.plugin, checked.secrets()) {
+            return Err(self.refuse(Some(host), too_many_groups()));
         }
         let names = checked.secrets().iter().map(|placed| placed.secret.clone()).collect();
         let releasable =
@@ -469,4 +474,10 @@ impl Visit<'_> {
             request_id: self.capability.request_id.to_string(),
         }
     }
+}
+
+/// A secret that could not be searched for in the plugin's outputs is not sent.
+fn too_many_groups() -> UnsentRequest {
+    let log = format!("more than {GROUPS_MAX} different groups of secrets in one request");
+    UnsentRequest { error: HttpError::Exhausted, audit: Some((RequestRefusal::Rule, None)), log }
 }

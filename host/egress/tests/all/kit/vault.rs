@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_egress::{Egress, Error, GuestReply, GuestRequest, PlacedSecret, Placement};
+use cofferdam_egress::{Egress, Error, GuestReply, GuestRequest, PlacedSecret, Placement, SentSecrets};
 use cofferdam_store::{
     Actor, BoundSecret, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release,
     ReleaseRequest, ReleaseScope, RootKeySource, SecretValue, Store, VaultId,
@@ -77,5 +77,5 @@ pub(crate) async fn fetch(
             (PlacedSecret { secret: secret.name().clone(), placement: slot }, secret)
         })
         .unzip();
-    egress.fetch(&egress.check(request, secrets)?, releases).await
+    egress.fetch(&egress.check(request, secrets)?, SentSecrets::new(releases)).await
 }

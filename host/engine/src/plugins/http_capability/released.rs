@@ -5,7 +5,7 @@
 //! that spells a value in another character set, or escapes its letters in JSON, could have the
 //! plugin restore it.
 
-use cofferdam_egress::{Credential, SentSecret, SentSecrets};
+use cofferdam_egress::{Credential, PlacedSecret, SentSecret, SentSecrets};
 use cofferdam_runtime::services::SentSearch;
 use cofferdam_runtime::wire::{Action, Failure, Function, Output};
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The most different groups of secrets that are sent for one plugin in one request.
-const GROUPS_MAX: usize = 64;
+pub(super) const GROUPS_MAX: usize = 64;
 
 /// What was sent in one request, by plugin.
 #[derive(Default)]
@@ -27,22 +27,37 @@ pub(crate) struct ReleasedSearch {
 }
 
 impl Released {
-    /// Whether no further secret may be sent for this plugin, because it could not be searched for.
-    pub(super) fn is_full(&self, plugin: &str) -> bool {
-        self.with(|groups| groups.get(plugin).is_some_and(|groups| groups.len() >= GROUPS_MAX))
+    /// Whether secrets of these names may be sent together for this plugin, as far as that is known before their
+    /// values are.
+    pub(super) fn may_take(&self, plugin: &str, secrets: &[PlacedSecret]) -> bool {
+        let is_of = |known: &SentSecrets| {
+            let names = known.secrets.iter().map(|sent| &sent.name);
+            names.eq(secrets.iter().map(|placed| &placed.secret))
+        };
+        self.with(|groups| {
+            let Some(groups) = groups.get(plugin) else { return true };
+            groups.len() < GROUPS_MAX || groups.iter().any(is_of)
+        })
     }
 
-    /// Records secrets that were sent together for this plugin.
-    pub(super) fn note(&self, plugin: &str, sent: &SentSecrets) {
+    /// Records secrets that are about to be sent together for this plugin. `false` where they must not be sent,
+    /// because they could not be searched for.
+    #[must_use]
+    pub(super) fn take(&self, plugin: &str, sent: &SentSecrets) -> bool {
         if sent.values.is_empty() {
-            return;
+            return true;
         }
         self.with(|groups| {
             let groups = groups.entry(plugin.to_owned()).or_default();
-            if !groups.iter().any(|known| has_same_values(known, sent)) {
+            if groups.iter().any(|known| has_same_values(known, sent)) {
+                return true;
+            }
+            let has_room = groups.len() < GROUPS_MAX;
+            if has_room {
                 groups.push(sent.clone());
             }
-        });
+            has_room
+        })
     }
 
     /// A search for what was sent for this plugin; `None` if nothing was.
