@@ -139,14 +139,21 @@ impl ReleasedSearch {
         clean
     }
 
-    /// Removes the values from the strings and member names of JSON. Returns the same bytes where
-    /// nothing is found or the input is not JSON.
-    fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
-        let Ok(value) = serde_json::from_slice::<Value>(&json) else { return json };
+    /// Removes the values from JSON. Returns the same bytes where nothing is found, and `{}` where a value cannot be
+    /// cut out, because it is a number or contains a part of the syntax.
+    pub(crate) fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
         let found_before = std::mem::take(&mut self.found);
-        let clean = self.value(value);
+        let written = String::from_utf8_lossy(&json).into_owned();
+        // The text also has members that a later one of the same name hides from the parser.
+        drop(self.text(written.clone()));
+        let written = self.scrub(&written).unwrap_or(written);
+        let clean = serde_json::from_str::<Value>(&written).map(|value| self.value(value).to_string());
         let found = std::mem::replace(&mut self.found, found_before);
-        let json = if found.is_empty() { json } else { clean.to_string().into_bytes() };
+        let json = match clean {
+            _ if found.is_empty() => json,
+            Ok(clean) if !self.finds(&clean) => clean.into_bytes(),
+            _ => b"{}".to_vec(),
+        };
         add(&mut self.found, found);
         json
     }
@@ -232,7 +239,11 @@ mod tests {
     const VALUE: &str = "very-secret-0123456789";
 
     fn search() -> ReleasedSearch {
-        let values = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
+        search_for(VALUE)
+    }
+
+    fn search_for(value: &'static str) -> ReleasedSearch {
+        let values = ScrubSet::new([("key", Bytes::from_static(value.as_bytes()))]);
         let sent =
             SentSecret { name: "key".parse().unwrap(), host: "api.test".parse().unwrap(), fingerprint: None };
         ReleasedSearch { groups: vec![SentSecrets { secrets: [sent].into(), values }], found: Vec::new() }
@@ -256,6 +267,24 @@ mod tests {
         assert_eq!(output.item, br#"{"[secret:key]":[{"b":"x [secret:key]"}]}"#);
         assert_eq!(output.annotations, [br#"{"url":"[secret:key]"}"#.to_vec(), b"{ \"n\" : 1 }".to_vec()]);
         assert_eq!(output.cost_pico, 7);
+    }
+
+    #[test]
+    fn values_are_removed_from_json_wherever_they_stand() {
+        let item = |value: &'static str, json: &str| {
+            let mut search = search_for(value);
+            let json = search.json(json.as_bytes().to_vec());
+            (String::from_utf8(json).unwrap(), search.found().len())
+        };
+        let twice = format!("{{\"k\":\"{VALUE}\",\"k\":1}}");
+        assert_eq!(item(VALUE, &twice), ("{\"k\":1}".to_owned(), 1), "a member that a later one hides");
+        let escaped = twice.replace("very", "v\\u0065r\\u0079");
+        assert_eq!(item(VALUE, &escaped), ("{\"k\":1}".to_owned(), 1), "the same with escapes");
+        let number = "{\"n\":-1234567890.50}";
+        assert_eq!(item("1234567890.50", number), ("{}".to_owned(), 1), "a number");
+        let account = "{\"type\":\"account\",\"key\":[1,2]}";
+        let given = format!("{{\"a\":{account}}}");
+        assert_eq!(item(account, &given), ("{}".to_owned(), 1), "a value that is JSON itself");
     }
 
     #[test]
