@@ -2,6 +2,8 @@
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::client::Client;
+use crate::kit::config::MODEL;
+use crate::kit::script::{chat, chat_message};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -106,6 +108,33 @@ async fn refusals_of_hooks_and_tools_of_one_request_count_together() {
         "arguments": refused(16).to_string()}]);
     let shown = bench.run_after(hook, "probe", &bench.host.key, refused(1)).await;
     assert_eq!(shown["answers"][0]["error"], "exhausted");
+    assert_eq!(bench.audit("request_refused").len(), 16);
+}
+
+#[tokio::test]
+async fn refusals_of_questions_count_with_those_of_the_request() {
+    let mut bench = Bench::start(&format!("{GRANT}[plugins.tool-asker]\nimports = [\"model\"]\n")).await;
+    let url = |index| json!({"url": format!("https://h{index}.test/")});
+    let refused = json!({"requests": (0..10).map(url).collect::<Vec<_>>()}).to_string();
+    let question = json!({"model": MODEL, "input": "Why?", "tools": [{"type": "service:probe"}]});
+    let asked = json!({"text": question.to_string()}).to_string();
+    // The client's model calls the probe and then asks; the model that is asked calls the probe too.
+    for (function, arguments) in [("probe", &refused), ("question", &asked), ("probe", &refused)] {
+        let call = json!([{"id": format!("call_{function}"), "type": "function",
+            "function": {"name": function, "arguments": arguments}}]);
+        let message = json!({"role": "assistant", "content": "", "tool_calls": call});
+        bench.model.reply(chat_message(&message, "tool_calls"));
+    }
+    bench.model.reply(chat("asked"));
+    bench.model.reply(chat("done"));
+    let tools = json!([{"type": "service:probe"}, {"type": "service:asker"}]);
+    let request = json!({"model": MODEL, "input": "Go.", "tools": tools});
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let inner = &bench.model.asked()[3].body["messages"];
+    let shown = inner.as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert_eq!(shown.matches("\"denied\"").count(), 6, "{shown}");
+    assert_eq!(shown.matches("\"exhausted\"").count(), 4, "{shown}");
     assert_eq!(bench.audit("request_refused").len(), 16);
 }
 

@@ -12,6 +12,7 @@ pub(crate) use model_capability::ModelCapability;
 
 use crate::cost::Amount;
 use crate::money::cost_account::CostAccount;
+use crate::plugins::http_capability::HttpHistory;
 use crate::request::{ResponsesRequest, StopCondition};
 use bytes::Bytes;
 use cofferdam_runtime::services::{QUESTION_DEPTH_MAX, Question};
@@ -23,6 +24,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct QuestionScope {
     pool: Arc<QuestionPool>,
+    /// What plugins were refused and sent over HTTP, for the client's request and its questions together.
+    http: Arc<HttpHistory>,
     account: Arc<CostAccount>,
     /// The id of the client's response, on whose behalf everything is asked.
     serves: Arc<str>,
@@ -41,6 +44,7 @@ impl QuestionScope {
     pub(crate) fn of_client(request: &ResponsesRequest, response_id: &str) -> Self {
         Self {
             pool: Arc::default(),
+            http: Arc::default(),
             account: Arc::new(CostAccount::new(None, most(request))),
             serves: Arc::from(response_id),
             depth: 0,
@@ -56,6 +60,7 @@ impl QuestionScope {
         askers.push(question.plugin.clone());
         Self {
             pool: Arc::clone(&self.pool),
+            http: Arc::clone(&self.http),
             account: Arc::new(CostAccount::new(Some(Arc::clone(&self.account)), most(request))),
             serves: Arc::clone(&self.serves),
             depth: question.depth,
@@ -63,6 +68,11 @@ impl QuestionScope {
             models: request.models.clone(),
             provider: request.provider.json.clone(),
         }
+    }
+
+    /// What plugins were refused and sent over HTTP so far.
+    pub(crate) fn http(&self) -> &Arc<HttpHistory> {
+        &self.http
     }
 
     /// The id of the client's response.

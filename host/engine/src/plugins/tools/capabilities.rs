@@ -6,7 +6,7 @@ use super::deferred::{self, Deferred};
 use crate::Engine;
 use crate::assembler::approvals::Approvals;
 use crate::assembler::question_progress::Reporter;
-use crate::plugins::http_capability::{HttpCapability, HttpHistory};
+use crate::plugins::http_capability::HttpCapability;
 use crate::plugins::questions::{ModelCapability, QuestionScope};
 use crate::request::ResponsesRequest;
 use crate::timeline::Timeline;
@@ -28,12 +28,10 @@ pub(crate) struct RequestCapabilities {
     timeline: Timeline,
 }
 
-/// What all calls of one request's plugins share: their scratch stores, by plugin, and what they were refused and
-/// sent over HTTP. Clones share the same.
+/// What all calls of one request's plugins share: their scratch stores, by plugin. Clones share the same.
 #[derive(Clone, Default)]
 pub(crate) struct SharedPluginState {
     scratches: Arc<Mutex<BTreeMap<String, Scratch>>>,
-    http: Arc<HttpHistory>,
 }
 
 impl SharedPluginState {
@@ -49,13 +47,13 @@ impl RequestCapabilities {
         let deferred = deferred::deferred(&request.tools);
         let state = ViewState { input: request.input_items(), ..ViewState::default() };
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
-        let shared = shared.clone().unwrap_or_default();
+        let http = HttpCapability::new(engine, caller, &context.request_id, asking.http());
         Self {
-            http: HttpCapability::new(engine, caller, &context.request_id, &shared.http),
+            ask: ModelCapability::new(engine, caller, asking),
+            http,
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
-            shared,
-            ask: ModelCapability::new(engine, caller, asking),
+            shared: shared.clone().unwrap_or_default(),
             approvals: Approvals::new(&engine.parts.store, caller),
             timeline: timeline.here(),
         }
