@@ -70,7 +70,7 @@ impl Bench {
             .config(&provider("m", "openai-chat", &model_server.base))
             .config(&model(MODEL, "responses", &["m"]))
             .config(grants);
-        let guests = folder(&["tool-probe", "tool-asker", "hook-caller"]);
+        let guests = folder(&["tool-probe", "tool-asker", "hook-caller", "hook-teller"]);
         // The same component under a second name, with a grant of its own.
         let manifest = std::fs::read_to_string(built("tool-probe.toml")).unwrap();
         let manifest =

@@ -7,7 +7,7 @@ use crate::kit::client::Client;
 use crate::kit::config::MODEL;
 use crate::kit::host::Setup;
 use crate::kit::memory_group::MemoryGroup;
-use crate::kit::script::{chat, chat_message};
+use crate::kit::script::{chat, chat_message, escaped};
 use crate::kit::upstream::Reply;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -162,6 +162,45 @@ async fn groups_of_secrets_are_limited_also_where_their_requests_fail() {
     bench.host.until_logged("more than 64 different groups of secrets");
     let refused = bench.audit("request_refused");
     assert_eq!(refused.iter().filter(|entry| entry["reason"] == "rule").count(), 2, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_decoded_value_is_removed_from_questions_and_from_arguments_of_tools() {
+    let grant = |on_reflection: &str| {
+        let teller = GRANT.replace("tool-probe", "hook-teller");
+        format!("{GRANT}{teller}imports = [\"model\", \"tool-call\"]\non_reflection = \"{on_reflection}\"\n")
+    };
+    // The guest decodes the value.
+    let mut bench = Bench::with(Setup::new().without_canaries(), "", &grant("redact")).await;
+    bench.secret("api_key", VALUE, API);
+    let told = json!({"requests": [{"url": bench.url(OTHER, "/"), "method": "POST", "body": "told @"}]});
+    let hook = json!({"id": "teller", "url": bench.url(API, "/"), "tool": "probe", "function": "probe",
+        "question": json!({"model": MODEL, "input": "asked @"}).to_string(), "arguments": told.to_string()});
+    let request = json!({"model": MODEL, "input": "Go.", "plugins": [hook]});
+    bench.site.reply(whole(vec![], format!("\"{}\"", escaped(VALUE, 2))));
+    bench.model.reply(chat("answer"));
+    bench.model.reply(chat("done"));
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(bench.model.asked()[0].body["messages"][0]["content"], "asked [secret:api_key]");
+    assert_eq!(bench.site.last().body, "told [secret:api_key]");
+    let reflected = bench.audit("secret_reflected");
+    assert_eq!(reflected.len(), 2, "{reflected:?}");
+
+    let bench = Bench::with(Setup::new().without_canaries(), "", &grant("block")).await;
+    bench.secret("api_key", VALUE, API);
+    let mut request = request;
+    request["plugins"][0]["url"] = bench.url(API, "/").into();
+    for question in ["{\"input\":\"asked @\"}", "{\"input\":\"asked\"}"] {
+        request["plugins"][0]["question"] = question.into();
+        bench.site.reply(whole(vec![], format!("\"{}\"", escaped(VALUE, 2))));
+        bench.model.reply(chat("answer"));
+        let answer = Client::new(&bench.host).post("/responses", &request).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(!answer.text.contains(VALUE), "{}", answer.text);
+    }
+    assert_eq!(bench.model.asked().len(), 1, "the question without the value");
+    assert_eq!(bench.site.seen().len(), 2, "no tool was called");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use super::{QuestionScope, answer, body};
 use crate::Engine;
 use crate::assembler::question_progress::{Note, QuestionProgress, Reporter};
 use crate::caller::Caller;
+use crate::plugins::http_capability::HttpCapability;
 use crate::refusal::Refusal;
 use crate::request::RequestBounds;
 use crate::timeline::{FactName, StepType, Timeline, outcome_of};
@@ -23,17 +24,25 @@ pub(crate) struct ModelCapability {
     engine: Arc<Engine>,
     caller: Caller,
     asking: QuestionScope,
+    /// What was sent for the plugins that ask.
+    http: Arc<HttpCapability>,
     reporter: Option<Reporter>,
     timeline: Arc<Timeline>,
 }
 
 impl ModelCapability {
     /// Questions on behalf of the request whose scope is `asking`.
-    pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &QuestionScope) -> Self {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        caller: &Caller,
+        asking: &QuestionScope,
+        http: &Arc<HttpCapability>,
+    ) -> Self {
         Self {
             engine: Arc::clone(engine),
             caller: caller.clone(),
             asking: asking.clone(),
+            http: Arc::clone(http),
             reporter: None,
             timeline: Arc::default(),
         }
@@ -54,10 +63,20 @@ impl ModelCapability {
         &self.asking
     }
 
+    /// What the plugin wrote, without the values of secrets that were sent for it.
+    fn searched(&self, question: &Question) -> Result<Vec<u8>, Failure> {
+        let plugin = self.engine.parts.plugins.get(&question.plugin);
+        let clean = plugin.and_then(|plugin| {
+            self.http.clean(plugin, question.request.clone(), |search, written| search.json(written))
+        });
+        let withheld = "The question contained a secret and was withheld.";
+        clean.ok_or_else(|| Failure::new(ErrorKind::InvalidRequest, withheld))
+    }
+
     async fn answer(&self, question: Question) -> Result<Answer, Failure> {
         let Engine { entry_ids, parts, .. } = &*self.engine;
         let request = body::read(
-            &question.request,
+            &self.searched(&question)?,
             &self.asking.models,
             &self.asking.provider,
             entry_ids,

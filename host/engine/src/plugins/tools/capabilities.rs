@@ -49,7 +49,7 @@ impl RequestCapabilities {
         let view = RequestSnapshot { deferred, state: Mutex::new(state) };
         let http = HttpCapability::new(engine, caller, &context.request_id, asking.http());
         Self {
-            ask: ModelCapability::new(engine, caller, asking),
+            ask: ModelCapability::new(engine, caller, asking, &http),
             http,
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),

@@ -51,19 +51,30 @@ impl HookTools {
         clean
     }
 
+    /// The arguments and the settings of a call, without the values of secrets that were sent for the hook. `None`
+    /// for a call that had some, where the grant of the hook blocks such outputs.
+    fn searched(&self, call: ToolCall<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
+        let hook = self.engine.parts.plugins.get(call.plugin)?;
+        let written = (call.arguments.to_vec(), call.settings.to_vec());
+        self.capabilities.http().clean(hook, written, |search, (arguments, settings)| {
+            (search.json(arguments), search.json(settings))
+        })
+    }
+
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
         let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
             self.engine.log_lacking_tool(call.tool);
             ToolCallError::Unavailable
         })?;
+        let (arguments, settings) = self.searched(call).ok_or(ToolCallError::Failed)?;
         let timeline = self.capabilities.timeline();
         let (step, spent) = begin_tool(timeline, plugin);
         let services = self.capabilities.services(plugin, &timeline.under(step));
         let services = Services { depth: call.depth, spent: Some(spent.clone()), ..services };
-        let ToolCall { function, arguments, settings, .. } = call;
-        let output = Invocation { plugin, function, arguments, settings }
-            .run(&self.context, services, &self.capabilities)
-            .await;
+        let output =
+            Invocation { plugin, function: call.function, arguments: &arguments, settings: &settings }
+                .run(&self.context, services, &self.capabilities)
+                .await;
         timeline.end_call(step, outcome_of(&output), spent.time(), &[]);
         let output = output.map_err(|mishap| match mishap {
             ToolFailure::Arguments(_) => ToolCallError::InvalidArguments,
