@@ -130,7 +130,7 @@ async fn a_stream_that_this_host_ends_is_charged_what_has_arrived() {
         for event in [opening(), word("sixteen letters.")] {
             sender.send(sse_event(&event)).await.unwrap();
         }
-        for text in more {
+        if let Some(text) = more {
             sender.send(sse_event(&word(&text))).await.unwrap();
         }
         let events = client.stream(&request()).await;

@@ -98,16 +98,16 @@ mod tests {
             made += 1;
             made
         });
+        let numbered = &|number| {
+            number_thread(number);
+            *values.here()
+        };
         let mut seen = Vec::new();
         for number in 0..4 {
             std::thread::scope(|scope| {
                 // A thread without a number uses such values, too: the one that ends idle instances.
                 scope.spawn(|| values.here()).join().unwrap();
-                let numbered = || {
-                    number_thread(number);
-                    *values.here()
-                };
-                seen.push(scope.spawn(numbered).join().unwrap());
+                seen.push(scope.spawn(move || numbered(number)).join().unwrap());
             });
         }
         assert_eq!(seen, [1, 2, 3, 4]);

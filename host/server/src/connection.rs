@@ -411,7 +411,7 @@ mod tests {
     use http::{Request, Response, Version};
     use http_body_util::BodyExt;
     use hyper::body::Incoming;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::mpsc;
 
     use super::{Connections, IDLE_ROUND, Idle, STALL_MAX};
@@ -465,6 +465,17 @@ mod tests {
         assert!(answer.ends_with("late\r\n0\r\n\r\n"), "{answer}");
     }
 
+    /// The bytes that are read up to the end, some in every 400 ms.
+    async fn read_slowly(mut stream: DuplexStream) -> usize {
+        let (mut piece, mut read, mut more) = (vec![0; 4096], 0, 1);
+        while more > 0 {
+            more = stream.read(&mut piece).await.unwrap();
+            read += more;
+            tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        }
+        read
+    }
+
     /// Twice as slow, the last pieces would take as long as a connection may be idle.
     #[tokio::test(start_paused = true)]
     async fn long_answer_is_sent_whole_to_a_client_that_reads_slowly_all_the_time() {
@@ -478,17 +489,8 @@ mod tests {
         let (near, mut far) = duplex(4096);
         let address = Ipv4Addr::LOCALHOST.into();
         let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
-        let client = async {
-            far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-            let (mut piece, mut read) = (vec![0; 4096], 0);
-            loop {
-                match far.read(&mut piece).await.unwrap() {
-                    0 => return read,
-                    more => read += more,
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(400)).await;
-            }
-        };
+        far.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let client = read_slowly(far);
         let ((), read) = tokio::join!(connections.converse(near, peer, handler), client);
         assert!(read > BYTES, "{read} bytes with the head");
     }

@@ -13,7 +13,7 @@ use crate::log;
 use crate::rows::{self, KEYS, KEYSPACES, META, Marker, SetHash};
 use crate::seal::StoreKeys;
 
-const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
+const MEMTABLE_BYTES: u64 = 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 /// Values of this size and more are stored outside the tree, so that compaction does not copy them
