@@ -223,3 +223,43 @@ async fn tools_of_one_dialect_go_only_to_endpoints_that_have_it() {
     assert_eq!(ask(&host, &request).await.output_text(), "from b");
     assert!(chat.asked().is_empty());
 }
+
+/// [`MODEL`] and `test/other`, each free at the first provider and at a price at the second one.
+fn free_and_priced(free: &Upstream, priced: &Upstream) -> Host {
+    let endpoints = "{ provider = \"free\", model = \"m\" }, { provider = \"priced\", model = \"m\", input = 1, output = 1 }";
+    let models =
+        [MODEL, "test/other"].map(|id| format!("[[models]]\nid = \"{id}\"\nendpoints = [{endpoints}]\n"));
+    let providers =
+        provider("free", "openai-chat", &free.base) + &provider("priced", "openai-chat", &priced.base);
+    Setup::new().config(&(STEADY.to_owned() + &providers + &models.concat())).start()
+}
+
+#[tokio::test]
+async fn a_model_may_follow_itself_with_the_suffix_free() {
+    let (free, priced) = (Upstream::start().await, Upstream::start().await);
+    let host = free_and_priced(&free, &priced);
+    free.reply(script::limited(429, "1"));
+    priced.reply(script::chat("paid"));
+    let slug = format!("{MODEL}:free");
+    let answer = ask(&host, &json!({"model": slug, "models": [MODEL], "input": "x"})).await;
+    assert_eq!(answer.output_text(), "paid", "{}", answer.text);
+    assert_eq!((free.asked().len(), priced.asked().len()), (1, 1), "the free endpoint is tried once");
+}
+
+#[tokio::test]
+async fn the_suffix_free_binds_further_models_too() {
+    let (free, priced) = (Upstream::start().await, Upstream::start().await);
+    let host = free_and_priced(&free, &priced);
+    for _ in 0..2 {
+        free.reply(script::limited(429, "1"));
+    }
+    priced.reply(script::limited(429, "1"));
+    priced.reply(script::chat("paid"));
+    let answer = ask(&host, &json!({"model": MODEL, "models": ["test/other:free"], "input": "x"})).await;
+    assert_eq!(answer.status, 429, "{}", answer.text);
+    assert_eq!(
+        (free.asked().len(), priced.asked().len()),
+        (2, 1),
+        "the other model is asked where it is free"
+    );
+}

@@ -323,3 +323,30 @@ async fn embeddings_are_read_on_for_their_usage_where_responses_are() {
         "{row:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_fails_over_a_file_costs_a_client_that_has_left_no_file() {
+    let upstream = Upstream::start().await;
+    let mut host = host("openai-responses", &[(&upstream, "")], "");
+    let (sender, reply) = Reply::fed();
+    upstream.reply(reply);
+    let part = json!({"type": "input_file", "file_url": "https://example.com/a.pdf"});
+    let body = json!({"model": MODEL, "input": [{"role": "user", "content": [part]}], "stream": true});
+    let client = Client::new(&host);
+    tokio::select! {
+        answer = client.post("/responses", &body) => panic!("{}", answer.text),
+        _ = upstream.until_asked(1) => {}
+    }
+    let left = "cofferdam_requests_total{route=\"responses\",status=\"499\"}";
+    crate::kit::admin::Admin::new(&host).until_metric(left, 1).await;
+    let error = json!({"code": "invalid_url", "message": "the file cannot be fetched"});
+    let response =
+        json!({"id": "resp_up", "object": "response", "status": "failed", "output": [], "error": error});
+    let event = json!({"type": "response.failed", "sequence_number": 0, "response": response});
+    sender.send(format!("event: response.failed\n{}", sse_event(&event))).await.ok();
+    drop(sender);
+    let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
+    crate::kit::deadline::until("the request has a usage row", has_row).await;
+    let row = only_row(&mut host);
+    assert!(row.input_tokens < 100, "{row:?}");
+}

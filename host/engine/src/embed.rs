@@ -8,7 +8,7 @@ use crate::AnswerBody;
 use crate::Engine;
 use crate::RespondOptions;
 use crate::caller::Caller;
-use crate::catalog::{Model, ModelKind};
+use crate::catalog::ModelKind;
 use crate::cost::Amount;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::{AttendedWork, ClientDeparture, ClientPresence};
@@ -17,7 +17,7 @@ use crate::offload::aside;
 use crate::random::random_hex;
 use crate::refusal::Refusal;
 use crate::request::EmbeddingsRequest;
-use crate::routing::{self, RoutingPlan};
+use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::{Run, Turn};
 use crate::scope::RequestScope;
 use crate::timeline::{FactName, RequestGuard, StepType};
@@ -45,12 +45,12 @@ impl Engine {
         let (engine, presence) = (Arc::clone(self), departure.presence());
         let work = async move {
             let result = engine.embed_recorded(caller, body, options, &id, &guard, &presence).await;
-            // Without this, the guard records that the client has left.
+            // Otherwise the guard records that the client has left.
             if !presence.has_left() {
                 guard.answered(&result);
+                guard.timeline().responded(result.as_ref().map_or(0, Bytes::len));
             }
             let body = result?;
-            guard.timeline().responded(body.len());
             Ok(Answer { id, body: AnswerBody::Whole(body) })
         };
         AttendedWork::new(departure, work).await
@@ -81,7 +81,8 @@ impl Engine {
         let (kind, account) = (UsageKind::Embeddings, Arc::default());
         let mut run = Run::open(&scope, kind, false, &account, trace, deadline).await?;
         let answered = Box::pin(answer(&scope, &request, &models, &mut run)).await;
-        answered.map_err(|refusal| run.fail(refusal))
+        // The entry of a client that has left is settled as cancelled when it is dropped.
+        answered.map_err(|refusal| if run.deadline.has_left() { refusal } else { run.fail(refusal) })
     }
 }
 
@@ -89,7 +90,7 @@ impl Engine {
 async fn answer(
     scope: &RequestScope,
     request: &EmbeddingsRequest,
-    models: &[Arc<Model>],
+    models: &[NamedModel],
     run: &mut Run,
 ) -> Result<Bytes, Refusal> {
     let plan = RoutingPlan {
@@ -137,12 +138,12 @@ async fn answer(
 }
 
 /// The summary of the request that routers get.
-fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary {
+fn summary(request: &EmbeddingsRequest, models: &[NamedModel]) -> RequestSummary {
     RequestSummary {
         preferences: request.provider.json.to_vec(),
         parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
         needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
         input_tokens: request.input_tokens,
-        ..routing::summary(Purpose::Embeddings, &request.model, models)
+        ..routing::summary(Purpose::Embeddings, &request.model, NamedModel::ids(models))
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn find_models(
     catalog: &Catalog,
     slugs: &[String],
     kind: ModelKind,
-) -> Result<Vec<Arc<Model>>, Refusal> {
-    let mut models: Vec<Arc<Model>> = Vec::with_capacity(slugs.len());
+) -> Result<Vec<NamedModel>, Refusal> {
+    let mut models: Vec<NamedModel> = Vec::with_capacity(slugs.len());
     for slug in slugs {
         let Some(model) = catalog.find(slug) else {
             return Err(unknown_model(catalog, slug));
@@ -36,11 +36,31 @@ pub(crate) fn find_models(
                 printable(slug)
             )));
         }
-        if !models.iter().any(|known| known.id == model.id) {
-            models.push(Arc::clone(model));
+        let is_free = model.id != *slug && slug.ends_with(FREE);
+        // A model after itself with `:free` stands for its other endpoints.
+        let is_known = |known: &NamedModel| known.model.id == model.id && (is_free || !known.is_free);
+        if !models.iter().any(is_known) {
+            models.push(NamedModel { model: Arc::clone(model), is_free });
         }
     }
     Ok(models)
+}
+
+/// The suffix of a slug that asks for endpoints that cost nothing.
+const FREE: &str = ":free";
+
+/// A model that a request names.
+pub(crate) struct NamedModel {
+    model: Arc<Model>,
+    /// Whether the slug ends with [`FREE`].
+    is_free: bool,
+}
+
+impl NamedModel {
+    /// The ids of models, for the summary.
+    pub(crate) fn ids(models: &[Self]) -> Vec<String> {
+        models.iter().map(|named| named.model.id.clone()).collect()
+    }
 }
 
 fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
@@ -61,16 +81,31 @@ pub(crate) struct RoutingPlan {
     pub(crate) allow_fallbacks: bool,
 }
 
-/// Every endpoint of `models` that `serves` accepts, with the index of its model.
+/// Every endpoint of `models` that `serves` accepts, with the index of its model. The suffix of the
+/// first model binds its endpoints in the router, which says so where none is left. Here `:free` binds
+/// those of further models.
 pub(crate) fn candidates(
-    models: &[Arc<Model>],
+    models: &[NamedModel],
     serves: impl Fn(&Endpoint) -> bool,
 ) -> Vec<(u32, Arc<Endpoint>)> {
-    let ranked = models.iter().zip(0u32..);
-    ranked
-        .flat_map(|(model, rank)| model.endpoints.iter().map(move |endpoint| (rank, Arc::clone(endpoint))))
-        .filter(|(_, endpoint)| serves(endpoint))
-        .collect()
+    let mut candidates = Vec::new();
+    for (rank, named) in (0u32..).zip(models) {
+        let before = models.get(..rank as usize).unwrap_or_default();
+        let was_free = before.iter().any(|before| before.model.id == named.model.id);
+        let fits = |endpoint: &Endpoint| match is_free(endpoint) {
+            true => !was_free,
+            false => rank == 0 || !named.is_free,
+        };
+        let endpoints = named.model.endpoints.iter().filter(|endpoint| fits(endpoint) && serves(endpoint));
+        candidates.extend(endpoints.map(|endpoint| (rank, Arc::clone(endpoint))));
+    }
+    candidates
+}
+
+/// Whether neither input nor output costs anything.
+fn is_free(endpoint: &Endpoint) -> bool {
+    let price = endpoint.candidate.price;
+    price.input <= 0.0 && price.output <= 0.0
 }
 
 /// The endpoints that are tried.
@@ -167,12 +202,12 @@ impl RoutingPlan {
 
 /// The fields of the summary that are the same for responses and embeddings.
 ///
-/// `requested` is the first model as the client wrote it.
-pub(crate) fn summary(purpose: Purpose, requested: &str, models: &[Arc<Model>]) -> RequestSummary {
+/// `requested` is the first model as the client wrote it, and `models` are the ids of all.
+pub(crate) fn summary(purpose: Purpose, requested: &str, models: Vec<String>) -> RequestSummary {
     let suffix = split_suffix(requested).1.map(str::to_owned);
     RequestSummary {
         purpose,
-        models: models.iter().map(|model| model.id.clone()).collect(),
+        models,
         suffix,
         requested: requested.to_owned(),
         preferences: b"{}".to_vec(),

@@ -66,7 +66,8 @@ const LOST_PATIENCE: Duration = Duration::from_secs(5);
 /// For how long the export of the last finished requests may take.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// For how long the host waits for its own tasks, and for operators' commands, when it ends.
+/// For how long the host waits for its own tasks, for operators' commands and for last calls of tools,
+/// when it ends.
 const WORK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until a signal to stop, or with `--check` only checks the configuration.
@@ -257,8 +258,11 @@ async fn serve(
     tasks.close();
     // A task may wait for the store, for example for a command, or for a file system that hangs.
     let last_work = async {
-        if timeout(WORK_PATIENCE, future::join(tasks.wait(), commands.ended())).await.is_err() {
-            tracing::warn!("the host ends although a task or an operator's command still runs");
+        if timeout(WORK_PATIENCE, future::join3(tasks.wait(), commands.ended(), memory.end_closing_calls()))
+            .await
+            .is_err()
+        {
+            tracing::warn!("the host ends although a task, a command or a last call of a tool still runs");
         }
     };
     unless_lost(&store, &mut ended, last_work).await;
@@ -314,7 +318,7 @@ async fn drain_clients(
     unless_lost(&app.store, &mut ended, memory.end_reading_on()).await;
     if !is_lost(&ended) {
         let broadcast = app.live().broadcast.clone();
-        future::join(broadcast.flush(FLUSH_PATIENCE), memory.end_closing_calls()).await;
+        broadcast.flush(FLUSH_PATIENCE).await;
     }
     ended
 }

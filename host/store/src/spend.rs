@@ -273,6 +273,16 @@ impl Spent {
         self.month.add(day, SpendWindow::Month.first_day(day), pico);
     }
 
+    /// Whether both have the same total and the same latest windows. The windows before those are not
+    /// compared: sums that an earlier version has stored do not have them.
+    pub(crate) fn agrees_with(&self, other: &Spent) -> bool {
+        let is_same = |one: &Current, other: &Current| (one.since, one.pico) == (other.since, other.pico);
+        self.total == other.total
+            && is_same(&self.day, &other.day)
+            && is_same(&self.week, &other.week)
+            && is_same(&self.month, &other.month)
+    }
+
     /// Spend of all time, pico-dollars.
     pub(crate) fn total(&self) -> u64 {
         self.total

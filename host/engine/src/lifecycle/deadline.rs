@@ -155,7 +155,8 @@ impl Deadline {
 
     /// How long the request has waited for its client so far.
     pub(crate) fn held(&self) -> Duration {
-        self.held
+        // Both may have measured the same time.
+        self.held.max(self.presence.held())
     }
 
     /// Makes the answer a stream to `client`. With `is_held` it is held back until it is complete.

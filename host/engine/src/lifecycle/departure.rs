@@ -78,9 +78,22 @@ pub(crate) struct ClientPresence {
     /// Whether the current endpoint may have seen the request.
     is_sent: AtomicBool,
     has_left: AtomicBool,
+    /// For how many microseconds the client of a stream did not ask for more.
+    held_us: AtomicU64,
 }
 
 impl ClientPresence {
+    /// Adds a time in which the client of a stream did not ask for more.
+    pub(crate) fn hold(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.held_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// How long the client of a stream did not ask for more, in all.
+    pub(crate) fn held(&self) -> Duration {
+        Duration::from_micros(self.held_us.load(Ordering::Relaxed))
+    }
+
     /// Called before an endpoint is asked, with how long its answer is to be read on. The request
     /// counts as unsent until [`Self::sent`] is set.
     pub(crate) fn asks(&self, reading: Option<Duration>) {
@@ -133,7 +146,7 @@ impl ClientDeparture {
     /// Called when the client has left before `work` was done: reads the answer on, or drops the
     /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
-        let ClientPresence { reading_ms, is_sent, has_left } = &*self.presence;
+        let ClientPresence { reading_ms, is_sent, has_left, .. } = &*self.presence;
         let reading = Duration::from_millis(reading_ms.load(Ordering::Relaxed));
         if reading.is_zero() || !is_sent.load(Ordering::Relaxed) {
             return;

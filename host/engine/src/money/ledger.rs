@@ -4,7 +4,7 @@
 mod lost;
 mod underway;
 
-pub(crate) use lost::{Charged, Lost};
+pub(crate) use lost::Charged;
 
 use crate::caller::Caller;
 use crate::catalog::Endpoint;

@@ -155,7 +155,7 @@ fn file(part: JsonValue<'_>) -> Weight {
 
 fn of_source(source: JsonValue<'_>, is_here: bool) -> Weight {
     let here = |bytes: u64| Weight::tokens(bytes.div_ceil(BYTES_PER_TOKEN));
-    let written = source.raw().trim_matches('"');
+    let written = source.text();
     match written.strip_prefix("data:").and_then(|url| url.split_once(',')) {
         Some((kind, data)) if kind.ends_with(";base64") => here(decoded(data.len())),
         Some((_, data)) => here(data.len() as u64),

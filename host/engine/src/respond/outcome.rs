@@ -43,6 +43,15 @@ impl TurnEnd {
         Self { outcome, is_endpoints_fault, unreported: Unreported::Nothing }
     }
 
+    /// The provider ended the connection before its answer was complete. `held_before` is as for
+    /// [`Self::broken`]. A provider does that with a connection that is not read from, and a client must
+    /// not get the answer for nothing by being slow.
+    pub(super) fn unfinished(deadline: &Deadline, held_before: Duration) -> Self {
+        let is_slow_client = deadline.held().saturating_sub(held_before) >= SLOW_CLIENT;
+        let unreported = if is_slow_client { Unreported::Unseen } else { Unreported::Nothing };
+        Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
+    }
+
     /// The provider or its plugin reported a failure.
     pub(super) fn failure(failure: &Failure) -> Self {
         let end = Self::reported(failed(failure));
@@ -65,8 +74,13 @@ impl TurnEnd {
         let broke = || Self::reported(Outcome::Failed(Refusal::provider_broke()));
         match error {
             ReadError::Late(Late::Total) => {
-                let unreported =
-                    if deadline.is_cut_short() { Unreported::Arrived } else { Unreported::Produced };
+                let unreported = if deadline.is_cut_short() {
+                    Unreported::Arrived
+                } else if held >= SLOW_CLIENT {
+                    Unreported::Unseen
+                } else {
+                    Unreported::Produced
+                };
                 Self { unreported, ..cut_here(ErrorKind::Timeout, TIMED_OUT) }
             }
             ReadError::Call(error) => {
@@ -81,12 +95,7 @@ impl TurnEnd {
             ReadError::Upstream(EgressError::TooLarge) | ReadError::TooLong => {
                 Self { unreported: Unreported::Arrived, ..broke() }
             }
-            // A provider ends a connection that is not read from. The client must not get the answer for
-            // nothing by being slow.
-            ReadError::Upstream(_) if held >= SLOW_CLIENT => {
-                Self { unreported: Unreported::Arrived, ..broke() }
-            }
-            ReadError::Upstream(_) => broke(),
+            ReadError::Upstream(_) => Self::unfinished(deadline, held_before),
             ReadError::Guest(failure) => Self::failure(&failure),
         }
     }

@@ -11,7 +11,7 @@ use crate::plugins::tools::{self, PluginScope, ServerTools};
 use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
 use crate::request::ResponsesRequest;
-use crate::routing::{self, RoutingPlan};
+use crate::routing::{self, NamedModel, RoutingPlan};
 use crate::run::Run;
 use crate::scope::RequestScope;
 use crate::timeline::{StepType, outcome_of};
@@ -89,8 +89,8 @@ impl Job {
         let catalog = &parts.catalog;
         let is_answering = |model: &&Arc<Model>| model.kind == ModelKind::Responses;
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
-        let beside: Vec<Arc<Model>> = named.map(Arc::clone).collect();
-        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &beside);
+        let beside: Vec<String> = named.map(|model| model.id.clone()).collect();
+        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, beside.clone());
         let Self { scope, request, own_keys, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
@@ -139,7 +139,7 @@ impl Job {
         self.models().map(drop)
     }
 
-    fn models(&self) -> Result<Vec<Arc<Model>>, Refusal> {
+    fn models(&self) -> Result<Vec<NamedModel>, Refusal> {
         routing::find_models(&self.scope.parts().catalog, &self.request.models, ModelKind::Responses)
     }
 
@@ -156,13 +156,13 @@ impl Job {
                 None => Refusal::no_endpoints(),
             });
         }
-        let summary = summary(requested, request, &models);
+        let summary = summary(requested, request, NamedModel::ids(&models));
         Ok(RoutingPlan { candidates, summary, allow_fallbacks: request.provider.allow_fallbacks })
     }
 }
 
 /// The summary of the request for routers. `requested` is its first model as the client wrote it.
-fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -> RequestSummary {
+fn summary(requested: &str, request: &ResponsesRequest, models: Vec<String>) -> RequestSummary {
     RequestSummary {
         preferences: request.provider.json.to_vec(),
         route: request.route.map(|route| route.as_str().to_owned()),

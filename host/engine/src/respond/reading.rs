@@ -83,7 +83,7 @@ impl ResponseRun {
         let calls = run.entry.noted_calls();
         let is_failed = matches!(outcome, Outcome::Failed(_));
         let is_broken = is_failed || unreported != Unreported::Nothing;
-        let unreported = if run.deadline.has_left() { Unreported::Unseen } else { unreported };
+        let unreported = if run.deadline.has_left() { unreported.of_absent() } else { unreported };
         // The provider will not report the rest of its usage.
         let rest = if is_broken { run.entry.break_off(unreported) } else { Used::default() };
         run.entry.turn_over();
@@ -171,7 +171,7 @@ impl ResponseRun {
                     }
                 }
                 // The provider's answer ended without a final event.
-                _ => return Ok(TurnEnd::reported(Outcome::Failed(Refusal::provider_broke()))),
+                _ => return Ok(TurnEnd::unfinished(&run.deadline, held)),
             };
         }
     }

@@ -16,7 +16,7 @@ use crate::lifecycle::departure::{LONG_READING_TIME, READING_TIME};
 use crate::memory::health::AttemptWatch;
 use crate::memory::retry::{Retries, Round};
 use crate::money::credit::{TurnTokens, within_context};
-use crate::money::ledger::{AttemptTokens, Charged, LedgerEntry, Lost};
+use crate::money::ledger::{AttemptTokens, Charged, LedgerEntry, Unreported};
 use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepType};
@@ -172,7 +172,7 @@ impl Run {
         let RoundFailures { failures, retries, spare, unpaid } = failed;
         let mut indexes = RemainingCandidates::new(indexes);
         while let Some((index, endpoint, mut watch)) = self.start(&mut indexes, failures) {
-            *unpaid = self.reserve_again(turn, index, &indexes).await.err();
+            *unpaid = self.reserve_again(turn, index, &indexes, failures).await.err();
             if unpaid.is_some() || self.deadline.has_left() {
                 return ControlFlow::Break(None);
             }
@@ -227,11 +227,14 @@ impl Run {
         turn: &Turn,
         index: usize,
         others: &RemainingCandidates,
+        failures: &Failures,
     ) -> Result<(), Refusal> {
         if !self.entry.is_pledge_stale() {
             return Ok(());
         }
-        let places: Vec<usize> = [index].into_iter().chain(others.rest()).collect();
+        let is_allowed =
+            |index: &usize| self.order.endpoints.get(*index).is_some_and(|endpoint| failures.allow(endpoint));
+        let places: Vec<usize> = [index].into_iter().chain(others.rest().filter(is_allowed)).collect();
         let reserved = self.reserve_at(turn.tokens, Some(&places)).await;
         reserved.map_err(|refusal| beside_errors(refusal, self.trace.previous_errors(usize::MAX)))
     }
@@ -315,10 +318,10 @@ fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &De
     let presence = deadline.presence();
     let is_charged = presence.is_sent() && failed.status.is_none_or(|status| status < 400);
     presence.has_answered();
-    let lost = match is_charged {
-        true if failed.is_cut_here => Lost::CutHere,
-        true if deadline.has_left() => Lost::ReadOn,
-        _ => Lost::Failed,
+    let unreported = match is_charged {
+        true if failed.is_cut_here => Unreported::Arrived,
+        _ => Unreported::Nothing,
     };
-    entry.attempt_failed(lost, failed.is_byok)
+    let has_left = is_charged && deadline.has_left();
+    entry.attempt_failed(if has_left { unreported.of_absent() } else { unreported }, failed.is_byok)
 }

@@ -63,6 +63,9 @@ fn windows_go_on_after_a_clock_that_was_ahead_is_set() {
     assert_eq!(seen(&spent, "2026-01-30T13:00:00Z"), (5, 8, 8, 15));
     assert_eq!(seen(&spent, "2026-01-31T00:00:00Z"), (0, 8, 8, 15));
     assert_eq!(seen(&spent, "2026-02-02T00:00:00Z"), (0, 0, 0, 15), "windows end in time");
+    let mut earlier = spent;
+    (earlier.day.before, earlier.day.before_pico) = (0, 0);
+    assert!(spent.agrees_with(&earlier) && spent != earlier, "sums of earlier versions have one window");
     let kept: Spent = serde_json::from_str(&serde_json::to_string(&spent).unwrap()).unwrap();
     assert_eq!(kept, spent);
 }

@@ -15,36 +15,14 @@ pub(crate) struct Charged {
     pub(crate) is_estimated: bool,
 }
 
-/// How an attempt ended that gave no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// It failed.
-    Failed,
-    /// This host ended the exchange: the endpoint has read the input and produced what has arrived.
-    CutHere,
-    /// It failed while its answer was read on for its usage, after the client had left. It is charged
-    /// like an answer that broke off.
-    ReadOn,
-}
-
-impl Lost {
-    fn unreported(self) -> Unreported {
-        match self {
-            Self::Failed => Unreported::Nothing,
-            Self::CutHere => Unreported::Arrived,
-            Self::ReadOn => Unreported::Unseen,
-        }
-    }
-}
-
 impl LedgerEntry {
-    /// Records that an attempt gave no answer: `failed` says why. What its provider has reported is
-    /// charged in any case. Returns the charge.
-    pub(crate) fn attempt_failed(&mut self, failed: Lost, is_byok: bool) -> Option<Charged> {
+    /// Records that an attempt gave no answer. What its provider has reported is charged in any case.
+    /// Returns the charge.
+    pub(crate) fn attempt_failed(&mut self, unreported: Unreported, is_byok: bool) -> Option<Charged> {
         let mut underway = self.underway.take()?;
         underway.is_byok = is_byok;
         let left = self.pledge.as_ref().map(Pledge::left_pico);
-        let usage = underway.unreported(failed.unreported(), left);
+        let usage = underway.unreported(unreported, left);
         let used = Used { usage, cost: underway.cost(&usage) };
         if used == Used::default() {
             return None;

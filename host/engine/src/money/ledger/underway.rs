@@ -36,8 +36,17 @@ pub(crate) enum Unreported {
     /// Also what the endpoint has produced in the elapsed time by its measured speed, but at most what
     /// is reserved: the time of the request is up.
     Produced,
-    /// Also files that the provider has fetched, but at most what is reserved: the client has left.
+    /// Also files that the provider has fetched, but at most what is reserved: the client has left, or
+    /// it was too slow to get the end of the answer.
     Unseen,
+}
+
+impl Unreported {
+    /// The same for a client that has left. If the provider has ended the answer itself, it may have
+    /// failed over a file, which is not charged then.
+    pub(crate) fn of_absent(self) -> Self {
+        if self == Self::Nothing { Self::Produced } else { Self::Unseen }
+    }
 }
 
 /// An attempt that was sent, or a turn that is being read.
