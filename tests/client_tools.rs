@@ -2,6 +2,7 @@
 //! models, and how calls are returned to clients.
 
 mod compaction;
+mod cut;
 mod history;
 
 use crate::kit::client::{Client, last_response};

@@ -8,6 +8,7 @@
 pub fn requested_tier(endpoint: &str, requested: Option<&str>) -> Option<&'static str> {
     match (endpoint, requested) {
         ("flex", _) => Some("flex"),
+        ("scale", _) => Some("scale"),
         // OpenAI has no tier above priority.
         ("priority" | "ultrafast", _) => Some("priority"),
         // Not sent unless the client used the field: some servers reject unknown fields.
@@ -33,6 +34,7 @@ mod tests {
     fn the_endpoint_decides() {
         assert_eq!(requested_tier("flex", Some("fast")), Some("flex"));
         assert_eq!(requested_tier("priority", Some("fast")), Some("priority"));
+        assert_eq!(requested_tier("scale", Some("scale")), Some("scale"));
         assert_eq!(requested_tier("priority", None), Some("priority"));
         assert_eq!(requested_tier("default", Some("fast")), Some("default"));
         assert_eq!(requested_tier("default", Some("auto")), Some("auto"));

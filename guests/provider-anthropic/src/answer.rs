@@ -35,6 +35,8 @@ pub struct Answer {
     summaries: bool,
     counts: Counts,
     open: Vec<(u32, Open)>,
+    /// The last call whose block has ended, and its input, see [`Self::end_call`].
+    last_call: Option<(u32, Option<String>)>,
     /// Characters of the current message so far, for the positions of citations.
     message_chars: usize,
     /// The id and the query of each search that the provider made.
@@ -152,6 +154,7 @@ impl Answer {
     }
 
     fn start(&mut self, index: u32, block: Block<'_>) {
+        self.end_call();
         let open = match &*block.kind {
             "text" => {
                 let start = self.message_chars;
@@ -242,18 +245,22 @@ impl Answer {
             Open::Thinking { text, signature } => {
                 self.events.extend(replay::seal_thinking(&text, &signature).map(Event::ReasoningSeal));
             }
-            Open::Call { input } => {
-                // Without deltas the input from the start is the whole input.
-                let delta = |text| Event::FunctionArgumentsDelta(CallDelta { key: index, text });
-                self.events.extend(input.map(delta));
-                self.events.push(Event::CallEnd(index));
-            }
+            Open::Call { input } => self.last_call = Some((index, input)),
             Open::Search { id, input } => {
                 let query = json::from_str(&input).map(|search: Search| search.query);
                 self.searches.push((id, query.unwrap_or_default()));
             }
             Open::Ignored => {}
         }
+    }
+
+    /// Ends the call whose block has ended. That is done only when something follows it, because the
+    /// block of a call that was cut off by a limit ends like any other.
+    fn end_call(&mut self) {
+        let Some((key, input)) = self.last_call.take() else { return };
+        // Without deltas the input from the start is the whole input.
+        self.events.extend(input.map(|text| Event::FunctionArgumentsDelta(CallDelta { key, text })));
+        self.events.push(Event::CallEnd(key));
     }
 
     fn write(&mut self, text: Option<Text<'_>>) {
@@ -309,6 +316,9 @@ impl Answer {
 
     fn end(&mut self) {
         let reason = self.finish_reason();
+        if !matches!(reason, FinishReason::Length | FinishReason::ContentFilter) {
+            self.end_call();
+        }
         if matches!(reason, FinishReason::ContentFilter) && !self.has_text {
             let explanation = self.explanation.take().filter(|text| !text.is_empty());
             self.events.push(Event::RefusalDelta(explanation.unwrap_or_else(|| REFUSAL.to_owned())));

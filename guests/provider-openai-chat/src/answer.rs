@@ -228,8 +228,8 @@ impl Answer {
             other => FinishReason::Other(other.to_owned()),
         };
         self.seal(None);
-        let calls = self.calls.finish(&mut self.events);
-        // An answer that was cut off may end inside a call that has no name yet.
+        let is_cut = matches!(reason, FinishReason::Length | FinishReason::ContentFilter);
+        let calls = self.calls.finish(is_cut, &mut self.events);
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
             calls?;
         }

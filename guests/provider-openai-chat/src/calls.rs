@@ -67,9 +67,13 @@ impl Calls {
         Ok(())
     }
 
-    /// Announces the remaining calls and ends all calls. A call without a name is an error.
-    pub(crate) fn finish(&mut self, events: &mut Events) -> Result<(), Malformed> {
+    /// Announces the remaining calls and ends all calls. A call without a name is an error. With
+    /// `is_cut` the answer was cut off: its calls are not ended, because each of them may be cut, too.
+    pub(crate) fn finish(&mut self, is_cut: bool, events: &mut Events) -> Result<(), Malformed> {
         self.announce_up_to(self.calls.len(), events);
+        if is_cut {
+            return Ok(());
+        }
         for (at, call) in self.calls.iter().enumerate().filter(|(_, call)| call.announced) {
             // A function without parameters: clients parse the arguments, so they must be valid JSON.
             if !call.begun && !call.custom {

@@ -253,12 +253,16 @@ impl Answer {
             Kind::Function | Kind::Custom => {
                 let text = if kind == Kind::Custom { &body.input } else { &body.arguments };
                 self.rest(at, Piece::Input, text, None);
+                self.reasoning_open = false;
+                // A call that was cut off is not ended, and nothing may be added to its arguments.
+                if body.status.as_str() == "incomplete" {
+                    return Ok(());
+                }
                 // A function without parameters: clients parse the arguments, so they must be valid JSON.
                 if kind == Kind::Function && !self.items.has_like(at, Piece::Input) {
                     self.pass_on(at, Piece::Input, "{}", None);
                 }
                 self.events.push(Event::CallEnd(self.items.key(at)));
-                self.reasoning_open = false;
             }
             Kind::Image | Kind::Opaque => self.image(at, raw, &body),
         }
@@ -405,9 +409,9 @@ impl Answer {
 fn incomplete(response: &Response<'_>) -> FinishReason {
     let reason = response.incomplete_details.as_ref().map_or("", |details| details.reason.as_str());
     match reason {
-        "max_output_tokens" | "max_tokens" | "" => FinishReason::Length,
         "content_filter" => FinishReason::ContentFilter,
-        other => FinishReason::Other(other.chars().filter(|c| !c.is_control()).take(64).collect()),
+        // Servers have words of their own for a limit. The answer is incomplete whatever the word is.
+        _ => FinishReason::Length,
     }
 }
 

@@ -122,7 +122,8 @@ fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result
     let mut object = ObjectWriter::new(out);
     object.value("type", "message");
     fields.pick(&["role"], &mut object);
-    write_parts(fields.get("content"), (index, "content"), object.name("content"))?;
+    let is_assistants = fields.text("role").is_some_and(|role| role == "assistant");
+    write_parts(fields.get("content"), (index, "content"), is_assistants, object.name("content"))?;
     fields.pick(&["phase", "status"], &mut object);
     object.end();
     Ok(())
@@ -133,17 +134,19 @@ fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>
     object.value("type", kind);
     // `name` and `namespace` describe an output that answers no call.
     fields.pick(&["call_id", "name", "namespace", "caller"], &mut object);
-    write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
+    write_parts(fields.get("output"), (index, "output"), false, object.name("output"))?;
     fields.pick(&["status"], &mut object);
     object.end();
     Ok(())
 }
 
 /// Writes text unchanged, and parts with only the known fields. `item` and `member` are the position
-/// for error messages.
+/// for error messages. Some clients replay what the assistant said as `input_text`, which the server
+/// takes from other roles only.
 fn write_parts(
     content: Option<&RawValue>,
     (item, member): (usize, &str),
+    is_assistants: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), Failure> {
     let Some(content) = content else {
@@ -158,6 +161,7 @@ fn write_parts(
     out.push(b'[');
     for (index, part) in parts.iter().enumerate() {
         let kind = part.text("type").unwrap_or_default();
+        let kind = if is_assistants && kind == "input_text" { "output_text".into() } else { kind };
         let Some((kind, names)) = PARTS.iter().find(|(known, _)| *known == kind) else {
             let path = format!("input[{item}].{member}[{index}].type");
             return Err(failure::unsupported(&path, "a part of this type"));

@@ -64,6 +64,7 @@ pub(crate) struct WholeItem<'a> {
     pub(crate) encrypted_content: MaybeText<'a>,
     pub(crate) arguments: MaybeText<'a>,
     pub(crate) input: MaybeText<'a>,
+    pub(crate) status: MaybeText<'a>,
     pub(crate) result: MaybeText<'a>,
     pub(crate) output_format: MaybeText<'a>,
 }
