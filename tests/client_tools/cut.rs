@@ -77,9 +77,9 @@ async fn a_call_that_was_cut_off_is_incomplete_and_has_what_the_model_wrote() {
         [("openai-chat", chat), ("openai-responses", responses), ("anthropic", anthropic)];
     for (dialect, script) in dialects {
         let (host, upstream) = host(dialect).await;
-        for (streamed, arguments) in [(false, ""), (true, ""), (false, BEGUN), (true, BEGUN)] {
-            // A whole answer of this dialect has arguments as an object, so they are never half written.
-            let arguments = if dialect == "anthropic" && !streamed { "" } else { arguments };
+        // A whole answer of this dialect has arguments as an object, so they are never half written.
+        let begun_whole = Some(BEGUN).filter(|_| dialect != "anthropic").unwrap_or_default();
+        for (streamed, arguments) in [(false, ""), (true, ""), (false, begun_whole), (true, BEGUN)] {
             upstream.reply(script(streamed, arguments));
             let response = Client::new(&host).ask(&request(), streamed).await;
             let what = format!("{dialect}, {streamed}, {arguments}: {response}");

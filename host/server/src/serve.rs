@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::admin::listener::Admin;
+use crate::admin::listener::{Admin, RunningCommands};
 use crate::app::{Addresses, App};
 use crate::config::{Config, Environment};
 use crate::connection::{CLIENT_STREAMS_MAX, Connections};
@@ -256,21 +256,21 @@ async fn serve(
     stop.cancel();
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
-    // A task may wait for the store, for example for a command, or for a file system that hangs.
-    let last_work = async {
-        if timeout(WORK_PATIENCE, future::join3(tasks.wait(), commands.ended(), memory.end_closing_calls()))
-            .await
-            .is_err()
-        {
-            tracing::warn!("the host ends although a task, a command or a last call of a tool still runs");
-        }
-    };
-    unless_lost(&store, &mut ended, last_work).await;
+    unless_lost(&store, &mut ended, end_last_work(&tasks, &commands, &memory)).await;
     if let Err(error) = admin::socket::remove(&options.data) {
         tracing::debug!(%error, "admin.sock could not be removed");
     }
     tracing::info!("stopped");
     ended
+}
+
+/// Waits for tasks of the host, for operators' commands and for last calls of tools. Some of them may
+/// wait for a file system that hangs.
+async fn end_last_work(tasks: &TaskTracker, commands: &RunningCommands, memory: &Memory) {
+    let all = future::join3(tasks.wait(), commands.ended(), memory.end_closing_calls());
+    if timeout(WORK_PATIENCE, all).await.is_err() {
+        tracing::warn!("the host ends although a task, a command or a last call of a tool still runs");
+    }
 }
 
 /// Shuts clients down: from the signal to stop, or the loss of the store, until their last request

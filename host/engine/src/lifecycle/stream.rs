@@ -78,19 +78,20 @@ mod tests {
     use crate::limits::allowance::Allowance;
     use std::time::Duration;
 
+    async fn three_words(client: Sender<Bytes>) -> Result<(), Refusal> {
+        for _ in 0..3 {
+            client.send(Bytes::from_static(b"word")).await.unwrap_or_default();
+            // The provider is silent. That is no time of the client.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        Ok(())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn time_in_which_the_client_asks_for_nothing_is_counted() {
         let departure = ClientDeparture::new(&Arc::default(), &Allowance::default());
         let presence = departure.presence();
-        let work = |client: Sender<Bytes>| async move {
-            for _ in 0..3 {
-                client.send(Bytes::from_static(b"word")).await.unwrap_or_default();
-                // The provider is silent. That is no time of the client.
-                tokio::time::sleep(Duration::from_secs(10)).await;
-            }
-            Ok(())
-        };
-        let mut stream = EventStream::start(departure, work).await.unwrap();
+        let mut stream = EventStream::start(departure, three_words).await.unwrap();
         let mut chunks = 0;
         while poll_fn(|context| stream.poll_next(context)).await.is_some() {
             chunks += 1;
