@@ -108,6 +108,10 @@ impl Target {
         // This removes the trailing dot of the host. The fragment is never sent.
         url.set_host(Some(&host.to_string())).map_err(|_| TargetError::Malformed)?;
         url.set_fragment(None);
+        // The parser escapes characters, so that the URL may have become three times as long.
+        if url.as_str().len() > URL_BYTES_MAX {
+            return Err(TargetError::TooLong);
+        }
         let uri: Uri = url.as_str().parse().map_err(|_| TargetError::Malformed)?;
         let authority = uri.authority().ok_or(TargetError::Malformed)?;
         let host_header = HeaderValue::from_str(authority.as_str()).map_err(|_| TargetError::Malformed)?;

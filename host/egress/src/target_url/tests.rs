@@ -83,6 +83,16 @@ fn urls_that_parsers_read_differently_are_refused() {
 }
 
 #[test]
+fn urls_that_are_too_long_once_they_are_escaped_are_refused() {
+    // `{` becomes `%7B`.
+    let path = |count: usize| format!("https://example.com/{}", "{".repeat(count));
+    assert!(parse(&path(2_700)).is_ok());
+    assert_eq!(parse(&path(3_000)).err(), Some(TargetError::TooLong));
+    let target = parse("https://example.com/").unwrap();
+    assert_eq!(target.redirect(&"{".repeat(3_000)).err(), Some(TargetError::TooLong));
+}
+
+#[test]
 fn invalid_host_names_are_refused() {
     for host in [
         "example.com..",
