@@ -2,6 +2,7 @@
 //! only for the answer, the rest is paid by its operator, and a client that finds a way to make
 //! attempts fail uses models for nothing.
 
+use super::leaving::{give_up, noticed, only_row};
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::{MODEL, provider};
 use crate::kit::host::{Host, Setup};
@@ -32,11 +33,6 @@ fn host(adapter: &str, endpoints: &[(&Upstream, &str)], more: &str) -> Host {
 
 fn request() -> Value {
     json!({"model": MODEL, "input": "eight...", "max_output_tokens": 10, "provider": {"order": ["a", "b", "c"]}})
-}
-
-fn only_row(host: &mut Host) -> UsageRow {
-    let [row] = usage_of(host).try_into().unwrap();
-    row
 }
 
 fn dollars(row: &UsageRow) -> u64 {
@@ -214,7 +210,7 @@ async fn the_results_of_tools_are_part_of_the_input_of_a_client_that_leaves() {
     let mut events = Client::new(&host).open(&body).await;
     events.until("response.output_text.delta").await;
     drop(events);
-    crate::kit::admin::Admin::new(&host).until_metric("cofferdam_streams_abandoned_total", 1).await;
+    noticed(&host, true).await;
     let row = only_row(&mut host);
     // The first turn has 7 tokens of input. The second has the call and its result.
     assert!((2_000..3_000).contains(&row.input_tokens), "{row:?}");
@@ -228,21 +224,14 @@ async fn an_answer_about_a_file_that_stands_elsewhere_is_read_on_for_its_usage()
     upstream.reply(reply);
     let part = json!({"type": "input_file", "file_url": "https://example.com/a.pdf"});
     let body = json!({"model": MODEL, "input": [{"role": "user", "content": [part]}], "stream": true});
-    let client = Client::new(&host);
-    tokio::select! {
-        answer = client.post("/responses", &body) => panic!("{}", answer.text),
-        _ = upstream.until_asked(1) => {}
-    }
-    let left = "cofferdam_requests_total{route=\"responses\",status=\"499\"}";
-    crate::kit::admin::Admin::new(&host).until_metric(left, 1).await;
+    give_up(&Client::new(&host), &upstream, &body).await;
+    noticed(&host, false).await;
     let usage = json!({"input_tokens": 50_000, "output_tokens": 3, "total_tokens": 50_003});
     let response = json!({"id": "resp_up", "object": "response", "status": "completed",
         "output": [script::message("fine")], "usage": usage});
     let event = json!({"type": "response.completed", "sequence_number": 0, "response": response});
     sender.send(format!("event: response.completed\n{}", sse_event(&event))).await.ok();
     drop(sender);
-    let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
-    crate::kit::deadline::until("the request has a usage row", has_row).await;
     let row = only_row(&mut host);
     assert_eq!(
         (row.outcome, row.input_tokens, row.estimated),
@@ -314,8 +303,6 @@ async fn embeddings_are_read_on_for_their_usage_where_responses_are() {
     let vectors = json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 50_000, "total_tokens": 50_000}});
     sender.send(vectors.to_string()).await.ok();
     drop(sender);
-    let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
-    crate::kit::deadline::until("the request has a usage row", has_row).await;
     let row = only_row(&mut host);
     assert_eq!(
         (row.outcome, row.input_tokens, row.estimated),
@@ -332,21 +319,14 @@ async fn a_provider_that_fails_over_a_file_costs_a_client_that_has_left_no_file(
     upstream.reply(reply);
     let part = json!({"type": "input_file", "file_url": "https://example.com/a.pdf"});
     let body = json!({"model": MODEL, "input": [{"role": "user", "content": [part]}], "stream": true});
-    let client = Client::new(&host);
-    tokio::select! {
-        answer = client.post("/responses", &body) => panic!("{}", answer.text),
-        _ = upstream.until_asked(1) => {}
-    }
-    let left = "cofferdam_requests_total{route=\"responses\",status=\"499\"}";
-    crate::kit::admin::Admin::new(&host).until_metric(left, 1).await;
+    give_up(&Client::new(&host), &upstream, &body).await;
+    noticed(&host, false).await;
     let error = json!({"code": "invalid_url", "message": "the file cannot be fetched"});
     let response =
         json!({"id": "resp_up", "object": "response", "status": "failed", "output": [], "error": error});
     let event = json!({"type": "response.failed", "sequence_number": 0, "response": response});
     sender.send(format!("event: response.failed\n{}", sse_event(&event))).await.ok();
     drop(sender);
-    let has_row = async || host.command(&["usage"])["total"]["requests"] == json!(1);
-    crate::kit::deadline::until("the request has a usage row", has_row).await;
     let row = only_row(&mut host);
     assert!(row.input_tokens < 100, "{row:?}");
 }

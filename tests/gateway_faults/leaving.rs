@@ -56,7 +56,7 @@ fn ending() -> [Value; 3] {
 
 /// Waits until the host has noticed that the client left, during its stream or while it waited for
 /// the response.
-async fn noticed(host: &Host, was_getting: bool) {
+pub(super) async fn noticed(host: &Host, was_getting: bool) {
     let sample = if was_getting {
         "cofferdam_streams_abandoned_total"
     } else {
@@ -66,7 +66,7 @@ async fn noticed(host: &Host, was_getting: bool) {
 }
 
 /// Sends a request and leaves as soon as the provider has received it.
-async fn give_up(client: &Client, upstream: &Upstream, body: &Value) {
+pub(super) async fn give_up(client: &Client, upstream: &Upstream, body: &Value) {
     tokio::select! {
         answer = client.post("/responses", body) => panic!("{}", answer.text),
         _ = upstream.until_asked(1) => {}
@@ -81,7 +81,7 @@ fn settled(host: &Host, requests: u64) {
     }
 }
 
-fn only_row(host: &mut Host) -> UsageRow {
+pub(super) fn only_row(host: &mut Host) -> UsageRow {
     settled(host, 1);
     let [row] = usage_of(host).try_into().unwrap();
     row

@@ -52,7 +52,6 @@ pub(crate) struct Deadline {
     is_cut_short: bool,
     has_spoken: bool,
     dispatched: Option<Instant>,
-    held: Duration,
     presence: Arc<ClientPresence>,
     /// Where the bytes that the client is sent are counted.
     timeline: Timeline,
@@ -79,7 +78,6 @@ impl Deadline {
             is_cut_short: false,
             has_spoken: false,
             dispatched: None,
-            held: Duration::ZERO,
             presence: Arc::default(),
             timeline: Timeline::default(),
         }
@@ -155,8 +153,7 @@ impl Deadline {
 
     /// How long the request has waited for its client so far.
     pub(crate) fn held(&self) -> Duration {
-        // Both may have measured the same time.
-        self.held.max(self.presence.held())
+        self.presence.held()
     }
 
     /// Makes the answer a stream to `client`. With `is_held` it is held back until it is complete.
@@ -181,10 +178,8 @@ impl Deadline {
             Some(client) if !bytes.is_empty() => {
                 self.has_spoken = true;
                 self.timeline.responded(bytes.len());
-                let began = Instant::now();
                 client.send(Bytes::from(bytes)).await.map_err(|_| ClientGone)?;
                 self.spoke = Instant::now();
-                self.held += self.spoke - began;
             }
             _ => {}
         }

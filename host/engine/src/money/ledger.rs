@@ -8,7 +8,7 @@ pub(crate) use lost::Charged;
 
 use crate::caller::Caller;
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, Used, no_usage};
+use crate::cost::{Amount, Cost, Used};
 use crate::export::PendingExport;
 use crate::lifecycle::deadline::Deadline;
 use crate::lifecycle::departure::ClientPresence;
@@ -363,9 +363,8 @@ impl LedgerEntry {
             return Used::default();
         };
         let left = self.pledge.as_ref().map(Pledge::left_pico);
-        let usage = underway.unreported(unreported, left);
-        self.is_estimated |= usage != underway.unrecorded().unwrap_or_else(no_usage);
-        let used = Used { usage, cost: underway.cost(&usage) };
+        let (used, is_estimated) = underway.rest(unreported, left);
+        self.is_estimated |= is_estimated;
         self.turns = self.turns.plus(&used);
         self.note();
         used

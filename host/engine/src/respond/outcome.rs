@@ -19,6 +19,10 @@ use std::time::Duration;
 /// provider ended the connection.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
+fn is_slow_client(deadline: &Deadline, held_before: Duration) -> bool {
+    deadline.held().saturating_sub(held_before) >= SLOW_CLIENT
+}
+
 /// How reading one turn ended.
 pub(super) struct TurnEnd {
     pub(super) outcome: Outcome,
@@ -47,8 +51,8 @@ impl TurnEnd {
     /// [`Self::broken`]. A provider does that with a connection that is not read from, and a client must
     /// not get the answer for nothing by being slow.
     pub(super) fn unfinished(deadline: &Deadline, held_before: Duration) -> Self {
-        let is_slow_client = deadline.held().saturating_sub(held_before) >= SLOW_CLIENT;
-        let unreported = if is_slow_client { Unreported::Unseen } else { Unreported::Nothing };
+        let unreported =
+            if is_slow_client(deadline, held_before) { Unreported::Unseen } else { Unreported::Nothing };
         Self { unreported, ..Self::reported(Outcome::Failed(Refusal::provider_broke())) }
     }
 
@@ -65,7 +69,6 @@ impl TurnEnd {
     /// Reading failed. `held_before` is how long the client had kept this host from reading when the turn
     /// began.
     pub(super) fn broken(error: ReadError, deadline: &Deadline, held_before: Duration) -> Self {
-        let held = deadline.held().saturating_sub(held_before);
         let cut_here = |kind, message: &'static str| Self {
             outcome: host_failed(kind, message),
             is_endpoints_fault: false,
@@ -76,7 +79,7 @@ impl TurnEnd {
             ReadError::Late(Late::Total) => {
                 let unreported = if deadline.is_cut_short() {
                     Unreported::Arrived
-                } else if held >= SLOW_CLIENT {
+                } else if is_slow_client(deadline, held_before) {
                     Unreported::Unseen
                 } else {
                     Unreported::Produced

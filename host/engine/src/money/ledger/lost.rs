@@ -3,7 +3,7 @@
 
 use super::{LedgerEntry, Unreported, name};
 use crate::catalog::Endpoint;
-use crate::cost::{Amount, Cost, Used, no_usage};
+use crate::cost::{Amount, Cost, Used};
 use cofferdam_runtime::wire::Event;
 use cofferdam_store::Pledge;
 
@@ -22,13 +22,8 @@ impl LedgerEntry {
         let mut underway = self.underway.take()?;
         underway.is_byok = is_byok;
         let left = self.pledge.as_ref().map(Pledge::left_pico);
-        let usage = underway.unreported(unreported, left);
-        let used = Used { usage, cost: underway.cost(&usage) };
-        if used == Used::default() {
-            return None;
-        }
-        let is_estimated = usage != underway.unrecorded().unwrap_or_else(no_usage);
-        Some(self.lose(used, is_estimated))
+        let (used, is_estimated) = underway.rest(unreported, left);
+        (used != Used::default()).then(|| self.lose(used, is_estimated))
     }
 
     /// Records that the current answer is not used. Returns what is charged for it.

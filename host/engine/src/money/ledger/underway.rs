@@ -123,7 +123,7 @@ impl Underway {
     }
 
     /// The usage that the provider has reported and that no recorded cost includes.
-    pub(super) fn unrecorded(&self) -> Option<Usage> {
+    fn unrecorded(&self) -> Option<Usage> {
         self.reported.filter(|_| !self.is_recorded)
     }
 
@@ -169,7 +169,15 @@ impl Underway {
         (self.calls, self.noted_calls) = (Amount::default(), Amount::default());
     }
 
-    /// What is charged beyond what is recorded. `left_pico` is what is left of the turn's reservation,
+    /// What is charged beyond what is recorded, and whether a part of it is estimated. `left_pico` is as
+    /// for [`Self::unreported`].
+    pub(super) fn rest(&self, unreported: Unreported, left_pico: Option<u64>) -> (Used, bool) {
+        let usage = self.unreported(unreported, left_pico);
+        let is_estimated = usage != self.unrecorded().unwrap_or_else(no_usage);
+        (Used { usage, cost: self.cost(&usage) }, is_estimated)
+    }
+
+    /// What was used beyond what is recorded. `left_pico` is what is left of the turn's reservation,
     /// where there is a limit.
     pub(super) fn unreported(&self, unreported: Unreported, left_pico: Option<u64>) -> Usage {
         match unreported {
