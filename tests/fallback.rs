@@ -1,5 +1,6 @@
 //! Failing providers: which provider is tried next, and which error the client gets in the end.
 
+mod seals;
 mod statuses;
 mod wordless;
 

@@ -33,6 +33,10 @@ const WORDINGS: [(&str, ErrorKind); 15] = [
     ("error while downloading", ErrorKind::ImageDownloadFailed),
 ];
 
+/// The code for sealed reasoning that the provider could not check. The host then asks again without it. The provider
+/// has no code of its own for this case.
+const SEALS_REFUSED: &str = "invalid_encrypted_content";
+
 /// The failure for a request that this dialect cannot carry. The host then tries another endpoint.
 pub fn refuse(message: &str) -> Failure {
     Failure::new(ErrorKind::InvalidRequest, message)
@@ -73,7 +77,8 @@ fn failure(status: Option<u16>, error: &ErrorBody<'_>) -> Failure {
             _ => clean(message),
         }
     };
-    let code = Some(kind).filter(|kind| !kind.is_empty() && kind.len() <= 64).map(clean);
+    let code = if is_about_seals(message) { SEALS_REFUSED } else { kind };
+    let code = Some(code).filter(|code| !code.is_empty() && code.len() <= 64).map(clean);
     Failure { kind: canonical, message: shown, code, retry_after_ms: None }
 }
 
@@ -98,6 +103,16 @@ fn refined(message: &str, status: Option<u16>) -> ErrorKind {
     let lower = message.to_lowercase();
     let worded = WORDINGS.iter().find(|(wording, _)| lower.contains(wording)).map(|(_, kind)| *kind);
     worded.unwrap_or_else(|| by_status(status.unwrap_or(400)))
+}
+
+fn is_about_seals(message: &str) -> bool {
+    [
+        "Invalid `signature` in `thinking` block",
+        "Invalid `data` in `redacted_thinking` block",
+        "blocks in the latest assistant message cannot be modified",
+    ]
+    .iter()
+    .any(|wording| message.contains(wording))
 }
 
 fn by_status(status: u16) -> ErrorKind {

@@ -62,6 +62,10 @@ pub(crate) enum Cause {
     Plugin,
 }
 
+/// The code with which a provider refuses sealed reasoning that it cannot open. It is OpenAI's; guests of other dialects
+/// give it too.
+const SEALS_REFUSED: &str = "invalid_encrypted_content";
+
 /// From this length on, in bytes, a plugin's input takes a noticeable part of its usual memory and
 /// time.
 const LONG_BYTES: usize = 1 << 20;
@@ -125,6 +129,11 @@ impl AttemptFailure {
     /// A failure whose only message is that the provider failed.
     pub(crate) fn of(cause: Cause) -> Self {
         Self::plain(cause, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+    }
+
+    /// Whether the provider could not open sealed reasoning of the request.
+    pub(crate) fn is_about_seals(&self) -> bool {
+        self.cause == Cause::Request && self.failure.code.as_deref() == Some(SEALS_REFUSED)
     }
 
     /// This failure, for which this host ended the exchange.

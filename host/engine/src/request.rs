@@ -22,6 +22,7 @@ mod provider;
 mod render;
 mod responses;
 mod rule;
+mod seals;
 mod server_items;
 mod settings;
 mod shapes;
@@ -46,6 +47,7 @@ pub(crate) use render::{
     ClientTool, Dialect, RenderedRequest, RenderedTools, no_arguments, read_arguments, render,
 };
 pub use responses::{ResponsesRequest, TextFacts};
+pub(crate) use seals::{Unsealed, without_seals};
 pub(crate) use server_items::ToolCallRecord;
 pub use settings::{Ability, RouteSetting, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{ToolPath, ToolSource};

@@ -39,6 +39,7 @@ use cofferdam_store::UsageKind;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
@@ -144,6 +145,8 @@ struct Job {
     asking: QuestionScope,
     /// What was sent upstream, if the client asked to see it.
     echo: Option<Echo>,
+    /// See [`ResponseAttempt::foreign_seals`](attempt::ResponseAttempt).
+    foreign_seals: AtomicUsize,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The choice of a model router, if the request named one.
@@ -197,6 +200,7 @@ impl ResponseRun {
             hooks,
             hex,
             asking,
+            foreign_seals: AtomicUsize::new(0),
             tools: None,
             chosen_models: None,
             own_keys: BTreeSet::new(),

@@ -151,3 +151,12 @@ proptest! {
         assert!(cleaned.chars().count() <= 500 && !cleaned.contains(char::is_control));
     }
 }
+
+#[test]
+fn a_refused_seal_has_a_code() {
+    let refused =
+        typed(400, "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block");
+    assert_eq!(refused.code.as_deref(), Some("invalid_encrypted_content"));
+    let other = typed(400, "invalid_request_error", "messages.1.content.0: Invalid text");
+    assert_eq!(other.code.as_deref(), Some("invalid_request_error"));
+}

@@ -12,7 +12,9 @@ use crate::money::ledger::LedgerEntry;
 use crate::offload::aside;
 use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
-use crate::request::{Dialect, RenderedRequest, RenderedTools, ResponsesRequest, render};
+use crate::request::{
+    Dialect, RenderedRequest, RenderedTools, ResponsesRequest, Unsealed, render, without_seals,
+};
 use crate::run::{Begun, Trial};
 use crate::scope::RequestScope;
 use crate::timeline::call_outcome;
@@ -22,6 +24,7 @@ use bytes::Bytes;
 use cofferdam_runtime::ProviderInstance;
 use cofferdam_runtime::wire::{Event, Prepared, UpstreamRequest};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 /// What an attempt needs besides the endpoint.
@@ -34,6 +37,9 @@ pub(super) struct ResponseAttempt<'a> {
     pub(super) request: &'a ResponsesRequest,
     /// Which kinds of items the provider may make itself.
     pub(super) permits: Permits,
+    /// How many items at the beginning of the input go without their seals, because a provider could not open them.
+    /// Later turns begin with the same items.
+    pub(super) foreign_seals: &'a AtomicUsize,
     /// Set where the client asked to see the upstream requests (`debug.echo_upstream_body`).
     pub(super) echo: Option<&'a Echo>,
 }
@@ -58,9 +64,46 @@ impl Trial for ResponseAttempt<'_> {
         deadline: &mut Deadline,
         entry: &mut LedgerEntry,
     ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
+        let foreign = self.foreign_seals.load(Ordering::Relaxed);
+        let unsealed = if foreign == 0 { None } else { self.without_seals(foreign).await? };
+        let json = unsealed.map_or_else(|| self.json.clone(), |unsealed| Bytes::from(unsealed.json));
+        let asked = self.ask(endpoint, is_byok, &json, deadline, entry).await;
+        if !asked.as_ref().is_err_and(AttemptFailure::is_about_seals) || deadline.has_left() {
+            return asked;
+        }
+        // The provider may answer without the reasoning that it could not open.
+        let Some(unsealed) = self.without_seals(usize::MAX).await? else { return asked };
+        if foreign == unsealed.items {
+            return asked;
+        }
+        self.foreign_seals.store(unsealed.items, Ordering::Relaxed);
+        let provider = &endpoint.provider.name;
+        tracing::info!(%provider, "a provider could not open sealed reasoning, and is asked again without it");
+        self.ask(endpoint, is_byok, &Bytes::from(unsealed.json), deadline, entry).await
+    }
+}
+
+impl ResponseAttempt<'_> {
+    /// The request without the seals of its first `most` items; `None` where they have none. A long request is read on
+    /// another thread.
+    async fn without_seals(&self, most: usize) -> Result<Option<Unsealed>, AttemptFailure> {
+        let json = self.json.clone();
+        let unsealed = aside(json.len(), move || without_seals(&json, most)).await;
+        unsealed.map_err(|_: Refusal| AttemptFailure::of(Cause::Plugin))
+    }
+
+    /// Asks one endpoint with this JSON.
+    async fn ask(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        is_byok: bool,
+        json: &Bytes,
+        deadline: &mut Deadline,
+        entry: &mut LedgerEntry,
+    ) -> Result<Begun<RestOfAnswer>, AttemptFailure> {
         let (mut instance, target) = open(self.scope, endpoint, &self.request.provider).await?;
-        let rendered = self.rendered(endpoint, is_byok).await?;
-        let json = rendered.as_ref().map_or(&self.json[..], |rendered| &rendered.json);
+        let rendered = self.rendered(endpoint, is_byok, json).await?;
+        let json = rendered.as_ref().map_or(&json[..], |rendered| &rendered.json);
         let step = begin_call(self.scope, &instance, "prepare");
         let prepared = instance.prepare(json, &target).await;
         self.scope.timeline.end_call(step, call_outcome(&prepared), instance.spent(), &[]);
@@ -90,22 +133,21 @@ impl Trial for ResponseAttempt<'_> {
         begun.rest.told = told;
         Ok(begun)
     }
-}
 
-impl ResponseAttempt<'_> {
     /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
     /// is. A long request is rendered on another thread.
     async fn rendered(
         &self,
         endpoint: &Arc<Endpoint>,
         is_byok: bool,
+        json: &Bytes,
     ) -> Result<Option<RenderedRequest>, AttemptFailure> {
         let kinds = &self.request.kinds;
         if kinds.is_empty() || !in_dialect(endpoint, self.scope, is_byok, |dialect| dialect.lacks(kinds)) {
             return Ok(None);
         }
         let (endpoint, scope) = (Arc::clone(endpoint), Arc::clone(self.scope));
-        let (json, compacts) = (self.json.clone(), kinds.compacts);
+        let (json, compacts) = (json.clone(), kinds.compacts);
         let rendered = aside(json.len(), move || {
             in_dialect(&endpoint, &scope, is_byok, |dialect| render(&json, dialect, compacts))
         });

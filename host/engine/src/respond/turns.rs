@@ -81,6 +81,7 @@ impl ResponseRun {
             json: job.tools.as_ref().map_or(&job.request.guest_json, |tools| tools.turn_json()),
             request: &job.request,
             permits: Permits::of(&job.request),
+            foreign_seals: &job.foreign_seals,
             echo: job.echo.as_ref(),
         };
         run.ask(&attempt, &turn).await
