@@ -12,6 +12,7 @@ use crate::kit::upstream::{Reply, Upstream, sse_event};
 use crate::tools::script::{answer, call, calls};
 use cofferdam_store::{UsageOutcome, UsageRow};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const DOLLAR: u64 = 1_000_000_000_000;
 const EMBEDDINGS: &str = "test/embed";
@@ -151,6 +152,39 @@ async fn a_whole_answer_that_is_too_long_is_charged_its_input() {
     assert_eq!(answer.status, 502, "{}", answer.text);
     let row = only_row(&mut host);
     assert_eq!((dollars(&row), row.estimated), (2, true), "{row:?}");
+}
+
+#[tokio::test]
+async fn a_whole_answer_whose_time_is_up_is_charged_what_its_endpoint_makes_in_that_time() {
+    let upstream = Upstream::start().await;
+    let mut host = host("openai-chat", &[(&upstream, "")], "[timeouts]\ntotal_ms = 1000\n");
+    let client = Client::new(&host);
+    // From an answer that takes some time the speed of the endpoint is known.
+    let (feed, reply) = Reply::fed();
+    upstream.reply(reply);
+    let begin = Instant::now();
+    feed.send(sse_event(&word("word"))).await.unwrap();
+    let mut events = client.open(&request()).await;
+    while begin.elapsed() < Duration::from_millis(100) {
+        feed.send(sse_event(&word("word"))).await.unwrap();
+        events.until("response.output_text.delta").await;
+    }
+    let mut ending = script::ending("stop");
+    ending[1]["usage"] =
+        json!({"prompt_tokens": 7, "completion_tokens": 1_000_000, "total_tokens": 1_000_007});
+    for event in ending {
+        feed.send(sse_event(&event)).await.unwrap();
+    }
+    drop(feed);
+    events.until("response.completed").await;
+    let (feed, reply) = Reply::fed_as("application/json");
+    upstream.reply(reply);
+    feed.send("{".to_owned()).await.unwrap();
+    let answer = client.post("/responses", &request()).await;
+    assert_eq!(answer.status, 524, "{}", answer.text);
+    let rows = usage_of(&mut host);
+    let late = rows.iter().find(|row| row.outcome == UsageOutcome::Failed).unwrap();
+    assert_eq!((late.input_tokens, late.output_tokens, late.estimated), (2, 10, true), "{late:?}");
 }
 
 #[tokio::test]

@@ -318,8 +318,10 @@ fn charge_failed(failed: &AttemptFailure, entry: &mut LedgerEntry, deadline: &De
     let presence = deadline.presence();
     let is_charged = presence.is_sent() && failed.status.is_none_or(|status| status < 400);
     presence.has_answered();
-    let unreported = match is_charged {
-        true if failed.is_cut_here => Unreported::Arrived,
+    let unreported = match failed.cause {
+        _ if !is_charged => Unreported::Nothing,
+        Cause::Late { total: true, .. } => Unreported::Produced,
+        _ if failed.is_cut_here => Unreported::Arrived,
         _ => Unreported::Nothing,
     };
     let has_left = is_charged && deadline.has_left();
