@@ -102,9 +102,13 @@ async fn calls_of_a_listed_tool_are_charged() {
     let output = json!([search("ws_1"), search("ws_2"), script::message("found")]);
     for (tool, cost) in [("web_search", 0.02), ("web_search_preview", 0.05)] {
         upstream.reply(script::response(&output));
-        let answer = ask(&host, &request(&json!([{"type": tool}]))).await;
+        let mut request = request(&json!([{"type": tool}]));
+        request["max_tool_calls"] = json!(2);
+        let answer = ask(&host, &request).await;
         assert_eq!(answer.body["usage"]["cost"], cost, "{}", answer.text);
-        assert_eq!(upstream.asked().last().unwrap().body["tools"], json!([{"type": tool}]));
+        let asked = upstream.asked();
+        let sent = &asked.last().unwrap().body;
+        assert_eq!((&sent["tools"], &sent["max_tool_calls"]), (&json!([{"type": tool}]), &json!(2)));
     }
     let items = [search("ws_1"), search("ws_2"), script::message("found")];
     let events: Vec<Value> = items

@@ -87,7 +87,9 @@ impl Plan {
             (Asked::Budget(_), ThinkingStyle::Adaptive) => Plan::adaptive(None, limits),
             (Asked::Effort(effort), ThinkingStyle::Budget) => {
                 let output = limits.output(OUTPUT_DEFAULT);
-                Plan::budget(effort.share_of(output), limits).unwrap_or(off)
+                let plan = Plan::budget(effort.share_of(output), limits);
+                // The client's limit holds for thinking too, and the client did not ask for more with an effort.
+                plan.filter(|plan| plan.max_tokens <= output).unwrap_or(off)
             }
             (Asked::Budget(budget), _) => Plan::budget(budget, limits).unwrap_or(off),
         }

@@ -69,8 +69,8 @@ pub(crate) enum Carried {
 pub(crate) const SEARCH: &str = "tool_search";
 pub(crate) const DEFERRED: &str = "defer_loading";
 
-/// The members of each type of tool.
-pub(crate) const TOOLS: &[(&str, Carried)] = &[
+/// The members of each type of tool that does not run upstream, or may run elsewhere.
+const TOOLS: &[(&str, Carried)] = &[
     ("function", Carried::But(&["cache_control"])),
     ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
     ("namespace", Carried::Only(&["name", "description"])),
@@ -80,15 +80,30 @@ pub(crate) const TOOLS: &[(&str, Carried)] = &[
     ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
     ("computer", Carried::Only(&[])),
     (SEARCH, Carried::Only(&["execution", "description", "parameters"])),
-    ("programmatic_tool_calling", HOSTED),
-    ("web_search", HOSTED),
-    ("web_search_2025_08_26", HOSTED),
-    ("web_search_preview", HOSTED),
-    ("web_search_preview_2025_03_11", HOSTED),
-    ("file_search", HOSTED),
-    ("code_interpreter", HOSTED),
-    ("mcp", HOSTED),
-    ("image_generation", HOSTED),
 ];
-/// The host has checked each member against the manifest. `engine` only says where the tool runs.
-pub(crate) const HOSTED: Carried = Carried::But(&["engine"]);
+
+/// The types of tools that the server runs.
+const HOSTED: [&str; 9] = [
+    "programmatic_tool_calling",
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+    "file_search",
+    "code_interpreter",
+    "mcp",
+    "image_generation",
+];
+/// The host has checked each member of a tool of the server against the manifest. `engine` only says where it runs.
+const HOSTED_MEMBERS: Carried = Carried::But(&["engine"]);
+
+/// Whether the server runs tools of this type.
+pub(crate) fn is_hosted(kind: &str) -> bool {
+    HOSTED.contains(&kind)
+}
+
+/// Which members of a tool of this type go upstream; `None` for an unknown type.
+pub(crate) fn carried(kind: &str) -> Option<&'static Carried> {
+    let listed = TOOLS.iter().find(|(known, _)| *known == kind).map(|(_, carried)| carried);
+    listed.or_else(|| is_hosted(kind).then_some(&HOSTED_MEMBERS))
+}

@@ -8,7 +8,7 @@ use cofferdam_protocol::{ObjectWriter, separate};
 use serde_json::value::RawValue;
 
 use crate::input::write_input;
-use crate::members::{Carried, DEFERRED, SEARCH, TOOLS};
+use crate::members::{Carried, DEFERRED, SEARCH, carried, is_hosted};
 
 /// Fields that go upstream unchanged.
 const KEPT: &[&str] = &[
@@ -56,7 +56,14 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     }
     if let Some(tools) = fields.get("tools") {
         let tools = list(tools)?;
-        let searches = tools.iter().any(|tool| tool.text("type").as_deref() == Some(SEARCH));
+        let has = |is_sought: &dyn Fn(&str) -> bool| {
+            tools.iter().any(|tool| tool.text("type").as_deref().is_some_and(is_sought))
+        };
+        let searches = has(&|kind| kind == SEARCH);
+        // The limit is for tools that the server runs. Imitations of the API without such tools may not know it.
+        if has(&is_hosted) {
+            fields.pick(&["max_tool_calls"], &mut object);
+        }
         write_tools(&tools, "tools", searches, object.name("tools"))?;
     }
     if let Some(choice) = fields.get("tool_choice") {
@@ -101,10 +108,9 @@ fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u
 
 fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     let kind = fields.text("type").unwrap_or_default();
-    let known = TOOLS.iter().find(|(known, _)| *known == kind);
     // Namespaces do not nest. This also bounds the recursion.
     let misplaced = kind == "namespace" && path.contains('.');
-    let Some((_, carried)) = known.filter(|_| !misplaced) else {
+    let Some(carried) = carried(&kind).filter(|_| !misplaced) else {
         return Err(failure::unsupported(&format!("{path}.type"), "a tool of this type"));
     };
     let mut object = ObjectWriter::new(out);

@@ -45,8 +45,14 @@ fn a_budget_is_a_share_of_the_limit() {
 }
 
 #[test]
+fn an_effort_keeps_the_limit() {
+    assert_eq!(plan(OLD, r#"{"effort":"low"}"#, Some(500), 0), off(500));
+    assert_eq!(plan(OLD, r#"{"effort":"high"}"#, Some(1024), 0), off(1024));
+    assert_eq!(plan(OLD, r#"{"effort":"low"}"#, Some(1025), 0), enabled(1024, 1025));
+}
+
+#[test]
 fn the_limit_is_raised_when_the_budget_does_not_fit() {
-    assert_eq!(plan(OLD, r#"{"effort":"low"}"#, Some(500), 0), enabled(1024, 1524));
     assert_eq!(plan(OLD, r#"{"max_tokens":8000}"#, None, 0), enabled(8000, 12_096));
     assert_eq!(plan(OLD, r#"{"max_tokens":8000}"#, Some(1000), 8192), enabled(8000, 8192));
     assert_eq!(plan(OLD, r#"{"max_tokens":9000}"#, Some(1000), 8192), enabled(7192, 8192));

@@ -259,3 +259,12 @@ fn tools_stay_deferred_where_a_search_may_find_them() {
     let loaded = deferred.replace(r#","defer_loading":true"#, "");
     assert!(body("").contains(&format!(r#""tools":[{loaded}]"#)), "{}", body(""));
 }
+
+#[test]
+fn the_limit_of_calls_goes_with_tools_that_the_server_runs() {
+    let body = |tools: &str| sent(&format!(r#"{{"input":[],"max_tool_calls":3,"tools":[{tools}]}}"#));
+    let function = r#"{"type":"function","name":"f"}"#;
+    assert!(!body(function).contains("max_tool_calls"), "{}", body(function));
+    let hosted = body(&format!(r#"{function},{{"type":"web_search"}}"#));
+    assert!(hosted.contains(r#","max_tool_calls":3,"tools":["#), "{hosted}");
+}

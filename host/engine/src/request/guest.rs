@@ -132,6 +132,10 @@ pub(super) fn write(fields: &BodyFields<'_>, tools: &[CheckedTool<'_>], size: us
         write_member(name, fields.get(name), &mut out);
     }
     write_member("image_config", fields.get("image_config"), &mut out);
+    // Conditions replace the limit.
+    if fields.get("stop_server_tools_when").is_none() {
+        write_member("max_tool_calls", fields.get("max_tool_calls"), &mut out);
+    }
     if let Some(tier) = fields.get("service_tier") {
         write_name("service_tier", &mut out);
         out.push(b'"');

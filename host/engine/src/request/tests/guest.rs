@@ -25,12 +25,12 @@ fn every_member_for_guests_is_passed_and_no_other() {
         "include": ["reasoning.encrypted_content"], "service_tier": "flex", "prompt_cache_key": "k",
         "prompt_cache_options": {"mode": "explicit", "ttl": "30m"}, "cache_control": {"type": "ephemeral", "ttl": "1h"},
         "safety_identifier": "s", "user": "u", "metadata": {"a": "b"}, "truncation": "auto",
-        "modalities": ["text", "image"], "image_config": {"size": "1K", "n": 2, "list": [1]},
+        "modalities": ["text", "image"], "image_config": {"size": "1K", "n": 2, "list": [1]}, "max_tool_calls": 3,
     });
     let others = json!({
         "models": ["a/b"], "session_id": "x", "store": false, "background": false, "previous_response_id": null,
         "provider": {"allow_fallbacks": false}, "plugins": [{"id": "web"}], "route": "fallback",
-        "trace": {"trace_id": "t", "mine": 1}, "debug": {"echo_upstream_body": true}, "max_tool_calls": 3,
+        "trace": {"trace_id": "t", "mine": 1}, "debug": {"echo_upstream_body": true},
         "stream_options": {"include_obfuscation": false}, "conversation": null,
         "prompt_cache_retention": "24h", "context_management": [], "moderation": {}, "client_metadata": {"a": 1},
         "stop": ["x"], "deferred_tools": [], "anything": {"at": ["all"]},
@@ -45,6 +45,13 @@ fn every_member_for_guests_is_passed_and_no_other() {
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]}),
     );
     assert_eq!(guest(&request), expected);
+}
+
+#[test]
+fn conditions_replace_the_limit_of_calls() {
+    let conditions = json!([{"type": "step_count_is", "step_count": 2}]);
+    let request = accepted(&body_with(&json!({"max_tool_calls": 3, "stop_server_tools_when": conditions})));
+    assert!(guest(&request).get("max_tool_calls").is_none());
 }
 
 #[test]
