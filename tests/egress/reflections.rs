@@ -204,6 +204,44 @@ async fn a_decoded_value_is_removed_from_questions_and_from_arguments_of_tools()
 }
 
 #[tokio::test]
+async fn a_decoded_value_gets_neither_into_the_log_nor_into_a_request_to_another_host() {
+    let teller = GRANT.replace("tool-probe", "hook-teller");
+    let grant = format!("{teller}imports = [\"model\", \"tool-call\"]\n");
+    // The guest decodes the value.
+    let mut bench = Bench::with(Setup::new().without_canaries(), "", &grant).await;
+    let other = |path: &str| bench.url(OTHER, path);
+    let next = |url: &str, header: &str, body: &str| json!({"url": url, "header": header, "body": body});
+    let encoded = "{\"told\":\"@\"}";
+    let requests = [
+        (next(&other("/?told=@"), "x", ""), false),
+        (next(&other("/"), "Bearer @", ""), false),
+        (next(&other("/"), "x", encoded), false),
+        (next(&other("/"), "x", "told"), true),
+    ];
+    for (index, (next, sent)) in requests.into_iter().enumerate() {
+        // In a new workspace, because a secret that comes back too often is suspended.
+        let key = bench.workspace(&format!("w{index}"), "api_key", VALUE, API);
+        let hook = json!({"id": "teller", "url": bench.url(API, "/"), "line": "told @", "next": next});
+        bench.site.reply(whole(vec![], format!("\"{}\"", escaped(VALUE, 2))));
+        if sent {
+            bench.site.reply(whole(vec![], "thanks".to_owned()));
+            bench.model.reply(chat("done"));
+        }
+        let request = json!({"model": MODEL, "input": "Go.", "plugins": [hook]});
+        let client = Client::with_key(&bench.host, &key);
+        let answer = client.post("/responses", &request).await;
+        assert_eq!(answer.status, if sent { 200 } else { 400 }, "{next}: {}", answer.text);
+    }
+    let seen = bench.site.seen();
+    assert_eq!(seen.iter().filter(|seen| seen.body == "told").count(), 1);
+    assert_eq!(seen.len(), 5, "three requests with the value were not sent");
+    let log = bench.host.log();
+    assert!(log.contains("[removed: the line held a secret that was sent for this plugin]"), "{log}");
+    assert!(!log.contains(VALUE), "{log}");
+    assert_eq!(bench.audit("secret_reflected").len(), 3);
+}
+
+#[tokio::test]
 async fn long_answers_to_plugins_take_memory_of_the_budget_for_answers() {
     // All long answers of this host may have 8 MiB.
     let Some(group) = MemoryGroup::make(256) else { return };

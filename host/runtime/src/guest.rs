@@ -98,7 +98,9 @@ pub(crate) fn store(
     account: &Arc<InstanceAccount>,
     tape: Option<Arc<Tape>>,
 ) -> Store<GuestState> {
-    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id), tape.clone());
+    let services = services.within(&plugin.grant);
+    let (request_id, http) = (Arc::clone(&context.request_id), services.http.clone());
+    let log = GuestLog::new(Arc::clone(plugin), request_id, http, tape.clone());
     let taped = tape.clone().map(|tape| Arc::new(TapedInputs(tape)) as Arc<dyn GuestInputs>);
     let inputs = taped.or_else(|| context.inputs.clone());
     let clock = GuestClock::new(context.now_ms, inputs.clone());
@@ -107,7 +109,7 @@ pub(crate) fn store(
     let state = GuestState {
         wasi: wasi(&log, &clock, inputs.as_ref()),
         plugin: Arc::clone(plugin),
-        services: services.within(&plugin.grant),
+        services,
         log,
         clock,
         inputs,

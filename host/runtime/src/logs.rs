@@ -12,6 +12,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::profile::Profile;
+use crate::services::HttpAccess;
 use crate::tape::Tape;
 use crate::text::is_shown;
 
@@ -25,6 +26,9 @@ const LAST_WORDS_MAX: usize = 4;
 /// Bytes that are kept of each.
 const LAST_WORDS_BYTES_MAX: usize = 300;
 
+/// Stands for a line with the value of a secret, which the guest has decoded from an answer.
+const REMOVED: &[u8] = b"[removed: the line held a secret that was sent for this plugin]";
+
 /// The log of one instance.
 #[derive(Clone)]
 pub(crate) struct GuestLog {
@@ -36,6 +40,8 @@ pub(crate) struct GuestLog {
 /// The state of the current call.
 struct LogContext {
     plugin: Arc<Profile>,
+    /// Knows the secrets that were sent for the guest, if it may send any.
+    http: Option<Arc<dyn HttpAccess>>,
     /// The id of the response or embedding that is being made.
     generation: Arc<str>,
     lines_left: u32,
@@ -62,9 +68,15 @@ impl Drop for LogContext {
 }
 
 impl GuestLog {
-    pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>, tape: Option<Arc<Tape>>) -> Self {
+    pub(crate) fn new(
+        plugin: Arc<Profile>,
+        request_id: Arc<str>,
+        http: Option<Arc<dyn HttpAccess>>,
+        tape: Option<Arc<Tape>>,
+    ) -> Self {
         let page = LogContext {
             plugin: Arc::clone(&plugin),
+            http,
             generation: request_id,
             lines_left: LOG_LINES_MAX,
             lines_dropped: 0,
@@ -86,9 +98,10 @@ impl GuestLog {
         self.page().tell_dropped();
     }
 
-    /// Sets the request under which lines are written from now on.
+    /// Sets the request under which lines are written from now on. The guest sends nothing in it.
     pub(crate) fn turn_to(&self, request_id: Arc<str>) {
-        self.page().generation = request_id;
+        let mut page = self.page();
+        (page.generation, page.http) = (request_id, None);
     }
 
     /// The latest warnings and errors of this call, in one line.
@@ -102,7 +115,15 @@ impl GuestLog {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a line has the value of a secret that was sent for the guest.
+    fn has_secret(&self, message: &[u8]) -> bool {
+        let http = self.page().http.clone();
+        let search = http.and_then(|http| http.sent_for(self.plugin.name()));
+        search.is_some_and(|search| search.finds(&String::from_utf8_lossy(message)))
+    }
+
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
+        let message = if self.has_secret(message) { REMOVED } else { message };
         let Some(generation) = self.take_line(level, message) else {
             self.plugin.counters.dropped_line();
             return;

@@ -4,16 +4,17 @@
 //! Each request passes these steps in this order:
 //!
 //! 1. Its URL is parsed into a checked target.
-//! 2. The host must be covered by the grant.
-//! 3. The grant and the guest's request become a plan: which secrets are sent, and where each is
+//! 2. It must not have the value of a secret that was sent for the plugin before.
+//! 3. The host must be covered by the grant.
+//! 4. The grant and the guest's request become a plan: which secrets are sent, and where each is
 //!    placed.
-//! 4. No secret of the plan may be suspended for the plugin.
-//! 5. Everything that can be checked without a value is checked.
-//! 6. If a secret is sent, a connection is opened first. It shows that the address is allowed and
+//! 5. No secret of the plan may be suspended for the plugin.
+//! 6. Everything that can be checked without a value is checked.
+//! 7. If a secret is sent, a connection is opened first. It shows that the address is allowed and
 //!    that the server's certificate is valid for the host.
-//! 7. The secrets are released, each after its audit record is on the disk. They are noted for the
+//! 8. The secrets are released, each after its audit record is on the disk. They are noted for the
 //!    search of what the plugin gives on, and the request is sent at once.
-//! 8. The values of the secrets are removed from the answer.
+//! 9. The values of the secrets are removed from the answer.
 //!
 //! A redirect is a new request that passes all of these steps.
 
@@ -27,6 +28,8 @@ use crate::caller::Caller;
 use crate::log_throttle::LogThrottle;
 use crate::memory::meters::{ReleaseCounts, ReleaseResult, ReleasedFor};
 use crate::memory::reflection::{Reflections, Use};
+use crate::offload::aside;
+use crate::refusal::Refusal;
 use crate::timeline::{FactName, StepMark, StepType, Timeline};
 use cofferdam_egress::{
     CheckedRequest, Egress, GuestLimits, GuestReply, GuestRequest, PlacedSecret, SentSecret, SentSecrets,
@@ -242,6 +245,7 @@ impl Visit<'_> {
         mut request: GuestRequest,
         injections: &[wire::Injection],
     ) -> Result<CheckedRequest, UnsentRequest> {
+        self.search_request(&request).await?;
         let mut plan = self.grant.plan(&request, injections)?;
         if let Some(host) = request.target.host_name()
             && !plan.unplaced.is_empty()
@@ -257,6 +261,31 @@ impl Visit<'_> {
         }
         request.public_only = plan.public_only;
         Ok(self.capability.egress.check(request, plan.secrets)?)
+    }
+
+    /// Searches what a plugin wrote for secrets that were sent for it: a plugin may have decoded an answer with one.
+    async fn search_request(&self, request: &GuestRequest) -> Result<(), UnsentRequest> {
+        let Some(mut search) = self.capability.history.released.search(self.plugin) else { return Ok(()) };
+        let GuestRequest { target, headers, body, .. } = request;
+        let mut texts = vec![target.as_str().to_owned()];
+        texts.extend(headers.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
+        let body = body.clone();
+        let searched = aside(body.len(), move || {
+            texts.push(String::from_utf8_lossy(&body).into_owned());
+            texts.into_iter().for_each(|text| drop(search.text(text)));
+            search
+        });
+        let failed = |_: Refusal| UnsentRequest::invalid("the request could not be searched for secrets");
+        let search = searched.await.map_err(failed)?;
+        let Some(first) = search.found().first() else { return Ok(()) };
+        for sent in search.found() {
+            self.note_reflection(sent, true);
+        }
+        Err(UnsentRequest {
+            error: HttpError::Denied,
+            audit: Some((RequestRefusal::Rule, Some(first.name.clone()))),
+            log: "the plugin decoded a secret that a host sent back, and wrote it into a request".to_owned(),
+        })
     }
 
     /// Those of the names that the vault would release to this host.
