@@ -1,8 +1,8 @@
 //! Hosted tools, which a provider runs itself, and objects stored at a provider: which requests may
 //! use them, on whose key, and what calls cost.
 
-use crate::kit::client::{Answer, Client, last_response};
-use crate::kit::config::{MODEL, model, provider, single, with_keys};
+use crate::kit::client::{Answer, Client, last_response, types_of};
+use crate::kit::config::{HOSTED_TOOLS, MODEL, model, provider, single, with_keys};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script;
 use crate::kit::store::usage_of;
@@ -124,6 +124,83 @@ async fn calls_of_a_listed_tool_are_charged() {
     let rows = usage_of(&mut host);
     let charged: Vec<u64> = rows.iter().map(|row| row.cost_pico).collect();
     assert_eq!(charged, [20_000_000_000, 50_000_000_000, 20_000_000_000]);
+}
+
+/// The events of a stream in which the provider gives these items one after the other.
+fn told(items: &[Value]) -> Vec<Value> {
+    let done =
+        |(index, item)| json!({"type": "response.output_item.done", "output_index": index, "item": item});
+    items.iter().enumerate().map(done).collect()
+}
+
+#[tokio::test]
+async fn calls_of_hosted_tools_stream_the_events_of_their_type() {
+    let upstream = Upstream::start().await;
+    let host = host(&upstream, HOSTED_TOOLS);
+    let code = json!({"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "print(1)",
+        "container_id": "cntr_1", "outputs": [{"type": "logs", "logs": "1"}]});
+    let items = [search("ws_1"), code];
+    let completed = json!({"type": "response.completed",
+        "response": {"id": "r", "status": "completed", "output": items}});
+    upstream.reply(Reply::sse(&[told(&items), vec![completed]].concat()));
+    let tools = json!([{"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}, "engine": "native"}]);
+    let events = Client::new(&host).stream(&request(&tools)).await;
+    assert_eq!(
+        types_of(&events),
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.web_search_call.in_progress",
+            "response.web_search_call.searching",
+            "response.web_search_call.completed",
+            "response.output_item.done",
+            "response.output_item.added",
+            "response.code_interpreter_call.in_progress",
+            "response.code_interpreter_call_code.delta",
+            "response.code_interpreter_call_code.done",
+            "response.code_interpreter_call.interpreting",
+            "response.code_interpreter_call.completed",
+            "response.output_item.done",
+            "response.completed"
+        ]
+    );
+    let added = json!({"type": "code_interpreter_call", "id": "ci_1", "status": "in_progress", "code": "",
+        "container_id": "cntr_1", "outputs": null});
+    assert_eq!(events[7]["item"], added);
+    assert_eq!(last_response(&events)["output"], json!(items));
+}
+
+#[tokio::test]
+async fn a_picture_of_a_provider_keeps_its_members_and_is_charged_once() {
+    let upstream = Upstream::start().await;
+    let keys = "image = 0.5, hosted_tools = [\"image_generation\"], \
+                hosted_tool_prices = { image_generation = 0.25 }";
+    let mut host = host(&upstream, keys);
+    let picture = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed",
+        "output_format": "webp", "result": "RE9ORQ==", "revised_prompt": "a cat", "size": "1024x1024"});
+    let partial = json!({"type": "response.image_generation_call.partial_image", "item_id": "ig_1",
+        "output_index": 0, "partial_image_index": 0, "partial_image_b64": "UEFSVA=="});
+    let ended = |usage: &Value| {
+        json!({"type": "response.completed",
+            "response": {"id": "r", "status": "completed", "output": [picture], "usage": usage}})
+    };
+    let usage = json!({"input_tokens": 1, "output_tokens": 1, "total_tokens": 2});
+    let request = request(&json!([{"type": "image_generation", "partial_images": 1}]));
+    let client = Client::new(&host);
+    // The second answer reports no usage.
+    for usage in [usage, Value::Null] {
+        let stream = [vec![partial.clone()], told(&[picture.clone()]), vec![ended(&usage)]].concat();
+        upstream.reply(Reply::sse(&stream));
+        let events = client.stream(&request).await;
+        let output = last_response(&events)["output"].as_array().unwrap();
+        let mut expected = picture.clone();
+        expected["id"] = output[0]["id"].clone();
+        assert_eq!(output, &[expected]);
+        assert!(types_of(&events).contains(&"response.image_generation_call.partial_image"));
+    }
+    let charged: Vec<u64> = usage_of(&mut host).iter().map(|row| row.cost_pico).collect();
+    assert_eq!(charged, [750_000_000_000; 2]);
 }
 
 #[tokio::test]

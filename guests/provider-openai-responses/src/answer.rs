@@ -4,17 +4,21 @@
 
 mod item;
 
-use cofferdam_dialect_openai::{failure, log_probabilities, map_reported, on_one_line, served_tier};
+use cofferdam_dialect_openai::{Fields, failure, log_probabilities, map_reported, on_one_line, served_tier};
 use cofferdam_guest_kit::bindings::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
 use cofferdam_guest_kit::{Events, Malformed, MaybeText, ReadAnswer, json};
-use cofferdam_protocol::{ItemRole, ToolClass, ToolKind};
+use cofferdam_protocol::{ItemRole, ObjectWriter, ToolClass, ToolKind, write_value};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::seal;
 use crate::wire::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use item::{Item, ItemRef, Items, Kind, Piece};
+
+/// The members of annotations that are positions in the text of their part.
+const POSITIONS: [&str; 3] = ["start_index", "end_index", "index"];
 
 /// Translates one answer.
 #[derive(Default)]
@@ -142,6 +146,11 @@ impl Answer {
     }
 
     fn pass_on(&mut self, at: usize, piece: Piece, text: &str, logprobs: Option<&RawValue>) {
+        match piece {
+            Piece::Text(part) => self.items.add_text(at, part, text),
+            Piece::Refusal(_) => self.items.end_text(at),
+            _ => {}
+        }
         let text = text.to_owned();
         let key = self.items.key(at);
         let event = match (piece, self.items.kind(at)) {
@@ -264,7 +273,7 @@ impl Answer {
                 }
                 self.events.push(Event::CallEnd(self.items.key(at)));
             }
-            Kind::Image | Kind::Opaque => self.image(at, raw, &body),
+            Kind::Image | Kind::Opaque => self.image(raw, &body),
         }
         Ok(())
     }
@@ -306,7 +315,7 @@ impl Answer {
     fn annotate(&mut self, at: usize, index: u64, annotation: &RawValue) {
         if annotation.get().starts_with('{') {
             self.items.annotate(at, index);
-            self.events.push(Event::Annotation(on_one_line(annotation)));
+            self.events.push(Event::Annotation(moved(annotation, self.items.start(at, index))));
         }
     }
 
@@ -337,19 +346,16 @@ impl Answer {
         }
     }
 
-    fn image(&mut self, at: usize, raw: &RawValue, body: &WholeItem<'_>) {
-        let base64 = body.result.as_str().to_owned();
-        if base64.is_empty() {
-            return self.opaque("image_generation_call", raw);
-        }
-        self.images = self.images.saturating_add(1);
-        let media_type = media_type(body.output_format.as_str());
-        self.events.push(Event::ImageDone(Image {
-            key: self.items.key(at),
-            partial_index: 0,
-            base64,
-            media_type,
-        }));
+    /// A finished picture is passed on as a whole item, with its prompt and format.
+    fn image(&mut self, raw: &RawValue, body: &WholeItem<'_>) {
+        let is_made = !body.result.as_str().is_empty();
+        self.images = self.images.saturating_add(u32::from(is_made));
+        // The server leaves this status in the items of finished pictures.
+        let item = match body.status.as_str() {
+            "generating" if is_made => with_status(raw, "completed"),
+            _ => on_one_line(raw),
+        };
+        self.events.push(Event::OpaqueItem(item));
         self.reasoning_open = false;
     }
 
@@ -413,6 +419,38 @@ fn incomplete(response: &Response<'_>) -> FinishReason {
         // Servers have words of their own for a limit. The answer is incomplete whatever the word is.
         _ => FinishReason::Length,
     }
+}
+
+/// The annotation with its positions in the text, which count Unicode scalar values, moved by `by`.
+fn moved(annotation: &RawValue, by: usize) -> Vec<u8> {
+    if by == 0 {
+        return on_one_line(annotation);
+    }
+    rewritten(annotation, |name, value| {
+        let position: usize = value.get().parse().ok().filter(|_| POSITIONS.contains(&name))?;
+        Some(position.saturating_add(by).into())
+    })
+}
+
+/// The item with another `status`.
+fn with_status(item: &RawValue, status: &str) -> Vec<u8> {
+    rewritten(item, |name, _| (name == "status").then(|| status.into()))
+}
+
+/// The object with the values that `change` gives in place of its own.
+fn rewritten(object: &RawValue, change: impl Fn(&str, &RawValue) -> Option<Value>) -> Vec<u8> {
+    let Ok(fields) = Fields::read(object.get()) else { return on_one_line(object) };
+    let mut out = Vec::with_capacity(object.get().len() + 16);
+    let mut writer = ObjectWriter::new(&mut out);
+    for (name, value) in fields.iter() {
+        let out = writer.foreign_name(name);
+        match change(name, value) {
+            Some(value) => write_value(value, out),
+            None => out.extend(on_one_line(value)),
+        }
+    }
+    writer.end();
+    out
 }
 
 fn media_type(format: &str) -> String {

@@ -66,7 +66,6 @@ pub(crate) struct WholeItem<'a> {
     pub(crate) input: MaybeText<'a>,
     pub(crate) status: MaybeText<'a>,
     pub(crate) result: MaybeText<'a>,
-    pub(crate) output_format: MaybeText<'a>,
 }
 
 impl<'a> WholeItem<'a> {

@@ -10,6 +10,7 @@ mod client_call;
 mod client_calls;
 mod compaction;
 mod events;
+mod hosted_calls;
 mod items;
 mod json;
 mod permits;
@@ -249,11 +250,15 @@ impl Assembler {
     }
 
     fn add(&mut self, body: ItemBody, key: Option<u32>) -> Result<usize, Malformed> {
+        let id = body.id(&self.identity, self.items.len());
+        self.add_as(id, body, key)
+    }
+
+    fn add_as(&mut self, id: String, body: ItemBody, key: Option<u32>) -> Result<usize, Malformed> {
         let index = self.items.len();
         if index >= OUTPUT_ITEMS_MAX {
             return Err(Malformed::TooLarge);
         }
-        let id = body.id(&self.identity, index);
         self.items.push(OutputItem { id, key, body, status: ItemStatus::InProgress });
         self.whole_item_event("response.output_item.added", index);
         Ok(index)
@@ -366,9 +371,13 @@ impl Assembler {
         if self.open_call(start.key).is_some() || self.is_asking(start.key) {
             return Err(Malformed::UnknownCall);
         }
+        let served = self.call_item(&start).filter(|_| !custom);
+        // The response ends with a call that the client answers, so no text of a later turn can have
+        // the citations that wait.
+        self.is_ending |= served.as_ref().is_none_or(|item| item.asks.is_some() || item.halts);
         self.close_reasoning(ItemStatus::Completed);
         self.close_message(ItemStatus::Completed);
-        if let Some(item) = self.call_item(&start).filter(|_| !custom) {
+        if let Some(item) = served {
             return self.start_tool(start, item);
         }
         let Some(start) = self.start_client_call(start, custom)? else { return Ok(()) };
@@ -483,6 +492,10 @@ impl Assembler {
                 (ItemBody::Call { .. }, ItemStatus::InProgress) => self.close_call(index, status),
                 (ItemBody::Client(_), ItemStatus::InProgress) => self.close_client_call(index, status),
                 (ItemBody::Tool { .. }, _) => {}
+                // Its last version has not come.
+                (ItemBody::Image { .. }, ItemStatus::InProgress) => {
+                    self.finish_item(index, ItemStatus::Incomplete)
+                }
                 (_, ItemStatus::InProgress) => self.finish_item(index, status),
                 _ => {}
             }

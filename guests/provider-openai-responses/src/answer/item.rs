@@ -96,6 +96,11 @@ pub(super) struct Item {
     passed_on: Vec<Piece>,
     /// The number of annotations passed on, by part.
     annotations: Vec<(u64, usize)>,
+    /// Where the text of each part begins in the open text, in characters. The host makes one part of
+    /// texts that follow each other.
+    starts: Vec<(u64, usize)>,
+    /// The characters of the open text.
+    chars: usize,
 }
 
 /// All items, in the order of their first event.
@@ -112,6 +117,8 @@ impl Items {
             listed: named.listed,
             passed_on: Vec::new(),
             annotations: Vec::new(),
+            starts: Vec::new(),
+            chars: 0,
         });
         self.0.len() - 1
     }
@@ -192,6 +199,30 @@ impl Items {
     /// Records that an item is complete. Returns false if it was complete before.
     pub(super) fn finish(&mut self, at: usize) -> bool {
         self.0.get_mut(at).is_some_and(|item| !std::mem::replace(&mut item.done, true))
+    }
+
+    /// Records that a text of a part is passed on.
+    pub(super) fn add_text(&mut self, at: usize, part: u64, text: &str) {
+        let Some(item) = self.0.get_mut(at) else { return };
+        if item.starts.iter().all(|(known, _)| *known != part) {
+            item.starts.push((part, item.chars));
+        }
+        item.chars += text.chars().count();
+    }
+
+    /// Records that the open text ends.
+    pub(super) fn end_text(&mut self, at: usize) {
+        if let Some(item) = self.0.get_mut(at) {
+            item.chars = 0;
+        }
+    }
+
+    /// Where a part begins in the text that the host makes of it, in characters. Some servers number
+    /// the parts of texts and annotations differently, so an unknown part is taken as the last one.
+    pub(super) fn start(&self, at: usize, part: u64) -> usize {
+        let starts = self.0.get(at).map(|item| item.starts.as_slice()).unwrap_or_default();
+        let known = starts.iter().find(|(index, _)| *index == part);
+        known.or(starts.last()).map_or(0, |(_, start)| *start)
     }
 
     /// How many annotations of a part have been passed on.

@@ -40,7 +40,7 @@ impl Assembler {
         let id = self.identity.item_id("cmp", self.items.len());
         let item = json!({ "type": "compaction", "id": id, "encrypted_content": sealed });
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        let index = self.add(ItemBody::Opaque { id, json, is_client_call: false }, None)?;
+        let index = self.add_as(id, ItemBody::Opaque { json, is_client_call: false }, None)?;
         self.finish_item(index, ItemStatus::Completed);
         Ok(())
     }

@@ -5,10 +5,10 @@ use super::json::compact_json;
 use super::{Assembler, CallItem, Identity, Malformed};
 use crate::request::HostItem;
 use bytes::Bytes;
-use cofferdam_protocol::{ItemRole, ObjectWriter, ToolClass, ToolKind, write_list};
+use cofferdam_protocol::{ItemRole, ObjectWriter, ToolClass, ToolKind, write_list, write_value};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -140,7 +140,6 @@ pub(super) enum ItemBody {
         result: Option<String>,
     },
     Opaque {
-        id: String,
         json: Vec<u8>,
         /// The item is a call that the client must answer.
         is_client_call: bool,
@@ -152,33 +151,11 @@ impl ItemBody {
         Self::Reasoning { summary: Vec::new(), text: None, seal: None }
     }
 
-    /// Takes an item as the guest wrote it, after these `earlier` ones. It gets a new id if it has none, or one that
-    /// another item has or can get.
-    pub(super) fn opaque(
-        item: &[u8],
-        identity: &Identity,
-        earlier: &[OutputItem],
-    ) -> Result<Self, Malformed> {
-        let mut item: Value = serde_json::from_slice(item).map_err(|_| Malformed::InvalidJson)?;
-        let members = item.as_object_mut().ok_or(Malformed::InvalidJson)?;
-        if !members.get("type").is_some_and(Value::is_string) {
-            return Err(Malformed::InvalidJson);
-        }
-        // Events refer to items by their ids. Only the host makes ids with the digits of the response.
-        let is_own = |id: &str| {
-            !id.is_empty() && !id.contains(&*identity.hex) && earlier.iter().all(|item| item.id != id)
-        };
-        let id = match members.get("id") {
-            Some(Value::String(id)) if is_own(id) => id.clone(),
-            _ => {
-                let id = identity.item_id("item", earlier.len());
-                members.insert("id".to_owned(), Value::String(id.clone()));
-                id
-            }
-        };
-        let is_client_call = members.get("type").and_then(Value::as_str).is_some_and(is_client_call);
-        let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        Ok(Self::Opaque { id, json, is_client_call })
+    /// An item as the guest wrote it.
+    pub(super) fn opaque(item: &Map<String, Value>) -> Self {
+        let mut json = Vec::new();
+        write_value(item, &mut json);
+        Self::Opaque { json, is_client_call: is_client_call(text(item, "type")) }
     }
 
     pub(super) fn id(&self, identity: &Identity, index: usize) -> String {
@@ -190,7 +167,7 @@ impl ItemBody {
             Self::Client(call) => identity.item_id(call.id_prefix(), index),
             Self::Tool { item, arguments, .. } => item.id(identity, index, arguments),
             Self::Image { .. } => identity.item_id("ig", index),
-            Self::Opaque { id, .. } => id.clone(),
+            Self::Opaque { .. } => identity.item_id("item", index),
         }
     }
 }
@@ -253,10 +230,8 @@ impl OutputItem {
             )
     }
 
-    pub(super) fn is_open_image(&self, key: u32) -> bool {
-        self.key == Some(key)
-            && self.status == ItemStatus::InProgress
-            && matches!(self.body, ItemBody::Image { .. })
+    pub(super) fn is_open_image(&self) -> bool {
+        self.status == ItemStatus::InProgress && matches!(self.body, ItemBody::Image { .. })
     }
 
     pub(super) fn is_custom(&self) -> bool {
@@ -357,8 +332,22 @@ impl OutputItem {
     }
 }
 
+/// The id of an opaque item after these `earlier` ones: its own, or a new one if it has none, or one
+/// that another item has or can get. Events refer to items by their ids, and only the host makes ids
+/// with the digits of the response.
+pub(super) fn opaque_id(item: &Map<String, Value>, identity: &Identity, earlier: &[OutputItem]) -> String {
+    let id = text(item, "id");
+    let is_own = !id.is_empty() && !id.contains(&*identity.hex) && earlier.iter().all(|item| item.id != id);
+    if is_own { id.to_owned() } else { identity.item_id("item", earlier.len()) }
+}
+
+/// A member that is a string; empty if it is missing or has another type.
+pub(super) fn text<'a>(members: &'a Map<String, Value>, name: &str) -> &'a str {
+    members.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Whether items of this type are calls that the client must answer.
-fn is_client_call(item_type: &str) -> bool {
+pub(super) fn is_client_call(item_type: &str) -> bool {
     item_type == "mcp_approval_request"
         || matches!(ToolKind::of_item(item_type), Some((kind, ItemRole::Call)) if kind.class() == ToolClass::Client)
 }

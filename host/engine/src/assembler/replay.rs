@@ -2,9 +2,9 @@
 //! items are unchanged, apart from ids that are missing or occur twice; numbers, indexes and the
 //! first and last events of the stream are made here.
 
-use super::items::{ItemBody, ItemStatus, OutputItem};
-use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
-use cofferdam_protocol::{ObjectWriter, write_value};
+use super::items::{ItemBody, ItemStatus, OutputItem, text};
+use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX, hosted_calls};
+use cofferdam_protocol::ObjectWriter;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -194,14 +194,15 @@ impl Assembler {
 
     /// Renders one item from its beginning to its end.
     fn replay(&mut self, item: &ResponseMembers, call: Option<&Arc<CallItem>>) {
-        let call = call.filter(|call| call.item_type == text(item, "type"));
+        let hosted = hosted_calls::form(item).map(Arc::new);
+        let call = call.filter(|call| call.item_type == text(item, "type")).or(hosted.as_ref());
         let place = self.items.len();
         let body = opened(item, call);
         let id = text(item, "id").to_owned();
         self.items.push(OutputItem { id, key: None, body, status: ItemStatus::InProgress });
         self.whole_item_event("response.output_item.added", place);
         match (call, text(item, "type")) {
-            (Some(call), _) => self.replay_tool(place, item, call),
+            (Some(call), _) => self.finished_call_events(place, item, call),
             (None, "message" | "reasoning") => {
                 for list in ["summary", "content"] {
                     self.replay_parts(place, item.get(list));
@@ -211,7 +212,6 @@ impl Assembler {
             (None, "custom_tool_call") => {
                 self.text_events(place, "custom_tool_call_input", "input", text(item, "input"));
             }
-            (None, "image_generation_call") => self.replay_image(place, item),
             _ => {}
         }
         self.events.write("response.output_item.done", |event| {
@@ -281,15 +281,8 @@ impl Assembler {
         });
     }
 
-    fn replay_image(&mut self, place: usize, item: &ResponseMembers) {
-        let completed = item.get("result").filter(|result| result.is_string()).map(|_| "completed");
-        for name in ["in_progress", "generating"].into_iter().chain(completed) {
-            self.item_event(&format!("response.image_generation_call.{name}"), place, |_, _| {});
-        }
-    }
-
-    /// Renders a call of a server tool, with the events that the tool's manifest declares.
-    fn replay_tool(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
+    /// Renders a call of a tool that this host or a provider has run, with the events of its form.
+    pub(super) fn finished_call_events(&mut self, place: usize, item: &ResponseMembers, call: &CallItem) {
         self.item_events(&call.added, place);
         if call.streams_arguments {
             let events = format!("{}_arguments", call.item_type);
@@ -299,21 +292,28 @@ impl Assembler {
         if let Some((table, words)) = shown {
             self.text_events(place, &table.events, &table.member, words);
         }
-        let has_error = call.fails_by_error && item.get("error").is_some_and(|error| !error.is_null());
-        let events = match text(item, "status") {
-            "failed" => &call.failed,
-            _ if has_error => &call.failed,
-            // A call that was not finished has no event about its end.
-            "incomplete" => return,
-            _ => &call.completed,
-        };
-        self.item_events(&call.running, place);
-        self.item_events(events, place);
+        if let Some(events) = call.end_events(item) {
+            self.item_events(&call.running, place);
+            self.item_events(events, place);
+        }
+    }
+}
+
+impl CallItem {
+    /// The events about the end of the call that this item reports; none if it was not finished.
+    pub(super) fn end_events(&self, item: &ResponseMembers) -> Option<&[String]> {
+        let has_error = self.fails_by_error && item.get("error").is_some_and(|error| !error.is_null());
+        match text(item, "status") {
+            "failed" => Some(&self.failed),
+            _ if has_error => Some(&self.failed),
+            "incomplete" => None,
+            _ => Some(&self.completed),
+        }
     }
 }
 
 /// The item in the state in which it is added to a stream.
-fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
+pub(super) fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
     let word = |name: &str| text(item, name).to_owned();
     let optional = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
     if let Some(call) = call {
@@ -337,18 +337,8 @@ fn opened(item: &ResponseMembers, call: Option<&Arc<CallItem>>) -> ItemBody {
             namespace: optional("namespace"),
             text: String::new(),
         },
-        "image_generation_call" => ItemBody::Image { result: None },
-        _ => {
-            let mut json = Vec::new();
-            write_value(item, &mut json);
-            ItemBody::Opaque { id: word("id"), json, is_client_call: false }
-        }
+        _ => ItemBody::opaque(item),
     }
-}
-
-/// A member that is a string; empty if it is missing or has another type.
-fn text<'a>(members: &'a ResponseMembers, name: &str) -> &'a str {
-    members.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

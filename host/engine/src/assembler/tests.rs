@@ -370,6 +370,49 @@ fn usage_is_summed_over_turns_and_annotations_wait_for_the_next_text() {
     assert_eq!(response["output"][2]["content"][0]["annotations"], serde_json::json!([{"type": "a"}]));
 }
 
+/// The annotations of all texts of an answer whose first turn found `https://a.test/x`, and whose
+/// second turn has these events.
+fn cited(second_turn: Vec<Event>) -> Vec<Value> {
+    let mut assembler = Assembler::new(identity(), true);
+    assembler.serve(served());
+    assembler.apply(server_call(0, "c")).unwrap();
+    let [call] = assembler.end_turn().unwrap().try_into().unwrap();
+    let citation = br#"{"type":"url_citation","url":"https://a.test/x","title":"A"}"#;
+    assembler.annotate_next(vec![citation.to_vec()]);
+    assembler.finish_call(call.item, ToolOutcome::Completed, b"{}").unwrap();
+    assembler.next_turn("local/demo", "default");
+    for event in second_turn {
+        assembler.apply(event).unwrap();
+    }
+    assembler.end_turn().unwrap();
+    let stream = assembler.complete(&Outcome::Completed, &Receipt::default());
+    let events = parse_stream(std::str::from_utf8(&stream).unwrap());
+    let output = events.last().unwrap()["response"]["output"].as_array().unwrap();
+    let messages = output.iter().filter(|item| item["type"] == "message");
+    messages.map(|message| message["content"][0]["annotations"].clone()).collect()
+}
+
+#[test]
+fn sources_are_cited_in_the_last_text_before_a_call_that_the_client_answers() {
+    let citation = |start: usize, end: usize| {
+        serde_json::json!([{"type": "url_citation", "url": "https://a.test/x", "title": "A",
+            "start_index": start, "end_index": end}])
+    };
+    let shell = || Event::OpaqueItem(br#"{"type":"shell_call","call_id":"s"}"#.to_vec());
+    let none = serde_json::json!([]);
+    for (events, annotations) in [
+        (vec![text("So it is"), call(0)], vec![citation(8, 8)]),
+        (vec![text("So it is"), shell()], vec![citation(8, 8)]),
+        (vec![text("So it is"), call(0), server_call(1, "d")], vec![citation(8, 8)]),
+        (vec![call(0), server_call(1, "d"), text("So")], vec![citation(2, 2)]),
+        (vec![text("a"), call(0), text("See https://a.test/x")], vec![citation(1, 1), none.clone()]),
+        // Another text can follow the call of a tool that runs here.
+        (vec![text("So it is"), server_call(1, "d")], vec![none]),
+    ] {
+        assert_eq!(cited(events.clone()), annotations, "{events:?}");
+    }
+}
+
 pub(super) fn any_event() -> impl Strategy<Value = Event> {
     let words = "[a-z\"\\\\\n\u{0}é🦀]{0,6}";
     prop_oneof![
@@ -391,6 +434,12 @@ pub(super) fn any_event() -> impl Strategy<Value = Event> {
         }),
         Just(Event::Annotation(b"{\"type\":\"file_path\"}".to_vec())),
         Just(Event::OpaqueItem(b"{\"type\":\"mcp_call\"}".to_vec())),
+        prop_oneof![Just("web_search_call"), Just("image_generation_call"), Just("code_interpreter_call")]
+            .prop_map(|kind| {
+                let item =
+                    serde_json::json!({"type": kind, "status": "completed", "result": "AA==", "code": "1"});
+                Event::OpaqueItem(item.to_string().into_bytes())
+            }),
         proptest::option::of("[a-z]{1,4}").prop_map(Event::MessageStart),
         Just(Event::ReasoningSeal(ReasoningSeal {
             signature: None,

@@ -295,8 +295,9 @@ impl Assembler {
                 && matches!(&item.body, ItemBody::Tool { item, .. } if item.asks.is_none())
         };
         self.end_all_asking()?;
-        // Without a call that the host runs there is no further turn.
-        self.is_ending = !self.items.iter().skip(self.turn_start).any(is_run);
+        // A further turn follows calls that the host runs, unless the client has to answer one too.
+        let is_run = self.items.iter().skip(self.turn_start).any(is_run);
+        self.is_ending = !is_run || self.has_client_calls();
         self.close_open(ItemStatus::Completed);
         let mut calls = Vec::new();
         for place in self.turn_start..self.items.len() {

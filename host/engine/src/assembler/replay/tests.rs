@@ -28,6 +28,10 @@ fn text_delta(text: &str) -> Event {
     Event::TextDelta(TextDelta { text: text.to_owned(), logprobs: Vec::new() })
 }
 
+fn hosted(item: &Value) -> Event {
+    Event::OpaqueItem(item.to_string().into_bytes())
+}
+
 fn start(key: u32, name: &str) -> CallStart {
     CallStart { key, call_id: format!("call_{key}"), name: name.to_owned(), namespace: None }
 }
@@ -51,7 +55,16 @@ fn a_replayed_stream_equals_a_live_stream_with_single_deltas() {
         Event::CustomCallStart(start(1, "g")),
         Event::CustomInputDelta(CallDelta { key: 1, text: "in".to_owned() }),
         Event::CallEnd(1),
-        Event::OpaqueItem(br#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#.to_vec()),
+        hosted(
+            &json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q"}}),
+        ),
+        hosted(&json!({"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "1",
+            "container_id": "c", "outputs": []})),
+        hosted(
+            &json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA==",
+            "revised_prompt": "a cat"}),
+        ),
+        hosted(&json!({"type": "hologram_call", "id": "h_1", "status": "completed"})),
     ];
     let mut live = Assembler::new(identity(), true);
     live.begin();

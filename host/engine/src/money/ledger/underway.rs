@@ -8,6 +8,8 @@ use crate::cost::{Amount, Cost, Prices, Used, no_usage, sum};
 use crate::lifecycle::departure::ClientPresence;
 use crate::memory::health::Health;
 use cofferdam_runtime::wire::{Event, Usage};
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -130,7 +132,7 @@ impl Underway {
     pub(super) fn received(&mut self, events: &[Event]) {
         let bytes = events.iter().map(text_bytes).fold(0, u64::saturating_add);
         self.output_bytes = self.output_bytes.saturating_add(bytes);
-        let images = events.iter().filter(|event| matches!(event, Event::ImageDone(_))).count();
+        let images = events.iter().filter(|event| is_picture(event)).count();
         self.images = self.images.saturating_add(u32::try_from(images).unwrap_or(u32::MAX));
         if !self.is_byok {
             self.calls = self.calls.plus(self.call_prices.of_events(events));
@@ -276,6 +278,23 @@ impl Underway {
 fn made(time: Duration, tokens_per_second: f64) -> u64 {
     // The cast saturates.
     (time.as_secs_f64() * tokens_per_second) as u64
+}
+
+/// Whether the event is a finished picture. A whole item may report one too.
+fn is_picture(event: &Event) -> bool {
+    #[derive(Deserialize)]
+    struct PictureItem<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        result: Cow<'a, str>,
+    }
+    match event {
+        Event::ImageDone(_) => true,
+        Event::OpaqueItem(json) => serde_json::from_slice::<PictureItem<'_>>(json)
+            .is_ok_and(|item| item.kind == "image_generation_call" && !item.result.is_empty()),
+        _ => false,
+    }
 }
 
 fn text_bytes(event: &Event) -> u64 {
