@@ -191,7 +191,7 @@ pub struct Manifest {
     pub name: String,
     /// Router, provider, hook or tool.
     pub kind: PluginKind,
-    /// The author's version number, for display only.
+    /// The author's version number, in the form of semver.org where the plugin is installed.
     pub version: String,
     /// One sentence about the plugin, for display only.
     #[serde(default)]

@@ -55,6 +55,12 @@ pub enum Failure {
     /// A backup was not restored.
     #[error(transparent)]
     Vault(#[from] cofferdam_store::VaultError),
+    /// The running host has written a backup where this process does not find it.
+    #[error(
+        "the running host wrote {}, but this process does not find it there: the host has directories of its own \
+         (systemd's PrivateTmp, a container). Name a file in the data directory, and move it away afterwards", .0.display()
+    )]
+    BackupElsewhere(std::path::PathBuf),
     /// The confirmation question was not answered with `y`.
     #[error("nothing was done: the answer was not `y`; `--yes` does not ask")]
     NotConfirmed,

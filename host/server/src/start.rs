@@ -4,6 +4,7 @@
 mod cache;
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -144,11 +145,15 @@ pub(crate) fn ask(text: &str) {
 
 /// Writes text to standard output. A closed pipe is not an error.
 pub(crate) fn write_out(text: &str) -> Result<(), Failure> {
+    write_part(text).map(drop)
+}
+
+/// Writes a part of a long text to standard output. Breaks if the reader has closed the pipe and wants no further part.
+pub(crate) fn write_part(text: &str) -> Result<ControlFlow<()>, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::system("standard output")(error))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(ControlFlow::Continue(())),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        Err(error) => Err(Failure::system("standard output")(error)),
     }
 }

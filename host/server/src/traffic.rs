@@ -50,19 +50,17 @@ impl Traffic {
         let more = requests.saturating_sub(state.requests);
         let failed = failures.saturating_sub(state.failures);
         (state.requests, state.failures) = (requests, failures);
-        match state.minutes.back_mut() {
-            // The clock may have been set back.
-            Some(minute) if minute.at >= at => {
-                minute.requests += more;
-                minute.failures += failed;
-            }
-            _ => {
-                if state.minutes.len() >= MINUTES {
-                    state.minutes.pop_front();
-                }
-                state.minutes.push_back(Minute { at, requests: more, failures: failed });
-            }
+        let mut minute = Minute { at, requests: more, failures: failed };
+        // Minutes after this one were counted before the clock was set back. They would stay unseen until the clock
+        // reaches them.
+        while let Some(counted) = state.minutes.pop_back_if(|counted| counted.at >= at) {
+            minute.requests += counted.requests;
+            minute.failures += counted.failures;
         }
+        if state.minutes.len() >= MINUTES {
+            state.minutes.pop_front();
+        }
+        state.minutes.push_back(minute);
     }
 
     /// The minutes of the last hour, oldest first, also those without a request.
@@ -113,8 +111,18 @@ mod tests {
         }
         assert_eq!(traffic.lock().minutes.len(), 60);
         assert!(traffic.minutes(500 * MINUTE_MS).iter().all(|minute| minute.requests == 0));
-        // A clock that was set back changes the newest minute.
-        traffic.note(0, 300, 0);
-        assert_eq!(traffic.minutes(199 * MINUTE_MS)[59].requests, 101);
+    }
+
+    #[test]
+    fn requests_are_seen_at_once_after_the_clock_was_set_back() {
+        let traffic = Traffic::default();
+        traffic.note(100 * MINUTE_MS, 5, 0);
+        traffic.note(161 * MINUTE_MS, 7, 1);
+        traffic.note(101 * MINUTE_MS, 10, 1);
+        traffic.note(101 * MINUTE_MS, 11, 1);
+        let minutes = traffic.minutes(101 * MINUTE_MS);
+        let counts: Vec<u64> = minutes[58..].iter().map(|minute| minute.requests).collect();
+        assert_eq!(counts, [5, 6]);
+        assert_eq!(minutes[59].failures, 1);
     }
 }

@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   cfd_function *at;
   size_t length;
+  const char *invalid_settings; /* why the request is refused; 0 where the settings are good */
 } cfd_functions;
 
 /* Who is at fault for a call without a result. */
@@ -55,6 +56,14 @@ typedef union {
     cfd_bytes message;
   } failed;
 } cfd_result;
+
+/*
+ * The header has no imports. Declare the functions that you use, by the canonical ABI: a result longer than a number is
+ * written to where the last parameter points.
+ *
+ *   __attribute__((import_module("cofferdam:plugin/random@0.1.0"), import_name("bytes")))
+ *   void random_bytes(uint32_t count, cfd_bytes *out);
+ */
 
 /* What the tool defines. */
 cfd_functions cfd_list_functions(cfd_bytes settings, const cfd_context *context);
@@ -329,12 +338,29 @@ __attribute__((export_name("cofferdam:plugin/tools@0.1.0#functions"))) void *cfd
     size_t workspace_length, uint64_t now_ms) {
   cfd_context context = {{request_id, request_id_length}, {workspace, workspace_length}, now_ms};
   /* result<list<function>, tool-error> */
-  static struct {
-    uint32_t is_error;
-    cfd_functions functions;
-    uint32_t space;
+  static union {
+    struct {
+      uint32_t is_error;
+      cfd_function *at;
+      size_t length;
+      uint32_t space;
+    } done;
+    struct {
+      uint32_t is_error;
+      uint32_t fault;
+      cfd_bytes message;
+    } failed;
   } answer;
-  answer.functions = cfd_list_functions((cfd_bytes){settings, settings_length}, &context);
+  cfd_functions list = cfd_list_functions((cfd_bytes){settings, settings_length}, &context);
+  if (list.invalid_settings != 0) {
+    answer.failed.is_error = 1;
+    answer.failed.fault = CFD_INVALID_SETTINGS;
+    answer.failed.message = cfd_text(list.invalid_settings);
+    return &answer;
+  }
+  answer.done.is_error = 0;
+  answer.done.at = list.at;
+  answer.done.length = list.length;
   return &answer;
 }
 

@@ -22,7 +22,7 @@ use crate::hygiene::end_with;
 use crate::options::{Options, Serve};
 use crate::plugin_kit::{self, Checked};
 use crate::serve;
-use crate::start::{acquire, open_options, write_out};
+use crate::start::{acquire, open_options, write_out, write_part};
 use crate::telemetry::PluginLines;
 
 /// Carries out the command line. A host reports `lines` to operators.
@@ -50,6 +50,11 @@ pub fn run(cli: Cli, lines: PluginLines) -> Result<(), Failure> {
                 Command::Store(StoreCommand::Migrate { to_directory: true }) => migrate_back(&options),
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
                 Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
+                Command::Vault(VaultCommand::Backup { file }) => {
+                    let made = execute(&options, &command)?;
+                    look_for_backup(file, &made)?;
+                    print(&options, &made)
+                }
                 Command::Doctor(arguments) => doctor(&options, arguments),
                 Command::Plugin(PluginCommand::Kit(kit)) => for_authors(&options, kit),
                 Command::Plugin(PluginCommand::Manage(change)) => manage(&options, change.clone()),
@@ -115,23 +120,51 @@ fn restore(options: &Options, file: &Path) -> Result<CommandOutcome, Failure> {
     Ok(restored(file, &done))
 }
 
+/// Checks that the backup is there for this process too. A host that runs under systemd or in a container may have a
+/// `/tmp` or other directories of its own, which are gone when it ends.
+fn look_for_backup(file: &Path, made: &CommandOutcome) -> Result<(), Failure> {
+    let bytes = made.document.get("bytes").and_then(serde_json::Value::as_u64);
+    let found = std::fs::metadata(file).map(|found| found.len());
+    if found.is_ok_and(|found| bytes.is_none_or(|bytes| bytes == found)) {
+        return Ok(());
+    }
+    Err(Failure::BackupElsewhere(file.to_owned()))
+}
+
 /// Prints the audit log page by page, because it may be longer than one reply.
 fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
     if let Some(newest) = filter.newest {
         return newest_audit_records(options, filter, newest);
     }
-    let mut whole = Vec::new();
+    let mut has_records = false;
+    let mut begin = "[";
     loop {
         let mut page = audit_page(options, &filter)?;
         let next = page.document.get("next").and_then(serde_json::Value::as_u64);
-        match records_of(&mut page) {
-            Some(records) if options.json => whole.append(records),
-            _ => write_out(&page.text)?,
+        let text = match records_of(&mut page) {
+            Some(records) if options.json => elements(begin, records, &mut has_records),
+            _ => std::mem::take(&mut page.text),
+        };
+        begin = "";
+        if write_part(&text)?.is_break() {
+            return Ok(());
         }
         let Some(next) = next else { break };
         filter.since = next;
     }
-    if options.json { write_out(&format!("{}\n", serde_json::Value::Array(whole))) } else { Ok(()) }
+    if options.json { write_out("]\n") } else { Ok(()) }
+}
+
+/// The next elements of a JSON array, after `begin`. `has_elements`: the array has some already.
+fn elements(begin: &str, records: &[serde_json::Value], has_elements: &mut bool) -> String {
+    let mut text = begin.to_owned();
+    for record in records {
+        if std::mem::replace(has_elements, true) {
+            text.push(',');
+        }
+        text.push_str(&record.to_string());
+    }
+    text
 }
 
 /// Prints the newest records of the audit log that pass the filter, oldest first.
@@ -166,4 +199,26 @@ fn audit_page(options: &Options, filter: &AuditFilter) -> Result<CommandOutcome,
 
 fn records_of(page: &mut CommandOutcome) -> Option<&mut Vec<serde_json::Value>> {
     page.document.get_mut("records")?.as_array_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::look_for_backup;
+    use crate::command::CommandOutcome;
+
+    #[test]
+    fn a_backup_that_is_not_where_it_was_asked_for_is_a_failure() {
+        let made = |bytes: usize| CommandOutcome { document: json!({ "bytes": bytes }), text: String::new() };
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let bytes = include_str!("../../Cargo.toml").len();
+        assert!(look_for_backup(&here, &made(bytes)).is_ok());
+        for (file, bytes) in [(here.as_path(), bytes + 1), (Path::new("/nowhere/monday"), bytes)] {
+            let failure = look_for_backup(file, &made(bytes)).unwrap_err().to_string();
+            assert!(failure.contains(&*file.to_string_lossy()), "{failure}");
+        }
+    }
 }

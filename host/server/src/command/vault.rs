@@ -233,8 +233,9 @@ fn rotate_root(
         _ => {
             let VaultCommand::RotateRoot { source, .. } = command else { return Err(CommandError::new("")) };
             text.push_str(&format!(
-                "Before the next start, set in the configuration:\n\n  [vault]\n  root_key = {}\n\n\
-                 Keep the old key for as long as you keep backups made before.\n",
+                "Before the next start, put the new key where `vault.root_key` reads the old one, or set in the \
+                 configuration:\n\n  [vault]\n  root_key = {}\n\n\
+                 The host has to be able to read it. Keep the old key for as long as you keep backups made before.\n",
                 json!(source)
             ));
         }

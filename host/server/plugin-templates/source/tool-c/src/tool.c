@@ -12,7 +12,7 @@ cfd_functions cfd_list_functions(cfd_bytes settings, const cfd_context *context)
   functions[0].parameters = cfd_text(
       "{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\",\"description\":\"The text\"}},"
       "\"required\":[\"text\"]}");
-  return (cfd_functions){functions, 1};
+  return (cfd_functions){functions, 1, 0};
 }
 
 /* The text backwards, character by character. It must be UTF-8. */
