@@ -10,6 +10,7 @@
 mod document;
 mod finished;
 mod follow;
+mod journal;
 mod record;
 mod recorder;
 mod step;
@@ -26,7 +27,8 @@ use crate::refusal::Refusal;
 use cofferdam_runtime::CallError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use cofferdam_store::{UsageOutcome, UsageRow};
-use record::{StepEnd, TimelineRecord};
+use journal::{Journal, StepEnd};
+use record::TimelineRecord;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +36,7 @@ use std::time::{Duration, Instant};
 /// Gets the steps of a finished request.
 type AtEnd = Box<dyn FnOnce(RecordedTimeline) + Send>;
 
-/// One request that is recorded.
+/// One request that is recorded. The memory of one that is over is used for another one.
 struct SharedTimeline {
     began: Instant,
     response_bytes: AtomicU64,
@@ -43,9 +45,12 @@ struct SharedTimeline {
     state: Mutex<TimelineState>,
 }
 
+#[derive(Default)]
 struct TimelineState {
     /// `None` after the end of the request.
-    record: Option<Box<TimelineRecord>>,
+    record: Option<TimelineRecord>,
+    /// Memory for the next one.
+    spare: Journal,
     follower: Option<StepSender>,
     at_end: Option<AtEnd>,
 }
@@ -133,7 +138,9 @@ impl Timeline {
     /// Counts bytes that the client was sent.
     pub(crate) fn responded(&self, bytes: usize) {
         if let Some(shared) = &self.shared {
-            shared.response_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            // Only the run of the request adds to it, so this needs no atomic addition.
+            let before = shared.response_bytes.load(Ordering::Relaxed);
+            shared.response_bytes.store(before + bytes as u64, Ordering::Relaxed);
         }
     }
 
@@ -234,13 +241,31 @@ impl Moment<'_> {
     /// Adds the time since a step began.
     fn first_content(&mut self, n: u16) {
         if let Some(record) = &mut self.state.record {
-            let since = record.step(n).map(|step| self.now_us.saturating_sub(step.at_us));
-            record.add(n, &[FactName::FirstContentUs.number(since)]);
+            record.add(n, &[FactName::FirstContentUs.number(self.now_us)]);
         }
     }
 }
 
+impl Default for SharedTimeline {
+    /// One of no request.
+    fn default() -> Self {
+        Self { began: Instant::now(), response_bytes: AtomicU64::new(0), state: Mutex::default() }
+    }
+}
+
 impl SharedTimeline {
+    fn begin(&mut self, beginning: &RequestBeginning<'_>, follower: Option<StepSender>) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let journal = state.spare.emptied();
+        *state = TimelineState {
+            record: Some(TimelineRecord::begun(beginning, journal)),
+            follower,
+            ..TimelineState::default()
+        };
+        *self.response_bytes.get_mut() = 0;
+        self.began = Instant::now();
+    }
+
     fn lock(&self) -> MutexGuard<'_, TimelineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -264,16 +289,21 @@ impl SharedTimeline {
         Some(document)
     }
 
-    /// Ends the request. Returns its record, and who gets its steps.
-    fn finish(&self) -> Option<(Box<TimelineRecord>, Option<AtEnd>)> {
+    /// Ends the request. Returns who gets its steps, with them.
+    fn finish(&self, keep: impl FnOnce(&TimelineRecord)) -> Option<(AtEnd, RecordedTimeline)> {
         let us = self.now_us();
         let mut state = self.lock();
-        // Dropping the sender tells the follower that the request is over.
-        state.follower = None;
         let mut record = state.record.take()?;
         record.head.us = us;
         record.head.response_bytes = self.response_bytes.load(Ordering::Relaxed);
-        Some((record, state.at_end.take()))
+        keep(&record);
+        // Dropping the sender tells the follower that the request is over.
+        state.follower = None;
+        let at_end = state.at_end.take().map(|then| (then, RecordedTimeline::finished(&record, None)));
+        if record.journal.is_small() {
+            state.spare = record.journal;
+        }
+        at_end
     }
 }
 
@@ -303,7 +333,7 @@ pub(crate) fn call_outcome<T>(result: &Result<Result<T, Failure>, CallError>) ->
 }
 
 fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros().into())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The JSON of a recorded request.
 
-use super::record::{RecordHead, RecordedValue, StepRecord, Text, TimelineRecord, UsageRecord};
-use super::step::{FactName, StepKind, StepType};
+use super::journal::{Entry, HeadText, StepEnd};
+use super::record::{RecordHead, TimelineRecord, UsageRecord};
+use super::step::{Fact, FactName, FactValue, StepKind, StepType};
 use crate::cost::Amount;
 use cofferdam_store::UsageKind;
 use serde::{Serialize, Serializer};
@@ -189,11 +190,14 @@ impl RecordedTimeline {
     }
 
     fn steps(record: &TimelineRecord) -> Vec<RecordedStep> {
-        let mut steps: Vec<RecordedStep> =
-            (1..).zip(&record.steps).map(|(n, step)| RecordedStep::without_facts(record, n, step)).collect();
-        for fact in &record.facts {
-            if let Some(step) = usize::from(fact.step).checked_sub(1).and_then(|at| steps.get_mut(at)) {
-                step.facts.set(fact.name, RecordedFact::of(record, fact.name, fact.value));
+        let mut steps: Vec<RecordedStep> = Vec::new();
+        for entry in record.journal.entries() {
+            match entry.step() {
+                None => steps.extend(RecordedStep::begun(number_after(&steps), entry)),
+                Some(n) => {
+                    let step = usize::from(n).checked_sub(1).and_then(|at| steps.get_mut(at));
+                    step.into_iter().for_each(|step| step.take(entry));
+                }
             }
         }
         steps
@@ -216,7 +220,7 @@ impl RecordedRequest {
     fn running(record: &TimelineRecord) -> Self {
         let RecordHead { usage, .. } = &record.head;
         let count = |count: fn(&UsageRecord) -> u64| usage.as_ref().map_or(0, count);
-        let named = |name: fn(&UsageRecord) -> Text| {
+        let named = |name: fn(&UsageRecord) -> HeadText| {
             let name = record.text(name(usage.as_ref()?));
             (!name.is_empty()).then(|| name.to_owned())
         };
@@ -255,38 +259,61 @@ impl RecordedRequest {
 impl RecordedStep {
     /// A step of a request as it is now.
     pub(super) fn of(record: &TimelineRecord, n: u16) -> Option<Self> {
-        let mut step = Self::without_facts(record, n, record.step(n)?);
-        for fact in record.facts.iter().filter(|fact| fact.step == n) {
-            step.facts.set(fact.name, RecordedFact::of(record, fact.name, fact.value));
-        }
+        let mut entries = record.journal.entries();
+        let nth = usize::from(n).checked_sub(1)?;
+        let begin = entries.by_ref().filter(|entry| entry.step().is_none()).nth(nth)?;
+        let mut step = Self::begun(n, begin)?;
+        entries.filter(|entry| entry.step() == Some(n)).for_each(|entry| step.take(entry));
         Some(step)
     }
 
-    fn without_facts(record: &TimelineRecord, n: u16, step: &StepRecord) -> Self {
-        let StepRecord { at_us, end, name, parent, step_type } = *step;
-        Self {
+    /// The step that begins with this entry.
+    fn begun(n: u16, entry: Entry<'_>) -> Option<Self> {
+        let Entry::Begin { step_type, parent, at_us, name } = entry else { return None };
+        Some(Self {
             n,
             parent: (parent != 0).then_some(parent),
             kind: step_type.kind(),
             r#type: step_type,
-            name: record.text(name).to_owned(),
+            name: name.to_owned(),
             at_us,
-            us: end.map(|end| end.at_us.saturating_sub(at_us)),
-            busy_us: end.and_then(|end| end.busy_us),
-            outcome: end.map(|end| end.outcome.to_owned()),
+            us: None,
+            busy_us: None,
+            outcome: None,
             facts: StepFacts::default(),
+        })
+    }
+
+    /// Takes over what an entry says about the step.
+    fn take(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::Begin { .. } => {}
+            Entry::End { end: StepEnd { at_us, busy_us, outcome }, .. } => {
+                if self.us.is_none() {
+                    self.us = Some(at_us.saturating_sub(self.at_us));
+                    (self.busy_us, self.outcome) = (busy_us, Some(outcome.to_owned()));
+                }
+            }
+            Entry::Fact { fact, .. } => self.facts.set(fact.name, self.fact(fact)),
+        }
+    }
+
+    fn fact(&self, Fact { name, value }: Fact<'_>) -> RecordedFact {
+        match value {
+            FactValue::Number(pico) if name == FactName::Cost => RecordedFact::Dollars(Amount(pico)),
+            // It is noted as a time since the request began.
+            FactValue::Number(at_us) if name == FactName::FirstContentUs => {
+                RecordedFact::Number(at_us.saturating_sub(self.at_us))
+            }
+            FactValue::Number(number) => RecordedFact::Number(number),
+            FactValue::Text(text) => RecordedFact::Text(text.to_owned()),
         }
     }
 }
 
-impl RecordedFact {
-    fn of(record: &TimelineRecord, name: FactName, value: RecordedValue) -> Self {
-        match value {
-            RecordedValue::Number(number) if name == FactName::Cost => Self::Dollars(Amount(number)),
-            RecordedValue::Number(number) => Self::Number(number),
-            RecordedValue::Text(text) => Self::Text(record.text(text).to_owned()),
-        }
-    }
+/// The number of the step after these.
+fn number_after(steps: &[RecordedStep]) -> u16 {
+    steps.last().map_or(1, |last| last.n + 1)
 }
 
 /// Unix milliseconds as RFC 3339 in UTC.

@@ -1,11 +1,11 @@
 //! Following one running request: each step is told when it begins and when it ends.
 
 use super::RecordedStep;
-use super::record::STEPS_MAX;
+use super::journal::STEPS_MAX;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Room for the beginning and the end of each step of a request, so that none is lost.
-const FOLLOWED_MAX: usize = 2 * STEPS_MAX;
+const FOLLOWED_MAX: usize = 2 * STEPS_MAX as usize;
 
 /// Gets the steps of one request. Goes with the request in
 /// [`RespondOptions::follow`](crate::RespondOptions::follow).

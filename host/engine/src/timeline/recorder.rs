@@ -3,13 +3,12 @@
 use super::finished::FinishedRequests;
 use super::follow::StepSender;
 use super::record::{RequestBeginning, TimelineRecord};
-use super::{RecordedRequest, RecordedTimeline, SharedTimeline, Timeline, TimelineState};
+use super::{RecordedRequest, RecordedTimeline, SharedTimeline, Timeline};
 use crate::refusal::Refusal;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 /// The most finished requests that may be kept.
@@ -22,7 +21,7 @@ const PAGE: usize = 128;
 /// The parts of the list of running requests. Threads use different ones, so that they rarely wait
 /// for each other.
 const RUNNING_PARTS: usize = 16;
-/// The most records that each part has for further requests.
+/// The most timelines of requests that are over which each part has for further requests.
 const SPARE_MAX: usize = 16;
 
 /// The recorder of requests: the last finished ones, and those that run.
@@ -37,14 +36,42 @@ pub struct RequestRecorder {
 #[derive(Default)]
 #[repr(align(128))]
 struct RunningRequests {
-    requests: BTreeMap<u64, Weak<SharedTimeline>>,
-    last_key: u64,
-    /// Records of requests that are over, for the next ones.
-    #[expect(
-        clippy::vec_box,
-        reason = "a record is large and passes through many hands, so only its address moves"
-    )]
-    spare: Vec<Box<TimelineRecord>>,
+    /// Those that run, each at its place.
+    requests: Vec<Option<Arc<SharedTimeline>>>,
+    /// The places where none is.
+    free: Vec<usize>,
+    /// Some that are over, whose memory the next ones use.
+    spare: Vec<Arc<SharedTimeline>>,
+}
+
+impl RunningRequests {
+    /// Begins a request. Returns its place.
+    fn begin(
+        &mut self,
+        beginning: &RequestBeginning<'_>,
+        follower: Option<StepSender>,
+    ) -> (usize, Arc<SharedTimeline>) {
+        // Something may still refer to the request that is over. Then the next one gets memory of its own.
+        let spare = self.spare.pop().filter(|spare| Arc::strong_count(spare) == 1);
+        let mut timeline = spare.unwrap_or_default();
+        if let Some(timeline) = Arc::get_mut(&mut timeline) {
+            timeline.begin(beginning, follower);
+        }
+        let place = self.free.pop().unwrap_or(self.requests.len());
+        match self.requests.get_mut(place) {
+            Some(request) => *request = Some(Arc::clone(&timeline)),
+            None => self.requests.push(Some(Arc::clone(&timeline))),
+        }
+        (place, timeline)
+    }
+
+    /// Ends the request at this place.
+    fn end(&mut self, place: usize) {
+        let has_room = self.spare.len() < SPARE_MAX;
+        let ended = self.requests.get_mut(place).and_then(Option::take);
+        self.spare.extend(ended.filter(|_| has_room));
+        self.free.push(place);
+    }
 }
 
 /// Which requests are listed.
@@ -169,38 +196,22 @@ impl RequestRecorder {
         if self.keeps() == 0 && follower.is_none() && !is_wanted {
             return RequestGuard(None);
         }
-        let beginning = begun();
-        let part = part_of_this_thread();
-        let mut running = self.running_part(part);
-        let mut record = running.spare.pop().unwrap_or_else(|| Box::new(TimelineRecord::new(&beginning)));
-        record.renew(&beginning);
-        let timeline = Arc::new(SharedTimeline {
-            began: Instant::now(),
-            response_bytes: AtomicU64::new(0),
-            state: Mutex::new(TimelineState { record: Some(record), follower, at_end: None }),
-        });
-        running.last_key += 1;
-        let key = running.last_key;
-        running.requests.insert(key, Arc::downgrade(&timeline));
-        drop(running);
-        RequestGuard(Some(GuardedRequest { recorder: Arc::clone(self), part, key, timeline }))
+        let (beginning, part) = (begun(), part_of_this_thread());
+        let (place, timeline) = self.running_part(part).begin(&beginning, follower);
+        RequestGuard(Some(GuardedRequest { recorder: Arc::clone(self), part, place, timeline }))
     }
 
     fn finish(&self, request: &GuardedRequest) {
-        let record = request.timeline.finish().map(|(record, at_end)| {
+        let ended = request.timeline.finish(|record| {
             let keeps = self.keeps();
             if keeps > 0 {
-                self.finished().keep(&record, keeps);
+                self.finished().keep(record, keeps);
             }
-            if let Some(at_end) = at_end {
-                at_end(RecordedTimeline::finished(&record, None));
-            }
-            record
         });
-        let mut running = self.running_part(request.part);
-        running.requests.remove(&request.key);
-        let has_room = running.spare.len() < SPARE_MAX;
-        running.spare.extend(record.filter(|record| has_room && record.is_small()));
+        self.running_part(request.part).end(request.place);
+        if let Some((at_end, timeline)) = ended {
+            at_end(timeline);
+        }
     }
 
     /// Number and record of the finished requests before one, the last one first.
@@ -226,9 +237,8 @@ impl RequestRecorder {
 
     fn running_now(&self) -> Vec<Arc<SharedTimeline>> {
         let parts = (0..RUNNING_PARTS).map(|part| self.running_part(part));
-        let mut running: Vec<Arc<SharedTimeline>> = parts
-            .flat_map(|part| part.requests.values().filter_map(Weak::upgrade).collect::<Vec<_>>())
-            .collect();
+        let mut running: Vec<Arc<SharedTimeline>> =
+            parts.flat_map(|part| part.requests.iter().flatten().cloned().collect::<Vec<_>>()).collect();
         running.sort_by_key(|timeline| timeline.began);
         running
     }
@@ -249,7 +259,7 @@ pub(crate) struct RequestGuard(Option<GuardedRequest>);
 struct GuardedRequest {
     recorder: Arc<RequestRecorder>,
     part: usize,
-    key: u64,
+    place: usize,
     timeline: Arc<SharedTimeline>,
 }
 

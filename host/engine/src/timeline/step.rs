@@ -19,6 +19,22 @@ pub enum StepKind {
     Pause,
 }
 
+/// Declares an enum whose variants a journal names by a byte.
+macro_rules! numbered {
+    ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$of_variant:meta])* $variant:ident,)* }) => {
+        $(#[$attribute])*
+        pub enum $name { $($(#[$of_variant])* $variant,)* }
+
+        impl $name {
+            /// The variant with this number, from 0 in their order.
+            pub(super) fn of_number(number: u8) -> Option<Self> {
+                [$(Self::$variant,)*].get(usize::from(number)).copied()
+            }
+        }
+    };
+}
+
+numbered! {
 /// What is done in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -51,6 +67,7 @@ pub enum StepType {
     Wait,
     /// The usage row is written.
     Usage,
+}
 }
 
 impl StepType {
@@ -86,6 +103,7 @@ impl StepType {
     }
 }
 
+numbered! {
 /// What is known about a step besides its name and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -134,16 +152,17 @@ pub enum FactName {
     /// The turn of an attempt, from 1.
     Turn,
 }
+}
 
 /// The value of a fact: a number, or a fixed word or name of the configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum FactValue<'a> {
     Number(u64),
     Text(&'a str),
 }
 
 /// One fact as it is handed over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fact<'a> {
     pub(super) name: FactName,
     pub(super) value: FactValue<'a>,

@@ -1,3 +1,4 @@
+use super::journal::Entry;
 use super::*;
 use crate::cost::Amount;
 use cofferdam_store::{KeyId, UsageKind, WorkspaceId};
@@ -63,6 +64,7 @@ fn a_finished_request_is_a_document_with_its_steps() {
     let timeline = guard.timeline();
     guard.asks(&"é".repeat(200), true);
     timeline.open(StepType::Attempt, &["attempt", "ollama"], &[FactName::Attempt.number(1)]);
+    timeline.first_content();
     let step = timeline.begin(StepType::GuestCall, &["provider-demo", "prepare"], &[]);
     timeline.end_call(step, "ok", Duration::from_micros(540), &[]);
     let cut = timeline.begin(StepType::Exchange, &["POST", "api.test"], &[FactName::Host.name("api.test")]);
@@ -95,6 +97,7 @@ fn a_finished_request_is_a_document_with_its_steps() {
              "us": null, "outcome": "ok", "input_tokens": 7, "output_tokens": 0, "cost": 0.000_001_5},
     ]);
     let mut document = timeless(&recorder.one("a").unwrap());
+    assert!(document["steps"][0].as_object_mut().unwrap().shift_remove("first_content_us").unwrap().is_u64());
     let found = document.as_object_mut().unwrap().shift_remove("steps").unwrap();
     assert_eq!((document, found), (head, steps));
     assert_eq!(recorder.recent(&RequestFilter::default())[0].cost, Amount(1_500_000));
@@ -155,6 +158,77 @@ fn a_request_has_nothing_of_the_one_whose_memory_it_uses() {
     let RecordedRequest { requested_model, model, error_type, outcome, streamed, .. } = b.request;
     assert_eq!((b.steps, requested_model, model, error_type), (vec![], None, None, None));
     assert_eq!((outcome, streamed), ("completed", false));
+}
+
+#[test]
+fn what_is_noted_is_read_again() {
+    let times = [0, 1, 255, 256, u64::from(u32::MAX) + 1, 86_400_000_000, u64::MAX];
+    let numbers = [0, 200, u32::MAX.into(), u64::from(u32::MAX) + 1, u64::MAX];
+    let mut journal = Journal::default();
+    let model = journal.add_head("meta/llama");
+    for at_us in times {
+        let step = journal.begin(256, StepType::Usage, &["a", "é", ""], at_us).unwrap();
+        journal.end(step, StepEnd { at_us, busy_us: Some(at_us), outcome: "timeout" });
+        journal.end(step, StepEnd { at_us, busy_us: None, outcome: "ok" });
+    }
+    for number in numbers {
+        journal.add(256, &FactName::Turn.number(number).unwrap());
+    }
+    journal.add(1, &FactName::Action.word("pass").unwrap());
+    assert_eq!(journal.head(model), "meta/llama");
+    let read = |at_us: u64| at_us.min((1 << 40) - 1);
+    let mut expected: Vec<Entry<'_>> = Vec::new();
+    for (n, at_us) in (1..).zip(times.map(read)) {
+        expected.push(Entry::Begin { step_type: StepType::Usage, parent: 256, at_us, name: "a é " });
+        let ends = [(Some(at_us), "timeout"), (None, "ok")];
+        let end = |(busy_us, outcome)| Entry::End { step: n, end: StepEnd { at_us, busy_us, outcome } };
+        expected.extend(ends.map(end));
+    }
+    let fact = |number| Entry::Fact { step: 256, fact: FactName::Turn.number(number).unwrap() };
+    expected.extend(numbers.map(fact));
+    expected.push(Entry::Fact { step: 1, fact: FactName::Action.word("pass").unwrap() });
+    assert_eq!(journal.entries().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn memory_that_is_still_referred_to_is_not_used_again() {
+    let recorder = recorder(4);
+    let first = begin(&recorder, "a");
+    let late = first.timeline();
+    drop(first);
+    let second = begin(&recorder, "b");
+    assert!(!is_shared(&late, &second.timeline()));
+    late.open(StepType::Tool, &["late"], &[]);
+    assert!(recorder.one("b").unwrap().steps.is_empty());
+    drop((late, second));
+    // Many at the same time leave places that are free, and memory for a few.
+    drop((0..100).map(|_| begin(&recorder, "c")).collect::<Vec<_>>());
+    let place = |guard: &RequestGuard| Arc::as_ptr(guard.timeline().shared.as_ref().unwrap());
+    let [first, second] = [0; 2].map(|_| place(&begin(&recorder, "d")));
+    assert!(std::ptr::eq(first, second));
+}
+
+fn is_shared(one: &Timeline, other: &Timeline) -> bool {
+    Arc::ptr_eq(one.shared.as_ref().unwrap(), other.shared.as_ref().unwrap())
+}
+
+#[test]
+fn running_requests_are_listed_and_their_places_used_again() {
+    let recorder = recorder(RECORDED_MAX);
+    for round in 0..3 {
+        let names: Vec<String> = (0..40).map(|n| format!("{round}-{n}")).collect();
+        let mut guards: Vec<RequestGuard> = names.iter().map(|id| begin(&recorder, id)).collect();
+        let running = recorder.running();
+        let mut found: Vec<&str> = ids(&running);
+        found.sort_unstable();
+        let mut all: Vec<&str> = names.iter().map(String::as_str).collect();
+        all.sort_unstable();
+        assert_eq!(found, all);
+        drop(guards.drain(10..30));
+        assert_eq!(recorder.running().len(), 20);
+    }
+    assert!(recorder.running().is_empty());
+    assert_eq!(recorder.recent(&RequestFilter { limit: 999, ..RequestFilter::default() }).len(), 120);
 }
 
 #[test]
