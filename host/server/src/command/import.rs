@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::sensitive::Sensitive;
 use super::{CommandError, Progress};
 
 /// The maximum length of the file, in bytes.
@@ -28,7 +29,7 @@ pub(super) struct Imported {
 #[derive(Deserialize)]
 struct ImportLine {
     name: String,
-    value: String,
+    value: Sensitive,
     #[serde(default)]
     created_at: Option<String>,
 }
@@ -103,7 +104,7 @@ fn secret(line: &[u8]) -> Result<LegacySecret, String> {
     // The parser's error message could quote the line, so only the column is used.
     let line: ImportLine = serde_json::from_slice(line)
         .map_err(|error| format!("not {{name, value, created_at?}} as JSON (column {})", error.column()))?;
-    let value = SecretValue::new(Zeroizing::new(line.value)).map_err(|error| error.to_string())?;
+    let value = SecretValue::new(line.value.into()).map_err(|error| error.to_string())?;
     let name: SecretName =
         line.name.parse().map_err(|error: cofferdam_store::SecretNameError| error.to_string())?;
     let created_at_ms = line.created_at.as_deref().map(date).transpose()?;
@@ -142,6 +143,7 @@ mod tests {
             ("CANARY", "not {name, value"),
             ("{\"name\":\"CANARY\",\"value\":\"CANARY\"}", "a secret's name has"),
             ("{\"name\":\"a\",\"value\":[\"CANARY\"]}", "not {name, value"),
+            ("{\"name\":\"a\",\"value\":\"CANARY\\ud800\"}", "not {name, value"),
             ("{\"name\":\"a\",\"value\":\"\"}", "a secret's value has"),
             ("{\"name\":\"a\",\"value\":\"CANARY\",\"created_at\":\"CANARY\"}", "created_at is not"),
             ("{\"name\":\"first\",\"value\":\"CANARY\"}", "stands in line 1"),

@@ -51,6 +51,7 @@ pub use plugin::{
 pub use remote::Remote;
 pub use secret::{SecretCommand, SecretScope};
 pub use sensitive::Sensitive;
+pub(crate) use sensitive::unescape;
 pub(crate) use status::older_schema;
 pub use usage::{By, UsageArguments, UsageCommand};
 pub(crate) use vault::restored;

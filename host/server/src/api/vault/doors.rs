@@ -8,7 +8,7 @@ pub(crate) fn put(body: &[u8]) -> bool {
 }
 
 pub(crate) fn unescape(json: &str) -> Option<String> {
-    input::unescape(json).map(|text| text.to_string())
+    crate::command::unescape(json).map(|text| text.to_string())
 }
 
 pub(crate) fn names(body: &[u8]) -> Option<Vec<String>> {

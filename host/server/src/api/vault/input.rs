@@ -11,9 +11,9 @@ use http::header::CONTENT_ENCODING;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use zeroize::Zeroizing;
 
 use crate::api::media::{self, ContentType};
+use crate::command::unescape;
 use crate::fault::{Fault, FieldError};
 
 /// The maximum length of a `PUT` body, in bytes: the longest value with every character escaped,
@@ -147,56 +147,6 @@ impl<'de> Visitor<'de> for Texts {
         while elements.next_element::<IgnoredAny>()?.is_some() {}
         Ok(List(texts))
     }
-}
-
-/// Decodes a JSON string; `None` for other JSON and for unpaired surrogates. The buffer never
-/// grows, because an escape is never shorter than the character it encodes.
-pub(super) fn unescape(json: &str) -> Option<Zeroizing<String>> {
-    let mut rest = json.strip_prefix('"')?.strip_suffix('"')?;
-    let mut text = Zeroizing::new(String::with_capacity(rest.len()));
-    while let Some((plain, escape)) = rest.split_once('\\') {
-        text.push_str(plain);
-        let kind = escape.chars().next()?;
-        rest = escape.get(kind.len_utf8()..)?;
-        text.push(match kind {
-            '"' | '\\' | '/' => kind,
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'u' => {
-                let (character, after) = code_point(rest)?;
-                rest = after;
-                character
-            }
-            _ => return None,
-        });
-    }
-    text.push_str(rest);
-    Some(text)
-}
-
-/// The character for the four digits after `\u`, or for a surrogate pair of such escapes, and the
-/// rest of the text.
-fn code_point(digits: &str) -> Option<(char, &str)> {
-    let (unit, rest) = code_unit(digits)?;
-    let (low, after) = match rest.strip_prefix("\\u").and_then(code_unit) {
-        Some((low, after)) if (0xd800..0xdc00).contains(&unit) => (Some(low), after),
-        _ => (None, rest),
-    };
-    let units = [unit, low.unwrap_or_default()];
-    let units = units.get(..1 + usize::from(low.is_some()))?;
-    let mut characters = char::decode_utf16(units.iter().copied());
-    let character = characters.next()?.ok()?;
-    characters.next().is_none().then_some((character, after))
-}
-
-fn code_unit(digits: &str) -> Option<(u16, &str)> {
-    let (digits, rest) = digits.split_at_checked(4)?;
-    let unit = u16::from_str_radix(digits, 16).ok()?;
-    // `from_str_radix` would accept a `+` sign.
-    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some((unit, rest))
 }
 
 #[cfg(test)]
