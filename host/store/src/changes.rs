@@ -69,8 +69,8 @@ pub(crate) struct WriteBatch {
     usage: Vec<UsageRow>,
     now_ms: u64,
     is_short: bool,
-    /// The sequence number of the audit record that the commit will have.
-    seq: u64,
+    /// The position that the audit record of the commit will have.
+    position: u64,
     /// The host of the commit's chain.
     #[cfg(feature = "postgres")]
     host: Option<SliceHost>,
@@ -118,7 +118,7 @@ impl WriteBatch {
             usage: Vec::new(),
             now_ms,
             is_short: false,
-            seq: 0,
+            position: 0,
             #[cfg(feature = "postgres")]
             host: None,
             #[cfg(feature = "postgres")]
@@ -126,14 +126,14 @@ impl WriteBatch {
         }
     }
 
-    /// Sets the sequence number of the commit.
-    pub(crate) fn numbered(self, seq: u64) -> WriteBatch {
-        WriteBatch { seq, ..self }
+    /// Sets the position of the commit's audit record.
+    pub(crate) fn placed(self, position: u64) -> WriteBatch {
+        WriteBatch { position, ..self }
     }
 
-    /// The sequence number of the audit record that entries of this batch become a part of.
-    pub(crate) fn seq(&self) -> u64 {
-        self.seq
+    /// The position of the audit record that entries of this batch become a part of.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
     }
 
     /// Sets whether the disk is short of space: then the write batch accepts no new data of
@@ -183,8 +183,8 @@ impl WriteBatch {
     /// An empty batch of the same group over another view, for a transaction with these guards.
     #[cfg(test)]
     pub(crate) fn anew(&self, view: VaultSnapshot, held: BTreeSet<Guard>) -> WriteBatch {
-        let WriteBatch { is_short, seq, now_ms, .. } = *self;
-        WriteBatch { held: Some(held), is_short, seq, ..WriteBatch::new(view, now_ms) }
+        let WriteBatch { is_short, position, now_ms, .. } = *self;
+        WriteBatch { held: Some(held), is_short, position, ..WriteBatch::new(view, now_ms) }
     }
 
     /// The same batch over a view that has every row.

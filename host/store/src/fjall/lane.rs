@@ -106,7 +106,7 @@ impl CommitWriter {
         let state = self.database.state(self.shared.directory.load_full());
         WriteBatch::new(self.access.view(state), self.clock.now_ms())
             .on_disk(self.space.look())
-            .numbered(self.tip.seq + 1)
+            .placed(self.tip.seq + 1)
     }
 
     fn write(&mut self, commit: Commit, effects: Effects) -> Result<(), CommitFailed> {

@@ -15,7 +15,7 @@ use super::load::load;
 use super::place::{self, ChainEnd, ChainId};
 use super::prepared::{PreparedStatements, READ_MARK, SETTINGS};
 use super::statement::{InFlight, Statement, flight};
-use super::write::Written;
+use super::write::{Written, position};
 use crate::loaded::Loaded;
 use crate::seal::StoreKeys;
 use crate::state::{Guard, Need};
@@ -34,6 +34,8 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
 pub(super) struct Begun {
     /// Where its chain ends.
     pub(super) end: ChainEnd,
+    /// The position that its audit record will have.
+    pub(super) position: u64,
     /// What it has read.
     pub(super) loaded: Loaded,
 }
@@ -63,9 +65,17 @@ pub(super) async fn make_chain(session: &Session, chain: ChainId, host: HostId) 
 enum Step {
     Done,
     Mark(Option<String>),
-    Chain(Option<(ChainEnd, bool)>),
+    Chain(Option<LockedChain>),
     Guards(usize),
     Loaded(Loaded),
+}
+
+/// A chain that the transaction has locked.
+struct LockedChain {
+    end: ChainEnd,
+    is_sealed: bool,
+    /// The position of what this transaction adds to it.
+    position: u64,
 }
 
 /// Begins a transaction, in one round trip: locks the chain, then the guards in the order of their keys, then loads
@@ -94,14 +104,15 @@ pub(super) async fn begin(
     let ensure = "INSERT INTO head (k, slot) SELECT u.k, coalesce(d.slot, 0) FROM unnest($1, $2) AS u (k, owner) \
                   LEFT JOIN directory d ON d.k = u.owner ORDER BY u.k ON CONFLICT (k) DO NOTHING";
     let ensure = Statement::new(ensure).with(guard_keys, Type::BYTEA_ARRAY).with(owners, Type::BYTEA_ARRAY);
-    let lock_chain = Statement::new("SELECT seq, head, sealed_ms FROM chain WHERE id = $1 FOR UPDATE")
-        .with(chain.0.to_vec(), Type::BYTEA);
+    let lock_chain =
+        format!("SELECT seq, head, sealed_ms, {} FROM chain WHERE id = $1 FOR UPDATE", position());
+    let lock_chain = Statement::new(lock_chain).with(chain.0.to_vec(), Type::BYTEA);
     let mut statements: Vec<InFlight<'_, Result<Step, Failure>>> = vec![
         Box::pin(async {
             let rows = session.script(&begin).await?;
             Ok(Step::Mark(rows.into_iter().flatten().flatten().next()))
         }),
-        Box::pin(async { chain_end(&lock_chain, session).await.map(Step::Chain) }),
+        Box::pin(async { lock_chain_end(&lock_chain, session).await.map(Step::Chain) }),
         Box::pin(async { ensure.execute_prepared(session).await.map(|_| Step::Done) }),
     ];
     if shares {
@@ -122,17 +133,17 @@ pub(super) async fn begin(
         }),
     ]);
     let answers = bounded(async { Ok(flight(statements).await) }).await?;
-    let mut begun = Begun { end: left, loaded: Loaded::default() };
+    let mut begun = Begun { end: left, position: 0, loaded: Loaded::default() };
     for answer in answers {
         match answer? {
             Step::Done => {}
             Step::Mark(found) if found.as_deref() == mark => {}
             Step::Mark(_) => return Err(Failure::NotPrepared),
-            Step::Chain(Some((_, true))) => return Err(Failure::Sealed),
-            Step::Chain(Some((end, false))) if end == left => {}
+            Step::Chain(Some(LockedChain { is_sealed: true, .. })) => return Err(Failure::Sealed),
+            Step::Chain(Some(LockedChain { end, position, .. })) if end == left => begun.position = position,
             Step::Chain(None) if left == ChainEnd::FIRST => return Err(Failure::NoChain),
             Step::Chain(found) => {
-                let found = found.map(|(end, _)| end.seq);
+                let found = found.map(|chain| chain.end.seq);
                 return Err(Failure::ChainChanged { found, left: left.seq });
             }
             Step::Guards(locked) if locked == alone => {}
@@ -206,17 +217,20 @@ async fn prepare_often_sent(session: &Session, prepared: &PreparedStatements) ->
     Ok(())
 }
 
-/// Where the chain ends, and whether it is sealed.
-async fn chain_end(lock: &Statement, session: &Session) -> Result<Option<(ChainEnd, bool)>, Failure> {
+/// Locks the chain.
+async fn lock_chain_end(lock: &Statement, session: &Session) -> Result<Option<LockedChain>, Failure> {
     const UNEXPECTED: Failure = Failure::Unexpected("the lock of a chain");
     let rows = lock.rows_prepared(session, usize::MAX, |_| Ok(0)).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let seq: i64 = row.try_get(0).map_err(|_| UNEXPECTED)?;
     let head: &[u8] = row.try_get(1).map_err(|_| UNEXPECTED)?;
     let sealed: Option<i64> = row.try_get(2).map_err(|_| UNEXPECTED)?;
-    let seq = u64::try_from(seq).map_err(|_| UNEXPECTED)?;
+    let position: i64 = row.try_get(3).map_err(|_| UNEXPECTED)?;
+    let [seq, position] = [seq, position].map(u64::try_from);
     let head = head.try_into().map_err(|_| UNEXPECTED)?;
-    Ok(Some((ChainEnd { seq, head }, sealed.is_some())))
+    let end = ChainEnd { seq: seq.map_err(|_| UNEXPECTED)?, head };
+    let position = position.map_err(|_| UNEXPECTED)?;
+    Ok(Some(LockedChain { end, is_sealed: sealed.is_some(), position }))
 }
 
 /// Loads more rows within the transaction.

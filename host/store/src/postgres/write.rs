@@ -19,6 +19,11 @@ const DAY_MS: u64 = 86_400_000;
 pub(super) const COPIED: &str = "coalesce((SELECT convert_from(body, 'UTF8')::bigint FROM store \
     WHERE k = 'positions'::bytea), 0)";
 
+/// The position of what this transaction adds to the log.
+pub(super) fn position() -> String {
+    format!("pg_current_xact_id()::text::bigint + {COPIED}")
+}
+
 /// The statements of a commit, and where its chain ends after it.
 pub(super) struct Written {
     pub(super) statements: Vec<Statement>,
@@ -234,15 +239,14 @@ fn put_log(
     audit: Vec<u8>,
     usage: Vec<Vec<u8>>,
 ) {
-    let sql = format!(
-        "INSERT INTO audit (day, chain, seq, position, body) \
-         VALUES ($1, $2, $3, pg_current_xact_id()::text::bigint + {COPIED}, $4)"
-    );
+    let position = position();
+    let sql =
+        format!("INSERT INTO audit (day, chain, seq, position, body) VALUES ($1, $2, $3, {position}, $4)");
     statements.push(of_commit(sql, chain, seq, day).with(audit, Type::BYTEA));
     if !usage.is_empty() {
         let sql = format!(
             "INSERT INTO usage (day, chain, seq, part, position, body) \
-             SELECT $1, $2, $3, (part - 1)::integer, pg_current_xact_id()::text::bigint + {COPIED}, body \
+             SELECT $1, $2, $3, (part - 1)::integer, {position}, body \
              FROM unnest($4) WITH ORDINALITY AS u (body, part)"
         );
         statements.push(of_commit(sql, chain, seq, day).with(usage, Type::BYTEA_ARRAY));

@@ -195,13 +195,13 @@ impl Store {
             let (entry, released) = store.read(|view| request.decide(view))?;
             let record = guarded([], move |draft| {
                 draft.record(std::iter::once(entry.clone()));
-                Ok(draft.seq())
+                Ok(draft.position())
             });
             Ok::<_, Error>((store.enqueue(place, record), released))
         });
         let (recorded, released) = within(pending).await?;
-        let seq = within(recorded).await?;
-        released.map(|release| release.recorded(seq))
+        let position = within(recorded).await?;
+        released.map(|release| release.recorded(position))
     }
 
     /// Those of the secrets that [`Store::release`] would release. Writes no audit entry, because

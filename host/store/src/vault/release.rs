@@ -77,8 +77,7 @@ impl Release {
         self.fingerprint
     }
 
-    /// The sequence number of its record in the audit log, where that record was on the disk before
-    /// the value was released.
+    /// The position of its record in the audit log, where that record was on the disk before the value was released.
     pub fn audit(&self) -> Option<u64> {
         self.audit
     }
@@ -87,8 +86,8 @@ impl Release {
         self.version
     }
 
-    pub(crate) fn recorded(self, seq: u64) -> Release {
-        Release { audit: Some(seq), ..self }
+    pub(crate) fn recorded(self, position: u64) -> Release {
+        Release { audit: Some(position), ..self }
     }
 
     /// The value, to be written into the request to [`Release::host`] and nowhere else.

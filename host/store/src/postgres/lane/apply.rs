@@ -58,13 +58,13 @@ impl Lane {
         group: &mut [Box<dyn Job>],
         guards: &BTreeSet<Guard>,
         needs: &mut BTreeSet<Need>,
-        Begun { end, mut loaded }: Begun,
+        Begun { end, position, mut loaded }: Begun,
         rounds: &mut Rounds,
     ) -> Result<Result<Applied, BTreeSet<Guard>>, Failure> {
         loop {
             rounds.begin()?;
             let shared = Arc::new(std::mem::take(&mut loaded));
-            let missing = match self.apply(group, guards, end, Arc::clone(&shared))? {
+            let missing = match self.apply(group, guards, (end, position), Arc::clone(&shared))? {
                 Ok(applied) => return Ok(Ok(applied)),
                 Err(missing) => missing,
             };
@@ -99,18 +99,18 @@ impl Lane {
         begin(session, &self.access.keys, chain, end, guards, needs).await
     }
 
-    /// Applies a group to a batch over loaded rows.
+    /// Applies a group to a batch over loaded rows, for a commit after this end of the chain and at this position.
     fn apply(
         &mut self,
         group: &mut [Box<dyn Job>],
         guards: &BTreeSet<Guard>,
-        end: ChainEnd,
+        (end, position): (ChainEnd, u64),
         loaded: Arc<Loaded>,
     ) -> Result<Result<Applied, Missing>, Failure> {
         // Other hosts write too, so sums of quotas are not kept from one transaction to the next.
         let access = self.access.with_own_quotas();
         let mut draft = WriteBatch::new(access.view(Box::new(loaded)), self.clock.now_ms())
-            .numbered(end.seq + 1)
+            .placed(position)
             .holding(guards.clone())
             .of_host(SliceHost(self.chain_host.0))
             .with_slices_of(self.slices.is_some().then_some(SliceHost(self.chain_host.0)));

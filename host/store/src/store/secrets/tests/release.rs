@@ -18,7 +18,7 @@ fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String 
     }
 }
 
-/// The audit entries after a commit, each as JSON.
+/// The audit entries after a position, each as JSON.
 fn entries(store: &Store, since: u64) -> Vec<String> {
     store.flush().unwrap();
     let records = store.audit_records(since, 100).now().unwrap();
@@ -83,12 +83,12 @@ fn release_if_bound_makes_no_audit_record_for_an_unbound_secret() {
     let released = |name: &str, to: &str| {
         store.release_if_bound(request(ReleaseScope::Operator, name, to)).now().unwrap()
     };
-    let seq = store.status().seq;
+    let since = newest(&store);
     for (name, to) in [("a", "c.example"), ("legacy", "b.example"), ("none", "b.example")] {
         assert!(released(name, to).is_none(), "{name} to {to}");
     }
     assert_eq!(released("a", "b.example").unwrap().expose(), b"the value");
-    let entries = entries(&store, seq);
+    let entries = entries(&store, since);
     assert!(entries.len() == 1 && entries[0].contains("secret_released"), "{entries:?}");
 }
 
@@ -99,12 +99,12 @@ fn every_release_and_refusal_is_audited_with_its_reason() {
     let vault = VaultId::Operator;
     let fingerprint = put(&store, vault, "a", "canary").fingerprint.unwrap().prefix().to_string();
     import(&store, vault, "legacy", "canary");
-    let seq = store.status().seq;
+    let since = newest(&store);
     for (name, to) in [("a", "b.example"), ("a", "c.example"), ("legacy", "b.example"), ("none", "b.example")]
     {
         released(&store, ReleaseScope::Operator, name, to);
     }
-    let entries = entries(&store, seq);
+    let entries = entries(&store, since);
     let expected = [
         vec!["secret_released", "b.example", fingerprint.as_str()],
         vec!["release_refused", "c.example", "other_host"],
@@ -155,14 +155,19 @@ fn a_recorded_release_is_returned_after_its_audit_record_is_durable() {
     let scratch = ScratchDirectory::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
-    let seq = store.status().seq;
+    let since = newest(&store);
     let release =
         |name: &str| store.release_recorded(request(ReleaseScope::Operator, name, "b.example")).now();
-    assert_eq!(release("a").ok().unwrap().expose(), b"the value");
-    assert_eq!(store.status().seq, seq + 1);
+    let recorded = release("a").ok().unwrap();
+    assert_eq!(recorded.expose(), b"the value");
+    // What is durable when it is returned needs no flush to be found.
+    let placed = store.placed_audit_records(since, 10).now().unwrap();
+    let [(position, record)] = placed.as_slice() else { panic!("{placed:?}") };
+    assert_eq!(recorded.audit(), Some(*position));
+    assert!(matches!(record.entries[0].action, AuditAction::SecretReleased { .. }), "{record:?}");
     assert!(matches!(release("b"), Err(ReleaseError::Unavailable)));
-    assert_eq!(store.status().seq, seq + 2);
-    assert_eq!(entries(&store, seq).len(), 2);
+    assert_eq!(commits_since(&store, since), 2);
+    assert_eq!(entries(&store, since).len(), 2);
 }
 
 /// Makes a change that commits after a release was decided, and before it is recorded.
