@@ -4,7 +4,7 @@
 //! read as a value is not JSON and stays unchanged.
 
 use serde::de::IgnoredAny;
-use serde_json::Deserializer;
+use serde_json::{Deserializer, Value};
 
 use crate::wanted::Wanted;
 
@@ -13,36 +13,72 @@ const STARTS_MAX: usize = 32;
 /// The deepest nesting of brackets. JSON parsers do not accept deeper ones either.
 const DEPTH_MAX: usize = 100;
 
-/// Strict JSON for `text`; `None` when it is already valid or beyond repair.
+/// Strict JSON for `text`; `None` when it is already valid or beyond repair, and when it is not clear
+/// that the value found is the whole answer.
 pub(crate) fn repaired(text: &str, wanted: Wanted) -> Option<String> {
-    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+    if is_json(text) {
         return None;
     }
-    let (body, is_fenced) = fenced(text).map_or((text, false), |body| (body, true));
-    let starts = body.char_indices().filter(|(_, character)| wanted.begins_with(*character));
-    starts.take(STARTS_MAX).find_map(|(at, _)| {
-        let body = body.get(at..)?;
-        // Empty brackets in prose are not an answer.
-        whole_value(body).filter(|json| is_fenced || json.len() > 2).or_else(|| {
-            let json = Reader::new(body).read()?;
-            (json.len() > 2 && serde_json::from_str::<IgnoredAny>(&json).is_ok()).then_some(json)
-        })
+    let (before, body) = fenced(text, wanted).unwrap_or(("", text));
+    let is_fenced = body.len() < text.len();
+    // Empty brackets in prose are not an answer.
+    let is_answer = |json: &str| json.len() > 2 || (is_fenced && body.trim() == json);
+    let (start, length, json) = first_value(body, wanted, is_answer)?;
+    let start = before.len() + start;
+    let (before, after) = (text.get(..start)?, text.get(start + length..)?);
+    let is_one = first_value(after, wanted, |json| json.len() > 2).is_none();
+    (is_one && !is_enclosed(before, after, wanted)).then_some(json)
+}
+
+/// Whether a parser accepts `text`. It refuses unpaired surrogates and numbers that are too large, so
+/// that strings and numbers have to be read for this.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok()
+}
+
+/// The content of the first fenced block, closed or not, and the text before it. A fence behind a
+/// bracket may be text of the answer.
+fn fenced(text: &str, wanted: Wanted) -> Option<(&str, &str)> {
+    let (outside, inside) = text.split_once("```")?;
+    if outside.contains(|character| wanted.begins_with(character)) {
+        return None;
+    }
+    let inside = inside.split_once('\n').map_or(inside, |(_, inside)| inside);
+    let before = text.get(..text.len() - inside.len())?;
+    let end = inside.rfind("```").unwrap_or(inside.len());
+    inside.get(..end).filter(|inside| inside.contains(['{', '['])).map(|inside| (before, inside))
+}
+
+/// The first value in `text`: where it begins, its length there, and strict JSON for it.
+fn first_value(
+    text: &str,
+    wanted: Wanted,
+    is_answer: impl Fn(&str) -> bool,
+) -> Option<(usize, usize, String)> {
+    let starts = text.char_indices().filter(|(_, character)| wanted.begins_with(*character));
+    starts.take(STARTS_MAX).find_map(|(start, _)| {
+        let text = text.get(start..)?;
+        let (length, json) = whole_value(text).or_else(|| Reader::new(text).read())?;
+        is_answer(&json).then_some((start, length, json))
     })
 }
 
-/// The content of the first fenced block, closed or not.
-fn fenced(text: &str) -> Option<&str> {
-    let (_, inside) = text.split_once("```")?;
-    let (_, inside) = inside.split_once('\n').unwrap_or(("", inside));
-    let end = inside.rfind("```").unwrap_or(inside.len());
-    inside.get(..end).filter(|inside| inside.contains(['{', '[']))
+/// Whether brackets that cannot be read enclose what stands between two texts: it is a part then.
+fn is_enclosed(before: &str, after: &str, wanted: Wanted) -> bool {
+    let surplus = |text: &str| {
+        let opened = text.chars().filter(|character| wanted.begins_with(*character)).count();
+        let closed = text.chars().filter(|character| wanted.ends_with(*character)).count();
+        (opened.saturating_sub(closed), closed.saturating_sub(opened))
+    };
+    surplus(before).0 > 0 && surplus(after).1 > 0
 }
 
-/// The valid value at the start of `text`.
-fn whole_value(text: &str) -> Option<String> {
-    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+/// The valid value at the start of `text`, and its length.
+fn whole_value(text: &str) -> Option<(usize, String)> {
+    let mut values = Deserializer::from_str(text).into_iter::<Value>();
     values.next()?.ok()?;
-    text.get(..values.byte_offset()).map(str::to_owned)
+    let length = values.byte_offset();
+    Some((length, text.get(..length)?.to_owned()))
 }
 
 /// The error when there is no value.
@@ -61,9 +97,11 @@ impl<'a> Reader<'a> {
         Self { rest: text, out: String::with_capacity(text.len() + 8), depth: 0, open: Vec::new() }
     }
 
-    fn read(mut self) -> Option<String> {
+    /// The length of the value, and strict JSON for it.
+    fn read(mut self) -> Option<(usize, String)> {
+        let length = self.rest.len();
         self.value().ok()?;
-        Some(self.out)
+        is_json(&self.out).then_some((length - self.rest.len(), self.out))
     }
 
     fn peek(&self) -> Option<char> {
@@ -169,7 +207,7 @@ impl<'a> Reader<'a> {
                 if word.is_empty() {
                     return Err(NoValue);
                 }
-                self.out.push_str(&serde_json::Value::from(word).to_string());
+                self.out.push_str(&Value::from(word).to_string());
             }
         }
         self.skip_space();
@@ -185,8 +223,7 @@ impl<'a> Reader<'a> {
                 self.out.push_str("null");
                 Ok(())
             }
-            // A number was cut off behind its sign.
-            Some('-' | '+') if self.rest.trim_end().len() == 1 => {
+            _ if is_cut_number(self.rest) => {
                 self.rest = "";
                 self.out.push_str("null");
                 Ok(())
@@ -204,6 +241,10 @@ impl<'a> Reader<'a> {
 
     /// Reads a literal or a number in the spelling of JSON or of another language.
     fn word(&mut self) -> Result<(), NoValue> {
+        if is_cut_number(self.rest) {
+            self.rest = "";
+            return Err(NoValue);
+        }
         let word = self.take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | ':'));
         let literal = match word.to_ascii_lowercase().as_str() {
             "true" => "true",
@@ -281,13 +322,21 @@ fn ends_string(behind: &str, quote: char) -> bool {
     }
 }
 
+/// Whether the end of the text cuts off a number. What is left of it is another number.
+fn is_cut_number(rest: &str) -> bool {
+    let belongs = |character: char| character.is_ascii_digit() || "+-._eE".contains(character);
+    rest.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first))
+        && (rest.chars().all(belongs) || matches!(rest.trim_end(), "-" | "+"))
+}
+
 /// A number in JSON's spelling, or the word as a string if it is not a number.
 fn number(word: &str) -> String {
-    let is_number = |text: &str| serde_json::from_str::<serde_json::Number>(text).is_ok();
+    // A number that is too large stays one, and no parser accepts the result.
+    let is_number = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
     let plain = word.strip_prefix('+').unwrap_or(word).trim_end_matches(['.', 'e', 'E', '+', '-']);
     let plain = match plain.strip_prefix('.') {
         Some(fraction) => format!("0.{fraction}"),
         None => plain.replace('_', ""),
     };
-    if is_number(&plain) { plain } else { serde_json::Value::from(word).to_string() }
+    if is_number(&plain) { plain } else { Value::from(word).to_string() }
 }

@@ -47,7 +47,7 @@ fn values_are_repaired() {
         ("{'a': 'it\\'s \"5\\\"'}", json!({ "a": "it's \"5\"" })),
         ("{\"a\": \"\\d \\u00e4 \\u12", json!({ "a": "d ä 12" })),
         (
-            "{\"a\": .5, \"b\": 1_000, \"c\": 2026-11-21, \"d\": 1e",
+            "{\"a\": .5, \"b\": 1_000, \"c\": 2026-11-21, \"d\": 1e}",
             json!({ "a": 0.5, "b": 1000, "c": "2026-11-21", "d": 1 }),
         ),
         ("{\"a\":, \"b\":", json!({ "a": null, "b": null })),
@@ -71,6 +71,79 @@ fn valid_json_and_plain_prose_pass() {
     }
     assert_eq!(repaired("so: [1, 2,]", Wanted::Array).as_deref(), Some("[1,2]"));
     assert_eq!(repaired("so: {\"a\":1} [1, 2,]", Wanted::Array).as_deref(), Some("[1,2]"));
+}
+
+#[test]
+fn a_fence_inside_of_an_answer_is_text() {
+    let answer = r#"{"answer": "Use:\n```js\nconst x = {};\n```", "score": 5,}"#;
+    let expected = json!({ "answer": "Use:\n```js\nconst x = {};\n```", "score": 5 });
+    assert_eq!(repair(answer), Some(expected.clone()));
+    let fenced = format!("As ordered [1]:\n```json\n{answer}\n```\nBye.");
+    assert_eq!(repair(&fenced), Some(expected));
+    let array = "[\"a\", \"```\\n[1]\\n```\",]";
+    assert_eq!(repaired(array, Wanted::Array).as_deref(), Some("[\"a\",\"```\\n[1]\\n```\"]"));
+    let behind = "I cannot {do} it, but:\n```json\n{\"a\": 1}\n```";
+    assert_eq!(repair(behind), Some(json!({ "a": 1 })));
+}
+
+#[test]
+fn empty_brackets_are_an_answer_where_a_fence_holds_nothing_else() {
+    assert_eq!(repair("```json\n{}\n```"), Some(json!({})));
+    assert_eq!(repaired("So:\n```\n[]", Wanted::Array).as_deref(), Some("[]"));
+    for text in ["```js\nconst x = {};\n```", "So: {}", "```json\n[{}]\n```"] {
+        assert_eq!(repair(text), None, "{text}");
+    }
+}
+
+#[test]
+fn one_of_several_values_is_not_the_answer() {
+    for text in [
+        "[{\"a\":1},{\"b\":2},]",
+        "{\"a\":1}\n{\"b\":2}",
+        "{\"a\":1} or {b: 2,}",
+        "```json\n{\"a\":1}\n```\nor\n```json\n{\"b\":2}\n```",
+        "```json\n{\"a\":1}\n```\nor {\"b\":2}",
+        "{\"a\": [1, 2}, \"b\": {\"c\": 3}}",
+        "{\"a\": call(), \"b\": {\"c\": 3}}",
+    ] {
+        assert_eq!(repair(text), None, "{text}");
+    }
+    assert_eq!(repaired("[1] [2]", Wanted::Array), None);
+    assert_eq!(repaired("{\"a\":1} [2]", Wanted::Either), None);
+    let one = Some(json!({ "a": 1 }));
+    for text in ["{\"a\":1} as in [1] and {x}", "{\"a\":1}}", "[{\"a\":1},]", "see {x}: {\"a\":1} ({y})."] {
+        assert_eq!(repair(text), one, "{text}");
+    }
+}
+
+#[test]
+fn a_number_that_is_cut_off_is_not_kept() {
+    for (text, expected) in [
+        ("{\"total\": 12", json!({ "total": null })),
+        ("{\"total\": -1.5e", json!({ "total": null })),
+        ("{\"on\": 2026-11-2", json!({ "on": null })),
+        ("{\"a\": [12, 34", json!({ "a": [12] })),
+        ("{\"total\": 12 ", json!({ "total": 12 })),
+        ("```json\n{\"total\": 12\n```", json!({ "total": 12 })),
+        ("{\"total\": 12]", json!({ "total": 12 })),
+    ] {
+        assert_eq!(repair(text), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn what_parsers_refuse_is_no_repair() {
+    for text in [
+        r#"{"a": "\ud800"}"#,
+        r#"{"a": "\ud800",}"#,
+        r#"{"a": "\ud800", "b": {"c": 1}}"#,
+        r#"so: {"a": "\udc00\ud800"}"#,
+        r#"{"a": 1e999}"#,
+        r#"{"a": 1e999, "b": {"c": 1},}"#,
+    ] {
+        assert_eq!(repair(text), None, "{text}");
+    }
+    assert_eq!(repair(r#"{"a": "\ud83d\ude00",}"#), Some(json!({ "a": "😀" })));
 }
 
 fn request(format: Value) -> Vec<u8> {

@@ -56,6 +56,15 @@ impl Wanted {
             _ => false,
         }
     }
+
+    /// Whether a value of this kind can end with `character`.
+    pub(crate) fn ends_with(self, character: char) -> bool {
+        match character {
+            '}' => self != Self::Array,
+            ']' => self != Self::Object,
+            _ => false,
+        }
+    }
 }
 
 /// Whether the request's plugin entry disables the hook.

@@ -225,6 +225,30 @@ fn streams_that_unpack_to_too_much_are_not_read() {
 }
 
 #[test]
+fn pictures_are_not_unpacked() {
+    let pixels = compress_to_vec_zlib(&vec![7; 17 << 20], 1);
+    let picture = |entries: &str, filter: &str| {
+        let mut builder = Builder::new();
+        let font = builder.object(HELVETICA);
+        let mut pictures = String::new();
+        for number in 0..4 {
+            let entries = format!("{entries} /Width 4096 /Height 1360 /Filter {filter}");
+            write!(pictures, "/P{number} {} 0 R ", builder.stream(&entries, &pixels)).unwrap();
+        }
+        let content = builder.packed("", b"/P0 Do BT /F1 12 Tf 50 700 Td (Scan) Tj ET /P1 Do");
+        let resources = format!("/Font << /F1 {font} 0 R >> /XObject << {pictures} >>");
+        read(&builder.pages(&[content], &resources), 100).map(|page| page.text)
+    };
+    for subtype in ["/Subtype /Image", "/Type/XObject/Subtype/Image", "/Subtype\r\n/Image"] {
+        assert_eq!(picture(subtype, "/FlateDecode").as_deref(), Ok("Scan"), "{subtype}");
+        assert_eq!(picture(subtype, "[/FlateDecode /FlateDecode]").as_deref(), Ok("Scan"), "{subtype}");
+    }
+    for subtype in ["/Subtype /ImageMask", "/Subtype /Form", "/Subtype (/Image)", "/Other /Image", ""] {
+        assert!(picture(subtype, "/FlateDecode").unwrap_err().contains("too large"), "{subtype}");
+    }
+}
+
+#[test]
 fn damaged_documents_are_read_as_far_as_they_go() {
     let document = one_page("BT /F1 12 Tf 50 700 Td (Still here) Tj ET");
     let text = |bytes: &[u8]| read(bytes, 1000).map(|page| page.text);

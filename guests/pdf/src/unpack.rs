@@ -2,8 +2,9 @@
 //! bytes. The library that reads documents unpacks without a limit, and ten kilobytes can become ten
 //! megabytes a thousand times.
 //!
-//! Streams of encrypted documents and filters other than Flate are not checked here. For them the
-//! memory limit of the sandbox applies.
+//! Pictures are not checked, because the library does not unpack them for text. Streams of encrypted
+//! documents and filters other than Flate are not checked here either. For all of them, and for other
+//! streams that call themselves pictures, the memory limit of the sandbox applies.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_PARSE_ZLIB_HEADER};
@@ -32,7 +33,12 @@ pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
         let data = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"));
         let Some(data) = data.filter(|_| !before.ends_with(b"end")) else { continue };
         let from = before.len().saturating_sub(DICTIONARY_BYTES_MAX);
-        match flate_filters(before.get(from..).unwrap_or(before)) {
+        let near = before.get(from..).unwrap_or(before);
+        let dictionary = last_dictionary(near);
+        if is_picture(dictionary) {
+            continue;
+        }
+        match flate_filters(dictionary) {
             0 => continue,
             1 => total.add(data, &mut window),
             _ => return Err("The PDF packs its content several times over and is not read."),
@@ -48,10 +54,25 @@ pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// How often the last dictionary before a stream names Flate.
-fn flate_filters(before: &[u8]) -> usize {
-    let start = before.windows(4).rposition(|window| window == b" obj").unwrap_or(0);
-    let dictionary = before.get(start..).unwrap_or_default();
+/// The last dictionary before a stream, or its end if it is long.
+fn last_dictionary(near: &[u8]) -> &[u8] {
+    let start = near.windows(4).rposition(|window| window == b" obj").unwrap_or(0);
+    near.get(start..).unwrap_or_default()
+}
+
+/// Whether a dictionary says that its stream is a picture.
+fn is_picture(dictionary: &[u8]) -> bool {
+    let key = b"/Subtype";
+    dictionary.windows(key.len()).enumerate().filter(|(_, window)| window == key).any(|(at, _)| {
+        let value = dictionary.get(at + key.len()..).unwrap_or_default().trim_ascii_start();
+        let rest = value.strip_prefix(b"/Image");
+        rest.and_then(<[u8]>::first)
+            .is_some_and(|next| next.is_ascii_whitespace() || b"/>[(<%".contains(next))
+    })
+}
+
+/// How often a dictionary names Flate.
+fn flate_filters(dictionary: &[u8]) -> usize {
     let full = dictionary.windows(11).filter(|window| *window == b"FlateDecode").count();
     // The short name is meant for inline images, but readers accept it everywhere.
     let is_short = |window: &&[u8]| matches!(window, [b'/', b'F', b'l', end] if !end.is_ascii_alphanumeric());

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-/// The longest text, in characters. A longer conversation loses its beginning.
+/// The longest text, in characters. A longer conversation loses its beginning, which may end
+/// inside of a message.
 const CHARS_MAX: usize = 400_000;
 /// The longest text for the arguments or the result of one call, in characters.
 const CALL_CHARS_MAX: usize = 20_000;
@@ -19,17 +20,32 @@ pub(crate) fn rendered(transcript: &[u8]) -> Option<String> {
     if lines.is_empty() {
         return None;
     }
+    let (kept, is_cut) = end_of(&lines);
+    let cut = if is_cut { "[The beginning was left out.]\n" } else { "" };
+    Some(format!("The conversation so far:\n{cut}{}", kept.join("\n")))
+}
+
+/// The last characters that fit, and whether they are not all. The first of the lines may have lost
+/// its beginning.
+fn end_of(lines: &[String]) -> (Vec<&str>, bool) {
     let mut left = CHARS_MAX;
-    let fits = |line: &&String| {
-        let chars = line.chars().count();
-        let fits = chars <= left;
-        left = left.saturating_sub(if fits { chars } else { left });
-        fits
-    };
-    let kept = lines.iter().rev().take_while(fits).count();
-    let cut = if kept < lines.len() { "[The beginning was left out.]\n" } else { "" };
-    let lines = lines.get(lines.len() - kept..).unwrap_or_default();
-    Some(format!("The conversation so far:\n{cut}{}", lines.join("\n")))
+    let mut kept = Vec::new();
+    let mut is_cut = false;
+    for line in lines.iter().rev() {
+        let surplus = line.chars().count().saturating_sub(left);
+        is_cut = surplus > 0;
+        let start = line.char_indices().nth(surplus).map_or(line.len(), |(start, _)| start);
+        let end = line.get(start..).unwrap_or_default();
+        if !end.is_empty() {
+            kept.push(end);
+        }
+        if is_cut {
+            break;
+        }
+        left -= end.chars().count();
+    }
+    kept.reverse();
+    (kept, is_cut)
 }
 
 fn items(transcript: &[u8]) -> Vec<Value> {
@@ -109,6 +125,27 @@ mod tests {
         let rendered = rendered(Value::from(items).to_string().as_bytes()).unwrap();
         assert!(rendered.contains("[The beginning was left out.]") && rendered.ends_with("user: four"));
         assert!(!rendered.contains("one") && rendered.chars().count() < CHARS_MAX + 100);
+    }
+
+    #[test]
+    fn the_end_of_a_message_that_is_too_long_is_kept() {
+        let long = format!("first{}last", "ü".repeat(CHARS_MAX + 50_000));
+        let of = |texts: &[&str]| {
+            let items: Vec<_> = texts.iter().map(|text| json!({"role": "user", "content": text})).collect();
+            rendered(Value::from(items).to_string().as_bytes()).unwrap()
+        };
+        let alone = of(&[&long]);
+        assert!(alone.starts_with("The conversation so far:\n[The beginning was left out.]\nüü"));
+        assert!(alone.ends_with("üülast") && !alone.contains("first"));
+        let after = of(&["one", &long, "three"]);
+        assert!(after.ends_with("üülast\nuser: three") && !after.contains("one"));
+        let heads = "The conversation so far:\n[The beginning was left out.]\n".len();
+        assert_eq!(alone.chars().count(), heads + CHARS_MAX);
+        let full = "x".repeat(CHARS_MAX - "user: ".len());
+        assert_eq!(
+            of(&["one", &full]),
+            format!("The conversation so far:\n[The beginning was left out.]\nuser: {full}")
+        );
     }
 
     proptest! {

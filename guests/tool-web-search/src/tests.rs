@@ -192,6 +192,18 @@ fn brave_is_asked_as_documented_and_read() {
 }
 
 #[test]
+fn brave_gets_a_country_that_it_accepts() {
+    for (country, is_accepted) in [("de", true), ("US", true), ("SG", false), ("GR", false), ("ZZ", false)] {
+        let mut engine = Engine::new(200, &json!({"type": "search"}));
+        searched(&mut engine, BRAVE, &json!({"user_location": {"country": country}})).unwrap();
+        let (asked, code) = (&engine.asked[0], country.to_uppercase());
+        assert_eq!(asked.url.ends_with(&format!("&country={code}")), is_accepted, "{}", asked.url);
+        assert_eq!(asked.url.contains("country"), is_accepted, "{}", asked.url);
+        assert!(asked.headers.contains(&("x-loc-country".to_owned(), code)));
+    }
+}
+
+#[test]
 fn exa_is_asked_as_documented_and_read() {
     let answer = json!({"requestId": "r", "costDollars": {"total": 0.005}, "results": [
         {"url": "https://a.test/1", "title": "One", "text": "whole text", "publishedDate": "2025-05-05"},

@@ -27,6 +27,8 @@ struct State {
     title: Option<String>,
     in_title: bool,
     skip: Option<Skip>,
+    /// The number of open `svg` and `math` elements.
+    foreign: u32,
     /// The number of open `pre` elements.
     preformatted: u32,
     /// Whether the next text follows `<pre>` directly. A line break there does not count.
@@ -53,6 +55,7 @@ impl Renderer {
             title: None,
             in_title: false,
             skip: None,
+            foreign: 0,
             preformatted: 0,
             pre_begins: false,
             lists: Vec::new(),
@@ -119,20 +122,21 @@ impl State {
     }
 
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
-        match tag.kind {
-            TagKind::StartTag => self.start(tag),
-            TagKind::EndTag => self.end(tag),
+        let is_foreign = matches!(&*tag.name, "svg" | "math");
+        if tag.kind == TagKind::EndTag {
+            self.foreign = self.foreign.saturating_sub(u32::from(is_foreign));
+            self.end(tag);
+            return TokenSinkResult::Continue;
         }
-        // The content of some elements is not markup, even when the element is skipped.
-        match (tag.kind, &*tag.name) {
-            (TagKind::StartTag, "script") => TokenSinkResult::RawData(ScriptData),
-            (TagKind::StartTag, "style" | "iframe" | "noembed" | "noframes" | "xmp") => {
-                TokenSinkResult::RawData(Rawtext)
-            }
-            (TagKind::StartTag, "title" | "textarea") => TokenSinkResult::RawData(Rcdata),
-            (TagKind::StartTag, "plaintext") => TokenSinkResult::Plaintext,
-            _ => TokenSinkResult::Continue,
+        let content = content(&tag.name);
+        let is_raw = !matches!(content, TokenSinkResult::Continue);
+        // Outside of pictures and formulas, such a tag begins an element all the same.
+        if tag.self_closing && (is_foreign || (is_raw && self.foreign > 0)) {
+            return TokenSinkResult::Continue;
         }
+        self.foreign = self.foreign.saturating_add(u32::from(is_foreign));
+        self.start(tag);
+        content
     }
 
     fn start(&mut self, tag: &Tag) {
@@ -351,6 +355,17 @@ impl State {
             self.writer.space();
         }
         self.cells = self.cells.saturating_add(1);
+    }
+}
+
+/// How the content of an element is read. That of some is not markup, even when they are skipped.
+fn content(name: &str) -> TokenSinkResult<()> {
+    match name {
+        "script" => TokenSinkResult::RawData(ScriptData),
+        "style" | "iframe" | "noembed" | "noframes" | "xmp" => TokenSinkResult::RawData(Rawtext),
+        "title" | "textarea" => TokenSinkResult::RawData(Rcdata),
+        "plaintext" => TokenSinkResult::Plaintext,
+        _ => TokenSinkResult::Continue,
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Skip {
     open: u32,
     /// The number of containers opened inside, for elements with an optional end tag.
     containers: u32,
+    /// Whether the element only leads to other pages. Others are skipped to their end, whatever they
+    /// contain.
+    is_navigation: bool,
 }
 
 /// What a tag means for the skipped element.
@@ -36,11 +39,14 @@ impl Skip {
     /// Starts a skip if the element of this start tag is not content.
     pub(crate) fn begun_by(tag: &Tag, noise: Noise) -> Option<Self> {
         let name: &str = &tag.name;
-        let skipped = !is_void(name)
-            && (is_never_text(name)
-                || is_hidden(tag)
-                || (noise == Noise::Drop && leads_elsewhere(name, tag)));
-        skipped.then(|| Self { name: tag.name.clone(), open: 1, containers: 0 })
+        if is_void(name) {
+            return None;
+        }
+        let is_navigation = !is_never_text(name) && !is_hidden(tag);
+        if is_navigation && (noise == Noise::Keep || !leads_elsewhere(name, tag)) {
+            return None;
+        }
+        Some(Self { name: tag.name.clone(), open: 1, containers: 0, is_navigation })
     }
 
     /// Handles a start tag inside.
@@ -52,7 +58,7 @@ impl Skip {
                 return Verdict::Before;
             }
             self.open = self.open.saturating_add(1);
-        } else if name == "main" && !is_never_text(&self.name) {
+        } else if name == "main" && self.is_navigation {
             // A navigation without an end tag must not hide the whole page.
             return Verdict::Before;
         } else if ends_itself && is_container(name) {

@@ -85,6 +85,12 @@ fn scripts_and_hidden_text_never_show() {
         "<textarea>evil</textarea>",
         "<div hidden><script></div></script>evil</div>",
         "<title>evil</title>",
+        "<div style='display:none'><main>evil</main></div>",
+        "<div hidden><nav>evil</nav><main><p>evil</p></main>evil</div>",
+        "<nav hidden><main>evil</main></nav>",
+        "<li hidden><main>evil</main></li>",
+        "<svg><title/><text>evil</text><svg/><style/><script/></svg>",
+        "<svg><title>evil</title></svg>",
     ] {
         assert_eq!(
             text(&format!("before {html} after")),
@@ -92,6 +98,32 @@ fn scripts_and_hidden_text_never_show() {
             "{html}"
         );
     }
+}
+
+#[test]
+fn a_script_with_much_state_does_not_take_the_page_along() {
+    let state: String = (0..400).map(|number| format!("\"k{number}\":\"v\",")).collect();
+    let script = format!("<script>for(var i=0;i<n;i++){{x(i)}}var t={{{state}}};</script>");
+    assert_eq!(text(&format!("<p>before</p>{script}<p>AFTER</p>")), "before\n\nAFTER");
+}
+
+#[test]
+fn self_closing_elements_of_pictures_and_formulas_are_empty() {
+    for html in [
+        "<svg viewBox='0 0 1 1'><title/><path/></svg>",
+        "<svg class=logo />",
+        "<svg><svg/><g><style/><script href=x /></g><textarea/><iframe/></svg>",
+        "<div hidden><svg><title/></svg></div>",
+        "<math hidden/>",
+        "<math><title/></math>",
+    ] {
+        let page = page(&format!("<p>before</p>{html}<p>article</p><title>page</title>"));
+        assert_eq!(page.text, "before\n\narticle", "{html}");
+        assert_eq!(page.title.as_deref(), Some("page"), "{html}");
+    }
+    // Outside of them, such a tag begins an element.
+    assert_eq!(text("<p>before</p><svg></svg><textarea/><p>x</p>"), "before");
+    assert_eq!(text("before<script/>x</script>"), "before");
 }
 
 /// The text between the neighbours of a dropped element.

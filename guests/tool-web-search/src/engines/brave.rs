@@ -12,6 +12,12 @@ use crate::settings::{Location, Settings};
 const QUERY_CHARS_MAX: usize = 400;
 const QUERY_WORDS_MAX: usize = 50;
 const RESULTS_MAX: usize = 20;
+/// The values of `country` that Brave accepts, without `ALL`. It answers others with the status 422.
+const COUNTRIES: [&str; 36] = [
+    "AR", "AU", "AT", "BE", "BR", "CA", "CL", "DK", "FI", "FR", "DE", "HK", "IN", "ID", "IT", "JP", "KR",
+    "MY", "MX", "NL", "NZ", "NO", "CN", "PL", "PT", "PH", "RU", "SA", "ZA", "ES", "SE", "CH", "TW", "TR",
+    "GB", "US",
+];
 
 pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url) -> Request {
     let with_sites = with_sites(query, settings);
@@ -25,7 +31,8 @@ pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url)
         .append_pair("result_filter", "web")
         .append_pair("text_decorations", "false")
         .append_pair("extra_snippets", "true");
-    if let Some(country) = &settings.location.country {
+    let country = settings.location.country.as_deref().filter(|code| COUNTRIES.contains(code));
+    if let Some(country) = country {
         url.query_pairs_mut().append_pair("country", country);
     }
     super::request("GET", url.into(), headers(&settings.location), Vec::new())
