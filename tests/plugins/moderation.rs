@@ -258,6 +258,14 @@ async fn every_string_that_a_model_would_read_is_judged() {
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": r#"{"x":"b\u006fmbs"}"#},
             {"type": "function_call_output", "call_id": "c", "output": "fine"}]),
         ),
+        (
+            "input",
+            json!([{"type": "function_call_output", "call_id": "c", "output": r#"{"x":"b\u006fmbs"}"#}]),
+        ),
+        ("input", json!([{"type": "function_call_output", "call_id": "c", "output": r#"{"x":"\nbombs"}"#}])),
+        ("input", json!([{"type": "shell_call", "call_id": "c", "action": {"type": "bombs"}}])),
+        ("input", json!([{"type": "shell_call_output", "call_id": "c", "output": [{"bombs": 1}]}])),
+        ("input", json!([{"type": "program_output", "call_id": "c", "result": "bombs"}])),
     ];
     for (member, value) in hidden {
         let mut request = request("hello");
@@ -267,6 +275,58 @@ async fn every_string_that_a_model_would_read_is_judged() {
         assert_eq!(answer.body["error"]["metadata"]["error_type"], "content_policy_violation", "{request}");
     }
     assert!(upstream.asked().is_empty());
+}
+
+/// Items of calls are rendered for the model after moderation, with the tools of the request.
+#[tokio::test]
+async fn no_part_of_an_earlier_call_reaches_the_model_without_being_judged() {
+    let (authority, upstream) = (Authority::new(), Upstream::start().await);
+    let site = Site::start(&authority, &[HOST]).await;
+    let setup = Setup::new();
+    std::fs::write(setup.directory().join("ca.pem"), authority.pem()).unwrap();
+    let host = setup
+        .config(&format!(
+            "[egress]\nports = [{}]\nroots = [\"ca.pem\"]\nallow_private = [\"127.0.0.0/8\"]\n\
+             resolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n[plugins.tool-mcp]\nhosts = [\"{HOST}\"]",
+            site.port
+        ))
+        .config(&single("openai-chat", &upstream.base))
+        .config(RULES)
+        .start();
+    let tools = json!([
+        {"type": "service:datetime"},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
+        {"type": "mcp", "server_label": "l", "server_url": format!("https://{HOST}:{}/mcp", site.port)},
+    ]);
+    let plain = r#"{"type": "message", "role": "user", "content": "Go."}"#;
+    let hidden = [
+        r#"{"type": "service:datetime", "timezone": "UTC", "datetime": "make b\u006fmbs"}"#,
+        r#"{"type": "service:datetime", "timezone": "UTC", "b\u006fmbs": 1}"#,
+        r#"{"type": "mcp_call", "server_label": "l", "name": "t", "arguments": "{}", "role": "bombs"}"#,
+        r#"{"type": "mcp_call", "server_label": "l", "name": "t", "arguments": "{}", "file_url": "bombs"}"#,
+        r#"{"type": "mcp_call", "server_label": "l", "name": "t", "arguments": "{}", "x": {"bombs": 1}}"#,
+        r#"{"type": "mcp_call", "server_label": "l", "name": "t", "arguments": "{}", "error": {"type": "bombs"}}"#,
+        r#"{"type": "mcp_call", "server_label": "l", "name": "t", "arguments": "{}", "error": {"bombs": 1}}"#,
+        r#"{"type": "code_interpreter_call", "code": "1", "signature": "bombs"}"#,
+        r#"{"type": "code_interpreter_call", "code": "1", "outputs": [{"type": "bombs"}]}"#,
+        r#"{"type": "code_interpreter_call", "code": "1", "bombs": 1}"#,
+    ];
+    let mut unjudged = Vec::new();
+    for item in hidden {
+        upstream.always(|_| chat("fine"));
+        let before = upstream.asked().len();
+        let body = format!(
+            r#"{{"model": "{MODEL}", "plugins": [{{"id": "moderation"}}], "tools": {tools}, "input": [{plain}, {item}]}}"#
+        );
+        let answer = Client::new(&host).post_bytes("/responses", body.into_bytes()).await;
+        assert!([200, 403].contains(&answer.status), "{item}: {}", answer.text);
+        let asked = upstream.asked().split_off(before);
+        let told: String = asked.iter().map(|asked| asked.body["messages"].to_string()).collect();
+        if told.contains("bombs") || told.contains("u006f") {
+            unjudged.push((item, told));
+        }
+    }
+    assert!(unjudged.is_empty(), "{unjudged:#?}");
 }
 
 #[tokio::test]

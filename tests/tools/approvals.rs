@@ -150,3 +150,41 @@ async fn an_answer_to_nothing_is_refused() {
     assert_eq!(refused.status, 400);
     assert!(refused.message().contains("\"mcpr_1\", which does not stand before it"), "{}", refused.text);
 }
+
+/// Each result is cut at 1 MiB, and all of a request together may have 8 MiB.
+#[tokio::test]
+async fn results_of_approved_calls_are_limited_together() {
+    let bench = bench().await;
+    let entry = entry(&bench, json!({"require_approval": "always"}));
+    let names: Vec<String> = (0..9).map(|number| format!("c{number}")).collect();
+    let made: Vec<_> = names.iter().map(|name| call(name, "calc__read", "{}")).collect();
+    lists(&bench, json!([tool("read")]), false);
+    bench.chat.reply(calls(false, "", &made));
+    let (asked, _) = bench.ask(&with_tool(entry.clone()), false).await;
+    let mut input = vec![json!({"role": "user", "content": "Go."})];
+    input.extend(asked["output"].as_array().unwrap().clone());
+    let requests = asked["output"].as_array().unwrap().iter().skip(1);
+    input.extend(requests.map(
+        |item| json!({"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": true}),
+    ));
+
+    lists(&bench, json!([tool("read")]), false);
+    let long = "\u{1f30d}".repeat(390_000);
+    for _ in 0..9 {
+        bench.site.reply(says(text(&long), false));
+    }
+    bench.chat.reply(answer(false, "Done."));
+    bench.ask(&json!({"model": MODEL, "input": input, "tools": [entry]}), false).await;
+    let asked = bench.chat.asked().pop().unwrap();
+    let messages = asked.body["messages"].as_array().unwrap();
+    let results: Vec<&str> = messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    let lengths: Vec<usize> = results.iter().map(|result| result.len()).collect();
+    assert_eq!(lengths.len(), 9);
+    assert!(lengths[..7].iter().all(|length| *length > 1_000_000), "{lengths:?}");
+    assert!(lengths.iter().sum::<usize>() < (8 << 20) + 1_000, "{lengths:?}");
+    assert!(results[8].contains("too large together"), "{lengths:?}");
+}

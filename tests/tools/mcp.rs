@@ -169,6 +169,8 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_removed_from_answers() {
 async fn errors_of_the_server_reach_model_and_client() {
     let bench = bench().await;
     let error = json!({"jsonrpc": "2.0", "id": ID, "error": {"code": -32602, "message": "no such argument"}});
+    let unread =
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "not initialized"}});
     let html = Reply::Whole {
         status: 200,
         headers: vec![("content-type", "text/html".to_owned())],
@@ -186,6 +188,7 @@ async fn errors_of_the_server_reach_model_and_client() {
             "no such city",
         ),
         (Reply::json(200, error), "no such argument"),
+        (Reply::json(400, unread), "not initialized"),
         (html, "not one of the protocol"),
         (elsewhere, "redirects (HTTP 307)"),
         (Reply::json(401, json!({})), "refuses access"),
@@ -229,6 +232,22 @@ async fn a_server_that_does_not_list_its_tools_leaves_the_model_without_them() {
             assert!(events_of(&events, 0).contains(&"mcp_list_tools.failed".to_owned()), "{events:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_client_may_choose_a_few_of_many_tools() {
+    let bench = bench().await;
+    let mut large = tool("large");
+    large["inputSchema"]["description"] = json!("x".repeat(33 << 10));
+    let many: Vec<Value> = (0..200).map(|number| tool(&number.to_string())).chain([large]).collect();
+    lists(&bench, json!(many), false);
+    bench.chat.reply(answer(false, "done"));
+    let request = with_tool(entry(&bench, json!({"allowed_tools": ["7", "199", "large"]})));
+    let (answered, _) = bench.ask(&request, false).await;
+    assert_eq!(answered["output"][0]["error"], Value::Null, "{answered}");
+    assert_eq!(bench.offered(), [json!("calc__7"), json!("calc__199")]);
+    bench.host.until_logged("1 of the tools of the MCP server at api.test cannot be offered");
+    bench.host.until_logged("The first: \\\"large\\\"");
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(crate) fn read(request: &[u8]) -> Option<Texts> {
     }
     let position = texts.member(None, "input");
     for (index, item) in input.into_iter().enumerate() {
-        texts.item(position, Step::Element(index), item);
+        texts.input_item(position, Step::Element(index), item);
     }
     let position = texts.member(None, "tools");
     texts.tools(position, tools, None);
@@ -127,7 +127,40 @@ impl Texts {
         joined
     }
 
-    /// Collects an item of `input` or a value inside one: strings in text members, and tools. The host
+    /// Collects an item of `input`.
+    fn input_item(&mut self, parent: Position, step: Step, item: Value) {
+        let kind = item.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match item {
+            Value::Object(members) if is_call(&kind) => {
+                let position = self.position(Some(parent), step);
+                self.call(position, &kind, members);
+            }
+            item => self.item(parent, step, item),
+        }
+    }
+
+    /// Collects a call that models may get as JSON: its strings, and the names of members at any depth.
+    fn call(&mut self, position: Position, kind: &str, members: Map<String, Value>) {
+        for name in members.keys() {
+            self.note(position, Some(position), name.clone());
+        }
+        for (name, value) in members {
+            match value {
+                // That of an image generation is a picture.
+                Value::String(text) if name == "result" && kind != "image_generation_call" => {
+                    let position = self.position(Some(position), Step::Member(name));
+                    self.note(position, None, text);
+                }
+                Value::Array(_) | Value::Object(_) => {
+                    let position = self.position(Some(position), Step::Member(name));
+                    self.all(position, position, value);
+                }
+                value => self.item_member(position, name, value),
+            }
+        }
+    }
+
+    /// Collects an item or a value inside one: strings in text members, and tools. The host
     /// limits the depth of the recursion.
     fn item(&mut self, parent: Position, step: Step, value: Value) {
         match value {
@@ -153,7 +186,9 @@ impl Texts {
 
     fn item_member(&mut self, parent: Position, name: String, value: Value) {
         match value {
-            Value::String(text) if name == "arguments" => self.arguments(parent, text),
+            Value::String(text) if name == "arguments" || name == "output" => {
+                self.json_text(parent, name, text);
+            }
             Value::String(_) if !is_text_member(&name) => {}
             Value::Array(tools) if name == "tools" => {
                 let position = self.position(Some(parent), Step::Member(name));
@@ -163,10 +198,10 @@ impl Texts {
         }
     }
 
-    /// Arguments are JSON in a string. They are checked decoded as well, because a provider may pass the
-    /// decoded form on and escapes could hide a word.
-    fn arguments(&mut self, parent: Position, text: String) {
-        let position = self.member(Some(parent), "arguments");
+    /// Arguments are JSON in a string, and outputs may be. They are checked decoded as well, because the
+    /// host or a provider may pass the decoded form on and escapes could hide a word.
+    fn json_text(&mut self, parent: Position, name: String, text: String) {
+        let position = self.position(Some(parent), Step::Member(name));
         let value = if text.contains('\\') { from_str::<Value>(&text).ok() } else { None };
         self.note(position, Some(position), text);
         if let Some(value) = value {
@@ -255,6 +290,19 @@ impl Texts {
     }
 }
 
+/// Whether items of this type are calls, or results of calls, that models may get as JSON.
+fn is_call(kind: &str) -> bool {
+    const OTHERS: [&str; 6] = [
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "computer_call_output",
+        "tool_search_output",
+    ];
+    (kind.ends_with("_call") || kind.ends_with("_output")) && !OTHERS.contains(&kind)
+}
+
 fn holds_text(value: &Value) -> bool {
     value.is_string() || value.is_array() || value.is_object()
 }
@@ -292,9 +340,17 @@ mod tests {
         let found = found(&request);
         let mut words: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
         words.sort_unstable();
-        assert_eq!(words, ["eight", "five", "four", "one", "seven", "six", "three", "two"]);
+        let names = ["a/b~c", "output", "stdout", "type"];
+        let mut read = ["eight", "five", "four", "one", "seven", "six", "three", "two"].to_vec();
+        read.extend(names);
+        read.sort_unstable();
+        assert_eq!(words, read);
         for (text, pointer) in &found {
-            assert_eq!(request.pointer(pointer), Some(&json!(text)), "{pointer}");
+            let value = request.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+            assert!(
+                value == text || names.contains(&text.as_str()) && value.get(text).is_some(),
+                "{pointer}"
+            );
         }
         assert_eq!(found[1].1, "/input/0/content/0/text");
     }
@@ -366,6 +422,49 @@ mod tests {
         let found = found(&json!({ "input": [{ "type": "function_call", "arguments": arguments }] }));
         let at = |text: &str| (text.to_owned(), "/input/0/arguments".to_owned());
         assert_eq!(found, [at(arguments), at("ab"), at("bomb")]);
+    }
+
+    #[test]
+    fn an_output_that_is_json_is_read_without_its_escapes_too() {
+        for kind in ["function_call_output", "mcp_call"] {
+            let output = r#"{"a":["b\u006fmb"]}"#;
+            let found = found(&json!({ "input": [{ "type": kind, "output": output }] }));
+            let at = |text: &str| (text.to_owned(), "/input/0/output".to_owned());
+            for text in [output, "a", "bomb"] {
+                assert!(found.contains(&at(text)), "{kind} {text}: {found:?}");
+            }
+        }
+        let plain = json!({ "input": [{ "type": "function_call_output", "output": "not JSON: \\u006f" }] });
+        assert_eq!(found(&plain).len(), 1);
+    }
+
+    #[test]
+    fn calls_are_read_with_the_names_and_types_of_their_members() {
+        let error = json!({ "type": "one", "two": { "id": "three", "role": ["four"] } });
+        let request = json!({ "input": [
+            { "type": "mcp_call", "server_label": "l", "name": "n", "arguments": "{}", "error": error, "five": 5 },
+            { "type": "code_interpreter_call", "outputs": [{ "status": "six", "seven": 7 }] },
+            { "type": "shell_call", "action": { "file_url": "eight" } },
+            { "type": "program_output", "result": "nine" },
+        ]});
+        let found = found(&request);
+        for text in ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"] {
+            assert!(found.iter().any(|(word, _)| word == text), "{text}: {found:?}");
+        }
+        for (text, pointer) in &found {
+            let value = request.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+            assert!(value == text || value.get(text).is_some(), "{pointer}");
+        }
+        // Media and what the host has checked is not read.
+        let media = json!({ "input": [
+            { "type": "image_generation_call", "id": "i", "status": "completed", "result": "AAAA" },
+            { "type": "computer_call_output", "call_id": "c", "output": { "type": "computer_screenshot",
+                "image_url": "AAAA" } },
+        ]});
+        let texts = read(media.to_string().as_bytes()).unwrap();
+        assert!(texts.iter().all(|text| !["AAAA", "i", "completed", "c"].contains(&text.text.as_str())));
+        // The names of one call are one text for the endpoint.
+        assert_eq!(texts.joined().len(), 1);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
+use cofferdam_guest_kit::bindings::log::{self, Level};
 use cofferdam_guest_kit::bindings::scratch;
 use cofferdam_guest_kit::bindings::tools::{Function, Guest, Output, ToolError};
 use cofferdam_guest_kit::bindings::types::{CallContext, Json};
@@ -41,6 +42,9 @@ impl Guest for Mcp {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
         let settings = Settings::read(&settings)?;
         let listing = listed(&settings, &mut Wire)?;
+        if let Some(line) = &listing.left_out {
+            log::write(Level::Info, line);
+        }
         keep(&settings, &listing)?;
         Ok(listing.functions(&settings))
     }
@@ -58,7 +62,7 @@ impl Guest for Mcp {
             session.end(&settings, &mut Wire);
             return Ok(Output::new("", json!({})));
         }
-        let mut listing =
+        let listing =
             kept.ok_or_else(|| ToolError::Failed("The tools of the server are not known.".to_owned()))?;
         if function == LIST_TOOLS {
             return Ok(Output::new("", listing.item(&settings)));
@@ -66,10 +70,8 @@ impl Guest for Mcp {
         let Some(tool) = listing.tool(&settings, &function).map(|tool| tool.name.clone()) else {
             return Err(unknown_function(&function));
         };
-        let called = call(&tool, &arguments, &settings, &mut listing.session, &mut Wire);
-        // The server may have started another session during the call.
-        keep(&settings, &listing)?;
-        called
+        let keep = |listing: &Listing| keep(&settings, listing);
+        call_and_keep(&tool, &arguments, &settings, listing, &mut Wire, keep)
     }
 }
 
@@ -81,7 +83,10 @@ impl Guest for Mcp {
 /// When the request asks for a server or a secret that it may not use.
 fn listed(settings: &Settings, network: &mut impl Streaming) -> Result<Listing, ToolError> {
     match session::list(settings, network) {
-        Ok((session, tools)) => Ok(Listing { session, tools, error: None }),
+        Ok((session, listed)) => {
+            let left_out = listed.left_out(settings);
+            Ok(Listing { session, tools: listed.tools, error: None, left_out })
+        }
         Err(Trouble::Request { field, problem }) => Err(settings::wrong(field, problem)),
         Err(Trouble::Server(fault)) => Ok(Listing { error: Some(fault.words), ..Listing::default() }),
     }
@@ -94,6 +99,28 @@ fn keep(settings: &Settings, listing: &Listing) -> Result<(), ToolError> {
             "has more tools, together with the other servers, than fit into 1 MiB",
         )
     })
+}
+
+/// Calls a tool of the server, and keeps the session that the server may have started meanwhile.
+///
+/// # Errors
+///
+/// Those of [`call`] and `keep`.
+fn call_and_keep(
+    tool: &str,
+    arguments: &[u8],
+    settings: &Settings,
+    mut listing: Listing,
+    network: &mut impl Streaming,
+    keep: impl FnOnce(&Listing) -> Result<(), ToolError>,
+) -> Result<Output, ToolError> {
+    let before = listing.session.clone();
+    let called = call(tool, arguments, settings, &mut listing.session, network);
+    // Other calls run at the same time. One of them may have kept a newer session than `before`.
+    if listing.session != before {
+        keep(&listing)?;
+    }
+    called
 }
 
 /// Calls a tool of the server. Errors of the server are passed on to the model and the client.

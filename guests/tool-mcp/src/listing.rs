@@ -14,9 +14,13 @@ use crate::tool::Tool;
 pub(crate) struct Listing {
     #[serde(flatten)]
     pub(crate) session: Session,
+    /// The tools that the client chooses.
     pub(crate) tools: Vec<Tool>,
     /// Why the list could not be fetched.
     pub(crate) error: Option<String>,
+    /// The message for the operator's log about tools that are not offered.
+    #[serde(skip)]
+    pub(crate) left_out: Option<String>,
 }
 
 impl Listing {
@@ -30,15 +34,15 @@ impl Listing {
         json!(self).to_string().into_bytes()
     }
 
-    fn allowed(&self, settings: &Settings) -> impl Iterator<Item = (String, &Tool)> {
-        let tools: Vec<&Tool> = self.tools.iter().filter(|tool| settings.allows(tool)).collect();
-        let names = names::of(&settings.label, tools.iter().map(|tool| tool.name.as_str()));
-        names.into_iter().zip(tools)
+    /// The tools with the names of their functions.
+    fn named(&self, settings: &Settings) -> impl Iterator<Item = (String, &Tool)> {
+        let names = names::of(&settings.label, self.tools.iter().map(|tool| tool.name.as_str()));
+        names.into_iter().zip(&self.tools)
     }
 
     /// The tool of a function.
     pub(crate) fn tool(&self, settings: &Settings, function: &str) -> Option<&Tool> {
-        self.allowed(settings).find(|(name, _)| name == function).map(|(_, tool)| tool)
+        self.named(settings).find(|(name, _)| name == function).map(|(_, tool)| tool)
     }
 
     /// The functions for models, with the items that clients see for their calls.
@@ -50,12 +54,11 @@ impl Listing {
             parameters.insert("x-item".to_owned(), shown);
             Function::new(name, &tool.description, parameters)
         };
-        self.allowed(settings).map(function).collect()
+        self.named(settings).map(function).collect()
     }
 
     /// The members of the item `mcp_list_tools`.
     pub(crate) fn item(&self, settings: &Settings) -> Value {
-        let tools: Vec<Value> = self.allowed(settings).map(|(_, tool)| json!(tool)).collect();
-        json!({ "server_label": settings.label, "tools": tools, "error": self.error })
+        json!({ "server_label": settings.label, "tools": self.tools, "error": self.error })
     }
 }

@@ -91,6 +91,10 @@ pub(crate) struct Answer {
 pub(crate) enum Failed {
     /// The server has ended the session. A new one may be started.
     SessionGone,
+    /// The answer to the request with this id did not come in time.
+    TimedOut {
+        id: u64,
+    },
     Trouble(Trouble),
 }
 
@@ -118,16 +122,20 @@ pub(crate) fn request(
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     let mut arrived = Arrived::default();
     let request = written(envelope, "POST", message.to_string().into_bytes());
-    let response = network.send_until(&request, &mut |response| arrived.has(response, id)).map_err(unsent)?;
+    let sent = network.send_until(&request, &mut |response| arrived.has(response, id));
+    let response = sent.map_err(|error| match error {
+        HttpError::Timeout => Failed::TimedOut { id },
+        error => unsent(error).into(),
+    })?;
     if response.status == 404 && envelope.session.is_some() {
         return Err(Failed::SessionGone);
     }
     let session = header(&response, "mcp-session-id").filter(|id| is_session(id)).map(str::to_owned);
     // A server may explain an HTTP error in JSON-RPC, so the body is read whatever the status is.
-    let found = messages(&response).into_iter().find(|message| answers(message, id));
-    match found {
-        Some(message) => Ok(Answer { result: result(message)?, session }),
-        None => Err(no_answer(&response).into()),
+    let mut messages = messages(&response);
+    match messages.iter().position(|message| answers(message, id)) {
+        Some(place) => Ok(Answer { result: result(messages.swap_remove(place))?, session }),
+        None => Err(no_answer(&response, &messages).into()),
     }
 }
 
@@ -135,11 +143,18 @@ pub(crate) fn request(
 pub(crate) fn notify(
     envelope: Envelope<'_>,
     method: &str,
+    params: Option<Value>,
     network: &mut impl Streaming,
 ) -> Result<(), Trouble> {
-    let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();
-    let response = network.send_until(&written(envelope, "POST", message), &mut |_| true).map_err(unsent)?;
-    if (200..300).contains(&response.status) { Ok(()) } else { Err(no_answer(&response)) }
+    let message = match params {
+        Some(params) => json!({ "jsonrpc": "2.0", "method": method, "params": params }),
+        None => json!({ "jsonrpc": "2.0", "method": method }),
+    };
+    let is_accepted = |response: &Response| (200..300).contains(&response.status);
+    let request = written(envelope, "POST", message.to_string().into_bytes());
+    // The body of a refusal may be its explanation.
+    let response = network.send_until(&request, &mut |response| is_accepted(response)).map_err(unsent)?;
+    if is_accepted(&response) { Ok(()) } else { Err(no_answer(&response, &messages(&response))) }
 }
 
 /// Ends the session. The server may refuse this; nothing depends on it.
@@ -159,7 +174,7 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// Whether the answer is among the complete events.
+    /// Whether the answer, or an error without an id, is among the complete events.
     fn has(&mut self, response: &Response, id: u64) -> bool {
         if !is_stream(response) {
             return false;
@@ -172,7 +187,7 @@ impl Arrived {
         let events = body.get(self.read..from + end).unwrap_or_default();
         self.read = from + end;
         let mut messages = parsed(sse::data(&String::from_utf8_lossy(events)));
-        messages.any(|message| answers(&message, id))
+        messages.any(|message| answers(&message, id) || error_without_id(&message).is_some())
     }
 }
 
@@ -186,7 +201,8 @@ fn written(envelope: Envelope<'_>, method: &str, body: Vec<u8>) -> Request {
     Request::new(method, envelope.settings.url.as_str(), headers, body, BODY_BYTES_MAX, envelope.timeout_ms)
 }
 
-fn unsent(error: HttpError) -> Trouble {
+/// The trouble with a request that has no response.
+pub(crate) fn unsent(error: HttpError) -> Trouble {
     match error {
         HttpError::Denied => Trouble::Request {
             field: "server_url",
@@ -241,13 +257,27 @@ fn result(mut message: Value) -> Result<Map<String, Value>, Trouble> {
     if let Some(error) = message.get("error") {
         let words = error.get("message").and_then(Value::as_str).unwrap_or_default();
         let code = error.get("code").and_then(Value::as_i64).unwrap_or(INVALID);
-        let words = format!("The MCP server reports an error: {}", printable(words));
-        return Err(Trouble::Server(Fault { cause: Cause::Protocol(code), words }));
+        return Err(reported(code, words));
     }
     match message.get_mut("result").map(Value::take) {
         Some(Value::Object(result)) => Ok(result),
         _ => Err(Trouble::invalid("The MCP server's result is not an object.")),
     }
+}
+
+/// The error of a message without an id: a server that cannot read the id of a request answers like this.
+/// Other protocols have errors without a code.
+fn error_without_id(message: &Value) -> Option<Trouble> {
+    if message.get("id").is_some_and(|id| !id.is_null()) {
+        return None;
+    }
+    let error = message.get("error")?;
+    Some(reported(error.get("code")?.as_i64()?, error.get("message")?.as_str()?))
+}
+
+fn reported(code: i64, words: &str) -> Trouble {
+    let words = format!("The MCP server reports an error: {}", printable(words));
+    Trouble::Server(Fault { cause: Cause::Protocol(code), words })
 }
 
 /// A server's text on one line and of limited length.
@@ -256,7 +286,11 @@ pub(crate) fn printable(words: &str) -> String {
     clip(line.trim(), WORDS_CHARS_MAX).text.to_owned()
 }
 
-fn no_answer(response: &Response) -> Trouble {
+/// The trouble with a response none of whose messages is the answer.
+fn no_answer(response: &Response, messages: &[Value]) -> Trouble {
+    if let Some(trouble) = messages.iter().find_map(error_without_id) {
+        return trouble;
+    }
     let status = response.status;
     let words = match status {
         200..=299 => return Trouble::invalid("The MCP server's answer is not one of the protocol."),

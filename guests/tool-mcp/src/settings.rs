@@ -100,6 +100,11 @@ impl Settings {
         format!("server {:016x}", fnv_1a(self.label.bytes()))
     }
 
+    /// Whether the model may be offered a tool of this name.
+    pub(crate) fn allows_name(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|filter| filter.has_name(name))
+    }
+
     /// Whether the model may be offered this tool.
     pub(crate) fn allows(&self, tool: &Tool) -> bool {
         self.allowed.as_ref().is_none_or(|filter| filter.has(tool))
@@ -117,8 +122,11 @@ impl Settings {
 
 impl Filter {
     fn has(&self, tool: &Tool) -> bool {
-        self.names.as_ref().is_none_or(|names| names.contains(&tool.name))
-            && self.read_only.is_none_or(|wanted| wanted == tool.is_read_only())
+        self.has_name(&tool.name) && self.read_only.is_none_or(|wanted| wanted == tool.is_read_only())
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.iter().any(|known| known == name))
     }
 
     /// Like [`Self::has`], but an empty filter selects no tool.

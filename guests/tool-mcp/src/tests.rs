@@ -225,10 +225,55 @@ fn the_client_chooses_tools_and_what_it_approves() {
     }
 }
 
+/// A server may have any number of tools as long as the client chooses few of them.
+#[test]
+fn the_limits_hold_for_the_tools_that_the_client_chooses() {
+    let mut many: Vec<Value> = (0..200).map(|number| tool(&number.to_string())).collect();
+    for tool in &mut many[150..] {
+        tool["inputSchema"]["description"] = json!("x".repeat(31 << 10));
+    }
+    let settings = settings(json!({"allowed_tools": ["199", "7"]})).unwrap();
+    let mut server =
+        Server::default().begins().lists(&json!(many[..180]), Some("c")).lists(&json!(many[180..]), None);
+    let listing = listed(&mut server, &settings);
+    assert_eq!((&listing.error, names(&listing, &settings)), (&None, vec!["l__7".into(), "l__199".into()]));
+}
+
+#[test]
+fn tools_that_cannot_be_offered_are_named_for_the_operator() {
+    let mut large = tool("large\n");
+    large["name"] = json!("large");
+    large["inputSchema"]["description"] = json!("x".repeat(33 << 10));
+    let mut odd = vec![tool("a"), tool(""), large, tool("b\nc"), json!({"name": "none"}), json!(7)];
+    let left_out = |tools: &[Value], members: Value| {
+        let settings = settings(members).unwrap();
+        let listing = listed(&mut Server::default().begins().lists(&json!(tools), None), &settings);
+        assert_eq!((&listing.error, names(&listing, &settings)), (&None, vec!["l__a".to_owned()]));
+        listing.left_out
+    };
+    let told = left_out(&odd, json!({})).unwrap();
+    assert!(told.starts_with("5 of the tools of the MCP server at mcp.test cannot be offered"), "{told}");
+    assert!(told.ends_with("\"\", \"large\", \"b c\", \"none\", \"\""), "{told}");
+    let told = left_out(&odd, json!({"allowed_tools": ["a", "large"]})).unwrap();
+    assert!(told.starts_with("1 of") && told.ends_with(": \"large\""), "{told}");
+    assert_eq!(left_out(&odd[..1], json!({})), None);
+    odd.extend((0..900).map(|_| tool("")));
+    let told = left_out(&odd, json!({})).unwrap();
+    assert!(told.starts_with("905 of") && told.len() < 2_000, "{told}");
+}
+
 fn called(server: &mut Server) -> Result<Output, ToolError> {
+    called_with(server, |_| Ok(()))
+}
+
+fn called_with(
+    server: &mut Server,
+    keep: impl FnOnce(&Listing) -> Result<(), ToolError>,
+) -> Result<Output, ToolError> {
     let settings = settings(json!({})).unwrap();
-    let mut session = super::Session { id: Some("s1".into()), version: Some("2025-06-18".into()) };
-    super::call("a", br#"{"x":1}"#, &settings, &mut session, server)
+    let session = super::Session { id: Some("s1".into()), version: Some("2025-06-18".into()) };
+    let listing = Listing { session, ..Listing::default() };
+    super::call_and_keep("a", br#"{"x":1}"#, &settings, listing, server, keep)
 }
 
 fn result(result: &Value) -> Server {
@@ -318,6 +363,86 @@ fn a_lost_session_is_restarted_once() {
     assert!(called(&mut server).unwrap().for_model.contains("ended the session"));
 }
 
+/// A call that runs longer must not put back the session that another call has replaced meanwhile.
+#[test]
+fn only_a_call_that_started_a_session_keeps_it() {
+    let mut kept = None;
+    let mut keep = |listing: &Listing| {
+        kept = listing.session.id.clone();
+        Ok(())
+    };
+    called_with(&mut result(&json!({})), &mut keep).unwrap();
+    called_with(&mut Server::default().says(500, &[], ""), &mut keep).unwrap();
+    assert_eq!(kept, None);
+    let mut keep = |listing: &Listing| {
+        kept = listing.session.id.clone();
+        Ok(())
+    };
+    let lost = Server::default().says(404, &[], "");
+    let agreed = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "2025-06-18"}});
+    let headers = [("content-type", "application/json"), ("mcp-session-id", "s2")];
+    let begun = lost.says(200, &headers, &agreed.to_string()).says(202, &[], "");
+    called_with(&mut result_after(begun, &json!({})), &mut keep).unwrap();
+    assert_eq!(kept.as_deref(), Some("s2"));
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_cancelled() {
+    for (error, asked) in [(HttpError::Timeout, 2), (HttpError::Broken, 1)] {
+        let mut server = Server { answers: VecDeque::from([Err(error)]), ..Server::default() };
+        let output = called(&mut server).unwrap();
+        assert!(output.for_model.contains("was not reached"), "{}", output.for_model);
+        assert_eq!(server.asked.len(), asked);
+        if asked == 1 {
+            continue;
+        }
+        let params = json!({"requestId": server.body(0)["id"], "reason": "timeout"});
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        assert_eq!(server.body(1), cancelled);
+        assert_eq!(server.header(1, "mcp-session-id"), Some("s1"));
+        assert!(server.asked[1].timeout_ms <= 4_000);
+    }
+    // The handshake must not be cancelled.
+    let mut server = Server { answers: VecDeque::from([Err(HttpError::Timeout)]), ..Server::default() };
+    assert!(listed(&mut server, &settings(json!({})).unwrap()).error.is_some());
+    assert_eq!(server.asked.len(), 1);
+}
+
+/// A server that cannot read the id of a request answers with an error without one.
+#[test]
+fn an_error_without_an_id_is_the_answer() {
+    let json = [("content-type", "application/json")];
+    let error = json!({"code": -32000, "message": "Bad Request:\nServer not initialized"});
+    let null = json!({"jsonrpc": "2.0", "error": error, "id": null});
+    let absent = json!({"jsonrpc": "2.0", "error": error});
+    let words = "The MCP server reports an error: Bad Request: Server not initialized";
+    for message in [&null, &absent] {
+        let stream = format!("data: {message}\n\n{}", ": still here\n\n".repeat(40));
+        for mut server in [
+            Server::default().says(400, &json, &message.to_string()),
+            Server::default().says(200, &[("content-type", "text/event-stream")], &stream),
+        ] {
+            let output = called(&mut server).unwrap();
+            let item: Value = serde_json::from_slice(&output.item).unwrap();
+            assert_eq!((output.for_model.as_str(), &item["error"]["code"]), (words, &json!(-32000)));
+        }
+    }
+    // It explains a refused notification too.
+    let agreed = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "2025-06-18"}});
+    let mut server = Server::default().json(&agreed).says(400, &json, &null.to_string());
+    assert_eq!(listed(&mut server, &settings(json!({})).unwrap()).error.as_deref(), Some(words));
+    // An answer with the id counts first, and errors of other protocols do not count.
+    let batch = json!([null, {"jsonrpc": "2.0", "id": "@id", "result": {}}]);
+    assert_eq!(called(&mut Server::default().json(&batch)).unwrap().for_model, "(no output)");
+    for other in [json!({"error": "invalid_token"}), json!({"error": {"message": "no"}})] {
+        let output = called(&mut Server::default().says(401, &json, &other.to_string())).unwrap();
+        assert!(output.for_model.contains("refuses access (HTTP 401)"), "{}", output.for_model);
+    }
+    let other = json!({"jsonrpc": "2.0", "id": 9, "error": error});
+    let output = called(&mut Server::default().says(400, &json, &other.to_string())).unwrap();
+    assert!(output.for_model.contains("HTTP 400"), "{}", output.for_model);
+}
+
 #[test]
 fn misbehaving_servers_give_a_message() {
     let json = [("content-type", "application/json")];
@@ -384,6 +509,8 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
         .collect();
     assert!(told(Server::default().begins().lists(&json!(large), None)).contains("400 KiB"));
     assert!(told(Server::default().begins().lists(&json!({}), None)).contains("is not a list"));
+    let cursor = "c".repeat(4_097);
+    assert!(told(Server::default().begins().lists(&json!([]), Some(&cursor))).contains("4096 bytes"));
     let old = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "1999-01-01"}});
     assert!(told(Server::default().json(&old)).contains("no version of the protocol"));
     // Entries that are not tools are left out.

@@ -368,16 +368,19 @@ fn show(call: &ServerCall, done: FinishedCall, assembler: &mut Assembler) -> Res
     Ok(failed.for_model)
 }
 
-/// The result as an item of the next turn's input. Beyond the limit of all results it is replaced
-/// by an error.
+/// The result as an item of the next turn's input.
 fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
-    let result = if result.len() <= RESULTS_BYTES_MAX - *bytes {
-        *bytes += result.len();
-        result
-    } else {
-        json!({ "error": "The results of this request are too large together." }).to_string()
-    };
-    HostItem::FunctionCallOutput { call_id, output: &result }.to_json()
+    HostItem::FunctionCallOutput { call_id, output: &counted(result, bytes) }.to_json()
+}
+
+/// A result for the model, whose length is added to `bytes`. Beyond the limit of all results it is
+/// replaced by an error.
+fn counted(result: String, bytes: &mut usize) -> String {
+    if result.len() > RESULTS_BYTES_MAX - *bytes {
+        return json!({ "error": "The results of this request are too large together." }).to_string();
+    }
+    *bytes += result.len();
+    result
 }
 
 fn saturated(count: usize) -> u32 {

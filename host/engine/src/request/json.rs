@@ -14,6 +14,7 @@ pub(super) use count::TextCounts;
 
 use super::invalid::{InvalidRequest, quoted};
 use super::walk::count_step;
+use cofferdam_protocol::write_value;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -265,6 +266,27 @@ impl<'d> JsonValue<'d> {
         }
     }
 
+    /// Appends the value without whitespace and without escapes that JSON does not require.
+    pub(super) fn write_resolved(self, out: &mut Vec<u8>) {
+        match self.kind() {
+            JsonKind::Array => {
+                out.push(b'[');
+                self.items().for_each(|item| {
+                    separate(out);
+                    item.write_resolved(out);
+                });
+                out.push(b']');
+            }
+            JsonKind::Object => {
+                out.push(b'{');
+                self.members().for_each(|(key, value)| write_member_resolved(key, value, out));
+                out.push(b'}');
+            }
+            JsonKind::String if self.node().flag => write_value(self.text(), out),
+            _ => out.extend_from_slice(self.raw().as_bytes()),
+        }
+    }
+
     /// The value without whitespace.
     pub(super) fn compact(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.raw().len());
@@ -319,6 +341,14 @@ pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
 pub(super) fn write_member(key: JsonValue<'_>, value: JsonValue<'_>, out: &mut Vec<u8>) {
     write_key(key, out);
     value.write(out);
+}
+
+/// Like [`write_member`], but without escapes that JSON does not require.
+pub(super) fn write_member_resolved(key: JsonValue<'_>, value: JsonValue<'_>, out: &mut Vec<u8>) {
+    separate(out);
+    key.write_resolved(out);
+    out.push(b':');
+    value.write_resolved(out);
 }
 
 /// The elements of an array.

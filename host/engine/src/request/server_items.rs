@@ -3,12 +3,27 @@
 //! adjacent to it. If the client had to answer the call, the client's own output item is the result.
 
 use super::host_item::HostItem;
-use super::json::{JsonKind, JsonValue, separate, write_key};
+use super::json::{JsonKind, JsonValue, separate, write_member_resolved};
 use cofferdam_protocol::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
 
 /// Members that belong to the call or identify the item; all others are the result.
 const NOT_RESULT: [&str; 4] = ["type", "id", "call_id", "arguments"];
+/// Members of a client's item whose strings are names or media. Moderation does not read these strings
+/// (`guests/kit/src/readable.rs`), so they are not rendered for a model either.
+const UNREAD: [&str; 11] = [
+    "audio_url",
+    "data",
+    "encrypted_content",
+    "file_data",
+    "file_id",
+    "file_url",
+    "image_b64",
+    "image_url",
+    "result",
+    "role",
+    "signature",
+];
 
 /// A call of a server tool in an earlier response.
 #[derive(Debug)]
@@ -84,7 +99,8 @@ impl<'d> ServerItemReader<'d> {
         let is_answered = given.is_some_and(|id| self.answered().contains(id.as_ref()));
         let call_id = call_id(item, place);
         if !is_answered {
-            self.results.push(CallPart::Result { call_id: call_id.clone(), output: result_of(item, tool) });
+            let output = result_of(item, split_prefix(&word).map(|(_, name)| name));
+            self.results.push(CallPart::Result { call_id: call_id.clone(), output });
         }
         let (tool, arguments) = (tool.to_owned(), arguments_of(item));
         parts.push(CallPart::Call(ToolCallRecord { tool, call_id, arguments }));
@@ -96,7 +112,8 @@ impl<'d> ServerItemReader<'d> {
     fn take_answer(&self, item: JsonValue<'_>, word: &str, parts: &mut Vec<CallPart>) -> bool {
         let Some(answered) = self.answered.as_ref().filter(|_| is_answer(word)) else { return false };
         let id = item.get("call_id").map(|id| id.text()).filter(|id| answered.contains(id.as_ref()));
-        let answer = id.map(|id| CallPart::Result { call_id: id.into_owned(), output: result_of(item, "") });
+        let answer =
+            id.map(|id| CallPart::Result { call_id: id.into_owned(), output: result_of(item, None) });
         let is_one = answer.is_some();
         parts.extend(answer);
         is_one
@@ -149,21 +166,32 @@ fn arguments_of(item: JsonValue<'_>) -> String {
     // For tools that the client answers, the item has an object with the operation instead of
     // arguments.
     let operation = item.get("operation").filter(|operation| operation.kind() == JsonKind::Object);
-    operation.map_or_else(|| "{}".to_owned(), |operation| text_of(operation.compact()))
+    operation.map_or_else(
+        || "{}".to_owned(),
+        |operation| {
+            let mut arguments = Vec::new();
+            operation.write_resolved(&mut arguments);
+            text_of(arguments)
+        },
+    )
 }
 
-/// The members that are the result, as JSON.
-fn result_of(item: JsonValue<'_>, tool: &str) -> String {
+/// The members that are the result, as JSON. `server_tool` is the tool of an item with a prefix: such an
+/// item is rendered before moderation, a client's own item after it.
+fn result_of(item: JsonValue<'_>, server_tool: Option<&str>) -> String {
     let mut result = vec![b'{'];
     let told = |key: JsonValue<'_>, value: JsonValue<'_>| {
         let bookkeeping = NOT_RESULT.iter().any(|name| key.is(name));
         let plain = key.is("status") && value.is("completed")
             || key.is("content") && value.kind() == JsonKind::Array && value.items().next().is_none();
-        !bookkeeping && !plain && !value.is_null() && !is_picture(tool, key, value)
+        let unread = match server_tool {
+            Some(tool) => is_picture(tool, key, value),
+            None => value.kind() == JsonKind::String && UNREAD.iter().any(|name| key.is(name)),
+        };
+        !bookkeeping && !plain && !value.is_null() && !unread
     };
     for (key, value) in item.members().filter(|(key, value)| told(*key, *value)) {
-        write_key(key, &mut result);
-        value.write(&mut result);
+        write_member_resolved(key, value, &mut result);
     }
     result.push(b'}');
     text_of(result)
@@ -180,4 +208,72 @@ fn is_picture(tool: &str, key: JsonValue<'_>, value: JsonValue<'_>) -> bool {
         && (key.is("result")
             || key.is("image_b64")
             || (key.is("image_url") && value.text().starts_with("data:")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::JsonDocument;
+    use super::*;
+
+    /// Arguments and outputs of the calls in an input.
+    fn read(input: &str, kinds: &[&str]) -> Vec<String> {
+        let document = JsonDocument::parse(input.as_bytes()).unwrap();
+        let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+        let mut reader = ServerItemReader::new(document.root(), &kinds);
+        let mut parts = Vec::new();
+        for (place, item) in document.root().items().enumerate() {
+            assert!(reader.take(item, place, &mut parts), "{}", item.raw());
+        }
+        reader.end(&mut parts);
+        let text = |part| match part {
+            CallPart::Call(call) => call.arguments,
+            CallPart::Result { output, .. } => output,
+        };
+        parts.into_iter().map(text).collect()
+    }
+
+    /// Moderation reads the rendered item. It must not differ from what a model gets later.
+    #[test]
+    fn rendered_items_have_no_escapes_but_those_that_json_requires() {
+        let input = r#"[{"type": "service:apply_patch", "operation": {"\u0070ath": "b\u006fmb"},
+            "b\u006fmb": ["\u0062\/\"\n", 1, null, true, {"a": {}}, []]}]"#;
+        let rendered =
+            r#"{"path":"bomb"}|{"operation":{"path":"bomb"},"bomb":["b/\"\n",1,null,true,{"a":{}},[]]}"#;
+        assert_eq!(read(input, &[]).join("|"), rendered);
+    }
+
+    #[test]
+    fn what_moderation_does_not_read_is_not_rendered() {
+        let list = include_str!("../../../../guests/kit/src/readable.rs");
+        let (_, list) = list.split_once("NOT_TEXT").unwrap();
+        let (list, _) = list.split_once("];").unwrap();
+        let unread: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        assert!(unread.len() > UNREAD.len());
+        // The host has checked the status.
+        let is_left_out =
+            |name: &&&str| UNREAD.contains(name) || NOT_RESULT.contains(name) || **name == "status";
+        assert_eq!(unread.iter().find(|name| !is_left_out(name)), None);
+    }
+
+    #[test]
+    fn a_clients_item_is_rendered_without_the_strings_that_moderation_does_not_read() {
+        let members =
+            r#""status":"failed","role":"x","signature":"x","data":"x","file_id":"x","image_url":"x""#;
+        let input = format!(
+            r#"[{{"type":"code_interpreter_call","id":"c","code":"1",{members},"outputs":[{{"data":"read"}}]}},
+                {{"type":"service:apply_patch","call_id":"p"}},
+                {{"type":"apply_patch_call_output","call_id":"p",{members},"output":"done"}}]"#
+        );
+        let rendered = read(&input, &["code_interpreter_call"]);
+        let outputs = [
+            r#"{"code":"1","status":"failed","outputs":[{"data":"read"}]}"#,
+            r#"{"status":"failed","output":"done"}"#,
+        ];
+        for output in outputs {
+            assert!(rendered.iter().any(|text| text == output), "{rendered:?}");
+        }
+        // Items of server tools become text before moderation, which then reads all of it.
+        let files = r#"[{"type":"service:files","file_id":"f","result":"r"}]"#;
+        assert_eq!(read(files, &[])[1], r#"{"file_id":"f","result":"r"}"#);
+    }
 }

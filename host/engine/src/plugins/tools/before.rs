@@ -5,7 +5,7 @@ use super::history::Approved;
 use super::offer::Offer;
 use super::run::{self, FinishedCall, Invocation, ToolFailure};
 use super::server_tool::ServerTool;
-use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, refused, shown};
+use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, ToolWork, counted, refused, shown};
 use crate::assembler::{Assembler, CallItem, ServerCall};
 use crate::lifecycle::deadline::{Deadline, Late};
 use crate::request::ResponsesRequest;
@@ -88,7 +88,7 @@ impl ServerTools {
             let Some(finished) = finished else { break };
             self.counts.requested = self.counts.requested.saturating_add(1);
             self.counts.executed += u32::from(finished.executed);
-            results.push(finished.for_model.clone());
+            results.push(counted(finished.for_model.clone(), &mut self.results_bytes));
             let item = Arc::new(item_of(approved, offer));
             done.push(Done { item, arguments: approved.arguments.clone(), finished });
         }

@@ -15,25 +15,6 @@ use cofferdam_runtime::manifest::ItemTable;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members of a call's item that do not become part of the result for the model: those that
-/// identify the call, and those whose strings are media or names, which moderation does not read.
-const OMITTED_MEMBERS: [&str; 14] = [
-    "type",
-    "id",
-    "call_id",
-    "status",
-    "arguments",
-    "name",
-    "server_label",
-    "approval_request_id",
-    "data",
-    "file_data",
-    "image_b64",
-    "image_url",
-    "result",
-    "signature",
-];
-
 type HistoryItem = Map<String, Value>;
 
 /// The role of an item for the tools of a request.
@@ -355,13 +336,40 @@ fn text<'i>(item: &'i HistoryItem, name: &str) -> &'i str {
     item.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The result of an earlier call, for the model.
+/// The result of an earlier call, for the model: its output, or else its error. A client may add any other
+/// member, which moderation need not have read.
 fn result_of(item: &HistoryItem) -> String {
     if let Some(Value::String(output)) = item.get("output") {
         return output.clone();
     }
-    let is_shown =
-        |(name, value): &(&String, &Value)| !value.is_null() && !OMITTED_MEMBERS.contains(&name.as_str());
-    let members = item.iter().filter(is_shown).map(|(name, value)| (name.clone(), value.clone()));
-    Value::Object(members.collect()).to_string()
+    let error = item.get("error").filter(|error| !error.is_null());
+    Value::Object(error.map(|error| ("error".to_owned(), error.clone())).into_iter().collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_result_of_a_call_is_its_output_or_its_error_and_no_other_member() {
+        let call = |members: Value| {
+            let mut item = json!({"type": "mcp_call", "id": "m", "status": "failed", "server_label": "l",
+                "name": "n", "arguments": "{}", "role": "x", "audio_url": "x", "file_id": "x", "other": "x"});
+            item.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            result_of(item.as_object().unwrap())
+        };
+        for (members, told) in [
+            (json!({"output": "3", "error": "e"}), "3"),
+            (json!({"output": null, "error": "e"}), r#"{"error":"e"}"#),
+            (
+                json!({"error": {"type": "http_error", "code": 502}}),
+                r#"{"error":{"type":"http_error","code":502}}"#,
+            ),
+            (json!({"error": null}), "{}"),
+            (json!({}), "{}"),
+        ] {
+            assert_eq!(call(members.clone()), told, "{members}");
+        }
+    }
 }
